@@ -82,7 +82,7 @@ def build_app(
         assert isinstance(error, HTTPException)  # noqa: S101  it is registered for nothing else
         reason = Reason.METHOD_NOT_ALLOWED if error.status_code == 405 else Reason.ROUTE_NOT_FOUND
         text = f"{request.method} {request.url.path}: {error.detail.lower()}"
-        response = refuse(request.scope, Failure(error.status_code, reason, text))
+        response = refuse(request.scope, Failure(reason, text))
         headers = {name.decode(): value.decode() for name, value in response.headers}
         if error.status_code == 405:
             headers["allow"] = ", ".join(sorted(_methods(app.routes, request.scope)))

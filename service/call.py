@@ -1,8 +1,7 @@
 """The current call, as every layer of the service sees it.
 
-Owns one record a call, made by the outermost policies and found by those beneath through a context variable: each RPC
-runs in a task of its own, so the record never leaks into another call. Only the loop's thread touches it. It knows
-nothing of what a call does.
+The outermost policies create one record per call in a context variable. Each RPC runs in its own task, so a record is
+never visible to another call. Used on the event loop's thread only.
 """
 
 from __future__ import annotations
@@ -16,35 +15,35 @@ from typing import Protocol
 
 from service.generation.caller import ANONYMOUS, Caller
 
-COST = "x-sluice-cost"  # asks for what a call has cost, if it is `true`, and tells it
-DEADLINE_SLACK_S = 0.05  # gRPC cancels a call at its deadline, now and then a little before
+COST = "x-sluice-cost"  # `true` requests the cost of a call; also the name of the trailer with the cost
+DEADLINE_SLACK_S = 0.05  # gRPC may cancel a call slightly before its deadline
 
 
 @dataclass(slots=True)
 class Call:
-    """One RPC. `method` is fully qualified without a leading slash; `fields` are what its log line tells besides."""
+    """One RPC. `method` is "package.Service/Method"; `fields` are additional fields of its log line."""
 
     method: str
     request_id: str
     fields: dict[str, str | float] = field(default_factory=dict)
     caller: Caller = ANONYMOUS
-    endpoint: str = ""  # the name that its model was found by, and the entity behind it; a model is its own endpoint
+    endpoint: str = ""  # the name by which its model was requested; a model is its own endpoint
     entity: str = ""
-    reason: str = ""  # why it is refused or fails, as its ErrorInfo has it
-    rate_limits: tuple[tuple[str, str], ...] = ()  # where the caller stands with its limits
-    wants_cost: bool = False  # whether the caller asks to be told what the call has cost
-    cost: str = ""  # as it is told, once it is known
-    report_load: Callable[[], tuple[tuple[str, str | bytes], ...]] = tuple  # to be told how busy the service is then
-    waited_s: float | None = None  # from its arrival until this process came to look at it, if that is known
+    reason: str = ""  # of its error, as in ErrorInfo
+    rate_limits: tuple[tuple[str, str], ...] = ()  # response metadata with the caller's limits
+    wants_cost: bool = False  # whether the client requests the cost
+    cost: str = ""  # as text, once known
+    report_load: Callable[[], tuple[tuple[str, str | bytes], ...]] = tuple  # returns trailers with the load
+    waited_s: float | None = None  # between its arrival and its first interceptor; None if unknown
 
     @property
     def metadata(self) -> tuple[tuple[str, str], ...]:
-        """What goes back to the caller: as initial metadata with a message, as trailing metadata with an error."""
+        """The response metadata: initial with the first message, or trailing with an error."""
         return (("x-request-id", self.request_id), *self.rate_limits, *self._reported_cost)
 
     @property
     def trailers(self) -> tuple[tuple[str, str | bytes], ...]:
-        """What goes back after the last message."""
+        """The trailing metadata of a successful call."""
         return (*self._reported_cost, *self.report_load())
 
     @property
@@ -52,48 +51,48 @@ class Call:
         return ((COST, self.cost),) if self.wants_cost and self.cost else ()
 
     def add_log_fields(self, facts: Mapping[str, str | float]) -> None:
-        """Add `facts` to the call's log line. They must not hold anything that a caller wrote but a model's name."""
+        """Add fields to the call's log line. They must not contain client data other than a model's name."""
         self.fields.update(facts)
 
 
 class Timed(Protocol):
-    """What gRPC tells of a call's time."""
+    """The part of gRPC's context that knows the remaining time."""
 
     def time_remaining(self) -> float | None:
-        """Seconds until the deadline; None if there is none."""
+        """Return the seconds until the deadline; None if there is none."""
 
 
 _current: ContextVar[Call | None] = ContextVar("call", default=None)
 
 
 def current_call() -> Call | None:
-    """The call that this task serves; None outside of one."""
+    """Return the call that this task serves; None outside of calls."""
     return _current.get()
 
 
 def current_request_id() -> str:
-    """The id of the call that this task serves; outside of one, a new one."""
+    """Return the id of the call that this task serves; outside of calls, a new id."""
     return call.request_id if (call := current_call()) else uuid.uuid4().hex
 
 
 def current_caller() -> Caller:
-    """Who calls; outside of a call, a caller without a key."""
+    """Return the caller of the current call; outside of calls, the anonymous caller."""
     return call.caller if (call := current_call()) else ANONYMOUS
 
 
 def current_wait_s() -> float | None:
-    """For how long the call that this task serves has waited to be looked at; None where that isn't known."""
+    """Return the time that the current call waited in gRPC's queue, in seconds; None if unknown."""
     return call.waited_s if (call := current_call()) else None
 
 
 def deadline_of(context: Timed) -> float | None:
-    """The deadline of a call as an instant of `time.monotonic()`; None if it has none."""
+    """Return the deadline of a call as an instant of `time.monotonic()`; None if it has none."""
     remaining_s = context.time_remaining()
     return None if remaining_s is None else time.monotonic() + remaining_s
 
 
 def route_call(endpoint: str, entity: str) -> None:
-    """Note what the current call was routed by, if there is one."""
+    """Set the endpoint and entity to which the current call, if any, was routed."""
     if (call := current_call()) is not None:
         call.endpoint, call.entity = endpoint, entity
 

@@ -1,25 +1,20 @@
-"""Errors of calls that are rejected before anything is looked up or generated.
-
-The one table that turns exceptions into statuses is `service.interceptors.errors`.
-"""
-# ruff: noqa: N818 - a name says what happened; that it is an error is said where it is raised
+"""Errors of calls that are rejected before anything is looked up or generated."""
+# ruff: noqa: N818 - a name states the condition, without the suffix Error
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-
-class ServiceError(Exception):
-    """The root of these errors; its text may be shown to the caller."""
+from service.generation.errors import ServiceError
 
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A rule of the contract that a request breaks.
+    """A rule of the contract that a request violates.
 
-    `field` is a path of proto names such as `messages[0].role`, `rule` the rule's id. `value` is what the caller sent
-    there, as text, if it is a plain one; it is for the caller only, never for logs.
+    `field` is a path of proto names such as `messages[0].role`, `rule` the rule's id. `value` is the field's value as
+    text if it is a scalar; it is returned to the client only and never logged.
     """
 
     field: str
@@ -29,15 +24,20 @@ class Violation:
 
 
 class InvalidMessage(ServiceError):
-    """A request breaks rules of the contract."""
+    """A request violates rules of the contract."""
 
     def __init__(self, violations: Sequence[Violation]) -> None:
         super().__init__("; ".join(f"{v.field}: {v.description}" if v.field else v.description for v in violations))
         self.violations = tuple(violations)
 
+    @property
+    def values(self) -> Mapping[str, str]:
+        first = self.violations[0]
+        return {"field": first.field} if first.value is None else {"field": first.field, "value": first.value}
+
 
 class Starting(ServiceError):
-    """The models are still being loaded. Retry after `retry_after_s` seconds."""
+    """The models are being loaded. Retry after `retry_after_s` seconds."""
 
     def __init__(self, retry_after_s: float) -> None:
         super().__init__("the service is starting")
@@ -45,7 +45,7 @@ class Starting(ServiceError):
 
 
 class Draining(ServiceError):
-    """The service is shutting down and takes no new calls. Retry, elsewhere, after `retry_after_s` seconds."""
+    """The service is shutting down and accepts no new calls. Retry on another replica after `retry_after_s` seconds."""
 
     def __init__(self, retry_after_s: float) -> None:
         super().__init__("the service is shutting down")
@@ -53,16 +53,20 @@ class Draining(ServiceError):
 
 
 class TooManyCalls(ServiceError):
-    """As many calls are being served as the service takes. Retry after `retry_after_s` seconds."""
+    """The service serves its maximum number of concurrent calls. Retry after `retry_after_s` seconds."""
 
     def __init__(self, max_concurrent_calls: int, retry_after_s: float) -> None:
         super().__init__(f"{max_concurrent_calls} calls are being served; that is the limit")
         self.max_concurrent_calls = max_concurrent_calls
         self.retry_after_s = retry_after_s
 
+    @property
+    def values(self) -> Mapping[str, str]:
+        return {"limit": str(self.max_concurrent_calls), "for_all": "true"}
+
 
 class ReaderStalled(ServiceError):
-    """The caller took nothing of its stream for too long."""
+    """The client read nothing of its stream for too long."""
 
     def __init__(self, stall_timeout_s: float) -> None:
         super().__init__(f"nothing of the stream was read for {stall_timeout_s:g} s")

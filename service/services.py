@@ -1,37 +1,26 @@
-"""The services of the contract: their names, their requests, and their servicers."""
+"""The services of the contract: their names, the types of their requests, and their servicers."""
 
 from __future__ import annotations
 
 from grpc import aio
 from grpc_health.v1 import health_pb2_grpc
 from sluice.v1 import (
-    adapter_pb2,
     adapter_pb2_grpc,
-    chat_pb2,
     chat_pb2_grpc,
-    completion_pb2,
     completion_pb2_grpc,
-    embedding_pb2,
     embedding_pb2_grpc,
-    endpoint_pb2,
     endpoint_pb2_grpc,
-    load_pb2,
-    model_pb2,
     model_pb2_grpc,
-    rank_pb2,
     rank_pb2_grpc,
-    response_pb2,
     response_pb2_grpc,
-    text_generation_pb2,
     text_generation_pb2_grpc,
-    token_pb2,
     token_pb2_grpc,
-    watermark_pb2,
     watermark_pb2_grpc,
 )
 
 from service.answering.generation import Answering
 from service.deployment.shared_deployment import SharedDeployment
+from service.interceptors.rpcs import RPCS
 from service.observability.health import Health
 from service.observability.telemetry import Telemetry
 from service.prompts.workers import Workers
@@ -50,53 +39,10 @@ from service.servicers.text_generation import TextGenerationServicer
 from service.servicers.token import TokenServicer
 from service.servicers.watermark import WatermarkServicer
 
-SERVICES = tuple(
-    file.services_by_name[name].full_name
-    for file in (
-        adapter_pb2.DESCRIPTOR,
-        chat_pb2.DESCRIPTOR,
-        completion_pb2.DESCRIPTOR,
-        embedding_pb2.DESCRIPTOR,
-        endpoint_pb2.DESCRIPTOR,
-        model_pb2.DESCRIPTOR,
-        rank_pb2.DESCRIPTOR,
-        response_pb2.DESCRIPTOR,
-        text_generation_pb2.DESCRIPTOR,
-        token_pb2.DESCRIPTOR,
-        watermark_pb2.DESCRIPTOR,
-    )
-    for name in file.services_by_name
-)
+SERVICES = tuple(sorted({rpc.service for rpc in RPCS.values()}))
 HEALTH_SERVICE = "grpc.health.v1.Health"
 
-REQUESTS = (
-    adapter_pb2.ListAdaptersRequest,
-    adapter_pb2.LoadAdapterRequest,
-    adapter_pb2.UnloadAdapterRequest,
-    chat_pb2.ChatRequest,
-    completion_pb2.CompleteRequest,
-    embedding_pb2.EmbedRequest,
-    endpoint_pb2.CreateEndpointRequest,
-    endpoint_pb2.DeleteEndpointRequest,
-    endpoint_pb2.GetEndpointRequest,
-    endpoint_pb2.ListEndpointsRequest,
-    endpoint_pb2.UpdateEndpointRequest,
-    model_pb2.ListModelsRequest,
-    model_pb2.GetModelRequest,
-    model_pb2.LoadModelRequest,
-    model_pb2.SleepModelRequest,
-    model_pb2.UnloadModelRequest,
-    model_pb2.WakeModelRequest,
-    load_pb2.GetLoadRequest,
-    rank_pb2.RankRequest,
-    rank_pb2.ScoreRequest,
-    response_pb2.CreateResponseRequest,
-    text_generation_pb2.GenerateTextRequest,
-    token_pb2.CountTokensRequest,
-    token_pb2.DetokenizeTextRequest,
-    token_pb2.TokenizeTextRequest,
-    watermark_pb2.DetectWatermarkRequest,
-)
+REQUESTS = tuple({rpc.request for rpc in RPCS.values()})
 
 
 def add_services(
@@ -110,7 +56,7 @@ def add_services(
     quota: Quota,
     telemetry: Telemetry,
 ) -> None:
-    """Put all of them onto a server, with health and reflection."""
+    """Register all servicers, health and reflection with a server."""
     chat_pb2_grpc.add_ChatServiceServicer_to_server(ChatServicer(answering), server)
     completion_pb2_grpc.add_CompletionServiceServicer_to_server(CompletionServicer(answering), server)
     response_pb2_grpc.add_ResponseServiceServicer_to_server(ResponseServicer(answering), server)

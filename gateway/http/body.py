@@ -1,6 +1,6 @@
 """Read the JSON body of an HTTP request.
 
-Another content type, an encoding, and more bytes than the limit are refused before a byte is parsed.
+Other content types, content encodings, and bodies above the size limit are rejected before parsing.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from starlette.types import Receive
 from gateway.dialects.seam.failure import Failure, Reason
 
 
-class CallerLeft(Exception):  # noqa: N818  a name says what happened
-    """The caller closed the connection before its answer was whole."""
+class CallerLeft(Exception):  # noqa: N818  a name states the condition
+    """The client closed the connection before the response was complete."""
 
 
 async def read_json_body(headers: Mapping[str, str], receive: Receive, max_bytes: int) -> bytes:
-    """The whole body. Raises Failure (413, 415), and CallerLeft if it never came."""
+    """Return the complete body. Raises Failure (413, 415), and CallerLeft if the client disconnects first."""
     _check_type(headers)
     length = headers.get("content-length", "")
     if length.isdecimal() and int(length) > max_bytes:
@@ -38,7 +38,7 @@ async def read_json_body(headers: Mapping[str, str], receive: Receive, max_bytes
 
 
 async def disconnected(receive: Receive) -> None:
-    """Return when the caller has closed the connection. The body must have been read."""
+    """Return when the client has closed the connection. The body must have been read."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
@@ -46,14 +46,14 @@ async def disconnected(receive: Receive) -> None:
 def _check_type(headers: Mapping[str, str]) -> None:
     content_type, _, parameters = headers.get("content-type", "application/json").partition(";")
     if content_type.strip().lower() != "application/json":
-        raise Failure(415, Reason.NOT_JSON, "the content-type must be application/json")
+        raise Failure(Reason.NOT_JSON, "the content-type must be application/json")
     for parameter in parameters.split(";"):
         name, _, value = parameter.partition("=")
         if name.strip().lower() == "charset" and value.strip(' "').lower() not in {"utf-8", "utf8", "us-ascii"}:
-            raise Failure(415, Reason.NOT_JSON, "the body's charset must be utf-8")
+            raise Failure(Reason.NOT_JSON, "the body's charset must be utf-8")
     if headers.get("content-encoding", "identity").lower() != "identity":
-        raise Failure(415, Reason.NOT_JSON, "compressed bodies are not supported")
+        raise Failure(Reason.NOT_JSON, "compressed bodies are not supported")
 
 
 def _too_large(max_bytes: int) -> Failure:
-    return Failure(413, Reason.BODY_TOO_LARGE, f"the body exceeds the limit of {max_bytes} bytes")
+    return Failure(Reason.BODY_TOO_LARGE, f"the body exceeds the limit of {max_bytes} bytes")

@@ -1,7 +1,7 @@
 """The cost of an answer, if the client asks: from the service's trailers to a header or the end of a stream.
 
-Each request has one record, found through a context variable by the client, which fills it, and by what sends the
-answer. Only the loop's thread touches it.
+Each request has one record in a context variable: the service client fills it, and the response's sender reads it. Used
+on the event loop's thread only.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ ASKING: Final = (HEADER, "true")
 
 @dataclass(slots=True)
 class Cost:
-    """As the service tells it; empty as long as it hasn't."""
+    """The cost as the service reports it; empty until then."""
 
     text: str = ""
 
     def header(self) -> tuple[tuple[bytes, bytes], ...]:
-        """For an answer that begins when all is computed."""
+        """Return the response header of an unstreamed answer; none if the cost is unknown."""
         return ((HEADER.encode(), self.text.encode()),) if self.text else ()
 
 
@@ -30,19 +30,19 @@ _current: ContextVar[Cost | None] = ContextVar("cost", default=None)
 
 
 def asks_for_cost(headers: Mapping[str, str]) -> bool:
-    """Whether a caller wants to be told; names are in lower case."""
+    """Return whether a client requests the cost; the names of headers are in lower case."""
     return headers.get(HEADER) == ASKING[1]
 
 
 def collect_cost() -> Cost:
-    """What is told from now on, in this task and those that it starts."""
+    """Begin to collect the cost in this task and its child tasks, and return the record."""
     cost = Cost()
     _current.set(cost)
     return cost
 
 
 def note_cost(trailers: Iterable[tuple[str, str | bytes]] | None) -> None:
-    """Keep what a call's trailers tell."""
+    """Store the cost from a call's trailers."""
     cost = _current.get()
     for name, value in trailers or ():
         if cost is not None and name == HEADER and isinstance(value, str):
@@ -50,6 +50,6 @@ def note_cost(trailers: Iterable[tuple[str, str | bytes]] | None) -> None:
 
 
 def cost_comment() -> bytes:
-    """What ends a stream of events for a caller who asked: a comment, which readers of events pass over."""
+    """Return the final SSE comment with the cost if the client requested it; SSE readers ignore comments."""
     cost = _current.get()
     return f": {HEADER}: {cost.text}\n\n".encode() if cost is not None and cost.text else b""

@@ -1,7 +1,7 @@
 """The ids of a stream's events, and the resumption of a stream after one of them.
 
-An id has all that the stream is taken up again by, at this gateway or another one: nothing is kept of it. It is opaque
-to callers and no secret; whoever changes it hurts his own stream only.
+An id contains everything needed to resume the stream, at this gateway or another one; the gateway stores nothing. It is
+opaque to clients and not secret: a client that changes it affects only its own stream.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from gateway.dialects.seam.failure import Failure
 
 HEADER: Final = "last-event-id"
 SWITCH: Final = "x-sluice-event-ids"
-_END: Final = b"\n\n"  # of an event
+_END: Final = b"\n\n"  # ends an event
 _FORM: Final = re.compile(r"([\w-]{1,2000})\.(\d{1,19})\.(\d{1,3})\.([\w-]{1,6000})", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class EventId:
-    """The place after one event.
+    """The position after one event.
 
-    `sequence_number` is that of the last message of the service whose events were all sent, `num_events` how many were
-    sent of the next one, which had the `position`; 0 if `position` is the last one's.
+    `sequence_number` is the number of the last service message all of whose events were sent. `num_events` is the
+    number of events sent of the message after it, to which `position` belongs; 0 if it belongs to the last message.
     """
 
     stream: bytes
@@ -35,7 +35,7 @@ class EventId:
 
     @classmethod
     def of(cls, headers: Mapping[str, str]) -> Self | None:
-        """What a request goes on after; None if it asks for a new answer. Raises Failure (400) for a broken one."""
+        """Return the event after which a request resumes, or None. Raises Failure (400) if it is malformed."""
         text = headers.get(HEADER, "").strip()
         if not text:
             return None
@@ -49,24 +49,24 @@ class EventId:
         return cls(stream, position, int(found[2]), int(found[3]))
 
     def ask(self, request: Any) -> None:
-        """Let a request of the contract go on there."""
+        """Set the resume options of a request."""
         resume = request.resume
         resume.stream, resume.position, resume.sequence_number = self.stream, self.position, self.sequence_number
         resume.replay = True
 
 
 class EventMarks:
-    """What stands before the events of one stream, and which of them are sent."""
+    """Adds ids to the events of one stream, and drops events that the client has received already."""
 
     def __init__(self, headers: Mapping[str, str]) -> None:
-        """By the request's headers. Raises Failure (400)."""
+        """Read the request's headers. Raises Failure (400)."""
         self.last = EventId.of(headers)
         self._has_ids = self.last is not None or _is_on(headers.get(SWITCH, ""))
-        self._head = b""  # of each id
-        self._unsent = self.last  # until what comes is new
+        self._head = b""  # the common beginning of the ids
+        self._unsent = self.last  # until events follow that the client has not received
 
     def put(self, chunk: bytes, message: Any) -> bytes:
-        """What is to be sent of a message's SSE events, each with its id, as far as the service tells one."""
+        """Return the events of a message that are to be sent, with ids if the stream can be resumed."""
         if message.stream and self._has_ids:
             self._head = b"id: " + _encoded(message.stream)
         if self._head and chunk and message.position:

@@ -1,4 +1,4 @@
-"""A request's headers, read once: Starlette's mapping scans all of them at each look-up."""
+"""The headers of a request as a dict: Starlette's mapping scans all headers at each lookup."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from starlette.types import Scope
 
 
 def headers_of(scope: Scope) -> dict[str, str]:
-    """The headers by their names in lower case; of one that came several times, the first."""
+    """Return the headers by lower-case name; of repeated headers, the first."""
     state = scope.setdefault("state", {})
     found: dict[str, str] | None = state.get("headers")
     if found is None:

@@ -1,7 +1,7 @@
 """Copy the state of a caller's limits from the service to the answer's headers.
 
-Each request has one record, found through a context variable by the client, which fills it, and the observer, which
-sends it. Only the loop's thread touches it.
+Each request has one record in a context variable: the service client fills it, and the observer sends it. Used on the
+event loop's thread only.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ _current: ContextVar[Headers | None] = ContextVar("rate_limits", default=None)
 
 
 def collect_rate_limits() -> Headers:
-    """What is said of limits from now on, in this task and those that it starts."""
+    """Begin to collect rate limits in this task and its child tasks, and return the record."""
     headers: Headers = {}
     _current.set(headers)
     return headers
 
 
 def current_rate_limits() -> Headers:
-    """What was said of limits so far."""
+    """Return the rate limits received so far."""
     return _current.get() or {}
 
 
 def note_rate_limits(metadata: Iterable[tuple[str, str | bytes]] | None) -> None:
-    """Keep what the service's metadata says of limits, in place of what it said before."""
+    """Store the rate limits from the service's metadata, replacing earlier values."""
     headers = _current.get()
     if headers is None:
         return

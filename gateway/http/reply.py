@@ -1,4 +1,4 @@
-"""Whole responses over ASGI: JSON, and errors in a dialect's shape."""
+"""Unstreamed responses over ASGI: JSON, and errors in a dialect's format."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ _LOGGER = logging.getLogger(__name__)
 
 
 def known(error: Exception, request_id: str) -> Failure:
-    """The failure to tell the caller; an unknown exception is logged and told without its text."""
+    """Return the failure for an exception; an unexpected one is logged, and its text is not returned to the client."""
     if isinstance(error, Failure):
         failure = error
     else:
         _LOGGER.error("unexpected error", exc_info=error, extra={"fields": {"request_id": request_id}})
-        failure = Failure(500, Reason.INTERNAL, f"internal error; the request id is {request_id}")
+        failure = Failure(Reason.INTERNAL, f"internal error; the request id is {request_id}")
     failure.request_id = request_id
     return failure
 
 
 async def send_json(send: Send, status: int, body: bytes, headers: tuple[tuple[bytes, bytes], ...] = ()) -> None:
-    """A whole response, in pieces: a reader that stops reading makes the next one wait."""
+    """Send a complete response in pieces, so that a client that stops reading delays the next piece."""
     fixed = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
     await send({"type": "http.response.start", "status": status, "headers": [*fixed, *headers]})
     for start in range(0, len(body), _PIECE):
@@ -38,9 +38,9 @@ async def send_json(send: Send, status: int, body: bytes, headers: tuple[tuple[b
 
 
 async def send_refusal(send: Send, refusal: Refusal, failure: Failure) -> None:
-    """An error, with the time of a retry in both forms that clients read: whole seconds, and milliseconds.
+    """Send an error, with the retry delay both in whole seconds and in milliseconds, since clients read either.
 
-    One about the caller's credential has a challenge, by RFC 6750.
+    An error about the client's credential has a challenge according to RFC 6750.
     """
     headers = refusal.headers + challenges(failure)
     if failure.retry_after_s is not None:
@@ -53,7 +53,7 @@ async def send_refusal(send: Send, refusal: Refusal, failure: Failure) -> None:
 
 
 def challenges(failure: Failure) -> tuple[tuple[bytes, bytes], ...]:
-    """The header that says which credential is wanted, if the failure is about one."""
+    """Return the `www-authenticate` header for a failure about the credential, else none."""
     return ((b"www-authenticate", _challenge(failure)),) if failure.status in _CHALLENGED else ()
 
 

@@ -1,4 +1,4 @@
-"""Server-sent events: the HTTP side of a stream, and the pings that keep a silent one open."""
+"""Server-sent events: the HTTP response of a stream, and the pings that keep an idle stream open."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from starlette.types import Send
 HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-cache"),
-    (b"x-accel-buffering", b"no"),  # nginx would hold events back
+    (b"x-accel-buffering", b"no"),  # prevents nginx from buffering events
 ]
 
 
 class EventStream:
-    """One streamed response. A reader that does not keep up makes `write` wait.
+    """One streamed response. `write` waits while the client reads too slowly.
 
-    `ping` goes out after each `interval_s` seconds of silence, if it is not empty, and never before an event: clients
-    that read no more than `data:` lines are common among benchmarks, whose answers rarely pause.
+    A non-empty `ping` is sent after each `interval_s` seconds without an event. Streams without pauses have none, which
+    suits benchmark clients that can only parse `data:` lines.
     """
 
     def __init__(self, send: Send, *, ping: bytes, interval_s: float) -> None:
@@ -29,13 +29,13 @@ class EventStream:
         self.is_open = False
 
     async def open(self, first: bytes) -> None:
-        """Commit to status 200; the headers go out at once, though the first event be empty."""
+        """Send status 200 and the headers immediately, even if the first event is empty."""
         self.is_open = True
         await self._send({"type": "http.response.start", "status": 200, "headers": HEADERS})
         await self._write(first)
 
     async def write(self, events: bytes) -> None:
-        """Send whole events, if there are any."""
+        """Send complete events; nothing if empty."""
         if events:
             await self._write(events)
 
@@ -44,7 +44,7 @@ class EventStream:
         await self._send({"type": "http.response.body", "body": last, "more_body": False})
 
     async def keep_alive(self) -> None:
-        """Send a ping whenever nothing was sent for the interval, until cancelled. The stream must be open."""
+        """Send a ping after each interval without events, until cancelled. The stream must be open."""
         while self._ping:
             silence = self._clock() - self._written_at
             if silence < self._interval_s:

@@ -6,13 +6,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 
 class TrailingSlash:
-    """Takes the slash away before a route is looked for: a redirected POST loses its body in some clients."""
+    """Removes the slash before routing instead of redirecting: some clients drop the body of a redirected POST."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # The links of /docs are relative. In place: what is outside finds the route in it.
+        # Links in /docs are relative. The scope is changed in place so that outer middlewares find the route in it.
         if scope["type"] == "http" and scope["path"].endswith("/") and scope["path"] != "/docs/":
             scope["path"] = scope["path"][:-1] or "/"
         await self._app(scope, receive, send)

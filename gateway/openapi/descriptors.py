@@ -18,6 +18,7 @@ from google.protobuf.message import Message
 MEDIA_TYPE: Final = 'application/x-protobuf; messageType="google.protobuf.FileDescriptorSet"'
 
 _RULES: Final = "buf/validate/validate.proto"
+_RULES_PACKAGE: Final = "buf.validate."
 
 
 def descriptor_set() -> FileDescriptorSet:
@@ -43,9 +44,9 @@ def _with_imports(descriptor: FileDescriptor) -> Iterator[FileDescriptorProto]:
 
 
 def _drop_rules(message: Message) -> None:
-    """Clear extension options in the message and those nested in it, and options that are empty without them."""
+    """Clear the options of the rules in the message and all nested ones, and options that are empty without them."""
     for field, value in message.ListFields():
-        if field.is_extension:
+        if field.is_extension and field.full_name.startswith(_RULES_PACKAGE):
             message.ClearExtension(field)  # type: ignore[arg-type]  # any extension's
         elif field.message_type is not None:
             for each in value if field.is_repeated else [value]:

@@ -79,7 +79,7 @@ class DrainGate:
             await send(message)
 
         if self._drain.phase is GatewayPhase.DRAINING:
-            failure = Failure(503, Reason.DRAINING, "the server is shutting down", retry_after_s=RETRY_AFTER_S)
+            failure = Failure(Reason.DRAINING, "the server is shutting down", retry_after_s=RETRY_AFTER_S)
             await send_refusal(closing, self._refuse(scope, failure), failure)
             return
         self._drain.begin()

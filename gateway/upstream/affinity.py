@@ -1,8 +1,8 @@
 """The affinity key of a request, by which balancers send requests with the same prefix to one replica.
 
-A conversation is known by what every turn of it begins with: all up to its first question. The caller's own
-`prompt_cache_key` counts instead, if there is one. Keys of different credentials never agree, as their cached prompts
-are not shared either, and tell nothing of the text. The Python client makes the same ones.
+A conversation is identified by the beginning that all its turns have in common: everything up to the first user
+message, or by the client's `prompt_cache_key` if it sends one. Keys of different credentials differ, because cached
+prompts are not shared between credentials, and reveal nothing about the text. The Python client computes the same keys.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import hashlib
 from collections.abc import Iterator
 from typing import Any, Final
 
-_MAX_LENGTH: Final = 4096  # characters of a text that count, or tokens
+_MAX_LENGTH: Final = 4096  # characters or tokens of a text that are hashed
 _USER: Final = 2  # ROLE_USER
 
 
 def affinity_key(request: Any, authorization: str | None, cache_key: str = "") -> str:
-    """The key of a request of the contract: 16 hexadecimal digits, or nothing for one that has no prefix to find."""
+    """Return the key of a request: 16 hexadecimal digits, or an empty string for requests without a reusable prefix."""
     digest = hashlib.blake2b((authorization or "").encode(), digest_size=8)
     beginning = [f"key {cache_key}"] if cache_key else list(_beginning(request))
     for text in beginning:

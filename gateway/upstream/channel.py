@@ -1,4 +1,4 @@
-"""The gRPC channel to the service, which is opened anew when the gateway's certificates change."""
+"""The gRPC channel to the service, which is reopened when the gateway's certificates change."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LOOK_INTERVAL_S = 1.0
 
 
 class Channel:
-    """The channel of now. `on_change` is told each one that takes its place."""
+    """Holds the current channel. `on_change` is called with each new one."""
 
     def __init__(self, settings: Settings, files: CertificateFiles | None) -> None:
         self._settings = settings
@@ -25,7 +25,7 @@ class Channel:
         self.on_change: Callable[[grpc.aio.Channel], None] = lambda _: None
 
     async def watch(self, files: CertificateFiles) -> None:
-        """Open a new channel whenever the files change; calls of the old one go on."""
+        """Open a new channel whenever the files change; running calls continue on the old one."""
         while True:
             await asyncio.sleep(_LOOK_INTERVAL_S)
             if files.refresh():
@@ -36,7 +36,7 @@ class Channel:
                 closing.add_done_callback(self._leaving.discard)
 
     async def close(self) -> None:
-        """End all calls."""
+        """Close the channels and end their calls."""
         for closing in self._leaving:
             closing.cancel()
         await self.current.close()
@@ -44,7 +44,7 @@ class Channel:
 
 @contextlib.asynccontextmanager
 async def open_channel(settings: Settings) -> AsyncIterator[Channel]:
-    """A channel. The service may come and go: calls fail while it is away. Raises TlsError."""
+    """Open a channel, which survives restarts of the service: calls fail while it is unreachable. Raises TlsError."""
     files = target_files(settings.target_tls)
     channel = Channel(settings, files)
     watching = None if files is None else asyncio.create_task(channel.watch(files))
@@ -60,12 +60,12 @@ def _channel(settings: Settings, files: CertificateFiles | None) -> grpc.aio.Cha
     options: list[tuple[str, str | int]] = [
         ("grpc.keepalive_time_ms", 30_000),
         ("grpc.keepalive_timeout_ms", 10_000),
-        ("grpc.http2.max_pings_without_data", 0),  # a long prefill is silent and alive
+        ("grpc.http2.max_pings_without_data", 0),  # a long prefill sends nothing for a while
         ("grpc.initial_reconnect_backoff_ms", 200),
         ("grpc.max_reconnect_backoff_ms", 2_000),
-        ("grpc.dns_min_time_between_resolutions_ms", 1_000),  # a service that has moved is found again soon
-        ("grpc.enable_retries", 0),  # `gateway.upstream.resuming_client` knows what is tried again
-        ("grpc.max_send_message_length", -1),  # bodies have a limit of their own
+        ("grpc.dns_min_time_between_resolutions_ms", 1_000),  # finds a service at a new address soon
+        ("grpc.enable_retries", 0),  # `gateway.upstream.resuming_client` retries
+        ("grpc.max_send_message_length", -1),  # HTTP bodies have their own limit
         ("grpc.max_receive_message_length", settings.max_response_bytes),
     ]
     if files is None:

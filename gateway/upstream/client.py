@@ -1,7 +1,7 @@
 """The gateway's client of the service: one channel, and the calls on it.
 
-Each call has metadata, a deadline and a client span; whoever leaves a call before it ended has cancelled it. Raises
-Failure, never grpc's own errors. To be used on the event loop that opened it.
+Each call has metadata, a deadline and a client span; leaving a call before its end cancels it. Raises Failure, never
+gRPC's own errors. Used on the event loop that opened it only.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from gateway.upstream.affinity import affinity_key
 from gateway.upstream.channel import open_channel
 from gateway.upstream.errors import to_failure
 from gateway.upstream.methods import Method, MethodTable
-from gateway.upstream.pushback import Asked, Pushback
+from gateway.upstream.pushback import GuardedCall, Pushback
 from process.telemetry.attributes import ERROR_TYPE, RPC_METHOD, RPC_STATUS_CODE, RPC_SYSTEM_NAME
 
-_MAX_ROUTING_LENGTH = 256  # as long as a model's name may be; a longer one is the service's to refuse
-_MAX_CREDENTIAL_LENGTH = 6_000  # metadata has 8 KiB in all; what is cut here is wrong there
+_MAX_ROUTING_LENGTH = 256  # the maximum length of a model's name; the service rejects longer ones
+_MAX_CREDENTIAL_LENGTH = 6_000  # metadata is limited to 8 KiB; the service rejects truncated credentials
 _BEARER = "bearer "
 _KEY_HEADERS = ("api-key", "x-api-key")
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks: the request's id, and the caller's credential as `authorization` has it.
+    """The origin of a call: the request's id, and the client's credential as in the header `authorization`.
 
-    `scope` is one that a call takes besides its own, for what the gateway itself answers. `timeout_s` is how long the
-    caller waits, if not as long as a call may take, `wants_cost` whether the caller asks what the answer has cost.
+    `scope` is an additional scope that the call requires, for pages that the gateway itself serves. `timeout_s` is the
+    client's timeout if it is shorter than the RPC's deadline. `wants_cost` requests the cost of the answer.
     """
 
     request_id: str
@@ -53,9 +53,9 @@ class Caller:
 
     @classmethod
     def of(cls, request_id: str, headers: Mapping[str, str]) -> Caller:
-        """By the headers, names in lower case.
+        """Return the caller of a request by its headers, whose names are in lower case.
 
-        A key in `api-key`, as Azure's clients send it, or in `x-api-key` is a bearer token, unless there is one.
+        A key in `api-key`, as Azure's clients send it, or in `x-api-key` is used as bearer token if there is none.
         """
         authorization = headers.get("authorization")
         if authorization is None or authorization[: len(_BEARER)].lower() != _BEARER:
@@ -65,7 +65,7 @@ class Caller:
 
 
 class ServiceClient:
-    """Calls of one service."""
+    """A client of one service."""
 
     def __init__(self, channel: grpc.aio.Channel, settings: Settings, telemetry: Telemetry) -> None:
         self._settings = settings
@@ -76,24 +76,24 @@ class ServiceClient:
     @classmethod
     @contextlib.asynccontextmanager
     async def connect(cls, settings: Settings, telemetry: Telemetry) -> AsyncIterator[ServiceClient]:
-        """A client on a channel of its own. Raises TlsError."""
+        """Open a client with its own channel. Raises TlsError."""
         async with open_channel(settings) as channel:
             client = cls(channel.current, settings, telemetry)
             channel.on_change = client.use
             yield client
 
     def use(self, channel: grpc.aio.Channel) -> None:
-        """Begin calls on this channel from now on."""
+        """Use this channel for all further calls."""
         self._methods = MethodTable(channel, self._settings)
         self._health: Any = health_pb2_grpc.HealthStub(channel)  # it ships no types
 
     async def call(self, request: Message, caller: Caller, affinity: str = "", *, spent_s: float = 0.0) -> Any:
-        """The answer of the request's unary RPC, by `gateway.upstream.methods`. Raises Failure.
+        """Call the unary RPC of the request's type and return its response. Raises Failure.
 
-        `spent_s` is what it has taken already.
+        `spent_s` is the time that earlier attempts have taken, in seconds.
         """
         method = self._methods.whole[type(request)]
-        with self._asking(method, request, caller, spent_s), self._span(method.name) as outcome:
+        with self._guard(method, request, caller, spent_s), self._span(method.name) as outcome:
             timeout_s = _timeout(method, caller, spent_s)
             metadata = self._metadata(request, caller, affinity, timeout_s)
             call = method.begin(request, timeout=timeout_s, metadata=metadata)
@@ -106,47 +106,47 @@ class ServiceClient:
     async def stream(
         self, request: Message, caller: Caller, affinity: str = "", *, spent_s: float = 0.0
     ) -> AsyncIterator[AsyncIterator[Message]]:
-        """The events of the request's streaming RPC. Reading them raises what leaving the block turns into Failure."""
+        """Open the streaming RPC of the request's type. Errors while reading become Failure on leaving the block."""
         method = self._methods.stream[type(request)]
-        with self._asking(method, request, caller, spent_s) as asked, self._span(method.name) as outcome:
+        with self._guard(method, request, caller, spent_s) as guarded, self._span(method.name) as outcome:
             timeout_s = _timeout(method, caller, spent_s)
             metadata = self._metadata(request, caller, affinity, timeout_s)
             call = method.begin(request, timeout=timeout_s, metadata=metadata)
             async with _ending(call, outcome):
-                if metadata := await call.initial_metadata():  # it comes with the first event; a refusal has none
-                    asked.begin()
+                if metadata := await call.initial_metadata():  # sent with the first event; rejected calls have none
+                    guarded.admit()
                     note_rate_limits(metadata)
                 yield aiter(call)
 
     async def list_models(self, caller: Caller) -> list[model_pb2.Model]:
-        """All models. Raises Failure."""
+        """Return all models. Raises Failure."""
         return list((await self.call(model_pb2.ListModelsRequest(), caller)).models)
 
     async def get_model(self, name: str, caller: Caller) -> model_pb2.Model:
-        """One model. Raises Failure."""
+        """Return one model. Raises Failure."""
         answer: model_pb2.GetModelResponse = await self.call(model_pb2.GetModelRequest(model=name), caller)
         return answer.model
 
     async def get_load(self, caller: Caller) -> load_pb2.GetLoadResponse:
-        """How busy the service is. Raises Failure."""
+        """Return the load of the service. Raises Failure."""
         answer: load_pb2.GetLoadResponse = await self.call(load_pb2.GetLoadRequest(), caller)
         return answer
 
     async def list_endpoints(self, caller: Caller) -> list[endpoint_pb2.Endpoint]:
-        """All endpoints, each model's own among them. Raises Failure."""
+        """Return all endpoints, including those of models. Raises Failure."""
         return list((await self.call(endpoint_pb2.ListEndpointsRequest(), caller)).endpoints)
 
     async def get_endpoint(self, name: str, caller: Caller) -> endpoint_pb2.Endpoint:
-        """One endpoint. Raises Failure."""
+        """Return one endpoint. Raises Failure."""
         answer: endpoint_pb2.GetEndpointResponse = await self.call(endpoint_pb2.GetEndpointRequest(name=name), caller)
         return answer.endpoint
 
     async def delete_endpoint(self, name: str, caller: Caller, version: int | None = None) -> None:
-        """Remove an endpoint, if one is given only in that version. Raises Failure."""
+        """Delete an endpoint; with `version`, only if it has that version. Raises Failure."""
         await self.call(endpoint_pb2.DeleteEndpointRequest(name=name, config_version=version), caller)
 
     async def unready_reason(self) -> str | None:
-        """Why the service can't serve now; None if it can. Makes no trace."""
+        """Return the reason for which the service is not ready; None if it is. Not traced."""
         try:
             answer = await self._health.Check(health_pb2.HealthCheckRequest(), timeout=self._settings.lookup_deadline_s)
         except grpc.aio.AioRpcError as error:
@@ -159,14 +159,14 @@ class ServiceClient:
     def _metadata(self, request: Message, caller: Caller, affinity: str, timeout_s: float) -> list[tuple[str, str]]:
         metadata = [("x-request-id", caller.request_id), *self._telemetry.inject().items()]
         if caller.authorization is not None:
-            # No key has a backslash: one that metadata can't hold arrives as a wrong one, not as none.
+            # Keys contain no backslash: a key that metadata can't transport is invalid at the service, not missing.
             plain = caller.authorization.encode("unicode_escape").decode()
             metadata.append(("authorization", plain[:_MAX_CREDENTIAL_LENGTH]))
         if caller.scope:
             metadata.append(("x-sluice-scope", caller.scope))
         if caller.wants_cost:
             metadata.append(ASKING)
-        if timeout_s.is_integer():  # others are rounded on their way, these at most up, by a second
+        if timeout_s.is_integer():  # gRPC rounds timeouts up to whole seconds at most
             metadata.append(("x-sluice-timeout", f"{timeout_s:.0f}S"))
         if self._settings.needs_keys:
             metadata.append(("x-sluice-auth", "required"))
@@ -176,18 +176,18 @@ class ServiceClient:
             metadata.append(("x-sluice-affinity", key))
         return metadata
 
-    def _asking(
+    def _guard(
         self, method: Method, request: Any, caller: Caller, spent_s: float
-    ) -> contextlib.AbstractContextManager[Asked]:
-        """Around a call that may be refused for want of room. What was let in once, and broke, is asked for again."""
-        if not method.needs_room or spent_s:
-            return contextlib.nullcontext(Asked(lambda: None))
+    ) -> contextlib.AbstractContextManager[GuardedCall]:
+        """Guard a call that the service may reject for lack of capacity, unless it retries an admitted call."""
+        if not method.needs_capacity or spent_s:
+            return contextlib.nullcontext(GuardedCall(lambda: None))
         credential = (caller.authorization or "")[:_MAX_CREDENTIAL_LENGTH]
-        return self._pushback.asking((credential, request.model[:_MAX_ROUTING_LENGTH]))
+        return self._pushback.guard((credential, request.model[:_MAX_ROUTING_LENGTH]))
 
     @contextlib.contextmanager
     def _span(self, method: str) -> Iterator[_Outcome]:
-        """The call's client span, active within, and its duration."""
+        """Open the client span of a call, and record its duration."""
         attributes = {
             RPC_SYSTEM_NAME: "grpc",
             RPC_METHOD: method,
@@ -214,21 +214,21 @@ class ServiceClient:
 
 
 def _timeout(method: Method, caller: Caller, spent_s: float) -> float:
-    """What a call may take, in seconds."""
+    """Return the timeout of a call in seconds."""
     deadline_s = method.deadline_s if caller.timeout_s is None else min(method.deadline_s, caller.timeout_s)
     return max(0.0, deadline_s - spent_s)
 
 
 @dataclass(slots=True)
 class _Outcome:
-    """How a call ended, filled in when it did."""
+    """The status of a call, set when it ends."""
 
     code: grpc.StatusCode = grpc.StatusCode.CANCELLED
 
 
 @contextlib.asynccontextmanager
 async def _ending(call: grpc.aio.Call, outcome: _Outcome) -> AsyncIterator[None]:
-    """Cancel the call unless it ended, and say how it ended. An abandoned call would run on for ever."""
+    """Record the status of a call, and cancel it if it has not ended; an abandoned call would continue to run."""
     try:
         yield
         if call.done():

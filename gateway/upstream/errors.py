@@ -1,7 +1,7 @@
-"""Map gRPC statuses to HTTP failures, independent of a dialect.
+"""Map gRPC statuses to failures, independent of dialects.
 
-What a transport says of itself (addresses, sockets) is not for callers; only the service's own texts are passed on,
-which an ErrorInfo of its domain tells apart.
+Texts of the transport (addresses, sockets) are not returned to clients; only those of the service are, which have an
+ErrorInfo of its domain.
 """
 
 from __future__ import annotations
@@ -15,40 +15,40 @@ from google.rpc import error_details_pb2, status_pb2
 from gateway.dialects.seam.failure import Failure, Reason, Violation
 
 _DOMAIN: Final = "sluice"
-_RETRY_AFTER_S: Final = 1.0  # where the service could not say when
+_RETRY_AFTER_S: Final = 1.0  # if the status has no RetryInfo
 _BY_CODE: Final = {
-    grpc.StatusCode.INVALID_ARGUMENT: (400, Reason.INVALID_FIELD, "the request is invalid"),
-    grpc.StatusCode.OUT_OF_RANGE: (400, Reason.INVALID_FIELD, "the request is invalid"),
-    grpc.StatusCode.FAILED_PRECONDITION: (400, Reason.INVALID_FIELD, "the request is invalid"),
-    grpc.StatusCode.UNAUTHENTICATED: (401, Reason.UNAUTHENTICATED, "missing or invalid credentials"),
-    grpc.StatusCode.PERMISSION_DENIED: (403, Reason.PERMISSION_DENIED, "the credentials do not permit this request"),
-    grpc.StatusCode.NOT_FOUND: (404, Reason.MODEL_NOT_FOUND, "the model does not exist"),
-    grpc.StatusCode.ALREADY_EXISTS: (409, Reason.ENDPOINT_EXISTS, "the name is already in use"),
-    grpc.StatusCode.ABORTED: (409, Reason.ENDPOINT_CHANGED, "it was changed by somebody else"),
-    grpc.StatusCode.RESOURCE_EXHAUSTED: (429, Reason.QUEUE_FULL, "too many requests"),
-    grpc.StatusCode.CANCELLED: (499, Reason.CALLER_LEFT, "the request was cancelled"),
-    grpc.StatusCode.UNAVAILABLE: (503, Reason.UNAVAILABLE, "the service is not available"),
-    grpc.StatusCode.DEADLINE_EXCEEDED: (504, Reason.DEADLINE_EXCEEDED, "the request timed out"),
-    grpc.StatusCode.UNIMPLEMENTED: (501, Reason.UNIMPLEMENTED, "the service does not implement this"),
+    grpc.StatusCode.INVALID_ARGUMENT: (Reason.INVALID_FIELD, "the request is invalid"),
+    grpc.StatusCode.OUT_OF_RANGE: (Reason.INVALID_FIELD, "the request is invalid"),
+    grpc.StatusCode.FAILED_PRECONDITION: (Reason.INVALID_FIELD, "the request is invalid"),
+    grpc.StatusCode.UNAUTHENTICATED: (Reason.UNAUTHENTICATED, "missing or invalid credentials"),
+    grpc.StatusCode.PERMISSION_DENIED: (Reason.PERMISSION_DENIED, "the credentials do not permit this request"),
+    grpc.StatusCode.NOT_FOUND: (Reason.MODEL_NOT_FOUND, "the model does not exist"),
+    grpc.StatusCode.ALREADY_EXISTS: (Reason.ENDPOINT_EXISTS, "the name is already in use"),
+    grpc.StatusCode.ABORTED: (Reason.ENDPOINT_CHANGED, "it was changed by another client"),
+    grpc.StatusCode.RESOURCE_EXHAUSTED: (Reason.QUEUE_FULL, "too many requests"),
+    grpc.StatusCode.CANCELLED: (Reason.CALLER_LEFT, "the request was cancelled"),
+    grpc.StatusCode.UNAVAILABLE: (Reason.UNAVAILABLE, "the service is not available"),
+    grpc.StatusCode.DEADLINE_EXCEEDED: (Reason.DEADLINE_EXCEEDED, "the request timed out"),
+    grpc.StatusCode.UNIMPLEMENTED: (Reason.UNIMPLEMENTED, "the service does not implement this"),
 }
-_OTHERWISE: Final = (500, Reason.INTERNAL, "internal error")
+_OTHERWISE: Final = (Reason.INTERNAL, "internal error")
 
 
 class ServiceLost(Failure):
-    """The connection broke with the call on it: the service died, or what stands before it."""
+    """The connection broke during the call: the service or a proxy in front of it stopped."""
 
 
-# How gRPC words that the call never left, and what a proxy makes of a connection that it lost.
-_NEVER_LEFT: Final = ("failed to connect", "DNS resolution failed", "no healthy upstream")
+# The texts of gRPC for calls that were never sent, and of proxies for connections that they lost.
+_NEVER_SENT: Final = ("failed to connect", "DNS resolution failed", "no healthy upstream")
 _RESET: Final = "RST_STREAM"
 
 
 def to_failure(error: grpc.aio.AioRpcError) -> Failure:
-    """The failure that a call's status means, its field names still the contract's."""
-    status, reason, text = _BY_CODE.get(error.code(), _OTHERWISE)
+    """Return the failure for the status of a call; its fields have the contract's names."""
+    reason, text = _BY_CODE.get(error.code(), _OTHERWISE)
     violations: list[Violation] = []
     values: dict[str, str] = {}
-    retry_after_s = _RETRY_AFTER_S if status in {429, 503} else None
+    retry_after_s = _RETRY_AFTER_S if reason.status in {429, 503} else None
     if _is_lost(error):
         return ServiceLost(*_BY_CODE[grpc.StatusCode.UNAVAILABLE], retry_after_s=_RETRY_AFTER_S)
     for detail in _details(error):
@@ -56,7 +56,7 @@ def to_failure(error: grpc.aio.AioRpcError) -> Failure:
             info = error_details_pb2.ErrorInfo()
             detail.Unpack(info)
             if info.domain == _DOMAIN:
-                reason = Reason(info.reason) if info.reason in set(Reason) else reason
+                reason = Reason.__members__.get(info.reason, reason)
                 values = dict(info.metadata)
                 text = error.details() or text
         elif detail.Is(error_details_pb2.BadRequest.DESCRIPTOR):
@@ -67,12 +67,12 @@ def to_failure(error: grpc.aio.AioRpcError) -> Failure:
             retry = error_details_pb2.RetryInfo()
             detail.Unpack(retry)
             retry_after_s = retry.retry_delay.ToTimedelta().total_seconds()
-    return Failure(status, reason, text, violations=violations, retry_after_s=retry_after_s, values=values)
+    return Failure(reason, text, violations=violations, retry_after_s=retry_after_s, values=values)
 
 
 def _is_lost(error: grpc.aio.AioRpcError) -> bool:
     text = error.details() or ""
-    if _details(error) or text.startswith(_NEVER_LEFT):
+    if _details(error) or text.startswith(_NEVER_SENT):
         return False
     return error.code() is grpc.StatusCode.UNAVAILABLE or (
         error.code() in {grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN} and _RESET in text

@@ -1,9 +1,9 @@
-"""Reject without asking: after the service has rejected for lack of capacity, few more such calls are sent.
+"""Adaptive throttling: after the service has rejected calls for lack of capacity, few more such calls are sent to it.
 
-A refusal by the service costs it, and the way there, more than many tokens of those who are served, and each waits for
-its turn before it is read at all. So the gateway asks for a caller and a model no more than twice as many as were let
-in lately, and a few to find out, and answers the others itself with the service's own words. This is the adaptive
-throttling of clients in Google's "Site Reliability Engineering" (2016), chapter 21, with a bucket instead of chances.
+A rejection by the service costs more time than many generated tokens, and each rejected call waits in gRPC's queue
+first. So for each caller and model the gateway sends at most twice as many calls as were admitted recently, plus a few
+probes, and rejects the others itself with the service's last error. This is the client-side throttling of Google's
+"Site Reliability Engineering" (2016), chapter 21, with a token bucket instead of probabilities.
 """
 
 from __future__ import annotations
@@ -16,93 +16,93 @@ from typing import Final
 
 from gateway.dialects.seam.failure import Failure, Reason
 
-_ASKED_A_BEGINNING: Final = 2.0  # calls that are asked for each that was let in
-_ASKED_A_SECOND: Final = 20.0  # in any case
-_MOST_AT_ONCE: Final = 32  # as long as the last refusal is remembered
-_MEMORY_S: Final = 2.0  # after the service's last refusal all are asked again
-_MOST_REMEMBERED: Final = 1000  # callers and models; without keys anybody may call himself as many as he likes
+_CALLS_PER_ADMISSION: Final = 2.0
+_CALLS_PER_SECOND: Final = 20.0  # probes
+_MAX_BURST: Final = 32
+_MEMORY_S: Final = 2.0  # after the last rejection; then all calls are sent again
+_MAX_REMEMBERED: Final = 1000  # keys; without authentication a client may invent any number of credentials
 
-Who = tuple[str, str]  # a caller's credential, and the model that is asked for
+Key = tuple[str, str]  # the credential of the caller, and the name of the model
 
 
 @dataclass(slots=True)
-class _Crowd:
-    """One caller's calls of one model, of which the service has refused some."""
+class _Throttle:
+    """The token bucket of one key, with the last rejection by the service."""
 
-    refusal: Failure
-    refused_at: float
+    rejection: Failure
+    rejected_at: float
     filled_at: float
-    to_ask: float = _MOST_AT_ONCE
+    tokens: float = _MAX_BURST
 
 
-class Asked:
-    """One call on its way to the service."""
+class GuardedCall:
+    """One call that is sent to the service."""
 
-    def __init__(self, begin: Callable[[], None]) -> None:
-        self._begin = begin
-        self._has_begun = False
+    def __init__(self, on_admission: Callable[[], None]) -> None:
+        self._on_admission = on_admission
+        self._is_admitted = False
 
-    def begin(self) -> None:
-        """The service has let it in."""
-        if not self._has_begun:
-            self._has_begun = True
-            self._begin()
+    def admit(self) -> None:
+        """Record that the service has admitted the call."""
+        if not self._is_admitted:
+            self._is_admitted = True
+            self._on_admission()
 
 
 class Pushback:
-    """Of one gateway. Used by one event loop."""
+    """The throttles of one gateway. Used on one event loop."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._crowds: dict[Who, _Crowd] = {}  # in the order of their last refusals
+        self._throttles: dict[Key, _Throttle] = {}  # in the order of their last rejections
 
     def __len__(self) -> int:
-        """For how many callers and models refusals are remembered."""
-        return len(self._crowds)
+        """Return the number of keys with a remembered rejection."""
+        return len(self._throttles)
 
     @contextmanager
-    def asking(self, who: Who) -> Iterator[Asked]:
-        """Around a call: raises the last refusal again if the call isn't worth asking, and learns from how it ends.
+    def guard(self, key: Key) -> Iterator[GuardedCall]:
+        """Wrap a call: raise the last rejection if the key is throttled, else record the outcome of the call.
 
-        It learns of refusals only that hold for all of the caller's requests for the model: another may have room, or
-        wait, where one that is large or in a hurry can't.
+        Only rejections that hold for all of the key's requests are recorded: a small or patient request may be admitted
+        when a large or urgent one is rejected.
         """
-        self._ask(who)
-        asked = Asked(lambda: self._let_in(who))
+        self._take_token(key)
+        call = GuardedCall(lambda: self._record_admission(key))
         try:
-            yield asked
+            yield call
         except Failure as failure:
             if failure.reason is Reason.QUEUE_FULL and failure.values.get("for_all") == "true":
-                self._note(who, failure.reworded({}))  # a copy: the traceback keeps the request
+                self._record_rejection(key, failure.reworded({}))  # a copy: the traceback keeps the request
             raise
-        asked.begin()
+        call.admit()
 
-    def _ask(self, who: Who) -> None:
+    def _take_token(self, key: Key) -> None:
         now = self._clock()
         self._forget(now)
-        crowd = self._crowds.get(who)
-        if crowd is None:
+        throttle = self._throttles.get(key)
+        if throttle is None:
             return
-        crowd.to_ask = min(crowd.to_ask + _ASKED_A_SECOND * (now - crowd.filled_at), _MOST_AT_ONCE)
-        crowd.filled_at = now
-        if crowd.to_ask < 1:
-            raise crowd.refusal.reworded({})  # a copy: what is told is marked with the request's id
-        crowd.to_ask -= 1
+        throttle.tokens = min(throttle.tokens + _CALLS_PER_SECOND * (now - throttle.filled_at), _MAX_BURST)
+        throttle.filled_at = now
+        if throttle.tokens < 1:
+            raise throttle.rejection.reworded({})  # a copy: it gets the id of the request
+        throttle.tokens -= 1
 
-    def _let_in(self, who: Who) -> None:
-        if (crowd := self._crowds.get(who)) is not None:
-            crowd.to_ask = min(crowd.to_ask + _ASKED_A_BEGINNING, _MOST_AT_ONCE)
+    def _record_admission(self, key: Key) -> None:
+        if (throttle := self._throttles.get(key)) is not None:
+            throttle.tokens = min(throttle.tokens + _CALLS_PER_ADMISSION, _MAX_BURST)
 
-    def _note(self, who: Who, refusal: Failure) -> None:
+    def _record_rejection(self, key: Key, rejection: Failure) -> None:
         now = self._clock()
-        crowd = self._crowds.pop(who, None) or _Crowd(refusal, now, now)
-        crowd.refusal, crowd.refused_at = refusal, now
-        self._crowds[who] = crowd
+        throttle = self._throttles.pop(key, None) or _Throttle(rejection, now, now)
+        throttle.rejection, throttle.rejected_at = rejection, now
+        self._throttles[key] = throttle
         self._forget(now)
 
     def _forget(self, now: float) -> None:
-        while self._crowds:
-            oldest = next(iter(self._crowds))
-            if len(self) <= _MOST_REMEMBERED and now - self._crowds[oldest].refused_at <= _MEMORY_S:
+        while self._throttles:
+            oldest = next(iter(self._throttles))
+            if len(self) <= _MAX_REMEMBERED and now - self._throttles[oldest].rejected_at <= _MEMORY_S:
                 return
-            del self._crowds[oldest]
+            del self._throttles[oldest]

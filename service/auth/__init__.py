@@ -1,1 +1,1 @@
-"""Authentication: credentials to callers. It works on values only, and knows no transport."""
+"""Authentication: map credentials to callers. Works on values only, independent of the transport."""

@@ -1,7 +1,7 @@
-"""Authenticate a credential.
+"""Authenticate credentials.
 
-Owns what is known of keys and of those who sign tokens, and keeps it in step with where it comes from. Only the loop's
-thread runs it.
+Holds the API keys and the signing keys of tokens, and reloads them when their sources change. Runs on the event loop's
+thread only.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from service.auth.token_reader import TokenReader
 from service.auth.watched_file import WatchedFile
 from service.generation.caller import Caller
 
-_CHECK_S = 1.0  # how often the file is looked at
+_CHECK_S = 1.0  # between checks of the file
 
 _log = logging.getLogger(__name__)
 
 
 class Authenticator:
-    """Tells who calls."""
+    """Maps credentials to callers."""
 
     def __init__(
         self,
@@ -37,9 +37,9 @@ class Authenticator:
         shared: SharedKeys | None = None,
         clock: Callable[[], float] = time.time,  # noqa: TID251  keys expire by the date
     ) -> None:
-        """`shared` are keys that replicas share, if there are any; `clock` gives seconds since the epoch.
+        """`shared` are the keys in the replicas' store, if configured; `clock` returns seconds since the epoch.
 
-        Raises KeysError or SignersError for a file that can't be used.
+        Raises KeysError or SignersError for an invalid file.
         """
         self._clock = clock
         self._source: WatchedFile[list[KeyEntry]] | SharedKeys | None = shared
@@ -49,7 +49,7 @@ class Authenticator:
         self._tokens = TokenReader(settings.jwks, settings) if settings.jwks is not None else None
 
     async def identify(self, credential: str | None) -> Caller:
-        """Who holds `credential`, a key or a token. Raises AuthError."""
+        """Return the holder of `credential`, an API key or a token. Raises AuthError."""
         if not credential:
             raise MissingKey
         if credential.startswith(PREFIX):
@@ -59,7 +59,7 @@ class Authenticator:
         raise InvalidKey
 
     async def watch(self) -> None:
-        """Keep up with the files and the URL until cancelled."""
+        """Reload changed files and the URL periodically until cancelled."""
         while True:
             if self._tokens is not None:
                 await self._tokens.refresh()
@@ -67,7 +67,7 @@ class Authenticator:
             await self._refresh_keys()
 
     async def _refresh_keys(self) -> None:
-        """Take over what has changed. What can't be used is told in the log, and changes nothing."""
+        """Load changed keys. Errors are logged, and the previous keys stay valid."""
         if self._source is None:
             return
         try:

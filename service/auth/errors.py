@@ -1,63 +1,64 @@
 """Errors of missing or invalid credentials."""
-# ruff: noqa: N818 - a name says what happened; that it is an error is said where it is raised
+# ruff: noqa: N818 - a name states the condition, without the suffix Error
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from service.generation.caller import Scope
+from service.generation.errors import ServiceError
 
 _HOW = "send it as `authorization: Bearer KEY`, `api-key: KEY` or `x-api-key: KEY`"
 
 
-class AuthError(Exception):
-    """The root of these errors; its text may be shown to the caller, and never holds anything of the credential."""
+class AuthError(ServiceError):
+    """The root of the errors of credentials; no text contains any part of the credential."""
 
 
 class MissingKey(AuthError):
-    """A call has no credential."""
+    """A call carries no credential."""
 
     def __init__(self) -> None:
         super().__init__(f"a key is required; {_HOW}")
 
 
 class InvalidKey(AuthError):
-    """There is no such key: unknown, misspelt, or no key at all."""
+    """The key is unknown or malformed."""
 
     def __init__(self) -> None:
         super().__init__("the key is not valid")
 
 
 class ExpiredKey(AuthError):
-    """The key is right, and its time is over."""
+    """The key has passed its expiry time."""
 
     def __init__(self) -> None:
         super().__init__("the key has expired")
 
 
 class DisabledKey(AuthError):
-    """The key is right, and was revoked."""
+    """The key was revoked."""
 
     def __init__(self) -> None:
         super().__init__("the key has been revoked")
 
 
 class InvalidToken(AuthError):
-    """A token is not one that the service takes; `why` is for its holder, who may have to change it."""
+    """The service does not accept a token; `why` is the cause, for the holder of the token."""
 
     def __init__(self, why: str) -> None:
         super().__init__(f"the token is not valid: {why}")
 
 
 class ExpiredToken(AuthError):
-    """The token is right, and its time is over."""
+    """The token has passed its expiry time."""
 
     def __init__(self) -> None:
         super().__init__("the token has expired")
 
 
 class SignersUnknown(AuthError):
-    """Tokens can't be checked now: the keys of those who sign them were never fetched. Retry later."""
+    """Tokens can't be verified now: their issuers' keys could not be fetched yet. Retry after `retry_after_s`."""
 
     def __init__(self, retry_after_s: float) -> None:
         super().__init__("tokens can't be checked now")
@@ -65,16 +66,20 @@ class SignersUnknown(AuthError):
 
 
 class AuthOff(AuthError):
-    """A call came where keys are needed, and the service has none."""
+    """A gateway open to other machines requires keys, and the service has none configured."""
 
     def __init__(self) -> None:
         super().__init__("the service has no keys, and takes no requests from other machines without")
 
 
 class ScopeMissing(AuthError):
-    """The caller is known, and may not do this."""
+    """The credential is valid but lacks a required scope."""
 
     def __init__(self, scopes: Iterable[Scope]) -> None:
-        """`scopes` are those of which any would do."""
+        """`scopes` are the scopes of which any is sufficient."""
         self.scopes = tuple(sorted(scopes))
         super().__init__(f"the key lacks the scope {' or '.join(self.scopes)}")
+
+    @property
+    def values(self) -> Mapping[str, str]:
+        return {"scopes": " ".join(self.scopes)}

@@ -19,7 +19,7 @@ class LimitsEntry(Limits):
 
 
 class Grant(BaseModel):
-    """What its holder may do. What is left out is as little as possible of scopes, and everything of names."""
+    """The rights of a holder. By default there are no scopes, and all names of models and endpoints are permitted."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -33,7 +33,7 @@ class Grant(BaseModel):
     cache_group: Name = ""
 
     def caller(self, caller_id: str, name: str) -> Caller:
-        """The caller that holds it. Without a group of its own, cached prompts are the caller's alone."""
+        """Return the caller with these rights. Without `cache_group`, it shares cached prompts with no other caller."""
         return Caller(
             id=caller_id,
             name=name,

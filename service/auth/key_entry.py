@@ -18,15 +18,15 @@ _FIELDS = ("scopes", "models", "endpoints", "limits", "limits_by_model", "min_pr
 Sha256: TypeAlias = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Instant: TypeAlias = Annotated[
     datetime, AfterValidator(lambda each: each if each.tzinfo else each.replace(tzinfo=UTC))
-]  # without a zone it is UTC
+]  # UTC if it has no zone
 
 
 class KeysError(Exception):
-    """Keys can't be used; the text is one line that names the entry and the field."""
+    """Invalid keys; the text is one line that names the entry and the field."""
 
 
 class KeyEntry(Grant):
-    """One key. After a rotation the key before it is good until `previous_expires`."""
+    """One key. After a rotation, the previous key is valid until `previous_expires`."""
 
     id: Annotated[str, Field(pattern=f"^{ID_PATTERN}$")]
     name: Name = ""
@@ -44,7 +44,7 @@ class KeyEntry(Grant):
 
 
 def load(text: str) -> list[KeyEntry]:
-    """The entries of a file's text. Raises KeysError."""
+    """Parse the text of a keys file. Raises KeysError."""
     try:
         document = yaml.safe_load(text)
     except yaml.YAMLError as error:
@@ -64,19 +64,19 @@ def load(text: str) -> list[KeyEntry]:
 
 
 def dump(entries: Iterable[KeyEntry]) -> str:
-    """The text of a file with those entries; what is as it would be anyway is left out."""
+    """Return the text of a keys file with these entries, without defaults."""
     listed = [to_plain(entry) for entry in entries]
     return _HEADER + yaml.safe_dump({"keys": listed}, sort_keys=False, allow_unicode=True, width=120)
 
 
 def to_plain(entry: KeyEntry) -> dict[str, Any]:
-    """An entry as plain lists, mappings and texts, without what is as it would be anyway."""
-    told: dict[str, Any] = entry.model_dump(mode="json", exclude_defaults=True, exclude_none=True)
+    """Return an entry as plain lists, mappings and strings, without defaults."""
+    values: dict[str, Any] = entry.model_dump(mode="json", exclude_defaults=True, exclude_none=True)
     for name in ("limits", "limits_by_model"):
-        if name in told:
-            told[name] = _without_nulls(told[name])
+        if name in values:
+            values[name] = _without_nulls(values[name])
     first = ("id", "name")
-    return {name: told[name] for name in (*first, *_FIELDS, *told) if name in told}
+    return {name: values[name] for name in (*first, *_FIELDS, *values) if name in values}
 
 
 def _without_nulls(values: dict[str, Any]) -> dict[str, Any]:
@@ -85,7 +85,7 @@ def _without_nulls(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def to_entry(given: object, place: str) -> KeyEntry:
-    """The entry of plain values; `place` says in errors where it stands. Raises KeysError."""
+    """Return the entry of plain values; `place` is its position, for errors. Raises KeysError."""
     if isinstance(given, dict) and isinstance(given.get("id"), str):
         place += f" ({given['id'][:64]})"
     try:

@@ -1,7 +1,7 @@
-"""The file that keeps keys: read by the service, written by `sluice keys`.
+"""The file of API keys: read by the service, written by `sluice keys`.
 
-It is written whole, beside the old one, then put in its place, readable by its owner only. Writers take turns: each
-holds the folder's lock from its reading to its writing.
+A new version is written to a temporary file that then replaces the old one, readable by its owner only. Each writer
+holds the folder's lock from reading to writing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from service.auth.key_entry import KeyEntry, KeysError, dump, load
 
 
 def read_keys(path: Path) -> list[KeyEntry]:
-    """The file's keys. Raises KeysError, whose text begins with the path."""
+    """Return the keys of a file. Raises KeysError, whose text begins with the path."""
     try:
         return load(path.read_text(encoding="utf-8"))
     except KeysError as error:
@@ -28,7 +28,7 @@ def read_keys(path: Path) -> list[KeyEntry]:
 
 
 def write_keys(path: Path, entries: Iterable[KeyEntry]) -> None:
-    """Put `entries` in place of what it holds, on the disk when this returns. Raises KeysError."""
+    """Replace the keys of the file; they are on disk when this returns. Raises KeysError."""
     try:
         _replace(path.resolve(), dump(entries))
     except OSError as error:
@@ -37,7 +37,7 @@ def write_keys(path: Path, entries: Iterable[KeyEntry]) -> None:
 
 @contextlib.contextmanager
 def lock_keys(path: Path) -> Iterator[None]:
-    """No other `sluice keys` writes in the file's folder meanwhile. Raises KeysError if there is no such folder."""
+    """Lock the file's folder against other writers. Raises KeysError if the folder does not exist."""
     try:
         folder = os.open(path.resolve().parent, os.O_RDONLY | os.O_DIRECTORY)
     except OSError as error:
@@ -50,7 +50,7 @@ def lock_keys(path: Path) -> Iterator[None]:
 
 
 def _replace(path: Path, text: str) -> None:
-    handle, new = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)  # of mode 0600
+    handle, new = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)  # has mode 0600
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
@@ -62,6 +62,6 @@ def _replace(path: Path, text: str) -> None:
         raise
     directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(directory)  # the name itself is on the disk
+        os.fsync(directory)  # makes the rename durable
     finally:
         os.close(directory)

@@ -18,12 +18,12 @@ _MAX_TRIES = 8
 
 
 def keys_at(place: str) -> list[KeyEntry]:
-    """The keys of a file's path or a store's URL. Raises KeysError."""
+    """Return the keys at a file's path or a store's URL. Raises KeysError."""
     return _shared(place).content if place.startswith(_SCHEMES) else read_keys(Path(place))
 
 
 def change_keys(place: str, change: Change, *, must_exist: bool = True) -> KeyEntry:
-    """Read, change and write them while nobody else does. Returns the entry that `change` names. Raises KeysError."""
+    """Read, change and write the keys atomically. Returns the entry that `change` names. Raises KeysError."""
     if place.startswith(_SCHEMES):
         return _change_shared(place, change)
     path = Path(place)

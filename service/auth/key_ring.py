@@ -1,4 +1,4 @@
-"""The valid keys by id. Immutable: a new file makes a new ring."""
+"""The keys by id. A ring is immutable: a changed file is loaded as a new ring."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from service.auth.key import digest, id_of
 from service.auth.key_entry import KeyEntry
 from service.generation.caller import Caller
 
-_NOBODYS = "0" * 64  # what an unknown id's key is compared with, so that it takes as long as a known one's
+_UNKNOWN_DIGEST = "0" * 64  # compared with keys of unknown ids, so that these take as long as known ones
 
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """One key of the ring. Instants are seconds since the epoch."""
+    """One key of a ring. Instants are seconds since the epoch."""
 
     caller: Caller
     sha256: str
@@ -28,7 +28,7 @@ class _Held:
 
 
 class KeyRing:
-    """All keys of a file. Any thread may use it."""
+    """All keys of a source. Safe for use on any thread."""
 
     def __init__(self, entries: Iterable[KeyEntry]) -> None:
         self._held = {entry.id: _held(entry) for entry in entries}
@@ -37,14 +37,14 @@ class KeyRing:
         return len(self._held)
 
     def caller(self, key: str, now: float) -> Caller:
-        """Who holds `key`; `now` is in seconds since the epoch. Raises InvalidKey, ExpiredKey or DisabledKey.
+        """Return the holder of `key` at `now`, in epoch seconds. Raises InvalidKey, ExpiredKey or DisabledKey.
 
-        That a key expired or was revoked is told only to who has it.
+        Only holders of the correct key learn that it has expired or was revoked.
         """
         held = self._held.get(id_of(key) or "")
         found = digest(key)
-        is_current = hmac.compare_digest(found, held.sha256 if held else _NOBODYS)
-        is_previous = hmac.compare_digest(found, held.previous_sha256 if held else _NOBODYS)
+        is_current = hmac.compare_digest(found, held.sha256 if held else _UNKNOWN_DIGEST)
+        is_previous = hmac.compare_digest(found, held.previous_sha256 if held else _UNKNOWN_DIGEST)
         if held is None or not (is_current or is_previous):
             raise InvalidKey
         if held.disabled:
@@ -58,7 +58,7 @@ def _held(entry: KeyEntry) -> _Held:
     return _Held(
         caller=entry.caller(entry.id, entry.name),
         sha256=entry.sha256,
-        previous_sha256=entry.previous_sha256 or _NOBODYS,
+        previous_sha256=entry.previous_sha256 or _UNKNOWN_DIGEST,
         previous_expires=_seconds(entry.previous_expires),
         expires=_seconds(entry.expires),
         disabled=entry.disabled,

@@ -11,12 +11,12 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from process.network.loopback import is_loopback
 from process.settings.setting import UNIT
 
-# No symmetric algorithm: with one, a public key would also sign tokens.
+# No symmetric algorithms: with those, a published verification key could sign tokens.
 Algorithm: TypeAlias = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
 
 
 class AuthSettings(BaseModel):
-    """API keys, tokens or both; with neither, authentication is off."""
+    """Settings of keys and tokens. With neither, all calls are admitted."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -46,7 +46,7 @@ class AuthSettings(BaseModel):
 
     @property
     def is_on(self) -> bool:
-        """Whether clients need a credential."""
+        """Whether calls need a credential."""
         return self.keys_file is not None or self.keys_in_store or self.jwks is not None
 
     @model_validator(mode="after")

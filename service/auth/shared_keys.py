@@ -1,4 +1,4 @@
-"""Keys that all replicas share in a store, as text in the form of the keys file."""
+"""Keys that all replicas share in a store, as text in the format of the keys file."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ NAME = "keys"
 
 
 class SharedKeys:
-    """The newest keys that could be read. All of it blocks, and belongs to one thread at a time."""
+    """The newest valid keys. All methods block, and may be used by one thread at a time."""
 
     def __init__(self, text: SharedText) -> None:
-        """Raises KeysError."""
+        """Read the keys. Raises KeysError."""
         self._text = text
         self._is_lost = False
         self.content = self._read()
 
     def refresh(self) -> bool:
-        """Whether the content is another one now. It stays at a loss and at a bad text: KeysError, once for each."""
+        """Reload the keys. Return True if they changed. Raises KeysError once per failure, and keeps the keys."""
         try:
             if not self._text.is_newer():
                 self._is_lost = False
@@ -33,7 +33,7 @@ class SharedKeys:
         return True
 
     def write(self, entries: list[KeyEntry]) -> None:
-        """Put `entries` in place of the content. Raises KeysError, or Outdated."""
+        """Replace all keys. Raises KeysError, or Outdated."""
         try:
             self._text.write(dump(entries))
         except SharedTextLost as error:

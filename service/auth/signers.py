@@ -1,7 +1,7 @@
 """The signing keys of tokens: a JSON Web Key Set from a file or a URL, kept up to date.
 
-A URL that can't be fetched leaves the keys as they were. Only keys to check signatures with are taken, each for the
-algorithms of its kind: a secret one is no key here, nor is one for encryption.
+If a URL can't be fetched, the previous keys stay. Only public keys for signatures are accepted, each for the algorithms
+of its type; secret keys and keys for encryption are ignored.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from jwt.exceptions import PyJWTError
 
 _TIMEOUT_S: Final = 5.0
 _MAX_BYTES: Final = 1 << 20
-_FAMILIES: Final = {  # algorithms by a key's type and curve; a secret key, of type oct, has none
+_FAMILIES: Final = {  # algorithms by key type and curve; symmetric keys (oct) have none
     ("RSA", None): ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
     ("EC", "P-256"): ("ES256",),
     ("EC", "P-384"): ("ES384",),
@@ -34,14 +34,14 @@ _log = logging.getLogger(__name__)
 
 
 class SignersError(Exception):
-    """A key set can't be used; the text is one line that begins with where it is."""
+    """An invalid key set; the text is one line that begins with its location."""
 
 
 class Signers:
-    """A key set: by the key's id and an algorithm, what to check with. Never changed once made."""
+    """An immutable key set: verification keys by id and algorithm."""
 
     def __init__(self, keys: Iterable[Mapping[str, Any]], algorithms: Iterable[str]) -> None:
-        """`keys` are JSON Web Keys; those that can't be used for `algorithms` are left out."""
+        """`keys` are JSON Web Keys; those that can't be used for `algorithms` are ignored."""
         self._keys: dict[tuple[str | None, str], PyJWK] = {}
         self._ids: set[str | None] = set()
         allowed = frozenset(algorithms)
@@ -55,14 +55,14 @@ class Signers:
         return len(self._ids)
 
     def find(self, key_id: str | None, algorithm: str) -> PyJWK | None:
-        """The key of that id for that algorithm; without an id, the only key of the set."""
+        """Return the key with that id for that algorithm; without an id, the only key of the set."""
         if key_id is None and len(self._ids) == 1:
             (key_id,) = self._ids
         return self._keys.get((key_id, algorithm))
 
 
 def read_signers(place: str, algorithms: Iterable[str]) -> Signers:
-    """The key set at `place`, a path or a URL. May take seconds. Raises SignersError."""
+    """Return the key set at `place`, a path or a URL. May take seconds. Raises SignersError."""
     try:
         text = _fetch(place) if is_url(place) else Path(place).read_bytes()
         document = json.loads(text)
@@ -78,7 +78,7 @@ def read_signers(place: str, algorithms: Iterable[str]) -> Signers:
 
 
 def is_url(place: str) -> bool:
-    """Whether a place is a URL, not a path."""
+    """Return whether a location is a URL instead of a path."""
     return urlsplit(place).scheme in {"http", "https"}
 
 
@@ -101,7 +101,7 @@ def _made(key: Mapping[str, Any], algorithm: str) -> PyJWK | None:
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """The set is where the settings say, and nowhere else."""
+    """Rejects redirects: key sets are read from the configured URL only."""
 
     def redirect_request(self, *_: Any, **__: Any) -> None:
         return None

@@ -1,7 +1,7 @@
-"""Verify a token with its signer's key, by PyJWT, and read it as a caller.
+"""Verify a token with its signer's key by PyJWT, and convert it to a caller.
 
-The claim that the settings name (`sluice`) holds what an entry of a keys file does. Without scopes in it, those of
-`scope` or `scp` count which the service knows. Who issues tokens is trusted with all of that.
+The configured claim (`sluice`) has the fields of an entry in a keys file. If it has no scopes, the known scopes of
+`scope` or `scp` apply. The issuer is trusted with all of these.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from service.auth.signers import Signers
 from service.generation.caller import Caller, Scope
 
 _REQUIRED = ("exp", "iss", "aud", "sub")
-_ID_PREFIX = "jwt:"  # no key's id has a colon
+_ID_PREFIX = "jwt:"  # ids of API keys contain no colon
 _MAX_SUBJECT_LENGTH = 256
 _WHY: tuple[tuple[type[PyJWTError], str], ...] = (
     (InvalidSignatureError, "its signature is wrong"),
@@ -41,17 +41,17 @@ _WHY: tuple[tuple[type[PyJWTError], str], ...] = (
 )
 
 
-class UnknownSigner(AuthError):  # noqa: N818  a name says what happened
-    """The key set has no such key; a newer one may have it."""
+class UnknownSigner(AuthError):  # noqa: N818  a name states the condition
+    """The key set lacks the signer's key; a newer set may have it."""
 
 
 def looks_like_token(credential: str) -> bool:
-    """Whether it has the form of a token, three parts."""
+    """Return whether a credential has the format of a token, three parts."""
     return credential.count(".") == 2
 
 
 def read_token(token: str, signers: Signers, settings: AuthSettings) -> Caller:
-    """Who holds `token`. Raises InvalidToken, ExpiredToken or UnknownSigner."""
+    """Return the holder of `token`. Raises InvalidToken, ExpiredToken or UnknownSigner."""
     try:
         header = jwt.get_unverified_header(token)
         algorithm, key_id = header.get("alg"), header.get("kid")
@@ -94,7 +94,7 @@ def _caller(claims: dict[str, Any], claim: str) -> Caller:
 
 
 def _scopes(claims: dict[str, Any]) -> tuple[Scope, ...]:
-    """The scopes in `scope`, a text with spaces, or `scp`, which may be a list; others' are none of ours."""
-    told = claims.get("scope", claims.get("scp", ""))
-    names = told.split() if isinstance(told, str) else told if isinstance(told, list) else []
+    """Return the known scopes in `scope`, a space-separated string, or `scp`, which may be a list."""
+    listed = claims.get("scope", claims.get("scp", ""))
+    names = listed.split() if isinstance(listed, str) else listed if isinstance(listed, list) else []
     return tuple(scope for scope in Scope if scope in names)

@@ -1,7 +1,7 @@
 """Read tokens with the newest key set available.
 
-A token whose signer is unknown may be signed with a new key: then the set is read at once, though not more often than
-every ten seconds, since anybody can write such a token. Only the loop's thread runs it; it reads on another one.
+A token of an unknown signer may be signed with a new key: the key set is then reloaded immediately, but at most every
+ten seconds, since anyone can send such tokens. Runs on the event loop's thread only; reads run on another thread.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from service.auth.token import UnknownSigner, read_token
 from service.auth.watched_file import WatchedFile
 from service.generation.caller import Caller
 
-_MIN_INTERVAL_S = 10.0  # between two readings of a URL that callers caused
+_MIN_INTERVAL_S = 10.0  # between reloads caused by tokens
 
 _log = logging.getLogger(__name__)
 
 
 class TokenReader:
-    """Tells who holds a token."""
+    """Maps tokens to callers."""
 
     def __init__(self, place: str, settings: AuthSettings, clock: Callable[[], float] = time.monotonic) -> None:
-        """`place` is the settings' `jwks`. Raises SignersError for a bad file; a URL is fetched later."""
+        """`place` is the setting `jwks`. Raises SignersError for an invalid file; a URL is fetched later."""
         self._place = place
         self._settings = settings
         self._clock = clock
@@ -41,7 +41,7 @@ class TokenReader:
             self._signers = self._file.content
 
     async def caller(self, token: str) -> Caller:
-        """Who holds it. Raises InvalidToken, ExpiredToken, or SignersUnknown if no key set was ever had."""
+        """Return the holder of a token. Raises InvalidToken, ExpiredToken, or SignersUnknown without a key set."""
         seen = self._signers
         try:
             return self._read(token)
@@ -53,7 +53,7 @@ class TokenReader:
             raise InvalidToken("its signer is unknown") from error
 
     async def refresh(self) -> None:
-        """Read the key set again if it is time to: a file that changed, a URL whose set is old."""
+        """Reload the key set if its file has changed, or the set of a URL has expired."""
         if self._file is not None:
             self._take_file(self._file)
         elif self._is_old(self._settings.jwks_refresh_s if self._signers else _MIN_INTERVAL_S):
@@ -66,7 +66,7 @@ class TokenReader:
         return read_token(token, self._signers, self._settings)
 
     async def _renew(self, seen: Signers | None) -> None:
-        """Have a newer set than `seen`, if it is to be had now. Those who ask at the same time share the reading."""
+        """Load a newer set than `seen`, if possible now. Concurrent callers share one reload."""
         if self._file is not None:
             self._take_file(self._file)
             return

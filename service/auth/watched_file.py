@@ -1,4 +1,4 @@
-"""A file that is read again when it changes."""
+"""A file that is reloaded when it changes."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ Content = TypeVar("Content")
 
 
 class WatchedFile(Generic[Content]):
-    """The newest content that could be read. To be used by one thread at a time; what it reads must be small."""
+    """The newest valid content of a small file. May be used by one thread at a time."""
 
     def __init__(self, path: Path, read: Callable[[Path], Content]) -> None:
-        """Passes on what `read` raises."""
+        """Load the file. Raises the exceptions of `read`."""
         self._path = path
         self._read = read
         self._seen = file_state(self._path)
         self.content = read(path)
 
     def refresh(self) -> bool:
-        """Whether the content is another one now.
+        """Reload the file if it has changed. Return True if the content is new.
 
-        Passes on what `read` raises, once for each state of the file; the content stays then.
+        Raises the exceptions of `read` once for each version of the file; the previous content then stays.
         """
         state = file_state(self._path)
         if state == self._seen:

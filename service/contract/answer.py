@@ -20,7 +20,7 @@ FINISH_REASONS: Final = {
 
 
 def serving_values(serving: serving_pb2.ServingOptions) -> dict[str, Any]:
-    """The fields of `AnswerRequest` that a request's serving options say."""
+    """Return the fields of `AnswerRequest` from a request's serving options."""
     return {
         "deployment": serving.deployment,
         "priority": serving.priority,
@@ -30,17 +30,17 @@ def serving_values(serving: serving_pb2.ServingOptions) -> dict[str, Any]:
 
 
 def timestamp(epoch_ns: int) -> timestamp_pb2.Timestamp:
-    """An instant, given in nanoseconds since the epoch."""
+    """Return the timestamp of an instant in nanoseconds since the epoch."""
     return timestamp_pb2.Timestamp(seconds=epoch_ns // 10**9, nanos=epoch_ns % 10**9)
 
 
 def usage_message(usage: Usage) -> usage_pb2.Usage:
-    """What a request has cost so far."""
+    """Return the usage of a request so far."""
     return usage_pb2.Usage(**usage._asdict())
 
 
 def logprob_messages(logprobs: Iterable[SpelledLogprob]) -> list[logprobs_pb2.TokenLogprob]:
-    """Tokens with their bytes, and the text that these are."""
+    """Return tokens with their log probabilities, bytes and text."""
     return [
         logprobs_pb2.TokenLogprob(
             token=each.data.decode(errors="replace"),

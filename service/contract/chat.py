@@ -46,7 +46,7 @@ _Event = chat_pb2.StreamChatResponse
 
 
 def to_conversation(request: chat_pb2.ChatRequest) -> Conversation:
-    """What is said and which tools are offered."""
+    """Return the conversation with its tools."""
     return Conversation(
         messages=to_messages(request.messages),
         tools=to_functions(request.tools),
@@ -63,7 +63,7 @@ def to_conversation(request: chat_pb2.ChatRequest) -> Conversation:
 
 
 def to_answer_request(request: chat_pb2.ChatRequest) -> AnswerRequest:
-    """What a validated request asks."""
+    """Convert a validated request."""
     has_format = request.HasField("output_constraint")
     return AnswerRequest(
         model=request.model,
@@ -89,14 +89,14 @@ class ChatRenderer:
         self._emitter = TokenEmitter(request)
 
     def render(self, events: Sequence[Event]) -> list[chat_pb2.StreamChatResponse]:
-        """The messages that the events of one output, or one of the others, become."""
+        """Return the messages for the events of one output, or for one other event."""
         messages = [message for event in events for message in self._render(event)]
         if events and isinstance(events[0], Tokens):
             self._add_tokens(events[0], messages)
         return messages
 
     def _add_tokens(self, tokens: Tokens, messages: list[chat_pb2.StreamChatResponse]) -> None:
-        """Tell the tokens of an output with its first message that is of the choice."""
+        """Add the tokens of an output to the first message of its choice."""
         if (emitted := self._emitter.of_output(tokens)) is None:
             return
         first = next((message for message in messages if not message.HasField("prompt_logprobs")), None)
@@ -134,7 +134,7 @@ class ChatRenderer:
                 yield self._frame(event)
 
     def _frame(self, event: Usage | Completed | Started) -> chat_pb2.StreamChatResponse:
-        """What belongs to no choice."""
+        """Return the message for an event without a choice."""
         match event:
             case Usage():
                 return _Event(usage=usage_message(event))
@@ -157,7 +157,7 @@ class ChatRenderer:
 
 
 def choice_finished(event: ChoiceFinished) -> chat_pb2.ChoiceFinished:
-    """The end of a choice, of a chat or of a completion."""
+    """Return the message for the end of a choice of a chat or a completion."""
     return chat_pb2.ChoiceFinished(
         choice_index=event.choice_index,
         finish_reason=FINISH_REASONS[event.reason],

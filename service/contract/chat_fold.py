@@ -1,6 +1,6 @@
-"""Fold a stream of a chat into a whole answer.
+"""Fold the stream of a chat into a ChatResponse.
 
-The only way in which a ChatResponse is made, so that an unstreamed answer can't differ from its stream.
+There is no other way to create one, so that an unstreamed answer can't differ from its stream.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from service.contract.new_tokens import choice_index
 
 
 class ChatFold:
-    """Takes a stream's events one by one; `response` is the answer so far."""
+    """Adds the events of a stream one by one; `response` is the answer so far."""
 
     def __init__(self) -> None:
         self.response = chat_pb2.ChatResponse()
@@ -20,7 +20,7 @@ class ChatFold:
         self._arguments: dict[tuple[int, int], list[str]] = {}  # (choice index, call index) → arguments
 
     def add(self, event: chat_pb2.StreamChatResponse) -> None:
-        """Take the next event."""
+        """Add the next event."""
         if event.HasField("tokens"):
             self._choice(choice_index(event)).token_ids.extend(event.tokens.ids)
         match event.WhichOneof("event"):
@@ -68,7 +68,7 @@ class ChatFold:
         return choices[index]
 
     def _write(self, choice: chat_pb2.ChatChoice) -> None:
-        """Put a finished choice's texts together. An answer without calls has a content, though it be empty."""
+        """Join the pieces of a finished choice. An answer without tool calls has content, which may be empty."""
         message = choice.message
         text = "".join(self._texts.get(choice.index, ()))
         if text or not message.tool_calls:

@@ -29,7 +29,7 @@ _Event = completion_pb2.StreamCompleteResponse
 
 
 def to_answer_request(request: completion_pb2.CompleteRequest) -> AnswerRequest:
-    """What a validated request asks."""
+    """Convert a validated request."""
     has_format = request.HasField("output_constraint")
     logprobs = to_logprobs(request)
     return AnswerRequest(
@@ -64,7 +64,7 @@ def _to_prompt(request: completion_pb2.CompleteRequest, index: int) -> Prompt:
 class CompletionRenderer:
     """Renders the events of one answer, without sequence numbers.
 
-    Of an answer to a prompt in the chat template only the content counts.
+    For prompts in the chat template, only the content of the answer is rendered.
     """
 
     def __init__(self, request: completion_pb2.CompleteRequest) -> None:
@@ -73,11 +73,11 @@ class CompletionRenderer:
         self._emitter = TokenEmitter(request)
         self._n = 1
         self._prompt_texts: Sequence[str] = ()
-        self._prompt_logprobs: dict[int, list[logprobs_pb2.TokenLogprob]] = {}  # by the prompt's index
+        self._prompt_logprobs: dict[int, list[logprobs_pb2.TokenLogprob]] = {}  # by prompt index
         self._has_begun: set[int] = set()  # choices
 
     def render(self, events: Sequence[Event]) -> list[completion_pb2.StreamCompleteResponse]:
-        """The messages that the events of one output, or one of the others, become."""
+        """Return the messages for the events of one output, or for one other event."""
         if events and isinstance(events[0], Tokens):
             messages = self._render_output(events[0].choice_index, events[1:])
             if (emitted := self._emitter.of_output(events[0])) is not None and not self._prompt_only:
@@ -135,7 +135,7 @@ class CompletionRenderer:
         return _Event(started=started)
 
     def _begin(self, deltas: list[completion_pb2.CompletionDelta], choice_index: int) -> None:
-        """Put what stands before a choice's own text into its first delta."""
+        """Add the echoed prompt and its log probabilities to the first delta of a choice."""
         self._has_begun.add(choice_index)
         prompt_index = choice_index // self._n
         text = self._prompt_texts[prompt_index] if self._prompt_texts else ""
@@ -147,7 +147,7 @@ class CompletionRenderer:
 
 
 def _last(deltas: list[completion_pb2.CompletionDelta], choice_index: int) -> completion_pb2.CompletionDelta:
-    """The last of `deltas`; a new one if there is none."""
+    """Return the last of `deltas`; a new one if there is none."""
     if not deltas:
         deltas.append(completion_pb2.CompletionDelta(choice_index=choice_index))
     return deltas[-1]

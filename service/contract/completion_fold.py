@@ -1,6 +1,6 @@
-"""Fold a stream of continuations into a whole answer.
+"""Fold the stream of completions into a CompleteResponse.
 
-The only way in which a CompleteResponse is made, so that an unstreamed answer can't differ from its stream.
+There is no other way to create one, so that an unstreamed answer can't differ from its stream.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from service.contract.new_tokens import choice_index
 
 
 class CompletionFold:
-    """Takes a stream's events one by one; `response` is the answer so far."""
+    """Adds the events of a stream one by one; `response` is the answer so far."""
 
     def __init__(self) -> None:
         self.response = completion_pb2.CompleteResponse()
@@ -22,7 +22,7 @@ class CompletionFold:
         self._texts: dict[int, list[str]] = {}  # by choice index
 
     def add(self, event: completion_pb2.StreamCompleteResponse) -> None:
-        """Take the next event."""
+        """Add the next event."""
         if event.HasField("tokens"):
             self._choice(choice_index(event)).token_ids.extend(event.tokens.ids)
         match event.WhichOneof("event"):

@@ -46,17 +46,17 @@ _EFFORT_VALUES: Final = {effort: value for value, effort in _EFFORTS.items()}
 
 
 def to_messages(messages: Sequence[content_pb2.Message]) -> tuple[Message, ...]:
-    """A chat's messages."""
+    """Return the messages of a chat."""
     return tuple(_to_message(message, f"messages[{index}]") for index, message in enumerate(messages))
 
 
 def to_parts(parts: Iterable[content_pb2.ContentPart], field: str) -> tuple[Part, ...]:
-    """The parts of `field`, a message's content."""
+    """Return the parts of a message's content; `field` is its path."""
     return tuple(to_part(part, f"{field}[{index}]") for index, part in enumerate(parts))
 
 
 def to_part(part: content_pb2.ContentPart, field: str) -> Part:
-    """A content part, which the request calls `field`."""
+    """Return a content part; `field` is its path."""
     match part.WhichOneof("part"):
         case "text":
             return TextPart(part.text)
@@ -71,7 +71,7 @@ def to_part(part: content_pb2.ContentPart, field: str) -> Part:
 
 
 def to_functions(tools: Sequence[tool_pb2.Tool]) -> tuple[Function, ...]:
-    """The functions that a request offers."""
+    """Return the functions of a request."""
     return tuple(
         Function(
             name=tool.function.name,
@@ -85,24 +85,24 @@ def to_functions(tools: Sequence[tool_pb2.Tool]) -> tuple[Function, ...]:
 
 
 def to_tool_choice(choice: tool_pb2.ToolChoice) -> ToolChoice:
-    """Which of them are called; by default whichever the model likes."""
+    """Return the tool choice; by default the model decides."""
     if choice.WhichOneof("choice") == "function_name":
         return ToolChoice(ToolMode.REQUIRED, choice.function_name)
     return ToolChoice(_MODES[choice.mode])
 
 
 def to_reasoning_effort(effort: chat_pb2.ReasoningEffort) -> ReasoningEffort | None:
-    """None leaves it to the model's chat template."""
+    """Return the reasoning effort; None for the default of the model's chat template."""
     return _EFFORTS.get(effort)
 
 
 def reasoning_effort_value(effort: ReasoningEffort | None) -> chat_pb2.ReasoningEffort:
-    """The contract's value; None is that of what nobody decided."""
+    """Return the contract's value of a reasoning effort; None is unspecified."""
     return chat_pb2.REASONING_EFFORT_UNSPECIFIED if effort is None else _EFFORT_VALUES[effort]
 
 
 def to_schema(constraint: sampling_pb2.OutputConstraint) -> JsonSchema | None:
-    """The schema that an answer must match, where that is what is wanted of it, and the model may be told so."""
+    """Return the JSON Schema of the output constraint, if it has one that the prompt may describe."""
     named = constraint.json_schema
     if not constraint.HasField("json_schema") or (named.HasField("in_prompt") and not named.in_prompt):
         return None
@@ -111,7 +111,7 @@ def to_schema(constraint: sampling_pb2.OutputConstraint) -> JsonSchema | None:
 
 
 def to_output_format(constraint: sampling_pb2.OutputConstraint) -> OutputFormat:
-    """What the text must look like."""
+    """Return the output constraint."""
     field = f"output_constraint.{constraint.WhichOneof('constraint')}"
     match constraint.WhichOneof("constraint"):
         case "json_object":
@@ -128,7 +128,7 @@ def to_output_format(constraint: sampling_pb2.OutputConstraint) -> OutputFormat:
 
 
 def to_raw_prompt(prompt: prompt_pb2.Prompt, field: str) -> RawText | RawTokens:
-    """A prompt that no chat template is applied to."""
+    """Return a prompt without chat template."""
     if prompt.HasField("token_ids"):
         return RawTokens(prompt.token_ids.ids[:], field)
     return RawText(prompt.text, field)

@@ -19,7 +19,7 @@ _PURPOSES: Final[Mapping[int, Purpose]] = {
 
 
 def to_texts(request: embedding_pb2.EmbedRequest) -> TextsToEmbed:
-    """What a validated request asks."""
+    """Convert a validated request."""
     serving = serving_values(request.serving)
     return TextsToEmbed(
         model=request.model,
@@ -34,5 +34,5 @@ def to_texts(request: embedding_pb2.EmbedRequest) -> TextsToEmbed:
 
 
 def embedding_messages(vectors: Iterable[Sequence[float]]) -> list[embedding_pb2.Embedding]:
-    """The vectors in the order of their inputs."""
+    """Return the response with the vectors in the order of the inputs."""
     return [embedding_pb2.Embedding(index=index, values=values) for index, values in enumerate(vectors)]

@@ -14,7 +14,7 @@ from service.contract.answer import timestamp
 from service.generation.stats import EngineStats
 from service.registry.endpoint_table import EntityLoad
 
-# Labels and metrics as Prometheus has them; `service.observability.telemetry` has OpenTelemetry's names of the metrics.
+# Prometheus' names of labels and metrics; `service.observability.telemetry` has OpenTelemetry's.
 _MODEL: Final = "gen_ai_request_model"
 _TIMES: Final = {
     "sluice_server_queue_time_seconds_bucket": "queue_time",
@@ -28,7 +28,7 @@ _CALLS: Final = "rpc_server_call_duration_seconds_count"
 def load_message(
     started_ns: int, stats: Mapping[str, EngineStats], entities: Iterable[EntityLoad], samples: Iterable[Sample]
 ) -> load_pb2.GetLoadResponse:
-    """What engines, by model, endpoints, and all metrics tell; of metrics only those of the models in `stats`."""
+    """Return the load by engines' stats, endpoints and metrics; metrics of models not in `stats` are ignored."""
     by_time: dict[tuple[str, str], Counter[float]] = {}
     requests: Counter[str] = Counter()
     calls: Counter[tuple[str, str, str]] = Counter()
@@ -83,7 +83,7 @@ def _model_message(
 
 
 def _distribution(up_to: Mapping[float, int]) -> load_pb2.Distribution:
-    """Of counts of what is at most so long, as Prometheus has them."""
+    """Convert Prometheus' cumulative buckets to a Distribution."""
     bounds = sorted(up_to)
     return load_pb2.Distribution(
         bounds=[bound for bound in bounds if bound < math.inf], counts=_differences(up_to[bound] for bound in bounds)

@@ -28,7 +28,7 @@ _MODALITIES: Final = {Modality.TEXT: model_pb2.MODALITY_TEXT, Modality.IMAGE: mo
 
 
 def model_message(model: ModelDescription, *, is_asleep: bool = False) -> model_pb2.Model:
-    """What callers are told of a model."""
+    """Return the description of a model."""
     return model_pb2.Model(
         name=model.name,
         version=model.version,
@@ -51,7 +51,7 @@ def model_message(model: ModelDescription, *, is_asleep: bool = False) -> model_
 
 
 def to_loaded_model(request: model_pb2.LoadModelRequest) -> LoadedModel:
-    """A model to load."""
+    """Convert a request to load a model."""
     return LoadedModel(
         name=request.name,
         path=request.path,
@@ -66,7 +66,7 @@ def to_loaded_model(request: model_pb2.LoadModelRequest) -> LoadedModel:
 
 
 def adapter_message(adapter: ServedAdapter) -> adapter_pb2.Adapter:
-    """What administrators are told of an adapter."""
+    """Return the description of an adapter for administrators."""
     description = adapter.served.description
     return adapter_pb2.Adapter(
         name=adapter.served.adapter,
@@ -79,7 +79,7 @@ def adapter_message(adapter: ServedAdapter) -> adapter_pb2.Adapter:
 
 
 def endpoint_message(endpoint: Endpoint) -> endpoint_pb2.Endpoint:
-    """What callers are told of an endpoint."""
+    """Return the description of an endpoint."""
     return endpoint_pb2.Endpoint(
         name=endpoint.name,
         task=_TASKS[endpoint.task] if endpoint.task is not None else model_pb2.TASK_UNSPECIFIED,
@@ -98,7 +98,7 @@ def endpoint_message(endpoint: Endpoint) -> endpoint_pb2.Endpoint:
 
 
 def to_entities(entities: Iterable[endpoint_pb2.ServedEntity]) -> tuple[ServedEntity, ...]:
-    """What is behind an endpoint."""
+    """Return the entities of an endpoint."""
     return tuple(ServedEntity(entity.name, entity.model, entity.traffic_percentage) for entity in entities)
 
 
@@ -106,18 +106,18 @@ class EndpointJson:
     """Endpoints as the JSON form of sluice.v1.ListEndpointsResponse."""
 
     def dump(self, endpoints: Iterable[Endpoint]) -> str:
-        """The text of a file."""
+        """Serialize endpoints."""
         content = endpoint_pb2.ListEndpointsResponse(endpoints=map(endpoint_message, endpoints))
         return json_format.MessageToJson(content, preserving_proto_field_name=True)
 
     def load(self, text: str) -> list[Endpoint]:
-        """The endpoints of a text; what holds for one that is created holds for each. Raises ValueError."""
+        """Parse endpoints, and validate each like a new one. Raises ValueError."""
         try:
             values = json.loads(text)
         except RecursionError as error:
             raise ValueError("it is nested too deeply") from error
         if not isinstance(values, dict):
-            raise ValueError("it must hold a JSON object")  # noqa: TRY004  as for JSON that can't be read
+            raise ValueError("it must hold a JSON object")  # noqa: TRY004  like unparsable JSON
         try:
             content = json_format.ParseDict(values, endpoint_pb2.ListEndpointsResponse())
         except json_format.ParseError as error:

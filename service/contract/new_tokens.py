@@ -11,7 +11,7 @@ from service.generation.events import Started, Tokens
 
 
 class TokenEmitter:
-    """Tells as much of a stream's tokens as one request wants."""
+    """Returns the tokens of a stream as requested."""
 
     def __init__(self, request: Any) -> None:
         """`request` is a message with the field `tokens`."""
@@ -19,18 +19,18 @@ class TokenEmitter:
         self._with_ids = request.tokens.ids
 
     def of_prompts(self, started: Started) -> Sequence[Sequence[int]]:
-        """Those of each prompt; none unless ids are asked for."""
+        """Return the token ids of each prompt; empty unless ids are requested."""
         return started.prompt_token_ids if self._with_ids else ()
 
     def of_output(self, tokens: Tokens) -> new_tokens_pb2.NewTokens | None:
-        """Those of one output; None for nothing to tell."""
+        """Return the tokens of one output; None if there are none, or they are not requested."""
         if not self._is_asked or not tokens.token_ids:
             return None
-        told = tokens.token_ids if self._with_ids else ()
-        return new_tokens_pb2.NewTokens(num_tokens=len(tokens.token_ids), ids=told)
+        ids = tokens.token_ids if self._with_ids else ()
+        return new_tokens_pb2.NewTokens(num_tokens=len(tokens.token_ids), ids=ids)
 
 
 def choice_index(event: Any) -> int:
-    """The choice of a stream's message that has `tokens`."""
+    """Return the choice index of a stream's message with `tokens`."""
     index: int = getattr(event, event.WhichOneof("event")).choice_index
     return index

@@ -12,12 +12,12 @@ from service.generation.ranking import TextsToRank
 
 
 def to_ranking(request: rank_pb2.RankRequest) -> TextsToRank:
-    """What a validated request asks."""
+    """Convert a validated request."""
     return _texts(request, [request.query], "query")
 
 
 def to_scoring(request: rank_pb2.ScoreRequest) -> TextsToRank:
-    """What a validated request asks. Raises InvalidRequest for texts that make no pairs."""
+    """Convert a validated request. Raises InvalidRequest if the numbers of texts don't match."""
     queries, documents = list(request.queries), list(request.documents)
     if len(queries) not in (1, len(documents)):
         raise InvalidRequest(
@@ -27,7 +27,7 @@ def to_scoring(request: rank_pb2.ScoreRequest) -> TextsToRank:
 
 
 def ranked(scores: Sequence[float], top_n: int | None) -> list[rank_pb2.RankedDocument]:
-    """The best documents, best first; of equal scores the first in the request."""
+    """Return the best documents, best first; equal scores in the order of the request."""
     order = sorted(range(len(scores)), key=lambda index: -scores[index])
     return [rank_pb2.RankedDocument(index=index, score=scores[index]) for index in order[:top_n]]
 

@@ -1,6 +1,6 @@
 """One output item of a response while it is generated.
 
-One class a kind has the events of an item from its beginning to its end, without sequence numbers.
+Each kind of item has a class that renders its events from beginning to end, without sequence numbers.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ ResponseStatus = response_item_pb2.ResponseStatus
 
 
 class OpenItem:
-    """What all kinds have. `item` is what is known of it so far."""
+    """The base class of items. `item` is the message so far."""
 
     prefix: str
 
     def __init__(self, response_id: str, index: int) -> None:
-        """`index` is its place among the response's items; with the response's id it makes the item's."""
+        """`index` is the item's index in the response, from which and the response's id its own id is derived."""
         self.index = index
         self.item = response_item_pb2.OutputItem(
             id=f"{self.prefix}_{response_id}_{index}", status=response_item_pb2.RESPONSE_STATUS_IN_PROGRESS
@@ -34,17 +34,17 @@ class OpenItem:
         return Event(output_item_done=response_event_pb2.OutputItemDone(output_index=self.index, item=self.item))
 
     def end(self, status: ResponseStatus) -> Iterator[Event]:
-        """The events that end it, complete or cut off."""
+        """Return the events that end the item, complete or cut off."""
         raise NotImplementedError
 
 
 class OpenMessage(OpenItem):
-    """A message of one text."""
+    """A message with one text part."""
 
     prefix = "msg"
 
     def begin(self) -> Iterator[Event]:
-        """The events that begin it."""
+        """Return the events that begin the item."""
         self.item.message.SetInParent()
         yield self._added()
         added = response_event_pb2.ContentPartAdded(item_id=self.item.id, output_index=self.index)
@@ -53,7 +53,7 @@ class OpenMessage(OpenItem):
         yield Event(content_part_added=added)
 
     def add(self, text: str, logprobs: Sequence[logprobs_pb2.TokenLogprob]) -> Event:
-        """More text, or logprobs of text that was told."""
+        """Return the event for more text, or log probabilities of text sent before."""
         self._texts.append(text)
         self._part.logprobs.extend(logprobs)
         return Event(
@@ -63,7 +63,7 @@ class OpenMessage(OpenItem):
         )
 
     def end(self, status: ResponseStatus) -> Iterator[Event]:
-        """The events that end it."""
+        """Return the events that end the item."""
         part = self._part
         part.text = "".join(self._texts)
         place = {"item_id": self.item.id, "output_index": self.index}
@@ -73,17 +73,17 @@ class OpenMessage(OpenItem):
 
 
 class OpenReasoning(OpenItem):
-    """Reasoning."""
+    """A reasoning item."""
 
     prefix = "rs"
 
     def begin(self) -> Iterator[Event]:
-        """The event that begins it."""
+        """Return the event that begins the item."""
         self.item.reasoning.SetInParent()
         yield self._added()
 
     def add(self, text: str) -> Event:
-        """More of it."""
+        """Return the event for more reasoning."""
         self._texts.append(text)
         return Event(
             reasoning_text_delta=response_event_pb2.ReasoningTextDelta(
@@ -92,7 +92,7 @@ class OpenReasoning(OpenItem):
         )
 
     def end(self, status: ResponseStatus) -> Iterator[Event]:
-        """The events that end it."""
+        """Return the events that end the item."""
         self.item.reasoning.text = "".join(self._texts)
         yield Event(
             reasoning_text_done=response_event_pb2.ReasoningTextDone(
@@ -108,12 +108,12 @@ class OpenCall(OpenItem):
     prefix = "fc"
 
     def begin(self, call_id: str, name: str) -> Iterator[Event]:
-        """The event that begins it, with its id and name."""
+        """Return the event that begins the item, with the call's id and name."""
         self.item.function_call.call_id, self.item.function_call.name = call_id, name
         yield self._added()
 
     def add(self, arguments: str) -> Event:
-        """More of its arguments."""
+        """Return the event for more arguments."""
         self._texts.append(arguments)
         return Event(
             function_call_arguments_delta=response_event_pb2.FunctionCallArgumentsDelta(
@@ -122,7 +122,7 @@ class OpenCall(OpenItem):
         )
 
     def end(self, status: ResponseStatus) -> Iterator[Event]:
-        """The events that end it."""
+        """Return the events that end the item."""
         self.item.function_call.arguments = "".join(self._texts)
         yield Event(
             function_call_arguments_done=response_event_pb2.FunctionCallArgumentsDone(

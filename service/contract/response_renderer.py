@@ -31,7 +31,7 @@ _INCOMPLETE = response_item_pb2.RESPONSE_STATUS_INCOMPLETE
 class ResponseRenderer:
     """Renders the events of an answer with one choice, without sequence numbers. `response` is the response so far.
 
-    An answer that ends by itself without text and calls has an empty message, so that it can be sent back.
+    An answer without text and calls gets an empty message, so that clients can send it back.
     """
 
     def __init__(self, request: response_pb2.CreateResponseRequest) -> None:
@@ -39,10 +39,10 @@ class ResponseRenderer:
             status=response_item_pb2.RESPONSE_STATUS_IN_PROGRESS, metadata=request.metadata
         )
         self._open: OpenItem | None = None
-        self._early_logprobs: list[logprobs_pb2.TokenLogprob] = []  # of a message that has no text yet
+        self._early_logprobs: list[logprobs_pb2.TokenLogprob] = []  # of a message without text yet
 
     def render(self, events: Sequence[Event]) -> list[Message]:
-        """The messages that the events of one output, or one of the others, become."""
+        """Return the messages for the events of one output, or for one other event."""
         return [message for event in events for message in self._render(event)]
 
     def _render(self, event: Event) -> Iterator[Message]:
@@ -90,7 +90,7 @@ class ResponseRenderer:
 
     def _add_text(self, text: str, logprobs: list[logprobs_pb2.TokenLogprob]) -> Iterator[Message]:
         if not isinstance(self._open, OpenMessage):
-            if not text:  # the tokens so far make no character yet
+            if not text:  # the tokens form no complete character yet
                 self._early_logprobs.extend(logprobs)
                 return
             yield from self._close(_COMPLETED)
@@ -127,13 +127,13 @@ class ResponseRenderer:
 
 
 class ResponseFold:
-    """Takes a stream's messages one by one; `response` is what the last of them has."""
+    """Adds the messages of a stream one by one; `response` is that of the last message."""
 
     def __init__(self) -> None:
         self.response = response_pb2.CreateResponseResponse()
 
     def add(self, message: Message) -> None:
-        """Take the next message."""
+        """Add the next message."""
         kind = message.WhichOneof("event") or ""
         if kind in {"completed", "incomplete"}:
             self.response.response.CopyFrom(getattr(message, kind).response)

@@ -1,8 +1,8 @@
 """Responses: convert the request's items to a conversation.
 
-Instructions and the system messages that stand first are one system message, an empty line between each. Items of the
-assistant that follow each other are one message, as one answer made them: reasoning, text, calls. A message that
-follows a message, or reasoning that follows anything but reasoning, begins another.
+Instructions and leading system messages become one system message, separated by empty lines. Consecutive items of the
+assistant become one message, as one answer generated them: reasoning, text, calls. A message after a message, or
+reasoning after anything but reasoning, begins another one.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _BETWEEN_REASONING = "\n"
 
 
 def to_answer_request(request: response_pb2.CreateResponseRequest) -> AnswerRequest:
-    """What a validated request asks. Raises InvalidRequest for a system message that does not stand first."""
+    """Convert a validated request. Raises InvalidRequest for a system message that is not at the beginning."""
     has_format = request.HasField("output_constraint")
     return AnswerRequest(
         model=request.model,
@@ -53,7 +53,7 @@ def to_answer_request(request: response_pb2.CreateResponseRequest) -> AnswerRequ
 
 
 def to_conversation(request: response_pb2.CreateResponseRequest) -> Conversation:
-    """What is said and which tools are offered. Raises as `to_answer_request` does."""
+    """Return the conversation with its tools. Raises the same errors as `to_answer_request`."""
     return Conversation(
         messages=_to_messages(request),
         tools=to_functions(request.tools),
@@ -68,7 +68,7 @@ def to_conversation(request: response_pb2.CreateResponseRequest) -> Conversation
 
 @dataclass(slots=True)
 class _Turn:
-    """A message in the making. `field` is its first item's path, `last` the kind of the last item in it."""
+    """A message under construction. `field` is the path of its first item, `last` the kind of its last one."""
 
     role: Role
     field: str
@@ -79,7 +79,7 @@ class _Turn:
     reasoning: str | None = None
 
     def to_message(self) -> Message:
-        # Reasoning that was cut off before an answer has neither.
+        # Reasoning that was cut off before the answer has neither.
         content = self.content if self.content or self.tool_calls else [TextPart("")]
         return Message(
             role=self.role,
@@ -144,7 +144,7 @@ def _add_system(turns: list[_Turn], parts: Iterable[Part], field: str) -> None:
 
 
 def _assistant(turns: list[_Turn], field: str, kind: str) -> _Turn:
-    """The assistant's turn that an item of `kind` belongs to."""
+    """Return the assistant's turn to which an item of `kind` belongs."""
     last = turns[-1] if turns else None
     begins = (kind == "message" and last is not None and last.last == "message") or (
         kind == "reasoning" and last is not None and last.last != "reasoning"

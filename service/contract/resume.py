@@ -1,6 +1,6 @@
 """The resume position of a stream as bytes, which clients keep and send back.
 
-They are opaque, but not secret: a client that changes them gets an error, or another answer to its own request.
+They are opaque and not secret: a client that changes them gets an error, or another answer to its own request.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from service.generation.resume import ResumePoint, StreamIdentity, StreamPositio
 _VERSION: Final = 1
 _DIGEST_SIZE: Final = 8
 _HEAD: Final = struct.Struct(f">BQQ16s{_DIGEST_SIZE}s")  # version, instant, seed, id, digest; then two names
-_MAX_CHOICES: Final = 128  # a position has a count for each
+_MAX_CHOICES: Final = 128  # a position contains one per choice
 _MAX_COUNT: Final = 1 << 40
 
 
 class _Request(Protocol):
-    """A request of any kind of generation."""
+    """A generation request of any kind."""
 
     @property
     def resume(self) -> resume_pb2.ResumeOptions: ...
@@ -32,18 +32,18 @@ class _Request(Protocol):
 
 
 def to_resume(request: _Request) -> ResumePoint | None:
-    """Return the point at which the request resumes a stream. Raises InvalidRequest for values of no stream."""
+    """Return the position at which the request resumes. Raises InvalidRequest for values that no stream has sent."""
     if not request.HasField("resume"):
         return None
     options = request.resume
     position = _to_position(options.position)
-    if options.sequence_number + 1 < position.first_number:  # one less: no event of it was received
+    if options.sequence_number + 1 < position.first_number:  # one less: no event of the position was received
         raise InvalidRequest("resume.sequence_number", "is not the number of the event that had the position")
     return ResumePoint(_to_identity(options.stream), position, options.sequence_number, options.replay)
 
 
 def stream_bytes(identity: StreamIdentity, num_choices: int) -> bytes:
-    """Return the identity as bytes; empty if the stream has more choices than a position can count."""
+    """Return the stream's id; empty if it has more choices than a position can represent."""
     if num_choices > _MAX_CHOICES:
         return b""
     head = _HEAD.pack(_VERSION, identity.created_ns, identity.seed, bytes.fromhex(identity.id), identity.digest)
@@ -62,7 +62,7 @@ def _to_identity(data: bytes) -> StreamIdentity:
 
 
 def position_bytes(position: StreamPosition) -> bytes:
-    """Return the position as varints. Equal counts of adjacent choices are run-length encoded."""
+    """Return a position as bytes: variable-length integers, with counts in run-length encoding."""
     choice = 0 if position.choice_index is None else position.choice_index + 1
     numbers = [position.first_number, position.num_cached_tokens, choice, position.end]
     if len(position.counts) == 1:
@@ -98,7 +98,7 @@ def _varints(numbers: Iterable[int]) -> bytes:
 
 
 def _numbers(data: bytes) -> Sequence[int]:
-    """Return at least four numbers, or none if the bytes are not varints."""
+    """Decode variable-length integers; empty if the bytes are invalid or have fewer than four."""
     numbers, number, shift = [], 0, 0
     for byte in data:
         number |= (byte & 0x7F) << shift

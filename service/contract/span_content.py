@@ -19,22 +19,22 @@ _INSTRUCTIONS: Final = "gen_ai.system_instructions"
 
 
 def chat_attributes(request: chat_pb2.ChatRequest) -> dict[str, list[Any]]:
-    """A chat's messages."""
+    """Return the messages of a chat."""
     return {_INPUT: [_message(message) for message in request.messages]}
 
 
 def completion_attributes(request: completion_pb2.CompleteRequest) -> dict[str, list[Any]]:
-    """A completion's prompts, each as a user's message."""
+    """Return the prompts of a completion, each as a user message."""
     return {_INPUT: [{"role": "user", "parts": [_prompt_part(prompt)]} for prompt in request.prompts]}
 
 
 def text_attributes(request: text_generation_pb2.GenerateTextRequest) -> dict[str, list[Any]]:
-    """A raw prompt, as a user's message."""
+    """Return a raw prompt as a user message."""
     return {_INPUT: [{"role": "user", "parts": [_text(request.text_input)]}]}
 
 
 def response_attributes(request: response_pb2.CreateResponseRequest) -> dict[str, list[Any]]:
-    """A response's items, each as a message, and its instructions."""
+    """Return the items of a response, each as a message, and its instructions."""
     attributes: dict[str, list[Any]] = {_INPUT: [_item_message(item) for item in request.input]}
     if request.HasField("instructions"):
         attributes[_INSTRUCTIONS] = [_text(request.instructions)]
@@ -78,7 +78,7 @@ def _part(part: content_pb2.ContentPart) -> dict[str, str]:
             return _text(part.text)
         case "image_url":
             url = part.image_url.url
-            if url[:5].lower() == "data:":  # megabytes, which no span should have
+            if url[:5].lower() == "data:":  # may have megabytes
                 kind = url[5:105].partition(",")[0].partition(";")[0]
                 return {"type": "blob", "modality": "image", "mime_type": kind}
             return {"type": "uri", "modality": "image", "uri": url}

@@ -18,13 +18,13 @@ from service.generation.conversation import RawText
 from service.generation.events import ChoiceFinished, Completed, Event, Started, Text, Tokens, Usage
 from service.generation.parameters import DRAW_PARAMETERS
 
-DEFAULT_MAX_TOKENS: Final = 20  # as inference servers of the Triton kind have it
+DEFAULT_MAX_TOKENS: Final = 20  # as in Triton's API
 
 _Event = text_generation_pb2.StreamGenerateTextResponse
 
 
 def to_answer_request(request: text_generation_pb2.GenerateTextRequest) -> AnswerRequest:
-    """What a validated request asks."""
+    """Convert a validated request."""
     sampling, stopping = to_sampling(request.sampling), to_stopping(request.stopping)
     return AnswerRequest(
         model=request.model,
@@ -45,10 +45,10 @@ class TextGenerationRenderer:
     def __init__(self, request: text_generation_pb2.GenerateTextRequest) -> None:
         self._token_times: list[float] | None = [] if request.perf_stat else None
         self._num_tokens = 0
-        self._newest_token: float | None = None  # its instant, as those of the engine's timings
+        self._newest_token: float | None = None  # an instant of the engine's clock
 
     def render(self, events: Sequence[Event]) -> list[text_generation_pb2.StreamGenerateTextResponse]:
-        """The messages that the events of one output, or one of the others, become."""
+        """Return the messages for the events of one output, or for one other event."""
         if events and isinstance(events[0], Tokens):
             return list(self._render_output(events[0], events[1:]))
         return [message for event in events for message in _render_other(event)]
@@ -114,12 +114,12 @@ def _render_other(event: Event) -> Iterator[text_generation_pb2.StreamGenerateTe
 
 
 def _duration_if_over(began: float | None, ended: float | None) -> duration_pb2.Duration | None:
-    """The time between two instants; None if one of them has not come."""
+    """Return the duration between two instants; None if one is missing."""
     return None if began is None or ended is None else _duration(began, ended)
 
 
 def _duration(began: float, ended: float) -> duration_pb2.Duration:
-    """The time between two instants in seconds."""
+    """Return the duration between two instants in seconds."""
     duration = duration_pb2.Duration()
     duration.FromNanoseconds(round((ended - began) * 1e9))
     return duration

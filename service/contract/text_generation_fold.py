@@ -1,6 +1,6 @@
-"""Fold a stream of text generation into a whole answer.
+"""Fold the stream of a text generation into a GenerateTextResponse.
 
-The only way in which a GenerateTextResponse is made, so that an unstreamed answer can't differ from its stream.
+There is no other way to create one, so that an unstreamed answer can't differ from its stream.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from sluice.v1 import text_generation_pb2
 
 
 class TextFold:
-    """Takes a stream's events one by one; `response` is the answer once the stream has ended."""
+    """Adds the events of a stream one by one; `response` is the answer when the stream has ended."""
 
     def __init__(self) -> None:
         self.response = text_generation_pb2.GenerateTextResponse()
         self._texts: list[str] = []
 
     def add(self, event: text_generation_pb2.StreamGenerateTextResponse) -> None:
-        """Take the next event."""
+        """Add the next event."""
         response = self.response
         match event.WhichOneof("event"):
             case "started":

@@ -1,75 +1,81 @@
-"""Errors of a generation.
+"""The root of the service's errors, and the errors of a generation.
 
-Each class is one thing that a caller can tell apart and act upon; `service.interceptors.errors` has the table that maps
-them to statuses. All of them can be pickled with their values.
+Each class is one condition that a client can distinguish and act upon; `service.interceptors.status_table` maps classes
+to statuses. The errors of a generation can be pickled with their values.
 """
-# ruff: noqa: N818 - a name says what happened; that it is an error is said where it is raised
+# ruff: noqa: N818 - a name states the condition, without the suffix Error
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
 
 
-class EngineError(Exception):
-    """The root of all errors that are raised on purpose; its text may be shown to the caller."""
+class ServiceError(Exception):
+    """The root of all errors that are raised on purpose; the text is returned to the client, with few exceptions."""
+
+    retry_after_s: float = 1.0  # seconds after which to retry, if the status is one that passes with time
+
+    @property
+    def values(self) -> Mapping[str, str]:
+        """The values that the text contains, by name: the metadata of the status's ErrorInfo."""
+        return {}
+
+
+class EngineError(ServiceError):
+    """The root of the errors of engines and of the requests that they serve."""
 
 
 class InvalidRequest(EngineError):
-    """A value of the request can't be served. `field` is the path that the caller's request calls it by."""
-
-    reason: ClassVar[str] = "INVALID_FIELD"
+    """A value of the request can't be served. `field` is the value's path in the client's request."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(field, message)
         self.field = field
         self.message = message
 
+    @property
+    def values(self) -> Mapping[str, str]:
+        return {"field": self.field}
+
     def __str__(self) -> str:
         return self.message
 
 
 class PromptTooLong(InvalidRequest):
-    """The prompt, with at least one token to generate, does not fit into the model's context or cache."""
-
-    reason: ClassVar[str] = "PROMPT_TOO_LONG"
+    """The prompt and one generated token do not fit into the model's context or cache."""
 
     def __init__(self, field: str, num_prompt_tokens: int, max_prompt_tokens: int, *, at_least: bool = False) -> None:
-        """`at_least` tells that there are so many tokens or more: the prompt was not read."""
+        """With `at_least`, `num_prompt_tokens` is a lower bound: the prompt was not tokenized."""
         found = f"at least {num_prompt_tokens}" if at_least else num_prompt_tokens
         super().__init__(field, f"the prompt has {found} tokens; the limit is {max_prompt_tokens}")
         self.args = (field, num_prompt_tokens, max_prompt_tokens)
         self.num_prompt_tokens = num_prompt_tokens
         self.max_prompt_tokens = max_prompt_tokens
 
+    @property
+    def values(self) -> Mapping[str, str]:
+        limits = {"limit": str(self.max_prompt_tokens), "num_prompt_tokens": str(self.num_prompt_tokens)}
+        return {**super().values, **limits}
+
 
 class UnsupportedModality(InvalidRequest):
-    """A content part is of a kind that the model can't take."""
-
-    reason: ClassVar[str] = "UNSUPPORTED_MODALITY"
+    """The model doesn't accept content parts of this kind."""
 
 
 class TemplateRefused(InvalidRequest):
-    """The model's chat template refuses the conversation; the message has the template's own words."""
-
-    reason: ClassVar[str] = "TEMPLATE_REFUSED"
+    """The model's chat template rejects the conversation; the message contains the template's text."""
 
 
 class UnsupportedConstraint(InvalidRequest):
     """An output constraint, or a tool's schema, can't be enforced or takes too long to compile."""
 
-    reason: ClassVar[str] = "UNSUPPORTED_CONSTRAINT"
-
 
 class UnsupportedFeature(InvalidRequest):
-    """The model lacks what the request asks for."""
-
-    reason: ClassVar[str] = "UNSUPPORTED_FEATURE"
+    """The model doesn't support a feature that the request uses."""
 
 
 class UnsupportedTask(InvalidRequest):
-    """The model that a request names serves other tasks than the one asked for."""
-
-    reason: ClassVar[str] = "UNSUPPORTED_TASK"
+    """The model that a request names doesn't serve the requested task."""
 
     def __init__(self, message: str) -> None:
         super().__init__("model", message)
@@ -77,7 +83,7 @@ class UnsupportedTask(InvalidRequest):
 
 
 class RetryLater(EngineError):
-    """The engine can't take the request now. Retry after `retry_after_s` seconds."""
+    """The engine can't accept the request now. Retry after `retry_after_s` seconds."""
 
     def __init__(self, message: str, retry_after_s: float) -> None:
         super().__init__(message, retry_after_s)
@@ -89,10 +95,10 @@ class RetryLater(EngineError):
 
 
 class EngineOverloaded(RetryLater):
-    """There is no room: the queue is full, or the wait too long.
+    """The engine has no capacity: its queue is full, or the wait would be too long.
 
-    `for_all` tells that this isn't peculiar to the request: any other of the same key and model would be refused, too,
-    whatever its deadline, size and contents.
+    `for_all` means that the cause isn't specific to the request: any other request of the same key for the same model
+    would be rejected too, whatever its deadline, size and contents.
     """
 
     def __init__(self, message: str, retry_after_s: float, for_all: bool = False) -> None:  # noqa: FBT001, FBT002  as pickled
@@ -100,25 +106,29 @@ class EngineOverloaded(RetryLater):
         self.args = (message, retry_after_s, for_all)
         self.for_all = for_all
 
+    @property
+    def values(self) -> Mapping[str, str]:
+        return {"for_all": "true"} if self.for_all else {}
+
 
 class DeadlineExceeded(EngineError):
     """The request's deadline passed before it ended."""
 
 
 class EngineClosed(EngineError):
-    """The engine takes no new requests, or was stopped before the request ended."""
+    """The engine accepts no new requests, or was stopped before the request ended."""
 
 
 class EngineRestarting(RetryLater):
-    """The engine's process died and is being started again."""
+    """The engine's process died and is being restarted."""
 
 
 class EngineAsleep(RetryLater):
-    """The model has given its memory back, until somebody wakes it."""
+    """The model has released its memory until an administrator wakes it."""
 
 
 class CannotSleep(EngineError):
-    """The engine computes in the service's own process, which can't give its memory back."""
+    """The engine runs in the service's own process, which can't release its memory."""
 
 
 class EngineFailed(EngineError):
@@ -126,28 +136,28 @@ class EngineFailed(EngineError):
 
 
 class SequenceError(EngineError):
-    """One sequence can't go on. It ends its own request and no other."""
+    """One sequence can't continue. It ends its own request and no other."""
 
 
 class ConstraintFailed(SequenceError):
-    """A request's output constraint can't go on: it allows no token, or it exceeds its own limits."""
+    """A request's output constraint can't continue: it allows no token, or it exceeds its own limits."""
 
 
 class CannotResume(EngineError):
-    """A stream that broke can't go on here: it isn't sure that its tokens would be the same."""
+    """A broken stream can't be resumed here: its tokens might differ."""
 
 
 class AdapterRefused(EngineError):
-    """An adapter can't be served; the message names the file, the field and what is allowed."""
+    """An adapter can't be served; the message names the file, the field and the allowed values."""
 
 
 class TooManyAdapters(EngineError):
-    """A model holds as many adapters as it may."""
+    """A model has its maximum number of adapters."""
 
 
 class AdapterLost(EngineError):
-    """An adapter could not be loaded again after the engine's process had died."""
+    """An adapter could not be reloaded after the engine's process had died."""
 
 
 class ModelLoadError(EngineError):
-    """A model can't be loaded; the message names the folder or file and the reason."""
+    """A model can't be loaded; the message names the folder or file and the cause."""

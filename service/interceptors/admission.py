@@ -1,6 +1,6 @@
 """Limit the number of concurrent calls.
 
-Owns the number of calls being served. Only the loop's thread runs it. What fits into an engine is the engine's matter.
+Engines limit their queues themselves. Runs on the event loop's thread only.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Any
 
 from service.errors import Draining, Starting, TooManyCalls
 from service.interceptors.policy import Behaviour, Context, Policy
+from service.interceptors.rpcs import MONITORING
 from service.observability.health import ServingPhase
 
 _RETRY_AFTER_S = 1.0
-_UNLIMITED = frozenset({"sluice.v1.ModelService/GetLoad"})  # tells operators of the crowd
 
 
 class Admission(Policy):
-    """Refuses calls before the service serves, after it began to drain, and above `max_concurrent_calls`."""
+    """Rejects calls while the service starts or drains, and above `max_concurrent_calls`."""
 
     def __init__(self, phase: Callable[[], ServingPhase], max_concurrent_calls: int) -> None:
         self._phase = phase
@@ -29,7 +29,7 @@ class Admission(Policy):
         self._idle.set()
 
     async def until_idle(self, timeout_s: float) -> None:
-        """Return when no call is served, or after `timeout_s`."""
+        """Return when no call is being served, or after `timeout_s` seconds."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self._idle.wait()
@@ -40,7 +40,7 @@ class Admission(Policy):
                 raise Starting(_RETRY_AFTER_S)
             case ServingPhase.DRAINING:
                 raise Draining(_RETRY_AFTER_S)
-        if self._num_calls >= self._max_concurrent_calls and method not in _UNLIMITED:
+        if self._num_calls >= self._max_concurrent_calls and method not in MONITORING:
             raise TooManyCalls(self._max_concurrent_calls, _RETRY_AFTER_S)
         self._num_calls += 1
         self._idle.clear()

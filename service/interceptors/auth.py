@@ -1,13 +1,13 @@
-"""Authenticate and authorise calls.
+"""Authenticate and authorize calls.
 
-Sets each call's caller. A call that is refused here has not been read: its message may be large, and is its sender's
-trouble. Health and reflection pass by: balancers have no keys, and reflection tells no more than the published
-contract. Only the loop's thread runs it.
+Sets the caller of each call. The message of a rejected call is not read, since it may be large. Health checks and
+reflection need no credential: balancers have no keys, and reflection describes only the published contract. Runs on the
+event loop's thread only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, Final
 
 import grpc
@@ -18,54 +18,16 @@ from service.auth.errors import AuthError, AuthOff, ScopeMissing
 from service.call import current_call
 from service.generation.caller import Caller, Scope
 from service.interceptors.policy import API, Context, Continuation, Handler, behaviour_of, with_behaviour
+from service.interceptors.rpcs import RPCS
 
-# What each RPC needs: any one of these scopes, or, where there are none, only to be known.
-SCOPES: Final[Mapping[str, frozenset[Scope]]] = {
-    f"sluice.v1.{method}": frozenset(scopes)
-    for method, scopes in {
-        "ChatService/Chat": {Scope.GENERATE},
-        "ChatService/StreamChat": {Scope.GENERATE},
-        "CompletionService/Complete": {Scope.GENERATE},
-        "CompletionService/StreamComplete": {Scope.GENERATE},
-        "ResponseService/CreateResponse": {Scope.GENERATE},
-        "ResponseService/StreamResponse": {Scope.GENERATE},
-        "TextGenerationService/GenerateText": {Scope.GENERATE},
-        "TextGenerationService/StreamGenerateText": {Scope.GENERATE},
-        "EmbeddingService/Embed": {Scope.EMBED},
-        "RankService/Rank": {Scope.EMBED},
-        "RankService/Score": {Scope.EMBED},
-        "TokenService/TokenizeText": {Scope.TOKENIZE},
-        "TokenService/DetokenizeText": {Scope.TOKENIZE},
-        "TokenService/CountTokens": {Scope.TOKENIZE},
-        "WatermarkService/DetectWatermark": {Scope.GENERATE},  # those who may have text marked may look for the mark
-        "AdapterService/LoadAdapter": {Scope.ADMIN},
-        "AdapterService/UnloadAdapter": {Scope.ADMIN},
-        "AdapterService/ListAdapters": {Scope.ADMIN},
-        "ModelService/ListModels": set[Scope](),
-        "ModelService/GetModel": set[Scope](),
-        "ModelService/GetLoad": {Scope.METRICS},
-        "ModelService/LoadModel": {Scope.ADMIN},
-        "ModelService/UnloadModel": {Scope.ADMIN},
-        "ModelService/SleepModel": {Scope.ADMIN},
-        "ModelService/WakeModel": {Scope.ADMIN},
-        "EndpointService/ListEndpoints": {Scope.ENDPOINTS_READ, Scope.ENDPOINTS_WRITE},
-        "EndpointService/GetEndpoint": {Scope.ENDPOINTS_READ, Scope.ENDPOINTS_WRITE},
-        "EndpointService/CreateEndpoint": {Scope.ENDPOINTS_WRITE},
-        "EndpointService/UpdateEndpoint": {Scope.ENDPOINTS_WRITE},
-        "EndpointService/DeleteEndpoint": {Scope.ENDPOINTS_WRITE},
-    }.items()
-}
-
-_OTHERWISE: Final = frozenset({Scope.ADMIN})  # an RPC without a row here
-
-_REQUIRED: Final = ("x-sluice-auth", "required")  # says a gateway that others than its machine can reach
+_REQUIRED: Final = ("x-sluice-auth", "required")  # sent by gateways that are reachable from other machines
 _NAMED_SCOPE: Final = "x-sluice-scope"
 _BEARER: Final = "bearer "
 _KEY_NAMES: Final = ("api-key", "x-api-key")
 
 
 class Auth(aio.ServerInterceptor):
-    """Lets in whose credential is good, to what its scopes allow; without an authenticator, everybody to everything."""
+    """Admits calls whose credential is valid and has a required scope; all calls if there is no authenticator."""
 
     def __init__(self, authenticator: Authenticator | None) -> None:
         self._authenticator = authenticator
@@ -78,18 +40,18 @@ class Auth(aio.ServerInterceptor):
             return handler
         metadata = handler_call_details.invocation_metadata or ()
         if self._authenticator is None:
-            return _refusing(AuthOff()) if _REQUIRED in metadata else handler
+            return _rejecting(AuthOff()) if _REQUIRED in metadata else handler
         try:
             caller = await self._authenticator.identify(credential(metadata))
             check_scope(handler_call_details.method.removeprefix("/"), caller)
             _check_named_scope(metadata, caller)
         except AuthError as error:
-            return _refusing(error)
+            return _rejecting(error)
         return _of(caller, handler)
 
 
 def credential(metadata: Iterable[tuple[str, str | bytes]]) -> str | None:
-    """What a call says who it is by: its bearer token, else its `api-key`, else its `x-api-key`."""
+    """Return the credential of a call: its bearer token, else its `api-key`, else its `x-api-key`."""
     found: dict[str, str] = {}
     for name, value in metadata:
         if isinstance(value, str):
@@ -101,14 +63,14 @@ def credential(metadata: Iterable[tuple[str, str | bytes]]) -> str | None:
 
 
 def check_scope(method: str, caller: Caller) -> None:
-    """Raises ScopeMissing if the caller may not call `method` ("package.Service/Method")."""
-    needed = SCOPES.get(method, _OTHERWISE)
+    """Raise ScopeMissing if the caller may not call `method` ("package.Service/Method")."""
+    needed = RPCS[method].scopes
     if needed and caller.scopes.isdisjoint(needed):
         raise ScopeMissing(needed)
 
 
 def _check_named_scope(metadata: Iterable[tuple[str, str | bytes]], caller: Caller) -> None:
-    """The gateway asks so for a scope that no RPC has, of the caller of a page that it answers itself."""
+    """Check the scope that the gateway requires of the clients of pages that it serves itself."""
     for name, value in metadata:
         if name == _NAMED_SCOPE and value not in caller.scopes:
             raise ScopeMissing({scope for scope in Scope if scope == value})
@@ -126,11 +88,11 @@ def _of(caller: Caller, handler: Handler) -> Handler:
     return with_behaviour(handler, behaviour)
 
 
-def _refusing(error: AuthError) -> Handler:
-    """Of the kind that begins before a message came, whatever the RPC is: a refused message is never read."""
+def _rejecting(error: AuthError) -> Handler:
+    """Return a handler that rejects a call; it is a stream handler, which runs before a message is read."""
 
-    async def refuse(requests: object, context: Context) -> None:  # noqa: ARG001  a handler's signature
+    async def reject(requests: object, context: Context) -> None:  # noqa: ARG001  a handler's signature
         raise error
 
-    made: Handler = grpc.stream_stream_rpc_method_handler(refuse)
+    made: Handler = grpc.stream_stream_rpc_method_handler(reject)
     return made

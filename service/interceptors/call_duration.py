@@ -1,7 +1,4 @@
-"""Measure the duration of each call.
-
-Owns the measurement of `rpc.server.call.duration`. Only the loop's thread runs it.
-"""
+"""Measure `rpc.server.call.duration`. Runs on the event loop's thread only."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ _REASON: Final = "sluice.error.reason"
 
 
 class CallDuration(Policy):
-    """Records every call's seconds by method, status and, where it has one, its error's reason."""
+    """Records the duration of each call in seconds, by method, status and error reason."""
 
     def __init__(self, histogram: Histogram) -> None:
         self._histogram = histogram

@@ -1,4 +1,4 @@
-"""Warn in the log if credentials arrive in plain text over a network."""
+"""Log a warning if credentials arrive unencrypted over a network."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from service.interceptors.policy import Behaviour, Context, Policy
 
 
 class PlainText(Policy):
-    """Looks at each call's metadata and connection."""
+    """Checks the metadata and the connection of each call."""
 
     def __init__(self) -> None:
         self._credentials = PlainTextCredentials()
@@ -23,5 +23,5 @@ class PlainText(Policy):
 
 
 def _host(peer: str) -> str:
-    """The address of `ipv4:127.0.0.1:50051` or `ipv6:%5B::1%5D:50051`."""
+    """Return the address of a peer such as `ipv4:127.0.0.1:50051` or `ipv6:%5B::1%5D:50051`."""
     return unquote(peer).partition(":")[2].rpartition(":")[0].strip("[]")

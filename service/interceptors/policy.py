@@ -1,7 +1,7 @@
-"""The base of interceptors: one coroutine around another, for all four kinds of handler.
+"""The base class of interceptors: a coroutine around another, for all four kinds of handlers.
 
-Only the loop's thread runs policies. This module knows none of them. It needs `Sending` as the innermost interceptor,
-which makes every handler a coroutine `(request, context) → response, or None for a stream that it wrote itself`.
+Policies run on the event loop's thread only. They require `Sending` as the innermost interceptor, which turns every
+handler into a coroutine `(request, context) → response`, or None for a stream that it has written itself.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from service.call import DEADLINE_SLACK_S
 
 Context: TypeAlias = aio.ServicerContext[Any, Any]
 Behaviour: TypeAlias = Callable[[Any, Context], Awaitable[Any]]
-Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"  # generic only in its stubs
+Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"  # generic in its stubs only
 Continuation: TypeAlias = "Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]]"
 
-API = "/sluice."  # health and reflection are no part of it
+API = "/sluice."  # without health checks and reflection
 
 
 class Policy(aio.ServerInterceptor, ABC):
-    """A rule around every call of the API; health and reflection pass by."""
+    """A policy for every call of the API, except health checks and reflection."""
 
     @abstractmethod
     async def apply(self, method: str, request: Any, context: Context, proceed: Behaviour) -> Any:
@@ -47,16 +47,16 @@ class Policy(aio.ServerInterceptor, ABC):
 
 
 def behaviour_of(handler: Handler) -> Any:
-    """The function that serves a call, whatever its kind."""
+    """Return the function that serves calls, whatever the kind of the handler."""
     return handler.unary_unary or handler.unary_stream or handler.stream_unary or handler.stream_stream
 
 
 def with_behaviour(
     handler: Handler, behaviour: Behaviour, deserialize: Callable[[bytes], Any] | None = None
 ) -> Handler:
-    """A handler of the same kind and messages that calls `behaviour`, a coroutine function.
+    """Return a handler of the same kind and messages that calls the coroutine function `behaviour`.
 
-    `deserialize` is what reads the requests' bytes, if it isn't the handler's own.
+    `deserialize` replaces the handler's own deserializer of requests.
     """
     make: Any = {
         (False, False): grpc.unary_unary_rpc_method_handler,
@@ -69,7 +69,7 @@ def with_behaviour(
 
 
 def outcome(context: Context, error: BaseException | None) -> grpc.StatusCode:
-    """The status that a call ends with, as a policy around the mapping of errors sees it."""
+    """Return the status of a call, for policies outside of `Errors`."""
     if error is None:
         return grpc.StatusCode.OK
     if isinstance(error, aio.AbortError):

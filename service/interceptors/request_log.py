@@ -1,7 +1,7 @@
-"""The identity of each call, and its log line.
+"""Identify each call, and log it.
 
-Owns the request id: the caller's own if it is a plain one, else a new one. Makes the `Call` that all policies beneath
-and the servicers find, and logs one line when it ends. Only the loop's thread runs it.
+The request id is the client's if it is well-formed, else a new one. Creates the `Call` for the inner policies and the
+servicers, and logs one line at its end. Runs on the event loop's thread only.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from opentelemetry import trace
 from process.telemetry.attributes import REQUEST_ID
 from service.call import COST, Call, enter_call
 from service.interceptors.policy import Behaviour, Context, Policy, outcome
+from service.interceptors.rpcs import MONITORING
 
-_QUIET = frozenset({"sluice.v1.ModelService/GetLoad"})  # asked every other second, and worth no line if it is answered
 _TIMEOUT = "x-sluice-timeout"
 _TIMEOUT_FORM = re.compile(r"([0-9]{1,8})([HMSmun])")
 _UNITS_S = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
@@ -28,7 +28,7 @@ _log = logging.getLogger("sluice.access")
 
 
 class RequestLog(Policy):
-    """Names each call and logs how it ended; what was said in it is not told."""
+    """Creates the record of each call and logs its outcome, without the contents of messages."""
 
     async def apply(self, method: str, request: Any, context: Context, proceed: Behaviour) -> Any:
         wants_cost = (COST, "true") in (context.invocation_metadata() or ())
@@ -43,22 +43,22 @@ class RequestLog(Policy):
             error = raised
             raise
         finally:
-            if error is not None or method not in _QUIET:
+            if error is not None or method not in MONITORING:
                 status = outcome(context, error).name
                 fields = {"method": method, "status": status, "duration_s": round(time.monotonic() - began, 6)}
                 _log.info("call", extra={"fields": {**fields, **call.fields}})
 
 
 def waited_s(context: Context) -> float | None:
-    """Seconds since the call's arrival, in which gRPC kept it until its turn came.
+    """Return the time between a call's arrival and now, in which it waited in gRPC's queue, in seconds.
 
-    gRPC counts a call's time from its arrival on, and tells what is left of it, but not what it was: `grpc-timeout`
-    stays with gRPC. So the gateway and Envoy tell the same once more.
+    gRPC counts a call's timeout from its arrival and exposes the remaining time, but not the original timeout. So the
+    gateway and Envoy send the timeout in `x-sluice-timeout` as well.
     """
     remaining_s = context.time_remaining()
     for key, value in context.invocation_metadata() or ():
-        if key == _TIMEOUT and remaining_s is not None and (told := _TIMEOUT_FORM.fullmatch(str(value))):
-            return max(float(told[1]) * _UNITS_S[told[2]] - remaining_s, 0.0)
+        if key == _TIMEOUT and remaining_s is not None and (timeout := _TIMEOUT_FORM.fullmatch(str(value))):
+            return max(float(timeout[1]) * _UNITS_S[timeout[2]] - remaining_s, 0.0)
     return None
 
 

@@ -1,8 +1,8 @@
 """Send responses from one coroutine, which closes the servicer's generator on every exit path.
 
-An async generator that gRPC itself consumes is left hanging at its `yield` when the call is cancelled during a write,
-and closed whenever it is collected; what it holds, such as a generation, would live on until then. The innermost
-interceptor; only the loop's thread runs it. It knows no policy.
+If gRPC consumed an async generator itself, a call cancelled during a write would leave the generator suspended until it
+is garbage collected, and its generation running. This is the innermost interceptor; it runs on the event loop's thread
+only.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from service.interceptors.policy import API, Behaviour, Context, Continuation, H
 
 
 class Sending(aio.ServerInterceptor):
-    """Turns each handler into a coroutine; streams must be async generators, unary ones coroutines.
+    """Turns each handler into a coroutine; streaming servicers must be async generators, unary ones coroutines.
 
-    A caller that takes nothing of its stream for `stall_timeout_s` seconds is cut off. ReaderStalled says so, if it
-    ever reads on; what the call held is free by then.
+    A stream whose client reads nothing for `stall_timeout_s` seconds is ended with ReaderStalled, and its resources are
+    released.
     """
 
     def __init__(self, stall_timeout_s: float) -> None:
@@ -70,9 +70,9 @@ def _written(serve: Any, stall_timeout_s: float) -> Behaviour:
 
 
 async def _send_metadata(context: Context) -> None:
-    """Send the call's initial metadata, right before its first message.
+    """Send the call's initial metadata directly before its first message.
 
-    Not earlier: a refused call then has trailers only, where proxies look for a status that they may retry.
+    Rejected calls thus have trailers only, in which proxies look for statuses to retry.
     """
     if (call := current_call()) is not None:
         await _sent(context.send_initial_metadata(call.metadata))
@@ -84,8 +84,8 @@ def _set_trailers(context: Context) -> None:
 
 
 async def _sent(sending: Awaitable[None]) -> None:
-    """Wait for what is being sent; a caller who left meanwhile has cancelled the call."""
+    """Wait until a message is sent. Raise CancelledError if the client disconnects meanwhile."""
     try:
         await sending
-    except aio.InternalError as error:  # gRPC's own cancellation comes a moment later
+    except aio.InternalError as error:  # gRPC cancels the task a moment later
         raise asyncio.CancelledError from error

@@ -1,7 +1,7 @@
-"""The server span of each call.
+"""Open the server span of each call.
 
-Owns the span from the caller's `traceparent` on; it is the active one for all that happens in the call. Only the loop's
-thread runs it. It knows the status that a call ends with, not why.
+The span continues the client's `traceparent` and is active during the call. It has the status of the call, not the
+cause of an error. Runs on the event loop's thread only.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from process.telemetry.attributes import ERROR_TYPE, RPC_METHOD, RPC_STATUS_CODE, RPC_SYSTEM_NAME
 from service.interceptors.policy import Behaviour, Context, Policy, outcome
 
-# Of a server's view the others are the caller's doing, and no errors.
+# The statuses that are errors of the server; the others are caused by the client.
 _SERVER_ERRORS = {
     grpc.StatusCode.UNKNOWN,
     grpc.StatusCode.DEADLINE_EXCEEDED,
@@ -27,7 +27,7 @@ _SERVER_ERRORS = {
 
 
 class Tracing(Policy):
-    """One SERVER span a call, ended on every way out with the status that the caller sees."""
+    """Opens one SERVER span per call and ends it on every exit path with the status that the client receives."""
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer

@@ -1,8 +1,7 @@
 """Validate requests by the contract's rules.
 
-Owns protovalidate and the reading of its violations. Only the loop's thread runs it, so that no request may keep it for
-long: the number of items is checked before any item is, and where there are many, the first violation is told alone.
-It knows no rule itself: they are in the .proto files.
+Runs protovalidate on the event loop's thread only, so no request may take long: the number of items is checked before
+the items, and for requests with many items only the first violation is reported. The rules are in the .proto files.
 """
 
 from __future__ import annotations
@@ -30,25 +29,25 @@ from service.interceptors.policy import (
     with_behaviour,
 )
 
-PATTERNS = {  # of the contract, in words
+PATTERNS = {  # the contract's regular expressions, as texts for people
     "^[A-Za-z0-9_-]{1,64}$": "must be 1 to 64 letters, digits, underscores and dashes",
     "^[A-Za-z0-9._-]{1,256}$": "must be 1 to 256 letters, digits, dots, underscores and dashes",
 }
 _MAX_VIOLATIONS = 8  # they travel in trailers, whose size is limited
 _MAX_VALUE_CHARACTERS = 256
-_MAX_SEARCHED_ITEMS = 4096  # of a request with more, the first violation is told alone
+_MAX_SEARCHED_ITEMS = 4096  # for requests with more items, only the first violation is reported
 
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """What stands for a request that is no message. gRPC itself would end the call with UNKNOWN and Python's words."""
+    """A request whose bytes can't be parsed. gRPC itself would end the call with UNKNOWN and a Python error."""
 
 
 class Validation(Policy):
-    """Raises InvalidMessage for a request that breaks a rule, or is none; a stream of requests is its servicer's."""
+    """Raises InvalidMessage for requests that violate a rule or can't be parsed; request streams are not validated."""
 
     def __init__(self, request_types: Iterable[type[Message]]) -> None:
-        """The rules of `request_types` are compiled now, not by the first caller."""
+        """Compile the rules of `request_types`, so that the first call need not."""
         self._validator = _validator(frozenset(request_types))
 
     async def intercept_service(
@@ -57,7 +56,7 @@ class Validation(Policy):
         handler = await super().intercept_service(continuation, handler_call_details)
         if handler is None or handler.request_streaming or not handler_call_details.method.startswith(API):
             return handler
-        return with_behaviour(handler, behaviour_of(handler), _forgiving(handler.request_deserializer))
+        return with_behaviour(handler, behaviour_of(handler), _lenient(handler.request_deserializer))
 
     async def apply(self, method: str, request: Any, context: Context, proceed: Behaviour) -> Any:  # noqa: ARG002  all alike
         if isinstance(request, Unreadable):
@@ -78,7 +77,7 @@ def _validator(request_types: frozenset[type[Message]]) -> protovalidate.Validat
     return validator
 
 
-def _forgiving(deserialize: Callable[[bytes], Any] | None) -> Callable[[bytes], Any]:
+def _lenient(deserialize: Callable[[bytes], Any] | None) -> Callable[[bytes], Any]:
     def read(data: bytes) -> Any:
         assert deserialize is not None  # noqa: S101  generated code has one for each method
         try:
@@ -90,9 +89,9 @@ def _forgiving(deserialize: Callable[[bytes], Any] | None) -> Callable[[bytes], 
 
 
 def _count_items(message: Message, path: str) -> int:
-    """How many items all lists and maps have. Raises InvalidMessage for one that has more than its field takes.
+    """Return the number of items of all lists and maps. Raises InvalidMessage if one exceeds the limit of its field.
 
-    Rules over a whole message, some of which compare each item with each other, come before those of its fields.
+    protovalidate evaluates rules of a message, some of which compare all pairs of items, before those of its fields.
     """
     num_items = 0
     for field, value in message.ListFields():
@@ -113,7 +112,7 @@ def _count_items(message: Message, path: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Limit:
-    """How many items a field takes, and the rule that says so."""
+    """The maximum number of items of a field, and the id of its rule."""
 
     value: int
     rule: str
@@ -132,7 +131,7 @@ def _limit(field: FieldDescriptor) -> _Limit | None:
 
 @functools.cache
 def _has_limits(kind: Descriptor) -> bool:
-    """Whether a message of this type may have lists or maps, itself or within. No type of the contract has itself."""
+    """Return whether messages of this type may contain lists or maps, also nested. No type is recursive."""
     return not kind.GetOptions().map_entry and any(
         field.is_repeated or (field.message_type is not None and _has_limits(field.message_type))
         for field in kind.fields
@@ -142,14 +141,14 @@ def _has_limits(kind: Descriptor) -> bool:
 def _violation(found: protovalidate.Violation) -> Violation:
     path, rule = _path(found), found.proto.rule_id
     if found.proto.rule is None and "." in rule:
-        # A rule over a whole message: its id begins with the field that the caller has to change.
+        # A rule of a whole message: its id begins with the field that the client has to change.
         field = rule.partition(".")[0]
         path = f"{path}.{field}" if path else field
     return Violation(path, _message(found.proto.message, rule), rule, _text(found.field_value))
 
 
 def _message(text: str, rule: str) -> str:
-    """What a rule says, a pattern in words."""
+    """Return the text of a violation; patterns are described in words."""
     if rule != "string.pattern":
         return text
     return next((words for pattern, words in PATTERNS.items() if f"`{pattern}`" in text), text)
@@ -167,5 +166,5 @@ def _path(found: protovalidate.Violation) -> str:
 
 def _text(value: object) -> str | None:
     if isinstance(value, float):
-        return f"{value:.7g}"  # as many digits as the contract's floats have
+        return f"{value:.7g}"  # the precision of float32
     return str(value)[:_MAX_VALUE_CHARACTERS] if isinstance(value, str | int) else None

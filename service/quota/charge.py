@@ -1,7 +1,7 @@
-"""One request's charge to its key's limits: taken, and given back.
+"""The charge of one request to the limits of its API key.
 
-At the door: a request of those a minute, a place of those at a time, and no more work for callers without tokens. Once
-its prompt is read: the prompt's tokens, and as many as the answer may have. At its end, what wasn't used goes back.
+On arrival, one request per minute and one concurrent request are taken, and callers without tokens are rejected. Once
+the prompt is tokenized, its tokens and the maximum of the answer are taken. At the end, unused tokens are returned.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from service.quota.limit import Limit, Measure
 from service.quota.limit_status import LimitStatus
 from service.quota.store import Demand, Draw, Reading, Store
 
-_CONCURRENCY_RETRY_S = 1.0  # nobody knows when another request of the caller will end
-_OURS = (RetryLater, EngineClosed, EngineFailed)  # what the caller can do nothing about
+_CONCURRENCY_RETRY_S = 1.0  # it is unknown when another request of the caller will end
+_NOT_CHARGED = (RetryLater, EngineClosed, EngineFailed)  # failures that the caller hasn't caused
 
 
 @dataclass(frozen=True, slots=True)
 class _Drawn:
-    """What the store granted: `limits` has one for each of the demand's draws."""
+    """A demand granted by the store: `limits` has one element per draw of the demand."""
 
     limits: Sequence[Limit]
     demand: Demand
@@ -33,7 +33,7 @@ class _Drawn:
 
 
 class Charge:
-    """One request's account, from its `open` to its `close`."""
+    """The account of one request, from `open` to `close`."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Charge:
         on_status: Callable[[Sequence[LimitStatus]], None],
         expected_output_tokens: int,
     ) -> None:
-        """`on_status` takes the caller's limits whenever they are known."""
+        """`on_status` is called with the state of the caller's limits whenever it is known."""
         self._store = store
         self._limits = limits
         self._on_status = on_status
@@ -52,20 +52,20 @@ class Charge:
         self._usage: Callable[[], Usage] | None = None
 
     async def open(self, uses: Collection[Measure]) -> None:
-        """Let the request in; `uses` are the limits of tokens that will count.
+        """Admit the request; `uses` are the token limits that apply.
 
         Raises RateLimited, ConcurrencyLimited, LimitExceeded, or QuotaUnavailable.
         """
         limits = [each for each in self._limits if each.measure is Measure.REQUESTS or each.measure in uses]
-        places = [each for each in self._limits if each.measure is Measure.CONCURRENT_REQUESTS]
-        for limit in (*limits, *places):
+        slots = [each for each in self._limits if each.measure is Measure.CONCURRENT_REQUESTS]
+        for limit in (*limits, *slots):
             if limit.value < 1:
                 raise LimitExceeded.of_minute("model", 1, limit)
         draws = [Draw(each.bucket, int(each.measure is Measure.REQUESTS), 1) for each in limits]
-        await self._take(limits, draws, places)
+        await self._take(limits, draws, slots)
 
     def bound(self, asked: AnswerRequest) -> AnswerRequest:
-        """`asked` with the largest `max_tokens` that the caller may have, where it says none. Raises LimitExceeded."""
+        """Return `asked` with the caller's maximum of `max_tokens`, if it has none. Raises LimitExceeded."""
         for limit in self._limits:
             if limit.measure is Measure.MAX_N and asked.n > limit.value:
                 raise LimitExceeded.of_value("n", asked.n, limit)
@@ -77,10 +77,10 @@ class Charge:
         return replace(asked, stopping=replace(asked.stopping, max_tokens=largest))
 
     async def take_for(self, asked: AnswerRequest, requests: Sequence[GenerationRequest]) -> None:
-        """Take the tokens of the prompts, and those that the answers may have.
+        """Take the tokens of the prompts, and the maximum of the answers.
 
-        That is `max_tokens` of each answer where the caller asked for so many, and the expected number else, as far as
-        the limit goes. Raises as `open` does.
+        The maximum is the request's `max_tokens` for each answer, or else the expected number, up to the limit. Raises
+        the same errors as `open`.
         """
         num_input = sum(len(request.prompt_token_ids) for request in requests)
         num_most = sum(request.n * (request.stopping.max_tokens or 0) for request in requests)
@@ -102,19 +102,19 @@ class Charge:
         await self._take(limits, draws)
 
     async def take_input(self, num_tokens: int, field: str) -> None:
-        """Take the tokens of what is only read. Raises as `open` does."""
+        """Take the tokens of a request without generated tokens. Raises the same errors as `open`."""
         limits = [each for each in self._limits if each.measure is Measure.INPUT_TOKENS]
         await self._take(limits, [_draw(each, field, num_tokens) for each in limits])
 
     def count(self, usage: Callable[[], Usage]) -> None:
-        """The engine took the request: from here on it costs what `usage()` says."""
+        """Record that the engine has accepted the request: from now on it costs `usage()`."""
         self._usage = usage
 
     def close(self, error: BaseException | None) -> Usage:
-        """Give back what wasn't used, and return what was. `error` is what the request ended by, if it failed."""
+        """Return unused tokens to the limits, and return the usage. `error` is the request's error, if it failed."""
         used = self._usage() if self._usage is not None else Usage(0)
         num_requests = 1
-        if isinstance(error, _OURS):  # an answer that goes on elsewhere is charged there
+        if isinstance(error, _NOT_CHARGED):  # an answer that is resumed elsewhere is charged there
             used, num_requests = Usage(0), 0
         by_measure = {
             Measure.REQUESTS: num_requests,
@@ -129,16 +129,16 @@ class Charge:
                     draws.append(replace(draw, num_tokens=num_unused))
                     behind_s = self._statuses[limit].behind_s - draw.bucket.refill_s(num_unused)
                     self._statuses[limit] = LimitStatus(limit, max(0.0, behind_s))
-            if draws or drawn.demand.places:
+            if draws or drawn.demand.slots:
                 drawn.give_back(replace(drawn.demand, draws=draws))
         if self._statuses:
             self._on_status(list(self._statuses.values()))
         return used
 
-    async def _take(self, limits: Sequence[Limit], draws: Sequence[Draw], places: Sequence[Limit] = ()) -> None:
-        if not draws and not places:
+    async def _take(self, limits: Sequence[Limit], draws: Sequence[Draw], slots: Sequence[Limit] = ()) -> None:
+        if not draws and not slots:
             return
-        demand = Demand(draws, [each.places for each in places], uuid.uuid4().hex)
+        demand = Demand(draws, [each.slots for each in slots], uuid.uuid4().hex)
         reading = await self._store.take(demand)
         for limit, behind_s in zip(limits, reading.behind_s, strict=True):
             self._statuses[limit] = LimitStatus(limit, behind_s)
@@ -146,7 +146,7 @@ class Charge:
             self._drawn.append(_Drawn(limits, demand, reading.give_back))
         self._on_status(list(self._statuses.values()))
         if not reading.is_granted:
-            raise _refusal(limits, places, demand, reading)
+            raise _refusal(limits, slots, demand, reading)
 
 
 def _draw(limit: Limit, field: str, num_tokens: int) -> Draw:
@@ -155,8 +155,8 @@ def _draw(limit: Limit, field: str, num_tokens: int) -> Draw:
     return Draw(limit.bucket, num_tokens, num_tokens)
 
 
-def _refusal(limits: Sequence[Limit], places: Sequence[Limit], demand: Demand, reading: Reading) -> LimitReached:
-    """Of what isn't there, what takes the longest to come; a place, if all else is there."""
+def _refusal(limits: Sequence[Limit], slots: Sequence[Limit], demand: Demand, reading: Reading) -> LimitReached:
+    """Return the limit that takes longest to recover; the concurrency limit if the others suffice."""
     waits = [
         draw.bucket.wait_s(behind_s, draw.at_least)
         for draw, behind_s in zip(demand.draws, reading.behind_s, strict=True)
@@ -167,6 +167,6 @@ def _refusal(limits: Sequence[Limit], places: Sequence[Limit], demand: Demand, r
         num_left = int(bucket.level(reading.behind_s[longest]))
         return RateLimited(limits[longest], draw.at_least, num_left, waits[longest])
     full = next(
-        (limit for limit, num_held in zip(places, reading.num_held, strict=True) if num_held >= limit.value), places[0]
+        (limit for limit, num_held in zip(slots, reading.num_held, strict=True) if num_held >= limit.value), slots[0]
     )
     return ConcurrencyLimited(full, _CONCURRENCY_RETRY_S)

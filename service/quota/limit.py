@@ -1,4 +1,4 @@
-"""The limits of one request: what is measured, who shares it, and its description."""
+"""The limits of one request: the measure, the callers that share it, and its description."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from urllib.parse import quote
 
 from service.generation.caller import Caller, Limits
 from service.quota.bucket import Bucket
-from service.quota.store import Places
+from service.quota.store import Slots
 
 
 class Measure(StrEnum):
-    """What a limit counts; the values are the names of `Limits`' fields."""
+    """The quantity that a limit counts; values are the names of the fields of `Limits`."""
 
     REQUESTS = "requests_per_minute"
     INPUT_TOKENS = "input_tokens_per_minute"
@@ -26,9 +26,9 @@ class Measure(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """One limit: of a caller, of a caller's use of a model, or of what all callers together use of a model.
+    """A limit of a caller, of a caller's use of a model, or of all callers' use of a model.
 
-    `caller` and `model` are empty where it isn't theirs alone; `model` may be a pattern, whose models share the limit.
+    Empty `caller` or `model` mean all callers or models; `model` may be a pattern whose models share the limit.
     """
 
     measure: Measure
@@ -38,35 +38,35 @@ class Limit:
 
     @property
     def name(self) -> str:
-        """What the store knows it by."""
+        """The key of the limit in the store."""
         return f"{self.measure}/{quote(self.caller, safe='')}/{quote(self.model, safe='')}"
 
     @property
     def bucket(self) -> Bucket:
-        """The bucket of a limit a minute."""
+        """The bucket of a limit per minute."""
         return Bucket(self.name, self.value)
 
     @property
-    def places(self) -> Places:
-        """The places of a limit of requests at a time."""
-        return Places(self.name, self.value)
+    def slots(self) -> Slots:
+        """The slots of a limit of concurrent requests."""
+        return Slots(self.name, self.value)
 
     @property
     def subject(self) -> str:
-        """Whose it is, for programs."""
+        """The owner of the limit, for programs."""
         parts = (("key", self.caller), ("model", self.model))
         return "/".join(f"{kind}:{name}" for kind, name in parts if name)
 
     @property
     def owner(self) -> str:
-        """Whose it is, for people."""
+        """The owner of the limit, for people."""
         if not self.caller:
             return f"the model {self.model!r} for all callers together"
         return f"this key with the model {self.model!r}" if self.model else "this key"
 
 
 def limits_of(caller: Caller, model: str, by_model: Mapping[str, Limits]) -> list[Limit]:
-    """All limits of a caller's request to `model`. `by_model` are those of all callers together."""
+    """Return all limits of a caller's request for `model`; `by_model` are the limits shared by all callers."""
     return [
         *_limits(caller.limits, caller.id, ""),
         *_matching(caller.limits_by_model, caller.id, model),
@@ -75,7 +75,7 @@ def limits_of(caller: Caller, model: str, by_model: Mapping[str, Limits]) -> lis
 
 
 def _matching(by_model: Mapping[str, Limits], caller: str, model: str) -> Iterator[Limit]:
-    """Those whose name or pattern fits; the models of a pattern share them."""
+    """Return the limits whose name or pattern matches; the models of a pattern share them."""
     for pattern, limits in by_model.items():
         if fnmatchcase(model, pattern):
             yield from _limits(limits, caller, pattern)

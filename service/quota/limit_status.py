@@ -1,4 +1,4 @@
-"""The state of a caller's limits, as headers that OpenAI's clients read."""
+"""The state of a caller's limits, as headers in OpenAI's format."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ _NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class LimitStatus:
-    """What is left of a limit a minute; `behind_s` are the seconds until it is whole again."""
+    """The rest of a limit per minute; `behind_s` is the number of seconds until it is complete again."""
 
     limit: Limit
     behind_s: float
 
     @property
     def num_left(self) -> int:
-        """Tokens, or requests; none where more was used than allowed."""
+        """The number of tokens or requests left; 0 if more were used than allowed."""
         return max(0, int(self.limit.bucket.level(self.behind_s) + 1e-6))
 
     @property
     def share_left(self) -> float:
-        """Of the limit, below zero where more was used than allowed."""
+        """The fraction of the limit that is left; negative if more was used than allowed."""
         return self.limit.bucket.level(self.behind_s) / self.limit.value
 
 
 def rate_limit_headers(statuses: Sequence[LimitStatus]) -> Iterator[tuple[str, str]]:
-    """Of each measure, the caller's own limit that is the nearest to its end. What all share is nobody's to know.
+    """The most used limit per measure, among the caller's own limits. Limits shared by all callers are not exposed.
 
-    `tokens` is input or output, whichever has the smaller share left.
+    `tokens` is the limit of input or output tokens with the smaller fraction left.
     """
     tightest: dict[str, LimitStatus] = {}
     for each in statuses:
@@ -51,7 +51,7 @@ def rate_limit_headers(statuses: Sequence[LimitStatus]) -> Iterator[tuple[str, s
 
 
 def _duration(seconds: float) -> str:
-    """As Go writes it, and OpenAI: `0s`, `20ms`, `1.5s`, `6m0s`; rounded up."""
+    """Format a duration like Go and OpenAI, rounded up: `0s`, `20ms`, `1.5s`, `6m0s`."""
     milliseconds = math.ceil(round(seconds * 1000, 3))
     if 0 < milliseconds < 1000:
         return f"{milliseconds}ms"

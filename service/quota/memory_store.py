@@ -12,50 +12,50 @@ _MIN_SWEPT = 1024
 
 
 class MemoryStore:
-    """A `Store` for one process. It never waits, so that what it does is done at once."""
+    """A `Store` for one process. It never waits, so that its operations are atomic."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """`clock` tells seconds and never goes back."""
+        """`clock` returns monotonic seconds."""
         self._clock = clock
-        self._full_at: dict[str, float] = {}  # of buckets that aren't full
+        self._full_at: dict[str, float] = {}  # instants, of buckets that aren't full
         self._num_held: dict[str, int] = {}
         self._sweep_at = _MIN_SWEPT  # buckets
 
     async def start(self) -> None:
-        """It is always there."""
+        """Do nothing: the store is always available."""
 
     async def take(self, demand: Demand) -> Reading:
-        """As the protocol says."""
+        """Take a demand as Store.take."""
         behind_s = [self._behind_s(draw.bucket) for draw in demand.draws]
-        num_held = [self._num_held.get(places.name, 0) for places in demand.places]
+        num_held = [self._num_held.get(slots.name, 0) for slots in demand.slots]
         is_granted = all(
             draw.bucket.holds(behind, draw.at_least) for draw, behind in zip(demand.draws, behind_s, strict=True)
-        ) and all(held < places.limit for places, held in zip(demand.places, num_held, strict=True))
+        ) and all(held < slots.limit for slots, held in zip(demand.slots, num_held, strict=True))
         if is_granted:
             for draw in demand.draws:
                 self._move(draw.bucket, draw.num_tokens)
-            for places in demand.places:
-                self._num_held[places.name] = self._num_held.get(places.name, 0) + 1
+            for slots in demand.slots:
+                self._num_held[slots.name] = self._num_held.get(slots.name, 0) + 1
             behind_s = [self._behind_s(draw.bucket) for draw in demand.draws]
-            num_held = [self._num_held[places.name] for places in demand.places]
+            num_held = [self._num_held[slots.name] for slots in demand.slots]
         return Reading(is_granted, behind_s, num_held, self.give_back)
 
     def give_back(self, demand: Demand) -> None:
-        """As a reading's."""
+        """Return the tokens and slots of a demand."""
         for draw in demand.draws:
             self._move(draw.bucket, -draw.num_tokens)
-        for places in demand.places:
-            if (left := self._num_held[places.name] - 1) > 0:
-                self._num_held[places.name] = left
+        for slots in demand.slots:
+            if (left := self._num_held[slots.name] - 1) > 0:
+                self._num_held[slots.name] = left
             else:
-                del self._num_held[places.name]
+                del self._num_held[slots.name]
 
     async def close(self) -> None:
-        """There is nothing to end."""
+        """Do nothing: no operation is pending."""
 
     @property
     def num_kept(self) -> int:
-        """How many buckets and places it remembers."""
+        """Return the number of stored buckets and slots."""
         return len(self._full_at) + len(self._num_held)
 
     def _behind_s(self, bucket: Bucket) -> float:
@@ -63,7 +63,7 @@ class MemoryStore:
         return max(0.0, self._full_at.get(bucket.name, now) - now)
 
     def _move(self, bucket: Bucket, num_tokens: int) -> None:
-        """Take tokens, or put them back if there are less than none."""
+        """Take tokens, or return them if the number is negative."""
         now = self._clock()
         full_at = max(now, self._full_at.get(bucket.name, now)) + bucket.refill_s(num_tokens)
         if full_at > now:

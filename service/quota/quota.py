@@ -1,4 +1,4 @@
-"""Charge calls, in one place: `async with quota.admit(…) as charge`."""
+"""Charge calls: `async with quota.admit(…) as charge`."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ TOKENS = (Measure.INPUT_TOKENS, Measure.OUTPUT_TOKENS)
 
 
 class QuotaObserver(Protocol):
-    """Is told of what callers use and are refused; callers by their ids."""
+    """Observes usage and rejections, by the ids of callers."""
 
     def on_use(self, caller: str, model: str, num_input: int, num_output: int) -> None:
-        """A request has ended, which cost so many tokens."""
+        """Record the usage of a request that has ended."""
 
     def on_refusal(self, caller: str, model: str, measure: Measure) -> None:
-        """A request was refused by a limit."""
+        """Record the rejection of a request by a limit."""
 
 
 class Quota:
-    """Charges requests by their callers' limits, and by those of models."""
+    """Charges requests to the limits of their callers and models."""
 
     def __init__(
         self,
@@ -36,9 +36,9 @@ class Quota:
         limits_by_model: Mapping[str, Limits],
         expected_output_tokens: int,
     ) -> None:
-        """`limits_by_model` hold for all callers together.
+        """`limits_by_model` are shared by all callers.
 
-        `expected_output_tokens` are charged for an answer whose length the caller doesn't bound, until it has ended.
+        `expected_output_tokens` are charged for an answer without `max_tokens` until it has ended.
         """
         self._store = store
         self._observer = observer
@@ -53,10 +53,10 @@ class Quota:
         on_status: Callable[[Sequence[LimitStatus]], None],
         uses: Collection[Measure] = TOKENS,
     ) -> AsyncIterator[Charge]:
-        """Let a request in, for as long as the block runs.
+        """Admit a request for the duration of the block.
 
-        `tells` is told where the caller stands, also before a refusal. Entry raises RateLimited, ConcurrencyLimited,
-        LimitExceeded or QuotaUnavailable.
+        `on_status` is called with the state of the caller's limits, also before a rejection. Entry raises RateLimited,
+        ConcurrencyLimited, LimitExceeded or QuotaUnavailable.
         """
         limits = limits_of(caller, model, self._limits_by_model)
         charge = Charge(self._store, limits, on_status, self._expected_output_tokens)
@@ -77,9 +77,9 @@ class Quota:
                 self._observer.on_use(caller.id, model, used.prompt_tokens, used.completion_tokens)
 
     async def start(self) -> None:
-        """Find the store, which need not be there."""
+        """Connect to the store, which may be unavailable."""
         await self._store.start()
 
     async def close(self) -> None:
-        """End what is still on its way to the store."""
+        """Finish pending operations of the store."""
         await self._store.close()

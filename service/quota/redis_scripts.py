@@ -1,8 +1,8 @@
 """The scripts that a Redis or Valkey server runs for the store, each atomically.
 
-Times are the server's own, in microseconds. A bucket is a hash: `full`, when it will be full, and `seen`, when that was
-written; a clock that was set back since moves `full` by as much. The places of a limit are a sorted set: each holder by
-the time until which it holds one unless it says that it lives. Keys vanish by themselves when they say nothing more.
+Times are the server's own, in microseconds. A bucket is a hash with `full`, the instant at which it will be full, and
+`seen`, the instant of the last write; if the clock was set back since, `full` is moved accordingly. The slots of a
+limit are a sorted set of holders, scored by the instants at which their leases expire. Obsolete keys expire.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ local function write(key, behind)
 end
 """
 
-# KEYS: buckets, then places. ARGV: the number of buckets; for each its limit, the tokens to take and those to be there;
-# the holder, the microseconds of a lease; for each of the places its limit.
-# Answers: whether it is granted; for each bucket the microseconds that it is behind; for each of the places how many
-# are held.
+# KEYS: buckets, then slots. ARGV: the number of buckets; for each its limit, the tokens to take and those required;
+# the holder, the lease in microseconds; for each set of slots its limit.
+# Returns: whether it is granted; for each bucket the microseconds until it is full; for each set of slots the number of
+# holders.
 TAKE = (
     _COMMON
     + """
@@ -69,7 +69,7 @@ return answer
 """
 )
 
-# KEYS: buckets, then places. ARGV: the number of buckets; for each its limit and the tokens to put back; the holder.
+# KEYS: buckets, then slots. ARGV: the number of buckets; for each its limit and the tokens to return; the holder.
 GIVE_BACK = (
     _COMMON
     + """
@@ -81,7 +81,7 @@ for i = num_buckets + 1, #KEYS do redis.call('ZREM', KEYS[i], ARGV[2 * num_bucke
 """
 )
 
-# KEYS: places, one for each holder. ARGV: the microseconds of a lease, the holders.
+# KEYS: slots, one for each holder. ARGV: the lease in microseconds, the holders.
 RENEW = (
     _COMMON
     + """

@@ -15,38 +15,38 @@ from redis.exceptions import RedisError
 from service.quota.redis_scripts import GIVE_BACK, RENEW, TAKE
 from service.quota.store import Demand, Reading, StoreLost
 
-_PREFIX = "{sluice-quota}:"  # in braces: a cluster then keeps all of it at one server, as the scripts need
+_PREFIX = "{sluice-quota}:"  # a hash tag: a cluster keeps all keys on one server, which scripts require
 _MAX_CONNECTIONS = 64
-_LEASE_S = 5.0  # how long a place is held for a process that died
-_RENEWALS = 3  # of a lease in its time
-_MAX_RENEWED = 500  # in one script, which holds up all others
+_LEASE_S = 5.0  # after which the slots of a dead process are released
+_RENEWALS = 3  # per lease
+_MAX_RENEWED = 500  # per script, which blocks the server
 _PROBE_MS = 1000
 
 
 def check_url(url: str) -> None:
-    """Raise ValueError for a URL that no connection can be made by. Nothing is connected."""
+    """Raise ValueError for an invalid URL, without connecting."""
     try:
         BlockingConnectionPool.from_url(url).make_connection()  # type: ignore[no-untyped-call]
-    except TypeError as error:  # an option that no connection has
+    except TypeError as error:  # an unknown option
         raise ValueError(str(error).rpartition(") got an ")[2]) from error
 
 
 class RedisStore:
-    """A `Store` whose buckets are everybody's. No call takes longer than `timeout_s`.
+    """A `Store` that several replicas share. No call takes longer than `timeout_s`.
 
-    `take` raises StoreLost. What is given back is sent behind the caller's back; what is lost of it, tokens and places
-    alike, comes back by itself with time.
+    `take` raises StoreLost. Returns are sent in the background; tokens and slots whose return is lost become available
+    again with time.
     """
 
     def __init__(self, url: str, timeout_s: float, lease_s: float = _LEASE_S) -> None:
-        """Connects when it is first used. `url` must pass `check_url`."""
+        """Connect at first use. `url` must pass `check_url`."""
         pool = BlockingConnectionPool.from_url(
             url,
             max_connections=_MAX_CONNECTIONS,
             timeout=timeout_s,
             socket_timeout=timeout_s,
             socket_connect_timeout=timeout_s,
-            retry=Retry(NoBackoff(), 0),  # what may have been done is not done again
+            retry=Retry(NoBackoff(), 0),  # an operation that may have succeeded is not repeated
         )
         self._redis = Redis(connection_pool=pool)
         self._timeout_s = timeout_s
@@ -55,13 +55,13 @@ class RedisStore:
         self._take = self._redis.register_script(TAKE)
         self._give_back = self._redis.register_script(GIVE_BACK)
         self._renew = self._redis.register_script(RENEW)
-        self._held: dict[str, tuple[str, ...]] = {}  # keys of the places, by holder
+        self._held: dict[str, tuple[str, ...]] = {}  # keys of slots, by holder
         self._sending: set[asyncio.Task[None]] = set()
         self._renewing: asyncio.Task[None] | None = None
 
     @property
     def num_sending(self) -> int:
-        """What was given back and has not arrived."""
+        """The number of returns that are still pending."""
         return len(self._sending)
 
     async def start(self) -> None:
@@ -70,7 +70,7 @@ class RedisStore:
             await self._redis.set(f"{_PREFIX}probe", 1, px=_PROBE_MS)
 
     async def take(self, demand: Demand) -> Reading:
-        """As the protocol says. Raises StoreLost."""
+        """Take a demand as Store.take. Raises StoreLost."""
         taking = asyncio.ensure_future(self._taken(demand))
         try:
             return await asyncio.shield(taking)
@@ -79,12 +79,12 @@ class RedisStore:
             raise
 
     def give_back(self, demand: Demand) -> None:
-        """As a reading's, soon."""
+        """Return the tokens and slots of a demand in the background."""
         self._held.pop(demand.holder, None)
         self._send(self._given_back(demand))
 
     async def close(self) -> None:
-        """Wait for what is on its way, and disconnect."""
+        """Wait for pending operations, and disconnect."""
         if self._renewing is not None:
             self._renewing.cancel()
             await asyncio.wait({self._renewing})
@@ -95,29 +95,29 @@ class RedisStore:
 
     async def _taken(self, demand: Demand) -> Reading:
         buckets = [_PREFIX + draw.bucket.name for draw in demand.draws]
-        places = [_PREFIX + places.name for places in demand.places]
+        slots = [_PREFIX + slots.name for slots in demand.slots]
         numbers = [number for draw in demand.draws for number in (draw.bucket.limit, draw.num_tokens, draw.at_least)]
-        limits = [each.limit for each in demand.places]
+        limits = [each.limit for each in demand.slots]
         async with self._asking():
             is_granted, *states = await self._take(
-                keys=[*buckets, *places], args=[len(buckets), *numbers, demand.holder, self._lease_us, *limits]
+                keys=[*buckets, *slots], args=[len(buckets), *numbers, demand.holder, self._lease_us, *limits]
             )
-        if is_granted and places:
-            self._hold(demand.holder, places)
+        if is_granted and slots:
+            self._hold(demand.holder, slots)
         behind_s = [microseconds / 1e6 for microseconds in states[: len(buckets)]]
         return Reading(bool(is_granted), behind_s, states[len(buckets) :], self.give_back)
 
     def _return_unwanted(self, demand: Demand, done: asyncio.Task[Reading]) -> None:
-        """Nobody waits any more for what was taken."""
+        """Return what an abandoned operation has taken."""
         if not done.cancelled() and done.exception() is None and done.result().is_granted:
             self.give_back(demand)
 
     async def _given_back(self, demand: Demand) -> None:
         buckets = [_PREFIX + draw.bucket.name for draw in demand.draws]
-        places = [_PREFIX + places.name for places in demand.places]
+        slots = [_PREFIX + slots.name for slots in demand.slots]
         numbers = [number for draw in demand.draws for number in (draw.bucket.limit, draw.num_tokens)]
         async with self._asking():
-            await self._give_back(keys=[*buckets, *places], args=[len(buckets), *numbers, demand.holder])
+            await self._give_back(keys=[*buckets, *slots], args=[len(buckets), *numbers, demand.holder])
 
     def _hold(self, holder: str, keys: list[str]) -> None:
         self._held[holder] = tuple(keys)
@@ -125,7 +125,7 @@ class RedisStore:
             self._renewing = asyncio.create_task(self._keep())
 
     async def _keep(self) -> None:
-        """Say in time that the holders live; also to a server that has forgotten them."""
+        """Renew the leases of all holders, also at a server that has lost them."""
         while True:
             await asyncio.sleep(self._lease_s / _RENEWALS)
             held = [(key, holder) for holder, keys in self._held.items() for key in keys]
@@ -138,7 +138,7 @@ class RedisStore:
             await self._renew(keys=[key for key, _ in held], args=[self._lease_us, *(holder for _, holder in held)])
 
     def _send(self, sending: Coroutine[Any, Any, None]) -> None:
-        """Do it behind the caller's back. A failure is no news: the next `take` has it, too."""
+        """Run an operation in the background. Failures are ignored: the next `take` reports them."""
         task = asyncio.create_task(_unless_lost(sending))
         self._sending.add(task)
         task.add_done_callback(self._sending.discard)

@@ -15,15 +15,15 @@ _log = logging.getLogger(__name__)
 
 
 class SharedStore:
-    """A `Store`: `remote` as long as it raises no StoreLost, then `local`, or QuotaUnavailable if that is None.
+    """A `Store` that uses `remote` until it raises StoreLost, then `local`; raises QuotaUnavailable if that is None.
 
-    A loss is logged once, as is the return, for which it is asked every `probe_s`; until then no request waits for it.
+    The loss and the recovery are logged once. The remote store is probed every `probe_s`; meanwhile no request waits.
     """
 
     def __init__(
         self, remote: Store, local: Store | None, on_change: Callable[[bool], None], probe_s: float = _PROBE_S
     ) -> None:
-        """`on_change` is told whether the remote one is lost, whenever that changes."""
+        """`on_change` is called with whether the remote store is lost, whenever that changes."""
         self._remote = remote
         self._local = local
         self._on_change = on_change
@@ -32,18 +32,18 @@ class SharedStore:
 
     @property
     def is_lost(self) -> bool:
-        """Whether the remote store is away."""
+        """Whether the remote store is lost."""
         return self._probing is not None
 
     async def start(self) -> None:
-        """Find out whether the remote store is there. It need not be."""
+        """Probe the remote store, which may be unavailable."""
         try:
             await self._remote.start()
         except StoreLost as error:
             self._lose(error)
 
     async def take(self, demand: Demand) -> Reading:
-        """As the protocol says. Raises QuotaUnavailable."""
+        """Take a demand as Store.take. Raises QuotaUnavailable."""
         if not self.is_lost:
             try:
                 return await self._remote.take(demand)
@@ -54,7 +54,7 @@ class SharedStore:
         return await self._local.take(demand)
 
     async def close(self) -> None:
-        """End both."""
+        """Close both stores."""
         if self._probing is not None:
             self._probing.cancel()
             await asyncio.wait({self._probing})
@@ -64,7 +64,7 @@ class SharedStore:
 
     def _lose(self, error: StoreLost) -> None:
         if self.is_lost:
-            return  # another request was told first
+            return  # another request has reported it already
         policy = "requests of callers with limits are refused" if self._local is None else "this replica counts alone"
         _log.warning("the quota store is lost; %s until it is back", policy, extra={"fields": {"reason": str(error)}})
         self._probing = asyncio.create_task(self._probe())

@@ -11,7 +11,7 @@ from service.quota.bucket import Bucket
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """`num_tokens` to be taken from a bucket, which must hold `at_least` as many, or more."""
+    """`num_tokens` to take from a bucket, which must hold `at_least` tokens."""
 
     bucket: Bucket
     num_tokens: int
@@ -19,8 +19,8 @@ class Draw:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
-    """What at most `limit` requests may hold at a time; `name` tells them from all others."""
+class Slots:
+    """Slots that at most `limit` requests may hold concurrently; `name` is unique."""
 
     name: str
     limit: int
@@ -28,19 +28,19 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What a request needs, all or none of it. `holder` names who holds a place, once in all processes."""
+    """The demand of a request, granted completely or not at all. `holder` identifies the request across processes."""
 
     draws: Sequence[Draw] = ()
-    places: Sequence[Places] = ()
+    slots: Sequence[Slots] = ()
     holder: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How things stand after a demand: with what was taken, if it was granted, and as they were, if it wasn't.
+    """The state after a demand, which includes the demand if it was granted.
 
-    `behind_s` has one number for each draw, `num_held` one for each of the places. `give_back` puts a demand's tokens
-    back, a negative number takes more, held or not; and frees its places. It returns at once, done or soon to be.
+    `behind_s` has one number per draw, `num_held` one per set of slots. `give_back` returns the demand's tokens, takes
+    more for a negative number, and releases its slots. It returns immediately; the operation may complete later.
     """
 
     is_granted: bool
@@ -50,17 +50,17 @@ class Reading:
 
 
 class Store(Protocol):
-    """Keeps buckets and places by their names. Used on one event loop."""
+    """Stores buckets and slots by their names. Used on one event loop."""
 
     async def start(self) -> None:
-        """Find out whether it can be used; `take` does without, too."""
+        """Check whether the store is available; optional before `take`."""
 
     async def take(self, demand: Demand) -> Reading:
-        """Take what is demanded if all of it is there, at once for all who share the store."""
+        """Take a demand if it can be granted completely, atomically for all users of the store."""
 
     async def close(self) -> None:
-        """End what is still on its way."""
+        """Finish pending operations."""
 
 
-class StoreLost(Exception):  # noqa: N818  it says what happened
-    """A store that others share can't be used now; the text says why."""
+class StoreLost(Exception):  # noqa: N818  a name states the condition
+    """A shared store can't be used now; the text has the cause."""

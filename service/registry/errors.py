@@ -1,40 +1,56 @@
-"""Errors of names."""
-# ruff: noqa: N818 - a name says what happened; that it is an error is said where it is raised
+"""Errors of models, endpoints and adapters that are looked up, added or changed by name."""
+# ruff: noqa: N818 - a name states the condition, without the suffix Error
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 
-class RegistryError(Exception):
-    """The root of these errors; its text may be shown to the caller."""
+from service.generation.errors import ServiceError
+
+
+class RegistryError(ServiceError):
+    """The root of these errors."""
 
 
 class ModelNotFound(RegistryError):
     """No model of that name is served."""
 
     def __init__(self, model: str, endpoint: str = "") -> None:
-        """`endpoint` is what the request named, if that sends it to `model`."""
+        """`endpoint` is the endpoint that the request named, if it routes to `model`."""
         text = f"no model named {model!r} is served"
         super().__init__(f"{text}; the endpoint {endpoint!r} sends requests to it" if endpoint else text)
         self.model = model
 
+    @property
+    def values(self) -> Mapping[str, str]:
+        return {"model": self.model}
+
 
 class ModelNotLoaded(RegistryError):
-    """There is to be a model of that name, and it could not be loaded here, or is being loaded."""
+    """The model is configured but could not be loaded on this replica, or is being loaded."""
 
     def __init__(self, model: str, endpoint: str = "", *, is_coming: bool = False) -> None:
-        """`endpoint` is what the request named, if that sends it to `model`."""
+        """`endpoint` is the endpoint that the request named, if it routes to `model`."""
         text = f"the model {model!r} {'is being loaded' if is_coming else 'could not be loaded'}"
         super().__init__(f"{text}; the endpoint {endpoint!r} sends requests to it" if endpoint else text)
         self.model = model
 
+    @property
+    def values(self) -> Mapping[str, str]:
+        return {"model": self.model}
+
 
 class VersionNotFound(RegistryError):
-    """A model is served in another version than the one asked for."""
+    """A model is not served in the requested version."""
 
     def __init__(self, model: str, version: str, served: str) -> None:
         super().__init__(f"the model {model!r} is served in version {served!r}, not {version!r}")
         self.model = model
         self.version = version
+
+    @property
+    def values(self) -> Mapping[str, str]:
+        return {"model": self.model, "version": self.version}
 
 
 class DeploymentNotFound(RegistryError):
@@ -45,6 +61,10 @@ class DeploymentNotFound(RegistryError):
         self.endpoint = endpoint
         self.deployment = deployment
 
+    @property
+    def values(self) -> Mapping[str, str]:
+        return {"endpoint": self.endpoint, "deployment": self.deployment}
+
 
 class EndpointNotFound(RegistryError):
     """There is no endpoint of that name."""
@@ -53,41 +73,61 @@ class EndpointNotFound(RegistryError):
         super().__init__(f"there is no endpoint named {endpoint!r}")
         self.endpoint = endpoint
 
+    @property
+    def values(self) -> Mapping[str, str]:
+        return {"endpoint": self.endpoint}
+
 
 class EndpointNotAllowed(RegistryError):
-    """An endpoint is to have a name that its maker's key is not for."""
+    """The API key doesn't permit an endpoint with this name."""
 
     def __init__(self, endpoint: str) -> None:
         super().__init__(f"the key may not make an endpoint named {endpoint!r}")
         self.endpoint = endpoint
 
+    @property
+    def values(self) -> Mapping[str, str]:
+        return {"endpoint": self.endpoint}
+
 
 class EndpointExists(RegistryError):
-    """An endpoint is to have a name that another one, or a model, has."""
+    """The name of a new endpoint is already used by an endpoint or a model."""
 
     def __init__(self, endpoint: str) -> None:
         super().__init__(f"the name {endpoint!r} is taken")
         self.endpoint = endpoint
 
+    @property
+    def values(self) -> Mapping[str, str]:
+        return {"endpoint": self.endpoint}
+
 
 class EndpointChanged(RegistryError):
-    """An endpoint has another version than the one that its caller means to change."""
+    """An endpoint's version differs from the one that the request means to change."""
 
     def __init__(self, endpoint: str, version: int, meant: int) -> None:
         super().__init__(f"the endpoint {endpoint!r} has config_version {version}, not {meant}; nothing was changed")
         self.endpoint = endpoint
 
+    @property
+    def values(self) -> Mapping[str, str]:
+        return {"endpoint": self.endpoint}
+
 
 class EndpointReadOnly(RegistryError):
-    """An endpoint is to change that callers can't change; `why` goes on from its name."""
+    """An endpoint can't be changed by clients; `why` continues the sentence after its name."""
 
     def __init__(self, endpoint: str, why: str) -> None:
         super().__init__(f"the endpoint {endpoint!r} {why}")
         self.endpoint = endpoint
 
+    @property
+    def values(self) -> Mapping[str, str]:
+        return {"endpoint": self.endpoint}
+
 
 class EndpointsUnavailable(RegistryError):
-    """The store that replicas share has no say now. Retry after `retry_after_s` seconds."""
+    """The store of endpoints shared by all replicas can't be reached. Retry after `retry_after_s` seconds."""
 
     def __init__(self, retry_after_s: float) -> None:
         super().__init__("endpoints can't be changed now; nothing was changed")
@@ -95,7 +135,7 @@ class EndpointsUnavailable(RegistryError):
 
 
 class ChangesUnavailable(RegistryError):
-    """The store of what replicas serve has no say now. Retry after `retry_after_s` seconds."""
+    """The store of models and adapters shared by all replicas can't be reached. Retry after `retry_after_s` seconds."""
 
     def __init__(self, retry_after_s: float) -> None:
         super().__init__("models and adapters can't be changed now: their store is lost")
@@ -103,11 +143,15 @@ class ChangesUnavailable(RegistryError):
 
 
 class TooManyEndpoints(RegistryError):
-    """There are as many endpoints as the service keeps."""
+    """The service stores its maximum number of endpoints."""
 
     def __init__(self, max_endpoints: int) -> None:
         super().__init__(f"there are {max_endpoints} endpoints; that is the limit")
         self.max_endpoints = max_endpoints
+
+    @property
+    def values(self) -> Mapping[str, str]:
+        return {"limit": str(self.max_endpoints)}
 
 
 class AdapterNotFound(RegistryError):
@@ -118,27 +162,39 @@ class AdapterNotFound(RegistryError):
         self.model = model
         self.adapter = adapter
 
+    @property
+    def values(self) -> Mapping[str, str]:
+        return {"model": self.model, "adapter": self.adapter}
+
 
 class AdapterExists(RegistryError):
-    """An adapter is to have a name that another one of its model, another model or an endpoint has."""
+    """The name of a new adapter is already used by an adapter of its model, a model or an endpoint."""
 
     def __init__(self, adapter: str) -> None:
         super().__init__(f"the name {adapter!r} is taken")
         self.adapter = adapter
 
+    @property
+    def values(self) -> Mapping[str, str]:
+        return {"adapter": self.adapter}
+
 
 class ModelExists(RegistryError):
-    """A model is to have a name that another one, an adapter or an endpoint has."""
+    """The name of a new model is already used by a model, an adapter or an endpoint."""
 
     def __init__(self, model: str) -> None:
         super().__init__(f"the name {model!r} is taken")
         self.model = model
 
+    @property
+    def values(self) -> Mapping[str, str]:
+        return {"model": self.model}
+
 
 class LoadingOff(RegistryError):
-    """Callers may load nothing of the kind."""
+    """The settings permit no loading of this kind."""
 
     def __init__(self, kind: str, setting: str) -> None:
-        """`kind` is what is loaded, in the plural."""
+        """`kind` is `models` or `adapters`."""
         super().__init__(f"{kind} can't be loaded: the setting {setting} names no folder to load them from")
         self.setting = setting

@@ -11,7 +11,7 @@ from service.answering.kind import CHAT
 
 
 class ChatServicer(chat_pb2_grpc.ChatServiceServicer):
-    """Answers conversations."""
+    """Implements ChatService."""
 
     def __init__(self, answering: Answering) -> None:
         self._answering = answering

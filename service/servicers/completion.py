@@ -11,7 +11,7 @@ from service.answering.kind import COMPLETION
 
 
 class CompletionServicer(completion_pb2_grpc.CompletionServiceServicer):
-    """Continues prompts."""
+    """Implements CompletionService."""
 
     def __init__(self, answering: Answering) -> None:
         self._answering = answering

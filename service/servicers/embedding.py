@@ -1,4 +1,4 @@
-"""sluice.v1.EmbeddingService. Leaving the call leaves `engine.embed`, which aborts the request."""
+"""sluice.v1.EmbeddingService. A cancelled call leaves `engine.embed`, which aborts the request."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from service.registry.models import Registry
 
 
 class EmbeddingServicer(embedding_pb2_grpc.EmbeddingServiceServicer):
-    """Turns texts into vectors."""
+    """Implements EmbeddingService."""
 
     def __init__(self, registry: Registry, telemetry: Telemetry, quota: Quota) -> None:
         self._registry = registry

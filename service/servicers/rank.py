@@ -1,4 +1,4 @@
-"""sluice.v1.RankService. Leaving the call leaves the engine, which aborts the request."""
+"""sluice.v1.RankService. A cancelled call leaves the engine, which aborts the request."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from service.registry.models import Registry
 
 @dataclass(frozen=True, slots=True)
 class _Scored:
-    """What came of a request."""
+    """The result of a request."""
 
     answer_id: str
     created_ns: int
@@ -34,7 +34,7 @@ class _Scored:
 
 
 class RankServicer(rank_pb2_grpc.RankServiceServicer):
-    """Scores documents for queries."""
+    """Implements RankService."""
 
     def __init__(self, registry: Registry, telemetry: Telemetry, quota: Quota) -> None:
         self._registry = registry
@@ -64,7 +64,7 @@ class RankServicer(rank_pb2_grpc.RankServiceServicer):
     async def _score(self, asked: TextsToRank, context: Context, *, raw: bool) -> _Scored:
         model = self._registry.ranking(asked.model, asked.deployment)
         deadline = deadline_of(context)
-        # The conventions have no name for it.
+        # The GenAI conventions have no name for this operation.
         with Operation(self._telemetry, "rank", model.name, deadline) as operation:
             operation.set({"sluice.rank.document.count": len(asked.documents)})
             async with admitted(self._quota, model.name, (Measure.INPUT_TOKENS,)) as charge:

@@ -1,4 +1,4 @@
-"""Server reflection, v1 and v1alpha: one protocol under two names, of which grpcio-reflection has the older only."""
+"""Server reflection v1 and v1alpha: one protocol with two names, of which grpcio-reflection has only the older."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ REFLECTION_SERVICES: Final = (f"{_NEW}.ServerReflection", f"{_OLD}.ServerReflect
 
 
 def add_reflection(server: aio.Server, services: Iterable[str]) -> None:
-    """Let a server tell of these services, by full name, and of reflection itself."""
+    """Register reflection for these services, given by full name, and for reflection itself."""
     _describe_v1(descriptor_pool.Default())
     servicer = reflection.aio.ReflectionServicer([*services, *REFLECTION_SERVICES])
     handler = grpc.stream_stream_rpc_method_handler(
@@ -35,7 +35,7 @@ def add_reflection(server: aio.Server, services: Iterable[str]) -> None:
 
 
 def _describe_v1(pool: descriptor_pool.DescriptorPool) -> None:
-    """Add v1's description to those that reflection finds, unless it is there."""
+    """Add the descriptor of v1 to the pool of reflection, unless it is present."""
     try:
         pool.FindFileByName(_FILE)
     except KeyError:

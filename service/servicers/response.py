@@ -11,7 +11,7 @@ from service.answering.kind import RESPONSE
 
 
 class ResponseServicer(response_pb2_grpc.ResponseServiceServicer):
-    """Answers items with items."""
+    """Implements ResponseService."""
 
     def __init__(self, answering: Answering) -> None:
         self._answering = answering

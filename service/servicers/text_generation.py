@@ -11,7 +11,7 @@ from service.answering.kind import TEXT_GENERATION
 
 
 class TextGenerationServicer(text_generation_pb2_grpc.TextGenerationServiceServicer):
-    """Continues raw prompts and tells where the time went."""
+    """Implements TextGenerationService."""
 
     def __init__(self, answering: Answering) -> None:
         self._answering = answering

@@ -1,4 +1,4 @@
-"""sluice.v1.TokenService. Texts are read on worker threads."""
+"""sluice.v1.TokenService. Texts are tokenized on worker threads."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from service.registry.models import Registry, ServedModel
 
 
 class TokenServicer(token_pb2_grpc.TokenServiceServicer):
-    """Turns texts into a model's tokens and back; any model will do, those that make vectors too."""
+    """Implements TokenService for all models, embedding models included."""
 
     def __init__(self, registry: Registry, workers: Workers, quota: Quota) -> None:
-        """`workers` are shared by all models, and by nothing that generates."""
+        """`workers` are shared by all models and separate from those of generation requests."""
         self._registry = registry
         self._workers = workers
         self._quota = quota
@@ -72,13 +72,13 @@ class TokenServicer(token_pb2_grpc.TokenServiceServicer):
             served, token_ids = await self._render(request, deadline_of(context))
 
         def respond() -> token_pb2.CountTokensResponse:
-            told = token_ids if request.return_tokens else ()
+            returned = token_ids if request.return_tokens else ()
             return token_pb2.CountTokensResponse(
                 model=served.name,
                 num_tokens=len(token_ids),
                 max_model_len=served.description.max_model_len,
-                token_ids=told,
-                tokens=map(served.tokenizer.token_bytes, told),
+                token_ids=returned,
+                tokens=map(served.tokenizer.token_bytes, returned),
             )
 
         if not request.return_tokens:
@@ -98,7 +98,7 @@ class TokenServicer(token_pb2_grpc.TokenServiceServicer):
     async def _render(
         self, request: token_pb2.CountTokensRequest, deadline: float | None
     ) -> tuple[ServedModel, Sequence[int]]:
-        """The prompt of a conversation, or of a response's items."""
+        """Return the prompt of a conversation, or of a response's items."""
         kind = request.WhichOneof("prompt")
         try:
             if kind == "chat":
@@ -116,6 +116,6 @@ class TokenServicer(token_pb2_grpc.TokenServiceServicer):
 
 
 def _tokenize(tokenizer: Tokenizer, request: token_pb2.TokenizeTextRequest) -> list[int]:
-    """The ids of a text, by default with those of the tokens that the tokenizer puts around it."""
+    """Return the token ids of a text, by default with the special tokens that the tokenizer puts around it."""
     adds = request.add_special_tokens if request.HasField("add_special_tokens") else True
     return tokenizer.encode(request.text, add_special_tokens=adds)

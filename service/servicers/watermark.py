@@ -13,10 +13,10 @@ from service.registry.models import Registry
 
 
 class WatermarkServicer(watermark_pb2_grpc.WatermarkServiceServicer):
-    """Tells whether a model wrote a text."""
+    """Implements WatermarkService."""
 
     def __init__(self, registry: Registry, workers: Workers, quota: Quota) -> None:
-        """`workers` are shared by all models, and by nothing that generates."""
+        """`workers` are shared by all models and separate from those of generation requests."""
         self._registry = registry
         self._workers = workers
         self._quota = quota

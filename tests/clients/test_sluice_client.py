@@ -12,9 +12,20 @@ from pathlib import Path
 import pytest
 import sluice_client
 from sluice.v1 import chat_pb2 as server_chat_pb2
+from sluice.v1 import rpc_pb2
 from sluice_client import methods, request
-from sluice_client.v1 import chat_pb2, completion_pb2, embedding_pb2, rank_pb2, response_pb2, sampling_pb2, serving_pb2
+from sluice_client.v1 import (
+    chat_pb2,
+    completion_pb2,
+    embedding_pb2,
+    error_pb2,
+    rank_pb2,
+    response_pb2,
+    sampling_pb2,
+    serving_pb2,
+)
 
+from service.interceptors.rpcs import RPCS
 from tests.e2e.stack import ROOT, Stack
 
 HERE = Path(__file__).parent
@@ -76,20 +87,23 @@ def test_options_are_the_contracts(options: type, messages: tuple[typing.Any, ..
 
 
 def test_every_method_has_its_place() -> None:
-    """Each method of the contract is one of `methods`, and is retried unless it changes endpoints."""
+    """Each method of the contract is one of `methods`, with its types; those that change nothing are retried."""
     files = (ROOT / "proto/sluice/v1").glob("*.proto")
     modules = [importlib.import_module(f"sluice_client.v1.{path.stem}_pb2") for path in files]
     services = [service for module in modules for service in module.DESCRIPTOR.services_by_name.values()]
-    paths = {f"/{service.full_name}/{method.name}" for service in services for method in service.methods}
-    known = {each.path for each in vars(methods).values() if isinstance(each, methods.Method)}
-    assert known == paths
+    declared = {f"/{service.full_name}/{method.name}": method for service in services for method in service.methods}
+    known = {each.path: each for each in vars(methods).values() if isinstance(each, methods.Method)}
+    assert known.keys() == declared.keys()
+    for path, method in declared.items():
+        types = known[path].request.DESCRIPTOR, known[path].answer.DESCRIPTOR
+        assert (types, known[path].is_stream) == ((method.input_type, method.output_type), method.server_streaming)
     (config,) = json.loads(sluice_client.SERVICE_CONFIG)["methodConfig"]
     whole = {each["service"] for each in config["name"] if "method" not in each}
     single = {f"/{each['service']}/{each['method']}" for each in config["name"] if "method" in each}
-    retried = {path for path in paths if path in single or path.split("/")[1] in whole}
-    changes = {
-        *(f"/sluice.v1.EndpointService/{verb}Endpoint" for verb in ("Create", "Update", "Delete")),
-        *(f"/sluice.v1.ModelService/{verb}Model" for verb in ("Load", "Unload", "Sleep", "Wake")),
-        *(f"/sluice.v1.AdapterService/{verb}Adapter" for verb in ("Load", "Unload")),
-    }
-    assert retried == paths - changes
+    retried = {path for path in declared if path in single or path.split("/")[1] in whole}
+    assert retried == {f"/{name}" for name, rpc in RPCS.items() if rpc.kind != rpc_pb2.RPC_KIND_CHANGE}
+
+
+def test_reasons_are_those_of_the_wire() -> None:
+    """`reason_name` gives the strings that errors have."""
+    assert sluice_client.reason_name(error_pb2.ERROR_REASON_MODEL_NOT_FOUND) == "MODEL_NOT_FOUND"

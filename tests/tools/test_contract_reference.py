@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from service.interceptors.auth import SCOPES
+from service.interceptors.rpcs import RPCS
 from tools.docs.contract_reference import PAGE, PROTO, reference
 
 
@@ -20,7 +20,8 @@ def test_every_part_of_the_contract_stands_there() -> None:
     source = "\n".join(path.read_text() for path in PROTO.rglob("*.proto"))
     assert headings == {
         *re.findall(r"^(?:message|enum) (\w+)", source, re.MULTILINE),
-        *(each.removeprefix("sluice.v1.") for each in SCOPES),
+        *re.findall(r"^extend [^}]* (\w+) = \d+;\n}$", source, re.MULTILINE),
+        *(each.removeprefix("sluice.v1.") for each in RPCS),
     }
     assert text.count("\n| `") == len(re.findall(r" = \d+(?: \[.*\])?;$", source, re.MULTILINE))
     anchors = {each.lower().replace("/", "") for each in headings}
@@ -31,5 +32,5 @@ def test_words_for_linters_are_left_out() -> None:
     """Comments stand there as they are, in one line a paragraph, but for what only buf reads."""
     text = PAGE.read_text()
     assert "buf:lint" not in text
-    meaning = "Independent answers to generate; the prompt is computed once. Range [1, 128]. Default: 1."
+    meaning = "The number of independent choices to generate; the prompt is computed once. Range [1, 128]. Default: 1."
     assert f"| `n` | optional uint32 | {meaning} |" in text

@@ -17,7 +17,7 @@ from google.protobuf.descriptor_pb2 import (
 )
 from grpc_tools import protoc
 
-from service.interceptors.auth import SCOPES
+from service.interceptors.rpcs import RPCS
 
 ROOT = Path(__file__).resolve().parents[2]
 PROTO = ROOT / "generated" / "proto"
@@ -35,7 +35,12 @@ know whether they were set. Messages of the `google.protobuf` package are protob
 Each RPC needs a key with the scope that stands beside it, or any one of them, where [keys](keys.md) are used at all.
 
 """
-_MESSAGE, _ENUM, _SERVICE = 4, 5, 6  # field numbers of FileDescriptorProto, by which comments find their place
+_MESSAGE, _ENUM, _SERVICE, _EXTENSION = (
+    4,
+    5,
+    6,
+    7,
+)  # field numbers of FileDescriptorProto, by which comments find their place
 _FIELD, _VALUE, _METHOD = 2, 2, 2  # of the descriptors below
 _SCALARS = {number: name.removeprefix("TYPE_").lower() for name, number in FieldDescriptorProto.Type.items()}
 
@@ -66,7 +71,7 @@ class _File:
         """A row of the overview for each RPC."""
         for service in self._file.service:
             for method in service.method:
-                scopes = sorted(SCOPES[f"{PACKAGE}.{service.name}/{method.name}"])
+                scopes = sorted(RPCS[f"{PACKAGE}.{service.name}/{method.name}"].scopes)
                 needed = " or ".join(f"`{scope}`" for scope in scopes) or "any key"
                 name = f"[`{service.name}/{method.name}`](#{(service.name + method.name).lower()})"
                 yield f"| {name} | {_link(method.input_type)} | {_answer(method)} | {needed} |"
@@ -86,12 +91,16 @@ class _File:
                 yield f"Takes {_link(method.input_type)}, answers with {_answer(method)}."
 
     def types(self) -> Iterator[tuple[str, str]]:
-        """(name, section) of each message and enum."""
+        """(name, section) of each message, enum and option."""
         for index, message in enumerate(self._file.message_type):
             rows = "\n".join(self._fields(message, (_MESSAGE, index)))
             yield message.name, f"\n### {message.name}\n\n{self._comments[_MESSAGE, index]}\n\n{rows}"
         for index, enum in enumerate(self._file.enum_type):
             yield enum.name, f"\n### {enum.name}\n\n{self._enum(enum, (_ENUM, index))}"
+        for index, option in enumerate(self._file.extension):
+            row = f"| `{option.name}` | {_plain_type(option)} | {_cell(self._comments[_EXTENSION, index])} |"
+            table = f"| option | type | meaning |\n|---|---|---|\n{row}"
+            yield option.name, f"\n### {option.name}\n\n{self._comments[_EXTENSION,]}\n\n{table}"
 
     def _enum(self, enum: EnumDescriptorProto, path: tuple[int, ...]) -> str:
         rows = [

@@ -34,6 +34,7 @@ _CODES: Final = {  # where the code is not the status' own name
     Reason.MODEL_NOT_FOUND: "unknown_model",
     Reason.DEPLOYMENT_NOT_FOUND: "unknown_deployment",
     Reason.UNSUPPORTED_TASK: "unsupported_modality",
+    Reason.TASK_NOT_SERVED: "unsupported_modality",
     Reason.PROMPT_TOO_LONG: "context_length_exceeded",
     Reason.MALFORMED_JSON: "malformed_json",
     Reason.MISSING_FIELD: "missing_parameter",

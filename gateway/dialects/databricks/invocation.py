@@ -46,7 +46,7 @@ class InvocationTranslator(DatabricksErrors):
                 "the body must have exactly one of messages (chat), prompt (completions) and input (embeddings, "
                 f"responses){found}"
             )
-            raise Failure(400, Reason.INVALID_FIELD if given else Reason.MISSING_FIELD, text)
+            raise Failure(Reason.INVALID_FIELD if given else Reason.MISSING_FIELD, text)
         if given == ["input"] and _asks_for_response(fields):
             return InvocationResponseTranslator().parse(arrival)
         self._has_plain_input = given == ["input"]

@@ -44,4 +44,4 @@ def check_version(model: Model, version: str | None) -> None:
     """Raise Failure unless the model is served in that version; None asks for any."""
     if version not in {None, model.version}:
         text = f"the model {model.name!r} has no version {version!r}"
-        raise Failure(404, Reason.MODEL_NOT_FOUND, text)
+        raise Failure(Reason.MODEL_NOT_FOUND, text)

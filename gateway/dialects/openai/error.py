@@ -31,6 +31,7 @@ _CODES: Final = {
     Reason.UNSUPPORTED_CONSTRAINT: "unsupported_value",
     Reason.UNSUPPORTED_FEATURE: "unsupported_parameter",
     Reason.UNSUPPORTED_TASK: "unsupported_value",
+    Reason.TASK_NOT_SERVED: "unsupported_value",
     Reason.MODEL_NOT_FOUND: "model_not_found",
     Reason.LIMIT_EXCEEDED: "invalid_value",
     Reason.QUEUE_FULL: "rate_limit_exceeded",

@@ -1,7 +1,7 @@
-"""Why a request is not served, in no dialect's shape yet: the one exception that the gateway raises to its callers.
+"""The failure of a request, independent of dialects: the one exception that ends a request with an error.
 
-Translators raise it for what is wrong with a body, `gateway.upstream.errors` makes it from gRPC statuses, and each
-dialect turns it into its own error body.
+Translators raise it for invalid bodies, `gateway.upstream.errors` makes it from gRPC statuses, and each dialect turns
+it into an error body of its own.
 """
 
 from __future__ import annotations
@@ -10,88 +10,103 @@ import enum
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from sluice.v1 import error_pb2
+
 
 class Reason(enum.StrEnum):
-    """What went wrong, for programs. The first part are the service's `google.rpc.ErrorInfo` reasons."""
+    """The cause of a failure, for programs, with its HTTP status.
 
-    MISSING_KEY = "MISSING_KEY"
-    INVALID_KEY = "INVALID_KEY"
-    EXPIRED_KEY = "EXPIRED_KEY"
-    DISABLED_KEY = "DISABLED_KEY"
-    INVALID_TOKEN = "INVALID_TOKEN"  # noqa: S105  a reason
-    EXPIRED_TOKEN = "EXPIRED_TOKEN"  # noqa: S105  a reason
-    AUTH_OFF = "AUTH_OFF"
-    SCOPE_MISSING = "SCOPE_MISSING"
-    SIGNERS_UNKNOWN = "SIGNERS_UNKNOWN"
-    INVALID_FIELD = "INVALID_FIELD"
-    PROMPT_TOO_LONG = "PROMPT_TOO_LONG"
-    UNSUPPORTED_MODALITY = "UNSUPPORTED_MODALITY"
-    TEMPLATE_REFUSED = "TEMPLATE_REFUSED"
-    UNSUPPORTED_CONSTRAINT = "UNSUPPORTED_CONSTRAINT"
-    CONSTRAINT_FAILED = "CONSTRAINT_FAILED"
-    UNSUPPORTED_FEATURE = "UNSUPPORTED_FEATURE"
-    UNSUPPORTED_TASK = "UNSUPPORTED_TASK"
-    MODEL_NOT_FOUND = "MODEL_NOT_FOUND"
-    VERSION_NOT_FOUND = "VERSION_NOT_FOUND"
-    DEPLOYMENT_NOT_FOUND = "DEPLOYMENT_NOT_FOUND"
-    ENDPOINT_NOT_FOUND = "ENDPOINT_NOT_FOUND"
-    ENDPOINT_NOT_ALLOWED = "ENDPOINT_NOT_ALLOWED"
-    ENDPOINT_EXISTS = "ENDPOINT_EXISTS"
-    ENDPOINT_CHANGED = "ENDPOINT_CHANGED"
-    ENDPOINT_READ_ONLY = "ENDPOINT_READ_ONLY"
-    TOO_MANY_ENDPOINTS = "TOO_MANY_ENDPOINTS"
-    LIMIT_EXCEEDED = "LIMIT_EXCEEDED"
-    CANNOT_RESUME = "CANNOT_RESUME"
-    QUEUE_FULL = "QUEUE_FULL"
-    RATE_LIMITED = "RATE_LIMITED"
-    CONCURRENCY_LIMITED = "CONCURRENCY_LIMITED"
-    ENDPOINTS_UNAVAILABLE = "ENDPOINTS_UNAVAILABLE"
-    QUOTA_UNAVAILABLE = "QUOTA_UNAVAILABLE"
-    MODEL_NOT_LOADED = "MODEL_NOT_LOADED"
-    MODEL_ASLEEP = "MODEL_ASLEEP"
-    ADAPTER_LOST = "ADAPTER_LOST"
-    DRAINING = "DRAINING"
-    STARTING = "STARTING"
-    ENGINE_FAILED = "ENGINE_FAILED"
-    DEADLINE_EXCEEDED = "DEADLINE_EXCEEDED"
-    INTERNAL = "INTERNAL"
-    # What the gateway itself finds.
-    MALFORMED_JSON = "MALFORMED_JSON"
-    INVALID_TYPE = "INVALID_TYPE"
-    MISSING_FIELD = "MISSING_FIELD"
-    UNKNOWN_FIELD = "UNKNOWN_FIELD"
-    UNSUPPORTED_FIELD = "UNSUPPORTED_FIELD"
-    BODY_TOO_LARGE = "BODY_TOO_LARGE"
-    NOT_JSON = "NOT_JSON"
-    ROUTE_NOT_FOUND = "ROUTE_NOT_FOUND"
-    METHOD_NOT_ALLOWED = "METHOD_NOT_ALLOWED"
-    # What the service's answer says by its status alone.
-    UNAUTHENTICATED = "UNAUTHENTICATED"
-    PERMISSION_DENIED = "PERMISSION_DENIED"
-    CALLER_LEFT = "CALLER_LEFT"
-    UNAVAILABLE = "UNAVAILABLE"
-    UNIMPLEMENTED = "UNIMPLEMENTED"
+    Those of the service are values of the contract's ErrorReason; reasons of RPCs that the gateway doesn't offer are
+    left out. A dialect may map a reason to another status, if its API documents that.
+    """
+
+    status: int
+
+    def __new__(cls, reason: str | error_pb2.ErrorReason, status: int) -> Reason:  # noqa: PYI034  an enum
+        name = reason if isinstance(reason, str) else error_pb2.ErrorReason.Name(reason).removeprefix("ERROR_REASON_")
+        member = str.__new__(cls, name)
+        member._value_ = name
+        member.status = status
+        return member
+
+    MISSING_KEY = error_pb2.ERROR_REASON_MISSING_KEY, 401
+    INVALID_KEY = error_pb2.ERROR_REASON_INVALID_KEY, 401
+    EXPIRED_KEY = error_pb2.ERROR_REASON_EXPIRED_KEY, 401
+    DISABLED_KEY = error_pb2.ERROR_REASON_DISABLED_KEY, 401
+    INVALID_TOKEN = error_pb2.ERROR_REASON_INVALID_TOKEN, 401
+    EXPIRED_TOKEN = error_pb2.ERROR_REASON_EXPIRED_TOKEN, 401
+    AUTH_OFF = error_pb2.ERROR_REASON_AUTH_OFF, 401
+    SCOPE_MISSING = error_pb2.ERROR_REASON_SCOPE_MISSING, 403
+    SIGNERS_UNKNOWN = error_pb2.ERROR_REASON_SIGNERS_UNKNOWN, 503
+    INVALID_FIELD = error_pb2.ERROR_REASON_INVALID_FIELD, 400
+    PROMPT_TOO_LONG = error_pb2.ERROR_REASON_PROMPT_TOO_LONG, 400
+    UNSUPPORTED_MODALITY = error_pb2.ERROR_REASON_UNSUPPORTED_MODALITY, 400
+    TEMPLATE_REFUSED = error_pb2.ERROR_REASON_TEMPLATE_REFUSED, 400
+    UNSUPPORTED_CONSTRAINT = error_pb2.ERROR_REASON_UNSUPPORTED_CONSTRAINT, 400
+    CONSTRAINT_FAILED = error_pb2.ERROR_REASON_CONSTRAINT_FAILED, 400
+    UNSUPPORTED_FEATURE = error_pb2.ERROR_REASON_UNSUPPORTED_FEATURE, 400
+    UNSUPPORTED_TASK = error_pb2.ERROR_REASON_UNSUPPORTED_TASK, 400
+    MODEL_NOT_FOUND = error_pb2.ERROR_REASON_MODEL_NOT_FOUND, 404
+    VERSION_NOT_FOUND = error_pb2.ERROR_REASON_VERSION_NOT_FOUND, 404
+    DEPLOYMENT_NOT_FOUND = error_pb2.ERROR_REASON_DEPLOYMENT_NOT_FOUND, 404
+    ENDPOINT_NOT_FOUND = error_pb2.ERROR_REASON_ENDPOINT_NOT_FOUND, 404
+    ENDPOINT_NOT_ALLOWED = error_pb2.ERROR_REASON_ENDPOINT_NOT_ALLOWED, 403
+    ENDPOINT_EXISTS = error_pb2.ERROR_REASON_ENDPOINT_EXISTS, 409
+    ENDPOINT_CHANGED = error_pb2.ERROR_REASON_ENDPOINT_CHANGED, 409
+    ENDPOINT_READ_ONLY = error_pb2.ERROR_REASON_ENDPOINT_READ_ONLY, 400
+    TOO_MANY_ENDPOINTS = error_pb2.ERROR_REASON_TOO_MANY_ENDPOINTS, 400
+    LIMIT_EXCEEDED = error_pb2.ERROR_REASON_LIMIT_EXCEEDED, 400
+    CANNOT_RESUME = error_pb2.ERROR_REASON_CANNOT_RESUME, 400
+    QUEUE_FULL = error_pb2.ERROR_REASON_QUEUE_FULL, 429
+    RATE_LIMITED = error_pb2.ERROR_REASON_RATE_LIMITED, 429
+    CONCURRENCY_LIMITED = error_pb2.ERROR_REASON_CONCURRENCY_LIMITED, 429
+    ENDPOINTS_UNAVAILABLE = error_pb2.ERROR_REASON_ENDPOINTS_UNAVAILABLE, 503
+    QUOTA_UNAVAILABLE = error_pb2.ERROR_REASON_QUOTA_UNAVAILABLE, 503
+    MODEL_NOT_LOADED = error_pb2.ERROR_REASON_MODEL_NOT_LOADED, 503
+    MODEL_ASLEEP = error_pb2.ERROR_REASON_MODEL_ASLEEP, 503
+    ADAPTER_LOST = error_pb2.ERROR_REASON_ADAPTER_LOST, 503
+    DRAINING = error_pb2.ERROR_REASON_DRAINING, 503
+    STARTING = error_pb2.ERROR_REASON_STARTING, 503
+    ENGINE_FAILED = error_pb2.ERROR_REASON_ENGINE_FAILED, 500
+    DEADLINE_EXCEEDED = error_pb2.ERROR_REASON_DEADLINE_EXCEEDED, 504
+    INTERNAL = error_pb2.ERROR_REASON_INTERNAL, 500
+    CALLER_LEFT = error_pb2.ERROR_REASON_CALLER_LEFT, 499
+    # Found by the gateway itself.
+    MALFORMED_JSON = "MALFORMED_JSON", 400
+    INVALID_TYPE = "INVALID_TYPE", 400
+    MISSING_FIELD = "MISSING_FIELD", 400
+    UNKNOWN_FIELD = "UNKNOWN_FIELD", 400
+    UNSUPPORTED_FIELD = "UNSUPPORTED_FIELD", 400
+    BODY_TOO_LARGE = "BODY_TOO_LARGE", 413
+    NOT_JSON = "NOT_JSON", 415
+    ROUTE_NOT_FOUND = "ROUTE_NOT_FOUND", 404
+    METHOD_NOT_ALLOWED = "METHOD_NOT_ALLOWED", 405
+    TASK_NOT_SERVED = "TASK_NOT_SERVED", 404
+    # Derived from a gRPC status without details.
+    UNAUTHENTICATED = "UNAUTHENTICATED", 401
+    PERMISSION_DENIED = "PERMISSION_DENIED", 403
+    UNAVAILABLE = "UNAVAILABLE", 503
+    UNIMPLEMENTED = "UNIMPLEMENTED", 501
 
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One field's fault. `field` is a dotted path such as `messages.0.content`; `text` says the rule and its limit."""
+    """An invalid field. `field` is a dotted path such as `messages.0.content`; `text` states the rule and its limit."""
 
     field: str
     text: str
 
 
-class Failure(Exception):  # noqa: N818  a name says what happened
+class Failure(Exception):  # noqa: N818  a name states the condition
     """A request that is not served, or a stream that ended early.
 
-    `status` is the HTTP status by API.md 1.4. `retry_after_s` is when a retry makes sense, in seconds. `values` are
-    the error's values by name, as far as the service tells them (`limit`, `model`, …). `request_id` is set when the
-    failure is told.
+    `status` is the HTTP status of its reason. `retry_after_s` is the number of seconds after which a retry may succeed.
+    `values` are the metadata of the service's ErrorInfo, such as `limit` and `model`. `request_id` is set when the
+    failure is sent.
     """
 
     def __init__(
         self,
-        status: int,
         reason: Reason,
         text: str,
         *,
@@ -100,7 +115,6 @@ class Failure(Exception):  # noqa: N818  a name says what happened
         values: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(text)
-        self.status = status
         self.reason = reason
         self.text = text
         self.violations = tuple(violations)
@@ -110,32 +124,36 @@ class Failure(Exception):  # noqa: N818  a name says what happened
 
     @classmethod
     def of_field(cls, field: str, text: str, reason: Reason = Reason.INVALID_FIELD) -> Failure:
-        """One field of a body is wrong: status 400."""
-        return cls(400, reason, text, violations=(Violation(field, text),))
+        """Return the failure of a body with one invalid field."""
+        return cls(reason, text, violations=(Violation(field, text),))
+
+    @property
+    def status(self) -> int:
+        """The HTTP status."""
+        return self.reason.status
 
     @property
     def field(self) -> str | None:
-        """The first field at fault."""
+        """The first invalid field."""
         return self.violations[0].field if self.violations else None
 
     @property
     def message(self) -> str:
-        """One line for people, with the name of each field at fault."""
+        """One line for people, with the name of each invalid field."""
         if not self.violations:
             return self.text
         return "; ".join(f"{v.field}: {v.text}" if v.field else v.text for v in self.violations)
 
     def renamed(self, caller_name: Callable[[str], str]) -> Failure:
-        """The same failure with its fields' names mapped, from the contract's to the caller's."""
+        """Return a copy with the names of its fields mapped from the contract's to the dialect's."""
         return self._with(Violation(caller_name(v.field), v.text) for v in self.violations)
 
     def reworded(self, texts: Mapping[str, str]) -> Failure:
-        """The same failure with other texts for the fields that `texts` has, by the caller's names."""
+        """Return a copy with new texts for the fields in `texts`, which has the dialect's names of fields."""
         return self._with(Violation(v.field, texts.get(v.field, v.text)) for v in self.violations)
 
     def _with(self, violations: Iterable[Violation]) -> Failure:
         other = Failure(
-            self.status,
             self.reason,
             self.text,
             violations=tuple(violations),

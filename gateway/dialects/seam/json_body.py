@@ -44,11 +44,11 @@ _UNITS: Final = {"str": " characters", "array": " items", "object": " entries"}
 
 def decode(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
     """The body as the decoder's type. Raises Failure (400) that names the place and the rule."""
-    # The count takes in the commas and brackets of strings too: it is cheap, and no prompt has so many.
+    # The count includes commas and brackets in strings: it is cheap, and no prompt has that many.
     if len(body) > _MAX_VALUES and body.count(b",") + body.count(b"[") + body.count(b"{") > _MAX_VALUES:
-        raise Failure(400, Reason.MALFORMED_JSON, f"the body has more than {_MAX_VALUES} values")
+        raise Failure(Reason.MALFORMED_JSON, f"the body has more than {_MAX_VALUES} values")
     if body.count(b":") > _MAX_KEYS and sum(1 for _ in islice(_KEY.finditer(body), _MAX_KEYS + 1)) > _MAX_KEYS:
-        raise Failure(400, Reason.MALFORMED_JSON, f"the body has more than {_MAX_KEYS} keys")
+        raise Failure(Reason.MALFORMED_JSON, f"the body has more than {_MAX_KEYS} keys")
     try:
         text = body.decode()
         value = decoder.decode(body)
@@ -60,7 +60,7 @@ def decode(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
     except msgspec.DecodeError as error:
         raise _unreadable(body, str(error)) from None
     except RecursionError:
-        raise Failure(400, Reason.MALFORMED_JSON, "the body is nested too deeply") from None
+        raise Failure(Reason.MALFORMED_JSON, "the body is nested too deeply") from None
     return value
 
 
@@ -74,7 +74,7 @@ def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> None:
     seen: set[str] = set()
     for name, _ in pairs:
         if name in seen:
-            raise Failure(400, Reason.MALFORMED_JSON, f"duplicate key {name[:256]!r} in an object")
+            raise Failure(Reason.MALFORMED_JSON, f"duplicate key {name[:256]!r} in an object")
         seen.add(name)
 
 
@@ -82,7 +82,7 @@ def _malformed(body: bytes, offset: int, text: str) -> Failure:
     before = body[:offset]
     line = before.count(b"\n") + 1
     column = len(before[before.rfind(b"\n") + 1 :].decode(errors="replace")) + 1
-    return Failure(400, Reason.MALFORMED_JSON, f"malformed JSON at line {line}, column {column}: {text}")
+    return Failure(Reason.MALFORMED_JSON, f"malformed JSON at line {line}, column {column}: {text}")
 
 
 def _unreadable(body: bytes, text: str) -> Failure:
@@ -106,7 +106,7 @@ def _ill_typed(text: str) -> Failure:
     reason, rule = _rule(claim)
     if place is not None and place[1]:
         rule = f"each key {rule}"
-    return Failure.of_field(path, rule, reason) if path else Failure(400, reason, f"the body {rule}")
+    return Failure.of_field(path, rule, reason) if path else Failure(reason, f"the body {rule}")
 
 
 def _rule(claim: str) -> tuple[Reason, str]:

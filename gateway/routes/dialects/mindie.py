@@ -55,7 +55,7 @@ async def _live(upstream: Upstream, arrival: HttpRequest, caller: Caller) -> byt
 async def _ready(upstream: Upstream, arrival: HttpRequest, caller: Caller) -> bytes:  # noqa: ARG001  a lookup's signature
     reason = await upstream.client.unready_reason()
     if reason is not None:
-        raise Failure(503, Reason.UNAVAILABLE, reason, retry_after_s=1)
+        raise Failure(Reason.UNAVAILABLE, reason, retry_after_s=1)
     return READY
 
 

@@ -182,9 +182,9 @@ async def _encoded(encoder: Encoder, event: Message) -> bytes:
 def _check_end(last: Message | None) -> None:
     """Whatever the status says."""
     if not ends_answer(last):
-        raise Failure(500, Reason.INTERNAL, "the answer ended unexpectedly")
+        raise Failure(Reason.INTERNAL, "the answer ended unexpectedly")
 
 
 def _stopping() -> Failure:
     """For requests that the end of the process cuts off. To a caller that has left, it goes nowhere."""
-    return Failure(503, Reason.UNAVAILABLE, "the server is shutting down", retry_after_s=1)
+    return Failure(Reason.UNAVAILABLE, "the server is shutting down", retry_after_s=1)

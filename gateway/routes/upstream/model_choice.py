@@ -41,7 +41,7 @@ class ModelChoice:
                 break
         found = [each for each in endpoints if each.name == name]
         if not found:
-            raise Failure(404, Reason.MODEL_NOT_FOUND, "no model is served")
+            raise Failure(Reason.MODEL_NOT_FOUND, "no model is served")
         return found[0]
 
     async def settle(self, request: Any, caller: Caller) -> None:
@@ -64,7 +64,7 @@ def _choose(endpoints: Sequence[Endpoint], name: str, deployment: str, task: Tas
     if name:  # ignored where there is only one model for the task; else the service says that it does not exist
         return able[0] if len(able) == 1 else name
     if not able:
-        raise Failure(404, Reason.UNSUPPORTED_TASK, "no served model supports this task")
+        raise Failure(Reason.TASK_NOT_SERVED, "no served model supports this task")
     if len(able) > 1:
         raise Failure.of_field("model", "required when several models are served", Reason.MISSING_FIELD)
     return able[0]

@@ -26,11 +26,12 @@ if _version_not_supported:
 
 
 class AdapterServiceStub:
-    """Loads and unloads adapters while the service runs. Requests use one as `MODEL:NAME`, or as NAME alone where no other
-    model has an adapter of that name. With keys it takes one with the scope `admin`. Adapters of the settings are there
-    from the start; others are gone after a stop. Errors: NOT_FOUND (unknown model or adapter), ALREADY_EXISTS (the name
-    is taken), INVALID_ARGUMENT (a folder outside of the setting `adapters_root`, or one that can't be served: the message
-    names file and field), FAILED_PRECONDITION (the settings allow no adapters, or no more of them).
+    """Loads and unloads LoRA adapters while the service runs. Requests select an adapter as `MODEL:NAME`, or as NAME alone
+    if no other model has an adapter with that name. Adapters from the settings are present from the start; others are
+    lost when the service stops, unless replicas share a store of changes. Errors: NOT_FOUND (unknown model or adapter),
+    ALREADY_EXISTS (the name is in use), INVALID_ARGUMENT (the folder is outside the setting `adapters_root`, or the
+    adapter can't be served: the message names file and field), FAILED_PRECONDITION (the settings permit no adapters, or
+    no more of them).
     """
 
     def __init__(self, channel):
@@ -57,30 +58,31 @@ class AdapterServiceStub:
 
 
 class AdapterServiceServicer:
-    """Loads and unloads adapters while the service runs. Requests use one as `MODEL:NAME`, or as NAME alone where no other
-    model has an adapter of that name. With keys it takes one with the scope `admin`. Adapters of the settings are there
-    from the start; others are gone after a stop. Errors: NOT_FOUND (unknown model or adapter), ALREADY_EXISTS (the name
-    is taken), INVALID_ARGUMENT (a folder outside of the setting `adapters_root`, or one that can't be served: the message
-    names file and field), FAILED_PRECONDITION (the settings allow no adapters, or no more of them).
+    """Loads and unloads LoRA adapters while the service runs. Requests select an adapter as `MODEL:NAME`, or as NAME alone
+    if no other model has an adapter with that name. Adapters from the settings are present from the start; others are
+    lost when the service stops, unless replicas share a store of changes. Errors: NOT_FOUND (unknown model or adapter),
+    ALREADY_EXISTS (the name is in use), INVALID_ARGUMENT (the folder is outside the setting `adapters_root`, or the
+    adapter can't be served: the message names file and field), FAILED_PRECONDITION (the settings permit no adapters, or
+    no more of them).
     """
 
     def LoadAdapter(self, request, context):
-        """Reads an adapter's folder and serves it from then on. Returns when requests can use it.
+        """Loads an adapter from its folder and serves it. Returns when requests can use it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UnloadAdapter(self, request, context):
-        """Serves an adapter no more: new requests for it are NOT_FOUND. Returns when its memory is free: once the requests
-        that run have ended, which are ended with UNAVAILABLE after the service's `drain_timeout_s`.
+        """Stops serving an adapter: new requests for it fail with NOT_FOUND. Returns when its memory is released, after the
+        running requests have ended. Those that still run after the service's `drain_timeout_s` are ended with UNAVAILABLE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListAdapters(self, request, context):
-        """Lists adapters, in the order in which they were loaded.
+        """Lists adapters in the order in which they were loaded.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -113,11 +115,12 @@ def add_AdapterServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class AdapterService:
-    """Loads and unloads adapters while the service runs. Requests use one as `MODEL:NAME`, or as NAME alone where no other
-    model has an adapter of that name. With keys it takes one with the scope `admin`. Adapters of the settings are there
-    from the start; others are gone after a stop. Errors: NOT_FOUND (unknown model or adapter), ALREADY_EXISTS (the name
-    is taken), INVALID_ARGUMENT (a folder outside of the setting `adapters_root`, or one that can't be served: the message
-    names file and field), FAILED_PRECONDITION (the settings allow no adapters, or no more of them).
+    """Loads and unloads LoRA adapters while the service runs. Requests select an adapter as `MODEL:NAME`, or as NAME alone
+    if no other model has an adapter with that name. Adapters from the settings are present from the start; others are
+    lost when the service stops, unless replicas share a store of changes. Errors: NOT_FOUND (unknown model or adapter),
+    ALREADY_EXISTS (the name is in use), INVALID_ARGUMENT (the folder is outside the setting `adapters_root`, or the
+    adapter can't be served: the message names file and field), FAILED_PRECONDITION (the settings permit no adapters, or
+    no more of them).
     """
 
     @staticmethod

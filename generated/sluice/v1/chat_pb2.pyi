@@ -6,6 +6,7 @@ from sluice.v1 import content_pb2 as _content_pb2
 from sluice.v1 import logprobs_pb2 as _logprobs_pb2
 from sluice.v1 import new_tokens_pb2 as _new_tokens_pb2
 from sluice.v1 import resume_pb2 as _resume_pb2
+from sluice.v1 import rpc_pb2 as _rpc_pb2
 from sluice.v1 import sampling_pb2 as _sampling_pb2
 from sluice.v1 import serving_pb2 as _serving_pb2
 from sluice.v1 import tool_pb2 as _tool_pb2

@@ -28,9 +28,9 @@ if _version_not_supported:
 class ChatServiceStub:
     """Answers conversations.
 
-    Errors are statuses with google.rpc details: INVALID_ARGUMENT (BadRequest names the field), NOT_FOUND (unknown
-    model), RESOURCE_EXHAUSTED (queue full; RetryInfo), UNAVAILABLE (starting or draining; RetryInfo),
-    DEADLINE_EXCEEDED, CANCELLED, INTERNAL. Each carries an ErrorInfo whose reason is one of docs/errors.md.
+    Errors are gRPC statuses with google.rpc details: INVALID_ARGUMENT (BadRequest names the field), NOT_FOUND (unknown
+    model), RESOURCE_EXHAUSTED (no capacity, or a limit is reached; RetryInfo), UNAVAILABLE (starting or draining;
+    RetryInfo), DEADLINE_EXCEEDED, CANCELLED, INTERNAL. Each carries an ErrorInfo whose reason is a value of ErrorReason.
     """
 
     def __init__(self, channel):
@@ -54,13 +54,13 @@ class ChatServiceStub:
 class ChatServiceServicer:
     """Answers conversations.
 
-    Errors are statuses with google.rpc details: INVALID_ARGUMENT (BadRequest names the field), NOT_FOUND (unknown
-    model), RESOURCE_EXHAUSTED (queue full; RetryInfo), UNAVAILABLE (starting or draining; RetryInfo),
-    DEADLINE_EXCEEDED, CANCELLED, INTERNAL. Each carries an ErrorInfo whose reason is one of docs/errors.md.
+    Errors are gRPC statuses with google.rpc details: INVALID_ARGUMENT (BadRequest names the field), NOT_FOUND (unknown
+    model), RESOURCE_EXHAUSTED (no capacity, or a limit is reached; RetryInfo), UNAVAILABLE (starting or draining;
+    RetryInfo), DEADLINE_EXCEEDED, CANCELLED, INTERNAL. Each carries an ErrorInfo whose reason is a value of ErrorReason.
     """
 
     def Chat(self, request, context):
-        """Runs a chat to its end and returns it whole: the fold of StreamChat.
+        """Generates a chat completion and returns it as one message: the aggregate of StreamChat's events.
         buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -68,8 +68,8 @@ class ChatServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def StreamChat(self, request, context):
-        """Runs a chat and sends each piece as it is generated. Leaving the call stops the generation.
-        It shares Chat's request, so that the unary call and its streaming twin can never differ in what they take.
+        """Generates a chat completion and streams it as it is generated. Cancelling the call stops the generation. It shares
+        Chat's request type, so that both RPCs always accept the same requests.
         buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE
         buf:lint:ignore RPC_REQUEST_STANDARD_NAME
         """
@@ -101,9 +101,9 @@ def add_ChatServiceServicer_to_server(servicer, server):
 class ChatService:
     """Answers conversations.
 
-    Errors are statuses with google.rpc details: INVALID_ARGUMENT (BadRequest names the field), NOT_FOUND (unknown
-    model), RESOURCE_EXHAUSTED (queue full; RetryInfo), UNAVAILABLE (starting or draining; RetryInfo),
-    DEADLINE_EXCEEDED, CANCELLED, INTERNAL. Each carries an ErrorInfo whose reason is one of docs/errors.md.
+    Errors are gRPC statuses with google.rpc details: INVALID_ARGUMENT (BadRequest names the field), NOT_FOUND (unknown
+    model), RESOURCE_EXHAUSTED (no capacity, or a limit is reached; RetryInfo), UNAVAILABLE (starting or draining;
+    RetryInfo), DEADLINE_EXCEEDED, CANCELLED, INTERNAL. Each carries an ErrorInfo whose reason is a value of ErrorReason.
     """
 
     @staticmethod

@@ -29,9 +29,9 @@ GRPC_VERSION: str
 class ChatServiceStub:
     """Answers conversations.
 
-    Errors are statuses with google.rpc details: INVALID_ARGUMENT (BadRequest names the field), NOT_FOUND (unknown
-    model), RESOURCE_EXHAUSTED (queue full; RetryInfo), UNAVAILABLE (starting or draining; RetryInfo),
-    DEADLINE_EXCEEDED, CANCELLED, INTERNAL. Each carries an ErrorInfo whose reason is one of docs/errors.md.
+    Errors are gRPC statuses with google.rpc details: INVALID_ARGUMENT (BadRequest names the field), NOT_FOUND (unknown
+    model), RESOURCE_EXHAUSTED (no capacity, or a limit is reached; RetryInfo), UNAVAILABLE (starting or draining;
+    RetryInfo), DEADLINE_EXCEEDED, CANCELLED, INTERNAL. Each carries an ErrorInfo whose reason is a value of ErrorReason.
     """
 
     @_typing.overload
@@ -39,12 +39,12 @@ class ChatServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> ChatServiceAsyncStub: ...
     Chat: _grpc.UnaryUnaryMultiCallable[_chat_pb2.ChatRequest, _chat_pb2.ChatResponse]
-    """Runs a chat to its end and returns it whole: the fold of StreamChat.
+    """Generates a chat completion and returns it as one message: the aggregate of StreamChat's events.
     buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE
     """
     StreamChat: _grpc.UnaryStreamMultiCallable[_chat_pb2.ChatRequest, _chat_pb2.StreamChatResponse]
-    """Runs a chat and sends each piece as it is generated. Leaving the call stops the generation.
-    It shares Chat's request, so that the unary call and its streaming twin can never differ in what they take.
+    """Generates a chat completion and streams it as it is generated. Cancelling the call stops the generation. It shares
+    Chat's request type, so that both RPCs always accept the same requests.
     buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE
     buf:lint:ignore RPC_REQUEST_STANDARD_NAME
     """
@@ -53,19 +53,19 @@ class ChatServiceStub:
 class ChatServiceAsyncStub(ChatServiceStub):
     """Answers conversations.
 
-    Errors are statuses with google.rpc details: INVALID_ARGUMENT (BadRequest names the field), NOT_FOUND (unknown
-    model), RESOURCE_EXHAUSTED (queue full; RetryInfo), UNAVAILABLE (starting or draining; RetryInfo),
-    DEADLINE_EXCEEDED, CANCELLED, INTERNAL. Each carries an ErrorInfo whose reason is one of docs/errors.md.
+    Errors are gRPC statuses with google.rpc details: INVALID_ARGUMENT (BadRequest names the field), NOT_FOUND (unknown
+    model), RESOURCE_EXHAUSTED (no capacity, or a limit is reached; RetryInfo), UNAVAILABLE (starting or draining;
+    RetryInfo), DEADLINE_EXCEEDED, CANCELLED, INTERNAL. Each carries an ErrorInfo whose reason is a value of ErrorReason.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Chat: _aio.UnaryUnaryMultiCallable[_chat_pb2.ChatRequest, _chat_pb2.ChatResponse]  # type: ignore[assignment]
-    """Runs a chat to its end and returns it whole: the fold of StreamChat.
+    """Generates a chat completion and returns it as one message: the aggregate of StreamChat's events.
     buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE
     """
     StreamChat: _aio.UnaryStreamMultiCallable[_chat_pb2.ChatRequest, _chat_pb2.StreamChatResponse]  # type: ignore[assignment]
-    """Runs a chat and sends each piece as it is generated. Leaving the call stops the generation.
-    It shares Chat's request, so that the unary call and its streaming twin can never differ in what they take.
+    """Generates a chat completion and streams it as it is generated. Cancelling the call stops the generation. It shares
+    Chat's request type, so that both RPCs always accept the same requests.
     buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE
     buf:lint:ignore RPC_REQUEST_STANDARD_NAME
     """
@@ -73,9 +73,9 @@ class ChatServiceAsyncStub(ChatServiceStub):
 class ChatServiceServicer(metaclass=_abc_1.ABCMeta):
     """Answers conversations.
 
-    Errors are statuses with google.rpc details: INVALID_ARGUMENT (BadRequest names the field), NOT_FOUND (unknown
-    model), RESOURCE_EXHAUSTED (queue full; RetryInfo), UNAVAILABLE (starting or draining; RetryInfo),
-    DEADLINE_EXCEEDED, CANCELLED, INTERNAL. Each carries an ErrorInfo whose reason is one of docs/errors.md.
+    Errors are gRPC statuses with google.rpc details: INVALID_ARGUMENT (BadRequest names the field), NOT_FOUND (unknown
+    model), RESOURCE_EXHAUSTED (no capacity, or a limit is reached; RetryInfo), UNAVAILABLE (starting or draining;
+    RetryInfo), DEADLINE_EXCEEDED, CANCELLED, INTERNAL. Each carries an ErrorInfo whose reason is a value of ErrorReason.
     """
 
     @_abc_1.abstractmethod
@@ -84,7 +84,7 @@ class ChatServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _chat_pb2.ChatRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_chat_pb2.ChatResponse, _abc.Awaitable[_chat_pb2.ChatResponse]]:
-        """Runs a chat to its end and returns it whole: the fold of StreamChat.
+        """Generates a chat completion and returns it as one message: the aggregate of StreamChat's events.
         buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE
         """
 
@@ -94,8 +94,8 @@ class ChatServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _chat_pb2.ChatRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_chat_pb2.StreamChatResponse], _abc.AsyncIterator[_chat_pb2.StreamChatResponse]]:
-        """Runs a chat and sends each piece as it is generated. Leaving the call stops the generation.
-        It shares Chat's request, so that the unary call and its streaming twin can never differ in what they take.
+        """Generates a chat completion and streams it as it is generated. Cancelling the call stops the generation. It shares
+        Chat's request type, so that both RPCs always accept the same requests.
         buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE
         buf:lint:ignore RPC_REQUEST_STANDARD_NAME
         """

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class CompletionServiceStub:
-    """Continues prompts. Errors are those of ChatService.
+    """Completes prompts without a conversation format. Errors are those of ChatService.
     """
 
     def __init__(self, channel):
@@ -48,11 +48,11 @@ class CompletionServiceStub:
 
 
 class CompletionServiceServicer:
-    """Continues prompts. Errors are those of ChatService.
+    """Completes prompts without a conversation format. Errors are those of ChatService.
     """
 
     def Complete(self, request, context):
-        """Continues all prompts to their ends and returns them whole: the fold of StreamComplete.
+        """Generates all completions and returns them as one message: the aggregate of StreamComplete's events.
         buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -60,8 +60,8 @@ class CompletionServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def StreamComplete(self, request, context):
-        """Continues all prompts and sends each piece as it is generated. Leaving the call stops the generation.
-        It shares Complete's request, so that the unary call and its streaming twin can never differ in what they take.
+        """Generates all completions and streams them as they are generated. Cancelling the call stops the generation. It
+        shares Complete's request type, so that both RPCs always accept the same requests.
         buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE
         buf:lint:ignore RPC_REQUEST_STANDARD_NAME
         """
@@ -91,7 +91,7 @@ def add_CompletionServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class CompletionService:
-    """Continues prompts. Errors are those of ChatService.
+    """Completes prompts without a conversation format. Errors are those of ChatService.
     """
 
     @staticmethod

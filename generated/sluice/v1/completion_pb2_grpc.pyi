@@ -27,41 +27,41 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class CompletionServiceStub:
-    """Continues prompts. Errors are those of ChatService."""
+    """Completes prompts without a conversation format. Errors are those of ChatService."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> CompletionServiceAsyncStub: ...
     Complete: _grpc.UnaryUnaryMultiCallable[_completion_pb2.CompleteRequest, _completion_pb2.CompleteResponse]
-    """Continues all prompts to their ends and returns them whole: the fold of StreamComplete.
+    """Generates all completions and returns them as one message: the aggregate of StreamComplete's events.
     buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE
     """
     StreamComplete: _grpc.UnaryStreamMultiCallable[_completion_pb2.CompleteRequest, _completion_pb2.StreamCompleteResponse]
-    """Continues all prompts and sends each piece as it is generated. Leaving the call stops the generation.
-    It shares Complete's request, so that the unary call and its streaming twin can never differ in what they take.
+    """Generates all completions and streams them as they are generated. Cancelling the call stops the generation. It
+    shares Complete's request type, so that both RPCs always accept the same requests.
     buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE
     buf:lint:ignore RPC_REQUEST_STANDARD_NAME
     """
 
 @_typing.type_check_only
 class CompletionServiceAsyncStub(CompletionServiceStub):
-    """Continues prompts. Errors are those of ChatService."""
+    """Completes prompts without a conversation format. Errors are those of ChatService."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Complete: _aio.UnaryUnaryMultiCallable[_completion_pb2.CompleteRequest, _completion_pb2.CompleteResponse]  # type: ignore[assignment]
-    """Continues all prompts to their ends and returns them whole: the fold of StreamComplete.
+    """Generates all completions and returns them as one message: the aggregate of StreamComplete's events.
     buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE
     """
     StreamComplete: _aio.UnaryStreamMultiCallable[_completion_pb2.CompleteRequest, _completion_pb2.StreamCompleteResponse]  # type: ignore[assignment]
-    """Continues all prompts and sends each piece as it is generated. Leaving the call stops the generation.
-    It shares Complete's request, so that the unary call and its streaming twin can never differ in what they take.
+    """Generates all completions and streams them as they are generated. Cancelling the call stops the generation. It
+    shares Complete's request type, so that both RPCs always accept the same requests.
     buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE
     buf:lint:ignore RPC_REQUEST_STANDARD_NAME
     """
 
 class CompletionServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Continues prompts. Errors are those of ChatService."""
+    """Completes prompts without a conversation format. Errors are those of ChatService."""
 
     @_abc_1.abstractmethod
     def Complete(
@@ -69,7 +69,7 @@ class CompletionServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _completion_pb2.CompleteRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_completion_pb2.CompleteResponse, _abc.Awaitable[_completion_pb2.CompleteResponse]]:
-        """Continues all prompts to their ends and returns them whole: the fold of StreamComplete.
+        """Generates all completions and returns them as one message: the aggregate of StreamComplete's events.
         buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE
         """
 
@@ -79,8 +79,8 @@ class CompletionServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _completion_pb2.CompleteRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_completion_pb2.StreamCompleteResponse], _abc.AsyncIterator[_completion_pb2.StreamCompleteResponse]]:
-        """Continues all prompts and sends each piece as it is generated. Leaving the call stops the generation.
-        It shares Complete's request, so that the unary call and its streaming twin can never differ in what they take.
+        """Generates all completions and streams them as they are generated. Cancelling the call stops the generation. It
+        shares Complete's request type, so that both RPCs always accept the same requests.
         buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE
         buf:lint:ignore RPC_REQUEST_STANDARD_NAME
         """

@@ -25,11 +25,12 @@ _sym_db = _symbol_database.Default()
 from buf.validate import validate_pb2 as buf_dot_validate_dot_validate__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 from sluice.v1 import prompt_pb2 as sluice_dot_v1_dot_prompt__pb2
+from sluice.v1 import rpc_pb2 as sluice_dot_v1_dot_rpc__pb2
 from sluice.v1 import serving_pb2 as sluice_dot_v1_dot_serving__pb2
 from sluice.v1 import usage_pb2 as sluice_dot_v1_dot_usage__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19sluice/v1/embedding.proto\x12\tsluice.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16sluice/v1/prompt.proto\x1a\x17sluice/v1/serving.proto\x1a\x15sluice/v1/usage.proto\"\xc6\x02\n\x0c\x45mbedRequest\x12 \n\x05model\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x05model\x12\x36\n\x06inputs\x18\x02 \x03(\x0b\x32\x11.sluice.v1.PromptB\x0b\xbaH\x08\x92\x01\x05\x08\x01\x10\x80\x10R\x06inputs\x12,\n\ndimensions\x18\x03 \x01(\rB\x07\xbaH\x04*\x02(\x01H\x00R\ndimensions\x88\x01\x01\x12+\n\x0binstruction\x18\x04 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x01R\x0binstruction\x12\x33\n\x07serving\x18\x05 \x01(\x0b\x32\x19.sluice.v1.ServingOptionsR\x07serving\x12=\n\ninput_type\x18\x06 \x01(\x0e\x32\x14.sluice.v1.InputTypeB\x08\xbaH\x05\x82\x01\x02\x10\x01R\tinputTypeB\r\n\x0b_dimensions\"\xc9\x01\n\rEmbedResponse\x12\x0e\n\x02id\x18\x01 \x01(\tR\x02id\x12\x34\n\x07\x63reated\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\x07\x63reated\x12\x14\n\x05model\x18\x03 \x01(\tR\x05model\x12\x34\n\nembeddings\x18\x04 \x03(\x0b\x32\x14.sluice.v1.EmbeddingR\nembeddings\x12&\n\x05usage\x18\x05 \x01(\x0b\x32\x10.sluice.v1.UsageR\x05usage\"9\n\tEmbedding\x12\x14\n\x05index\x18\x01 \x01(\rR\x05index\x12\x16\n\x06values\x18\x02 \x03(\x02R\x06values*V\n\tInputType\x12\x1a\n\x16INPUT_TYPE_UNSPECIFIED\x10\x00\x12\x14\n\x10INPUT_TYPE_QUERY\x10\x01\x12\x17\n\x13INPUT_TYPE_DOCUMENT\x10\x02\x32N\n\x10\x45mbeddingService\x12:\n\x05\x45mbed\x12\x17.sluice.v1.EmbedRequest\x1a\x18.sluice.v1.EmbedResponseBt\n\tsluice.v1B\x0e\x45mbeddingProtoP\x01Z\x12sluice/v1;sluicev1\xa2\x02\x03SLU\xaa\x02\tSluice.V1\xca\x02\tSluice\\V1\xe2\x02\x15Sluice\\V1\\GPBMetadata\xea\x02\nSluice::V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19sluice/v1/embedding.proto\x12\tsluice.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16sluice/v1/prompt.proto\x1a\x13sluice/v1/rpc.proto\x1a\x17sluice/v1/serving.proto\x1a\x15sluice/v1/usage.proto\"\xc6\x02\n\x0c\x45mbedRequest\x12 \n\x05model\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x05model\x12\x36\n\x06inputs\x18\x02 \x03(\x0b\x32\x11.sluice.v1.PromptB\x0b\xbaH\x08\x92\x01\x05\x08\x01\x10\x80\x10R\x06inputs\x12,\n\ndimensions\x18\x03 \x01(\rB\x07\xbaH\x04*\x02(\x01H\x00R\ndimensions\x88\x01\x01\x12+\n\x0binstruction\x18\x04 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x01R\x0binstruction\x12\x33\n\x07serving\x18\x05 \x01(\x0b\x32\x19.sluice.v1.ServingOptionsR\x07serving\x12=\n\ninput_type\x18\x06 \x01(\x0e\x32\x14.sluice.v1.InputTypeB\x08\xbaH\x05\x82\x01\x02\x10\x01R\tinputTypeB\r\n\x0b_dimensions\"\xc9\x01\n\rEmbedResponse\x12\x0e\n\x02id\x18\x01 \x01(\tR\x02id\x12\x34\n\x07\x63reated\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\x07\x63reated\x12\x14\n\x05model\x18\x03 \x01(\tR\x05model\x12\x34\n\nembeddings\x18\x04 \x03(\x0b\x32\x14.sluice.v1.EmbeddingR\nembeddings\x12&\n\x05usage\x18\x05 \x01(\x0b\x32\x10.sluice.v1.UsageR\x05usage\"9\n\tEmbedding\x12\x14\n\x05index\x18\x01 \x01(\rR\x05index\x12\x16\n\x06values\x18\x02 \x03(\x02R\x06values*V\n\tInputType\x12\x1a\n\x16INPUT_TYPE_UNSPECIFIED\x10\x00\x12\x14\n\x10INPUT_TYPE_QUERY\x10\x01\x12\x17\n\x13INPUT_TYPE_DOCUMENT\x10\x02\x32[\n\x10\x45mbeddingService\x12G\n\x05\x45mbed\x12\x17.sluice.v1.EmbedRequest\x1a\x18.sluice.v1.EmbedResponse\"\x0b\x82\xf1\x18\x07\x08\x01\x10\x01\x1a\x01\x02\x42t\n\tsluice.v1B\x0e\x45mbeddingProtoP\x01Z\x12sluice/v1;sluicev1\xa2\x02\x03SLU\xaa\x02\tSluice.V1\xca\x02\tSluice\\V1\xe2\x02\x15Sluice\\V1\\GPBMetadata\xea\x02\nSluice::V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -47,14 +48,16 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_EMBEDREQUEST'].fields_by_name['instruction']._serialized_options = b'\272H\006r\004\030\200\200\001'
   _globals['_EMBEDREQUEST'].fields_by_name['input_type']._loaded_options = None
   _globals['_EMBEDREQUEST'].fields_by_name['input_type']._serialized_options = b'\272H\005\202\001\002\020\001'
-  _globals['_INPUTTYPE']._serialized_start=766
-  _globals['_INPUTTYPE']._serialized_end=852
-  _globals['_EMBEDREQUEST']._serialized_start=175
-  _globals['_EMBEDREQUEST']._serialized_end=501
-  _globals['_EMBEDRESPONSE']._serialized_start=504
-  _globals['_EMBEDRESPONSE']._serialized_end=705
-  _globals['_EMBEDDING']._serialized_start=707
-  _globals['_EMBEDDING']._serialized_end=764
-  _globals['_EMBEDDINGSERVICE']._serialized_start=854
-  _globals['_EMBEDDINGSERVICE']._serialized_end=932
+  _globals['_EMBEDDINGSERVICE'].methods_by_name['Embed']._loaded_options = None
+  _globals['_EMBEDDINGSERVICE'].methods_by_name['Embed']._serialized_options = b'\202\361\030\007\010\001\020\001\032\001\002'
+  _globals['_INPUTTYPE']._serialized_start=787
+  _globals['_INPUTTYPE']._serialized_end=873
+  _globals['_EMBEDREQUEST']._serialized_start=196
+  _globals['_EMBEDREQUEST']._serialized_end=522
+  _globals['_EMBEDRESPONSE']._serialized_start=525
+  _globals['_EMBEDRESPONSE']._serialized_end=726
+  _globals['_EMBEDDING']._serialized_start=728
+  _globals['_EMBEDDING']._serialized_end=785
+  _globals['_EMBEDDINGSERVICE']._serialized_start=875
+  _globals['_EMBEDDINGSERVICE']._serialized_end=966
 # @@protoc_insertion_point(module_scope)

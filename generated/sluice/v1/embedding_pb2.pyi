@@ -3,6 +3,7 @@ import datetime
 from buf.validate import validate_pb2 as _validate_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from sluice.v1 import prompt_pb2 as _prompt_pb2
+from sluice.v1 import rpc_pb2 as _rpc_pb2
 from sluice.v1 import serving_pb2 as _serving_pb2
 from sluice.v1 import usage_pb2 as _usage_pb2
 from google.protobuf.internal import containers as _containers

@@ -26,7 +26,8 @@ if _version_not_supported:
 
 
 class EmbeddingServiceStub:
-    """Turns texts into vectors. Errors are those of ChatService; INVALID_ARGUMENT also for a model that makes no vectors.
+    """Computes embeddings of texts. Errors are those of ChatService; INVALID_ARGUMENT also if the model computes no
+    embeddings.
     """
 
     def __init__(self, channel):
@@ -43,11 +44,12 @@ class EmbeddingServiceStub:
 
 
 class EmbeddingServiceServicer:
-    """Turns texts into vectors. Errors are those of ChatService; INVALID_ARGUMENT also for a model that makes no vectors.
+    """Computes embeddings of texts. Errors are those of ChatService; INVALID_ARGUMENT also if the model computes no
+    embeddings.
     """
 
     def Embed(self, request, context):
-        """Embeds all inputs.
+        """Computes the embeddings of all inputs.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -70,7 +72,8 @@ def add_EmbeddingServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class EmbeddingService:
-    """Turns texts into vectors. Errors are those of ChatService; INVALID_ARGUMENT also for a model that makes no vectors.
+    """Computes embeddings of texts. Errors are those of ChatService; INVALID_ARGUMENT also if the model computes no
+    embeddings.
     """
 
     @staticmethod

@@ -27,25 +27,31 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class EmbeddingServiceStub:
-    """Turns texts into vectors. Errors are those of ChatService; INVALID_ARGUMENT also for a model that makes no vectors."""
+    """Computes embeddings of texts. Errors are those of ChatService; INVALID_ARGUMENT also if the model computes no
+    embeddings.
+    """
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> EmbeddingServiceAsyncStub: ...
     Embed: _grpc.UnaryUnaryMultiCallable[_embedding_pb2.EmbedRequest, _embedding_pb2.EmbedResponse]
-    """Embeds all inputs."""
+    """Computes the embeddings of all inputs."""
 
 @_typing.type_check_only
 class EmbeddingServiceAsyncStub(EmbeddingServiceStub):
-    """Turns texts into vectors. Errors are those of ChatService; INVALID_ARGUMENT also for a model that makes no vectors."""
+    """Computes embeddings of texts. Errors are those of ChatService; INVALID_ARGUMENT also if the model computes no
+    embeddings.
+    """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Embed: _aio.UnaryUnaryMultiCallable[_embedding_pb2.EmbedRequest, _embedding_pb2.EmbedResponse]  # type: ignore[assignment]
-    """Embeds all inputs."""
+    """Computes the embeddings of all inputs."""
 
 class EmbeddingServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Turns texts into vectors. Errors are those of ChatService; INVALID_ARGUMENT also for a model that makes no vectors."""
+    """Computes embeddings of texts. Errors are those of ChatService; INVALID_ARGUMENT also if the model computes no
+    embeddings.
+    """
 
     @_abc_1.abstractmethod
     def Embed(
@@ -53,6 +59,6 @@ class EmbeddingServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _embedding_pb2.EmbedRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_embedding_pb2.EmbedResponse, _abc.Awaitable[_embedding_pb2.EmbedResponse]]:
-        """Embeds all inputs."""
+        """Computes the embeddings of all inputs."""
 
 def add_EmbeddingServiceServicer_to_server(servicer: EmbeddingServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

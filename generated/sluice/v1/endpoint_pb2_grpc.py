@@ -26,11 +26,11 @@ if _version_not_supported:
 
 
 class EndpointServiceStub:
-    """Lists and changes endpoints. Every served model is an endpoint of its own name; those, and the endpoints of the
-    service's settings, can't be changed or deleted. Changes are kept over a restart if the service has a file for them.
-    Errors: NOT_FOUND (unknown endpoint or model), ALREADY_EXISTS (the name is taken), INVALID_ARGUMENT (percentages that
-    don't add up to 100, models of different tasks), FAILED_PRECONDITION (an endpoint that can't be changed, or more than
-    1,000 of them), ABORTED (somebody else has changed it).
+    """Lists and changes endpoints. Every served model has an endpoint with its own name; those, and the endpoints defined
+    in the service's settings, can't be changed or deleted. Changes survive a restart if the service has a file or store
+    for them. Errors: NOT_FOUND (unknown endpoint or model), ALREADY_EXISTS (the name is in use), INVALID_ARGUMENT
+    (percentages that don't add up to 100, models of different tasks), FAILED_PRECONDITION (a read-only endpoint, or more
+    than 1,000 endpoints), ABORTED (changed by another client).
     """
 
     def __init__(self, channel):
@@ -67,43 +67,43 @@ class EndpointServiceStub:
 
 
 class EndpointServiceServicer:
-    """Lists and changes endpoints. Every served model is an endpoint of its own name; those, and the endpoints of the
-    service's settings, can't be changed or deleted. Changes are kept over a restart if the service has a file for them.
-    Errors: NOT_FOUND (unknown endpoint or model), ALREADY_EXISTS (the name is taken), INVALID_ARGUMENT (percentages that
-    don't add up to 100, models of different tasks), FAILED_PRECONDITION (an endpoint that can't be changed, or more than
-    1,000 of them), ABORTED (somebody else has changed it).
+    """Lists and changes endpoints. Every served model has an endpoint with its own name; those, and the endpoints defined
+    in the service's settings, can't be changed or deleted. Changes survive a restart if the service has a file or store
+    for them. Errors: NOT_FOUND (unknown endpoint or model), ALREADY_EXISTS (the name is in use), INVALID_ARGUMENT
+    (percentages that don't add up to 100, models of different tasks), FAILED_PRECONDITION (a read-only endpoint, or more
+    than 1,000 endpoints), ABORTED (changed by another client).
     """
 
     def ListEndpoints(self, request, context):
-        """Lists all endpoints, by name.
+        """Lists all endpoints in the order of their names.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetEndpoint(self, request, context):
-        """Describes one.
+        """Describes an endpoint.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CreateEndpoint(self, request, context):
-        """Makes one.
+        """Creates an endpoint.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UpdateEndpoint(self, request, context):
-        """Puts other models behind one. Requests that run go on with the model they have.
+        """Replaces the models of an endpoint. Running requests continue with their model.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteEndpoint(self, request, context):
-        """Removes one.
+        """Deletes an endpoint.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -146,11 +146,11 @@ def add_EndpointServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class EndpointService:
-    """Lists and changes endpoints. Every served model is an endpoint of its own name; those, and the endpoints of the
-    service's settings, can't be changed or deleted. Changes are kept over a restart if the service has a file for them.
-    Errors: NOT_FOUND (unknown endpoint or model), ALREADY_EXISTS (the name is taken), INVALID_ARGUMENT (percentages that
-    don't add up to 100, models of different tasks), FAILED_PRECONDITION (an endpoint that can't be changed, or more than
-    1,000 of them), ABORTED (somebody else has changed it).
+    """Lists and changes endpoints. Every served model has an endpoint with its own name; those, and the endpoints defined
+    in the service's settings, can't be changed or deleted. Changes survive a restart if the service has a file or store
+    for them. Errors: NOT_FOUND (unknown endpoint or model), ALREADY_EXISTS (the name is in use), INVALID_ARGUMENT
+    (percentages that don't add up to 100, models of different tasks), FAILED_PRECONDITION (a read-only endpoint, or more
+    than 1,000 endpoints), ABORTED (changed by another client).
     """
 
     @staticmethod

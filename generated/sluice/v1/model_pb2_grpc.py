@@ -27,10 +27,10 @@ if _version_not_supported:
 
 
 class ModelServiceStub:
-    """Tells which models there are, and how they fare, and changes what is served. With keys, changes take one with the
-    scope `admin`; they go one after the other, and go on if their caller leaves. Errors: NOT_FOUND for an unknown name,
-    ALREADY_EXISTS (the name is taken), INVALID_ARGUMENT (a folder outside of the setting `models_root`),
-    FAILED_PRECONDITION (the settings allow no loading, or the model can't be loaded: the message says why).
+    """Lists models and their load, and changes which models are served. Changes run one after the other, and continue if
+    the client disconnects. Errors: NOT_FOUND (unknown name), ALREADY_EXISTS (the name is in use), INVALID_ARGUMENT (the
+    folder is outside the setting `models_root`), FAILED_PRECONDITION (the settings permit no loading, or the model can't
+    be loaded: the message has the cause).
     """
 
     def __init__(self, channel):
@@ -77,59 +77,62 @@ class ModelServiceStub:
 
 
 class ModelServiceServicer:
-    """Tells which models there are, and how they fare, and changes what is served. With keys, changes take one with the
-    scope `admin`; they go one after the other, and go on if their caller leaves. Errors: NOT_FOUND for an unknown name,
-    ALREADY_EXISTS (the name is taken), INVALID_ARGUMENT (a folder outside of the setting `models_root`),
-    FAILED_PRECONDITION (the settings allow no loading, or the model can't be loaded: the message says why).
+    """Lists models and their load, and changes which models are served. Changes run one after the other, and continue if
+    the client disconnects. Errors: NOT_FOUND (unknown name), ALREADY_EXISTS (the name is in use), INVALID_ARGUMENT (the
+    folder is outside the setting `models_root`), FAILED_PRECONDITION (the settings permit no loading, or the model can't
+    be loaded: the message has the cause).
     """
 
     def ListModels(self, request, context):
-        """Lists all served models, by name.
+        """Lists all served models.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetModel(self, request, context):
-        """Describes one. For an endpoint's name: the model that gets the most of its requests, under that model's own name.
+        """Describes a model. For the name of an endpoint: the model that receives most of its requests, under the model's own
+        name.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetLoad(self, request, context):
-        """Tells how busy the service is. With keys it takes one with the scope `metrics`.
+        """Returns the load of the service.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def LoadModel(self, request, context):
-        """Loads a model and serves it from then on, until the service stops. Returns when requests can use it, which may take
-        minutes.
+        """Loads a model and serves it until it is unloaded or the service stops. Returns when requests can use it, which may
+        take minutes.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UnloadModel(self, request, context):
-        """Serves a model and its adapters no more: new requests for it are NOT_FOUND. Returns when its memory is free: once the
-        requests that run have ended, which are ended with UNAVAILABLE after the service's `drain_timeout_s`.
+        """Stops serving a model and its adapters: new requests for them fail with NOT_FOUND. Returns when the memory is
+        released, after the running requests have ended. Those that still run after the service's `drain_timeout_s` are
+        ended with UNAVAILABLE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SleepModel(self, request, context):
-        """Gives a model's memory back, weights and cache, and keeps its name: until it is woken its requests are UNAVAILABLE.
-        Waits for those that run as UnloadModel does. Does nothing for a model that sleeps.
+        """Releases the memory of a model, weights and cache, and keeps its name: its requests fail with UNAVAILABLE until it
+        is woken. Waits for running requests like UnloadModel. Does nothing if the model sleeps already.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def WakeModel(self, request, context):
-        """Loads a model that sleeps again, with its adapters. Returns when requests can use it. Does nothing for another.
+        """Loads a sleeping model and its adapters again. Returns when requests can use it. Does nothing if the model is
+        awake.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -182,10 +185,10 @@ def add_ModelServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ModelService:
-    """Tells which models there are, and how they fare, and changes what is served. With keys, changes take one with the
-    scope `admin`; they go one after the other, and go on if their caller leaves. Errors: NOT_FOUND for an unknown name,
-    ALREADY_EXISTS (the name is taken), INVALID_ARGUMENT (a folder outside of the setting `models_root`),
-    FAILED_PRECONDITION (the settings allow no loading, or the model can't be loaded: the message says why).
+    """Lists models and their load, and changes which models are served. Changes run one after the other, and continue if
+    the client disconnects. Errors: NOT_FOUND (unknown name), ALREADY_EXISTS (the name is in use), INVALID_ARGUMENT (the
+    folder is outside the setting `models_root`), FAILED_PRECONDITION (the settings permit no loading, or the model can't
+    be loaded: the message has the cause).
     """
 
     @staticmethod

@@ -24,11 +24,12 @@ _sym_db = _symbol_database.Default()
 
 from buf.validate import validate_pb2 as buf_dot_validate_dot_validate__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
+from sluice.v1 import rpc_pb2 as sluice_dot_v1_dot_rpc__pb2
 from sluice.v1 import serving_pb2 as sluice_dot_v1_dot_serving__pb2
 from sluice.v1 import usage_pb2 as sluice_dot_v1_dot_usage__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14sluice/v1/rank.proto\x12\tsluice.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17sluice/v1/serving.proto\x1a\x15sluice/v1/usage.proto\"\x9c\x02\n\x0bRankRequest\x12 \n\x05model\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x05model\x12!\n\x05query\x18\x02 \x01(\tB\x0b\xbaH\x08r\x06\x10\x01\x18\x80\x80\x04R\x05query\x12\x34\n\tdocuments\x18\x03 \x03(\tB\x16\xbaH\x13\x92\x01\x10\x08\x01\x10\x80\x10\"\tr\x07\x10\x01\x18\x80\x80\x80\x02R\tdocuments\x12!\n\x05top_n\x18\x04 \x01(\rB\x07\xbaH\x04*\x02(\x01H\x00R\x04topN\x88\x01\x01\x12\x30\n\x07options\x18\x05 \x01(\x0b\x32\x16.sluice.v1.RankOptionsR\x07options\x12\x33\n\x07serving\x18\x06 \x01(\x0b\x32\x19.sluice.v1.ServingOptionsR\x07servingB\x08\n\x06_top_n\"\xba\x01\n\x0bRankOptions\x12\x43\n\x17max_tokens_per_document\x18\x01 \x01(\rB\x07\xbaH\x04*\x02(\x01H\x00R\x14maxTokensPerDocument\x88\x01\x01\x12+\n\x0binstruction\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x01R\x0binstruction\x12\x1d\n\nraw_scores\x18\x03 \x01(\x08R\trawScoresB\x1a\n\x18_max_tokens_per_document\"\xc7\x01\n\x0cRankResponse\x12\x0e\n\x02id\x18\x01 \x01(\tR\x02id\x12\x34\n\x07\x63reated\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\x07\x63reated\x12\x14\n\x05model\x18\x03 \x01(\tR\x05model\x12\x33\n\x07results\x18\x04 \x03(\x0b\x32\x19.sluice.v1.RankedDocumentR\x07results\x12&\n\x05usage\x18\x05 \x01(\x0b\x32\x10.sluice.v1.UsageR\x05usage\"<\n\x0eRankedDocument\x12\x14\n\x05index\x18\x01 \x01(\rR\x05index\x12\x14\n\x05score\x18\x02 \x01(\x02R\x05score\"\xfe\x01\n\x0cScoreRequest\x12 \n\x05model\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x05model\x12/\n\x07queries\x18\x02 \x03(\tB\x15\xbaH\x12\x92\x01\x0f\x08\x01\x10\x80\x10\"\x08r\x06\x10\x01\x18\x80\x80\x04R\x07queries\x12\x34\n\tdocuments\x18\x03 \x03(\tB\x16\xbaH\x13\x92\x01\x10\x08\x01\x10\x80\x10\"\tr\x07\x10\x01\x18\x80\x80\x80\x02R\tdocuments\x12\x30\n\x07options\x18\x04 \x01(\x0b\x32\x16.sluice.v1.RankOptionsR\x07options\x12\x33\n\x07serving\x18\x05 \x01(\x0b\x32\x19.sluice.v1.ServingOptionsR\x07serving\"\xab\x01\n\rScoreResponse\x12\x0e\n\x02id\x18\x01 \x01(\tR\x02id\x12\x34\n\x07\x63reated\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\x07\x63reated\x12\x14\n\x05model\x18\x03 \x01(\tR\x05model\x12\x16\n\x06scores\x18\x04 \x03(\x02R\x06scores\x12&\n\x05usage\x18\x05 \x01(\x0b\x32\x10.sluice.v1.UsageR\x05usage2\x82\x01\n\x0bRankService\x12\x37\n\x04Rank\x12\x16.sluice.v1.RankRequest\x1a\x17.sluice.v1.RankResponse\x12:\n\x05Score\x12\x17.sluice.v1.ScoreRequest\x1a\x18.sluice.v1.ScoreResponseBo\n\tsluice.v1B\tRankProtoP\x01Z\x12sluice/v1;sluicev1\xa2\x02\x03SLU\xaa\x02\tSluice.V1\xca\x02\tSluice\\V1\xe2\x02\x15Sluice\\V1\\GPBMetadata\xea\x02\nSluice::V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14sluice/v1/rank.proto\x12\tsluice.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x13sluice/v1/rpc.proto\x1a\x17sluice/v1/serving.proto\x1a\x15sluice/v1/usage.proto\"\x9c\x02\n\x0bRankRequest\x12 \n\x05model\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x05model\x12!\n\x05query\x18\x02 \x01(\tB\x0b\xbaH\x08r\x06\x10\x01\x18\x80\x80\x04R\x05query\x12\x34\n\tdocuments\x18\x03 \x03(\tB\x16\xbaH\x13\x92\x01\x10\x08\x01\x10\x80\x10\"\tr\x07\x10\x01\x18\x80\x80\x80\x02R\tdocuments\x12!\n\x05top_n\x18\x04 \x01(\rB\x07\xbaH\x04*\x02(\x01H\x00R\x04topN\x88\x01\x01\x12\x30\n\x07options\x18\x05 \x01(\x0b\x32\x16.sluice.v1.RankOptionsR\x07options\x12\x33\n\x07serving\x18\x06 \x01(\x0b\x32\x19.sluice.v1.ServingOptionsR\x07servingB\x08\n\x06_top_n\"\xba\x01\n\x0bRankOptions\x12\x43\n\x17max_tokens_per_document\x18\x01 \x01(\rB\x07\xbaH\x04*\x02(\x01H\x00R\x14maxTokensPerDocument\x88\x01\x01\x12+\n\x0binstruction\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x01R\x0binstruction\x12\x1d\n\nraw_scores\x18\x03 \x01(\x08R\trawScoresB\x1a\n\x18_max_tokens_per_document\"\xc7\x01\n\x0cRankResponse\x12\x0e\n\x02id\x18\x01 \x01(\tR\x02id\x12\x34\n\x07\x63reated\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\x07\x63reated\x12\x14\n\x05model\x18\x03 \x01(\tR\x05model\x12\x33\n\x07results\x18\x04 \x03(\x0b\x32\x19.sluice.v1.RankedDocumentR\x07results\x12&\n\x05usage\x18\x05 \x01(\x0b\x32\x10.sluice.v1.UsageR\x05usage\"<\n\x0eRankedDocument\x12\x14\n\x05index\x18\x01 \x01(\rR\x05index\x12\x14\n\x05score\x18\x02 \x01(\x02R\x05score\"\xfe\x01\n\x0cScoreRequest\x12 \n\x05model\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x05model\x12/\n\x07queries\x18\x02 \x03(\tB\x15\xbaH\x12\x92\x01\x0f\x08\x01\x10\x80\x10\"\x08r\x06\x10\x01\x18\x80\x80\x04R\x07queries\x12\x34\n\tdocuments\x18\x03 \x03(\tB\x16\xbaH\x13\x92\x01\x10\x08\x01\x10\x80\x10\"\tr\x07\x10\x01\x18\x80\x80\x80\x02R\tdocuments\x12\x30\n\x07options\x18\x04 \x01(\x0b\x32\x16.sluice.v1.RankOptionsR\x07options\x12\x33\n\x07serving\x18\x05 \x01(\x0b\x32\x19.sluice.v1.ServingOptionsR\x07serving\"\xab\x01\n\rScoreResponse\x12\x0e\n\x02id\x18\x01 \x01(\tR\x02id\x12\x34\n\x07\x63reated\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\x07\x63reated\x12\x14\n\x05model\x18\x03 \x01(\tR\x05model\x12\x16\n\x06scores\x18\x04 \x03(\x02R\x06scores\x12&\n\x05usage\x18\x05 \x01(\x0b\x32\x10.sluice.v1.UsageR\x05usage2\x9c\x01\n\x0bRankService\x12\x44\n\x04Rank\x12\x16.sluice.v1.RankRequest\x1a\x17.sluice.v1.RankResponse\"\x0b\x82\xf1\x18\x07\x08\x01\x10\x01\x1a\x01\x02\x12G\n\x05Score\x12\x17.sluice.v1.ScoreRequest\x1a\x18.sluice.v1.ScoreResponse\"\x0b\x82\xf1\x18\x07\x08\x01\x10\x01\x1a\x01\x02\x42o\n\tsluice.v1B\tRankProtoP\x01Z\x12sluice/v1;sluicev1\xa2\x02\x03SLU\xaa\x02\tSluice.V1\xca\x02\tSluice\\V1\xe2\x02\x15Sluice\\V1\\GPBMetadata\xea\x02\nSluice::V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -54,18 +55,22 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SCOREREQUEST'].fields_by_name['queries']._serialized_options = b'\272H\022\222\001\017\010\001\020\200\020\"\010r\006\020\001\030\200\200\004'
   _globals['_SCOREREQUEST'].fields_by_name['documents']._loaded_options = None
   _globals['_SCOREREQUEST'].fields_by_name['documents']._serialized_options = b'\272H\023\222\001\020\010\001\020\200\020\"\tr\007\020\001\030\200\200\200\002'
-  _globals['_RANKREQUEST']._serialized_start=146
-  _globals['_RANKREQUEST']._serialized_end=430
-  _globals['_RANKOPTIONS']._serialized_start=433
-  _globals['_RANKOPTIONS']._serialized_end=619
-  _globals['_RANKRESPONSE']._serialized_start=622
-  _globals['_RANKRESPONSE']._serialized_end=821
-  _globals['_RANKEDDOCUMENT']._serialized_start=823
-  _globals['_RANKEDDOCUMENT']._serialized_end=883
-  _globals['_SCOREREQUEST']._serialized_start=886
-  _globals['_SCOREREQUEST']._serialized_end=1140
-  _globals['_SCORERESPONSE']._serialized_start=1143
-  _globals['_SCORERESPONSE']._serialized_end=1314
-  _globals['_RANKSERVICE']._serialized_start=1317
-  _globals['_RANKSERVICE']._serialized_end=1447
+  _globals['_RANKSERVICE'].methods_by_name['Rank']._loaded_options = None
+  _globals['_RANKSERVICE'].methods_by_name['Rank']._serialized_options = b'\202\361\030\007\010\001\020\001\032\001\002'
+  _globals['_RANKSERVICE'].methods_by_name['Score']._loaded_options = None
+  _globals['_RANKSERVICE'].methods_by_name['Score']._serialized_options = b'\202\361\030\007\010\001\020\001\032\001\002'
+  _globals['_RANKREQUEST']._serialized_start=167
+  _globals['_RANKREQUEST']._serialized_end=451
+  _globals['_RANKOPTIONS']._serialized_start=454
+  _globals['_RANKOPTIONS']._serialized_end=640
+  _globals['_RANKRESPONSE']._serialized_start=643
+  _globals['_RANKRESPONSE']._serialized_end=842
+  _globals['_RANKEDDOCUMENT']._serialized_start=844
+  _globals['_RANKEDDOCUMENT']._serialized_end=904
+  _globals['_SCOREREQUEST']._serialized_start=907
+  _globals['_SCOREREQUEST']._serialized_end=1161
+  _globals['_SCORERESPONSE']._serialized_start=1164
+  _globals['_SCORERESPONSE']._serialized_end=1335
+  _globals['_RANKSERVICE']._serialized_start=1338
+  _globals['_RANKSERVICE']._serialized_end=1494
 # @@protoc_insertion_point(module_scope)

@@ -26,9 +26,10 @@ if _version_not_supported:
 
 
 class RankServiceStub:
-    """Scores documents by how well they answer a query: by a cross-encoder, by the cosine of vectors, or by what a model
-    that generates says of each. Errors are those of ChatService; INVALID_ARGUMENT also for a model that can't rank, and
-    for more than 1,048,576 tokens in all, the query's counted with each document that is read beside it.
+    """Scores documents by their relevance to a query: by a cross-encoder, by the cosine similarity of embeddings, or by the
+    judgement of a generative model. Errors are those of ChatService; INVALID_ARGUMENT also if the model can't rank, or
+    if a request has more than 1,048,576 tokens in total, counting the query once for each document with which it is
+    read.
     """
 
     def __init__(self, channel):
@@ -50,9 +51,10 @@ class RankServiceStub:
 
 
 class RankServiceServicer:
-    """Scores documents by how well they answer a query: by a cross-encoder, by the cosine of vectors, or by what a model
-    that generates says of each. Errors are those of ChatService; INVALID_ARGUMENT also for a model that can't rank, and
-    for more than 1,048,576 tokens in all, the query's counted with each document that is read beside it.
+    """Scores documents by their relevance to a query: by a cross-encoder, by the cosine similarity of embeddings, or by the
+    judgement of a generative model. Errors are those of ChatService; INVALID_ARGUMENT also if the model can't rank, or
+    if a request has more than 1,048,576 tokens in total, counting the query once for each document with which it is
+    read.
     """
 
     def Rank(self, request, context):
@@ -91,9 +93,10 @@ def add_RankServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class RankService:
-    """Scores documents by how well they answer a query: by a cross-encoder, by the cosine of vectors, or by what a model
-    that generates says of each. Errors are those of ChatService; INVALID_ARGUMENT also for a model that can't rank, and
-    for more than 1,048,576 tokens in all, the query's counted with each document that is read beside it.
+    """Scores documents by their relevance to a query: by a cross-encoder, by the cosine similarity of embeddings, or by the
+    judgement of a generative model. Errors are those of ChatService; INVALID_ARGUMENT also if the model can't rank, or
+    if a request has more than 1,048,576 tokens in total, counting the query once for each document with which it is
+    read.
     """
 
     @staticmethod

@@ -4,6 +4,7 @@ from sluice.v1 import logprobs_pb2 as _logprobs_pb2
 from sluice.v1 import response_event_pb2 as _response_event_pb2
 from sluice.v1 import response_item_pb2 as _response_item_pb2
 from sluice.v1 import resume_pb2 as _resume_pb2
+from sluice.v1 import rpc_pb2 as _rpc_pb2
 from sluice.v1 import sampling_pb2 as _sampling_pb2
 from sluice.v1 import serving_pb2 as _serving_pb2
 from sluice.v1 import tool_pb2 as _tool_pb2

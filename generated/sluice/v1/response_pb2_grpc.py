@@ -27,7 +27,7 @@ if _version_not_supported:
 
 
 class ResponseServiceStub:
-    """Answers a list of items with another. Nothing is stored: a caller that goes on with a conversation sends it whole.
+    """Generates responses to lists of items. Nothing is stored: to continue a conversation, the client sends all of it.
     Errors are those of ChatService.
     """
 
@@ -50,12 +50,12 @@ class ResponseServiceStub:
 
 
 class ResponseServiceServicer:
-    """Answers a list of items with another. Nothing is stored: a caller that goes on with a conversation sends it whole.
+    """Generates responses to lists of items. Nothing is stored: to continue a conversation, the client sends all of it.
     Errors are those of ChatService.
     """
 
     def CreateResponse(self, request, context):
-        """Makes a response and returns it whole: the fold of StreamResponse.
+        """Generates a response and returns it as one message: the aggregate of StreamResponse's events.
         buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -63,8 +63,8 @@ class ResponseServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def StreamResponse(self, request, context):
-        """Makes a response and sends each change of it as it happens. Leaving the call stops the generation.
-        It shares CreateResponse's request, so that the unary call and its streaming twin can never differ in what they take.
+        """Generates a response and streams each change of it. Cancelling the call stops the generation. It shares
+        CreateResponse's request type, so that both RPCs always accept the same requests.
         buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE
         buf:lint:ignore RPC_REQUEST_STANDARD_NAME
         """
@@ -94,7 +94,7 @@ def add_ResponseServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ResponseService:
-    """Answers a list of items with another. Nothing is stored: a caller that goes on with a conversation sends it whole.
+    """Generates responses to lists of items. Nothing is stored: to continue a conversation, the client sends all of it.
     Errors are those of ChatService.
     """
 

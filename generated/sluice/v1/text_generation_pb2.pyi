@@ -4,6 +4,7 @@ from buf.validate import validate_pb2 as _validate_pb2
 from google.protobuf import duration_pb2 as _duration_pb2
 from sluice.v1 import chat_pb2 as _chat_pb2
 from sluice.v1 import resume_pb2 as _resume_pb2
+from sluice.v1 import rpc_pb2 as _rpc_pb2
 from sluice.v1 import sampling_pb2 as _sampling_pb2
 from sluice.v1 import serving_pb2 as _serving_pb2
 from sluice.v1 import usage_pb2 as _usage_pb2

@@ -26,8 +26,8 @@ if _version_not_supported:
 
 
 class TextGenerationServiceStub:
-    """Continues one raw prompt and tells where the time went. Errors are those of ChatService; NOT_FOUND also for a version
-    that isn't served.
+    """Completes one raw prompt and reports timings. Errors are those of ChatService; NOT_FOUND also if the requested
+    version is not served.
     """
 
     def __init__(self, channel):
@@ -49,12 +49,12 @@ class TextGenerationServiceStub:
 
 
 class TextGenerationServiceServicer:
-    """Continues one raw prompt and tells where the time went. Errors are those of ChatService; NOT_FOUND also for a version
-    that isn't served.
+    """Completes one raw prompt and reports timings. Errors are those of ChatService; NOT_FOUND also if the requested
+    version is not served.
     """
 
     def GenerateText(self, request, context):
-        """Generates the whole text: the fold of StreamGenerateText.
+        """Generates a text and returns it as one message: the aggregate of StreamGenerateText's events.
         buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -62,8 +62,8 @@ class TextGenerationServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def StreamGenerateText(self, request, context):
-        """Generates the text and sends each piece as it is generated. Leaving the call stops the generation.
-        It shares GenerateText's request, so that the unary call and its streaming twin can never differ in what they take.
+        """Generates a text and streams it as it is generated. Cancelling the call stops the generation. It shares
+        GenerateText's request type, so that both RPCs always accept the same requests.
         buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE
         buf:lint:ignore RPC_REQUEST_STANDARD_NAME
         """
@@ -93,8 +93,8 @@ def add_TextGenerationServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class TextGenerationService:
-    """Continues one raw prompt and tells where the time went. Errors are those of ChatService; NOT_FOUND also for a version
-    that isn't served.
+    """Completes one raw prompt and reports timings. Errors are those of ChatService; NOT_FOUND also if the requested
+    version is not served.
     """
 
     @staticmethod

@@ -25,9 +25,10 @@ _sym_db = _symbol_database.Default()
 from buf.validate import validate_pb2 as buf_dot_validate_dot_validate__pb2
 from sluice.v1 import chat_pb2 as sluice_dot_v1_dot_chat__pb2
 from sluice.v1 import response_pb2 as sluice_dot_v1_dot_response__pb2
+from sluice.v1 import rpc_pb2 as sluice_dot_v1_dot_rpc__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15sluice/v1/token.proto\x12\tsluice.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x14sluice/v1/chat.proto\x1a\x18sluice/v1/response.proto\"\xa1\x01\n\x13TokenizeTextRequest\x12 \n\x05model\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x05model\x12\x1e\n\x04text\x18\x02 \x01(\tB\n\xbaH\x07r\x05\x18\x80\x80\x80\x02R\x04text\x12\x31\n\x12\x61\x64\x64_special_tokens\x18\x03 \x01(\x08H\x00R\x10\x61\x64\x64SpecialTokens\x88\x01\x01\x42\x15\n\x13_add_special_tokens\"\x85\x01\n\x14TokenizeTextResponse\x12\x14\n\x05model\x18\x01 \x01(\tR\x05model\x12\x1b\n\ttoken_ids\x18\x02 \x03(\rR\x08tokenIds\x12\x16\n\x06tokens\x18\x03 \x03(\x0cR\x06tokens\x12\"\n\rmax_model_len\x18\x04 \x01(\rR\x0bmaxModelLen\"\xaf\x01\n\x15\x44\x65tokenizeTextRequest\x12 \n\x05model\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x05model\x12\'\n\ttoken_ids\x18\x02 \x03(\rB\n\xbaH\x07\x92\x01\x04\x10\x80\x80@R\x08tokenIds\x12\x33\n\x13skip_special_tokens\x18\x03 \x01(\x08H\x00R\x11skipSpecialTokens\x88\x01\x01\x42\x16\n\x14_skip_special_tokens\"B\n\x16\x44\x65tokenizeTextResponse\x12\x14\n\x05model\x18\x01 \x01(\tR\x05model\x12\x12\n\x04text\x18\x02 \x01(\tR\x04text\"\x85\x02\n\x12\x43ountTokensRequest\x12,\n\x04\x63hat\x18\x01 \x01(\x0b\x32\x16.sluice.v1.ChatRequestH\x00R\x04\x63hat\x12\x34\n\x04text\x18\x02 \x01(\x0b\x32\x1e.sluice.v1.TokenizeTextRequestH\x00R\x04text\x12>\n\x08response\x18( \x01(\x0b\x32 .sluice.v1.CreateResponseRequestH\x00R\x08response\x12(\n\rreturn_tokens\x18) \x01(\x08H\x01R\x0creturnTokens\x88\x01\x01\x42\x0f\n\x06prompt\x12\x05\xbaH\x02\x08\x01\x42\x10\n\x0e_return_tokens\"\xa3\x01\n\x13\x43ountTokensResponse\x12\x14\n\x05model\x18\x01 \x01(\tR\x05model\x12\x1d\n\nnum_tokens\x18\x02 \x01(\rR\tnumTokens\x12\"\n\rmax_model_len\x18\x03 \x01(\rR\x0bmaxModelLen\x12\x1b\n\ttoken_ids\x18( \x03(\rR\x08tokenIds\x12\x16\n\x06tokens\x18) \x03(\x0cR\x06tokens2\x84\x02\n\x0cTokenService\x12O\n\x0cTokenizeText\x12\x1e.sluice.v1.TokenizeTextRequest\x1a\x1f.sluice.v1.TokenizeTextResponse\x12U\n\x0e\x44\x65tokenizeText\x12 .sluice.v1.DetokenizeTextRequest\x1a!.sluice.v1.DetokenizeTextResponse\x12L\n\x0b\x43ountTokens\x12\x1d.sluice.v1.CountTokensRequest\x1a\x1e.sluice.v1.CountTokensResponseBp\n\tsluice.v1B\nTokenProtoP\x01Z\x12sluice/v1;sluicev1\xa2\x02\x03SLU\xaa\x02\tSluice.V1\xca\x02\tSluice\\V1\xe2\x02\x15Sluice\\V1\\GPBMetadata\xea\x02\nSluice::V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15sluice/v1/token.proto\x12\tsluice.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x14sluice/v1/chat.proto\x1a\x18sluice/v1/response.proto\x1a\x13sluice/v1/rpc.proto\"\xa1\x01\n\x13TokenizeTextRequest\x12 \n\x05model\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x05model\x12\x1e\n\x04text\x18\x02 \x01(\tB\n\xbaH\x07r\x05\x18\x80\x80\x80\x02R\x04text\x12\x31\n\x12\x61\x64\x64_special_tokens\x18\x03 \x01(\x08H\x00R\x10\x61\x64\x64SpecialTokens\x88\x01\x01\x42\x15\n\x13_add_special_tokens\"\x85\x01\n\x14TokenizeTextResponse\x12\x14\n\x05model\x18\x01 \x01(\tR\x05model\x12\x1b\n\ttoken_ids\x18\x02 \x03(\rR\x08tokenIds\x12\x16\n\x06tokens\x18\x03 \x03(\x0cR\x06tokens\x12\"\n\rmax_model_len\x18\x04 \x01(\rR\x0bmaxModelLen\"\xaf\x01\n\x15\x44\x65tokenizeTextRequest\x12 \n\x05model\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x05model\x12\'\n\ttoken_ids\x18\x02 \x03(\rB\n\xbaH\x07\x92\x01\x04\x10\x80\x80@R\x08tokenIds\x12\x33\n\x13skip_special_tokens\x18\x03 \x01(\x08H\x00R\x11skipSpecialTokens\x88\x01\x01\x42\x16\n\x14_skip_special_tokens\"B\n\x16\x44\x65tokenizeTextResponse\x12\x14\n\x05model\x18\x01 \x01(\tR\x05model\x12\x12\n\x04text\x18\x02 \x01(\tR\x04text\"\x85\x02\n\x12\x43ountTokensRequest\x12,\n\x04\x63hat\x18\x01 \x01(\x0b\x32\x16.sluice.v1.ChatRequestH\x00R\x04\x63hat\x12\x34\n\x04text\x18\x02 \x01(\x0b\x32\x1e.sluice.v1.TokenizeTextRequestH\x00R\x04text\x12>\n\x08response\x18( \x01(\x0b\x32 .sluice.v1.CreateResponseRequestH\x00R\x08response\x12(\n\rreturn_tokens\x18) \x01(\x08H\x01R\x0creturnTokens\x88\x01\x01\x42\x0f\n\x06prompt\x12\x05\xbaH\x02\x08\x01\x42\x10\n\x0e_return_tokens\"\xa3\x01\n\x13\x43ountTokensResponse\x12\x14\n\x05model\x18\x01 \x01(\tR\x05model\x12\x1d\n\nnum_tokens\x18\x02 \x01(\rR\tnumTokens\x12\"\n\rmax_model_len\x18\x03 \x01(\rR\x0bmaxModelLen\x12\x1b\n\ttoken_ids\x18( \x03(\rR\x08tokenIds\x12\x16\n\x06tokens\x18) \x03(\x0cR\x06tokens2\xab\x02\n\x0cTokenService\x12\\\n\x0cTokenizeText\x12\x1e.sluice.v1.TokenizeTextRequest\x1a\x1f.sluice.v1.TokenizeTextResponse\"\x0b\x82\xf1\x18\x07\x08\x02\x10\x02\x1a\x01\x03\x12\x62\n\x0e\x44\x65tokenizeText\x12 .sluice.v1.DetokenizeTextRequest\x1a!.sluice.v1.DetokenizeTextResponse\"\x0b\x82\xf1\x18\x07\x08\x02\x10\x02\x1a\x01\x03\x12Y\n\x0b\x43ountTokens\x12\x1d.sluice.v1.CountTokensRequest\x1a\x1e.sluice.v1.CountTokensResponse\"\x0b\x82\xf1\x18\x07\x08\x02\x10\x02\x1a\x01\x03\x42p\n\tsluice.v1B\nTokenProtoP\x01Z\x12sluice/v1;sluicev1\xa2\x02\x03SLU\xaa\x02\tSluice.V1\xca\x02\tSluice\\V1\xe2\x02\x15Sluice\\V1\\GPBMetadata\xea\x02\nSluice::V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -45,18 +46,24 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_DETOKENIZETEXTREQUEST'].fields_by_name['token_ids']._serialized_options = b'\272H\007\222\001\004\020\200\200@'
   _globals['_COUNTTOKENSREQUEST'].oneofs_by_name['prompt']._loaded_options = None
   _globals['_COUNTTOKENSREQUEST'].oneofs_by_name['prompt']._serialized_options = b'\272H\002\010\001'
-  _globals['_TOKENIZETEXTREQUEST']._serialized_start=114
-  _globals['_TOKENIZETEXTREQUEST']._serialized_end=275
-  _globals['_TOKENIZETEXTRESPONSE']._serialized_start=278
-  _globals['_TOKENIZETEXTRESPONSE']._serialized_end=411
-  _globals['_DETOKENIZETEXTREQUEST']._serialized_start=414
-  _globals['_DETOKENIZETEXTREQUEST']._serialized_end=589
-  _globals['_DETOKENIZETEXTRESPONSE']._serialized_start=591
-  _globals['_DETOKENIZETEXTRESPONSE']._serialized_end=657
-  _globals['_COUNTTOKENSREQUEST']._serialized_start=660
-  _globals['_COUNTTOKENSREQUEST']._serialized_end=921
-  _globals['_COUNTTOKENSRESPONSE']._serialized_start=924
-  _globals['_COUNTTOKENSRESPONSE']._serialized_end=1087
-  _globals['_TOKENSERVICE']._serialized_start=1090
-  _globals['_TOKENSERVICE']._serialized_end=1350
+  _globals['_TOKENSERVICE'].methods_by_name['TokenizeText']._loaded_options = None
+  _globals['_TOKENSERVICE'].methods_by_name['TokenizeText']._serialized_options = b'\202\361\030\007\010\002\020\002\032\001\003'
+  _globals['_TOKENSERVICE'].methods_by_name['DetokenizeText']._loaded_options = None
+  _globals['_TOKENSERVICE'].methods_by_name['DetokenizeText']._serialized_options = b'\202\361\030\007\010\002\020\002\032\001\003'
+  _globals['_TOKENSERVICE'].methods_by_name['CountTokens']._loaded_options = None
+  _globals['_TOKENSERVICE'].methods_by_name['CountTokens']._serialized_options = b'\202\361\030\007\010\002\020\002\032\001\003'
+  _globals['_TOKENIZETEXTREQUEST']._serialized_start=135
+  _globals['_TOKENIZETEXTREQUEST']._serialized_end=296
+  _globals['_TOKENIZETEXTRESPONSE']._serialized_start=299
+  _globals['_TOKENIZETEXTRESPONSE']._serialized_end=432
+  _globals['_DETOKENIZETEXTREQUEST']._serialized_start=435
+  _globals['_DETOKENIZETEXTREQUEST']._serialized_end=610
+  _globals['_DETOKENIZETEXTRESPONSE']._serialized_start=612
+  _globals['_DETOKENIZETEXTRESPONSE']._serialized_end=678
+  _globals['_COUNTTOKENSREQUEST']._serialized_start=681
+  _globals['_COUNTTOKENSREQUEST']._serialized_end=942
+  _globals['_COUNTTOKENSRESPONSE']._serialized_start=945
+  _globals['_COUNTTOKENSRESPONSE']._serialized_end=1108
+  _globals['_TOKENSERVICE']._serialized_start=1111
+  _globals['_TOKENSERVICE']._serialized_end=1410
 # @@protoc_insertion_point(module_scope)

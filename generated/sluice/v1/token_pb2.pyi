@@ -1,6 +1,7 @@
 from buf.validate import validate_pb2 as _validate_pb2
 from sluice.v1 import chat_pb2 as _chat_pb2
 from sluice.v1 import response_pb2 as _response_pb2
+from sluice.v1 import rpc_pb2 as _rpc_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message

@@ -26,8 +26,8 @@ if _version_not_supported:
 
 
 class TokenServiceStub:
-    """Turns text into a model's tokens and back. Nothing is generated. Errors: INVALID_ARGUMENT (BadRequest names the
-    field), NOT_FOUND (unknown model).
+    """Converts text to tokens and back, without generating anything. Errors: INVALID_ARGUMENT (BadRequest names the field),
+    NOT_FOUND (unknown model).
     """
 
     def __init__(self, channel):
@@ -54,26 +54,26 @@ class TokenServiceStub:
 
 
 class TokenServiceServicer:
-    """Turns text into a model's tokens and back. Nothing is generated. Errors: INVALID_ARGUMENT (BadRequest names the
-    field), NOT_FOUND (unknown model).
+    """Converts text to tokens and back, without generating anything. Errors: INVALID_ARGUMENT (BadRequest names the field),
+    NOT_FOUND (unknown model).
     """
 
     def TokenizeText(self, request, context):
-        """Splits a text into tokens.
+        """Converts a text to tokens.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DetokenizeText(self, request, context):
-        """Joins tokens to a text.
+        """Converts tokens to a text.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CountTokens(self, request, context):
-        """Counts the tokens of a prompt as the model would get it.
+        """Counts the tokens of a prompt as the model would receive it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -106,8 +106,8 @@ def add_TokenServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class TokenService:
-    """Turns text into a model's tokens and back. Nothing is generated. Errors: INVALID_ARGUMENT (BadRequest names the
-    field), NOT_FOUND (unknown model).
+    """Converts text to tokens and back, without generating anything. Errors: INVALID_ARGUMENT (BadRequest names the field),
+    NOT_FOUND (unknown model).
     """
 
     @staticmethod

@@ -23,9 +23,10 @@ _sym_db = _symbol_database.Default()
 
 
 from buf.validate import validate_pb2 as buf_dot_validate_dot_validate__pb2
+from sluice.v1 import rpc_pb2 as sluice_dot_v1_dot_rpc__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19sluice/v1/watermark.proto\x12\tsluice.v1\x1a\x1b\x62uf/validate/validate.proto\"[\n\x16\x44\x65tectWatermarkRequest\x12 \n\x05model\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x05model\x12\x1f\n\x04text\x18\x02 \x01(\tB\x0b\xbaH\x08r\x06\x10\x01\x18\x80\x80\x10R\x04text\"\x91\x01\n\x17\x44\x65tectWatermarkResponse\x12\x17\n\x07z_score\x18\x01 \x01(\x01R\x06zScore\x12\x1d\n\nnum_tokens\x18\x02 \x01(\rR\tnumTokens\x12%\n\x0egreen_fraction\x18\x03 \x01(\x01R\rgreenFraction\x12\x17\n\x07p_value\x18\x04 \x01(\x01R\x06pValue2l\n\x10WatermarkService\x12X\n\x0f\x44\x65tectWatermark\x12!.sluice.v1.DetectWatermarkRequest\x1a\".sluice.v1.DetectWatermarkResponseBt\n\tsluice.v1B\x0eWatermarkProtoP\x01Z\x12sluice/v1;sluicev1\xa2\x02\x03SLU\xaa\x02\tSluice.V1\xca\x02\tSluice\\V1\xe2\x02\x15Sluice\\V1\\GPBMetadata\xea\x02\nSluice::V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19sluice/v1/watermark.proto\x12\tsluice.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x13sluice/v1/rpc.proto\"[\n\x16\x44\x65tectWatermarkRequest\x12 \n\x05model\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x05model\x12\x1f\n\x04text\x18\x02 \x01(\tB\x0b\xbaH\x08r\x06\x10\x01\x18\x80\x80\x10R\x04text\"\x91\x01\n\x17\x44\x65tectWatermarkResponse\x12\x17\n\x07z_score\x18\x01 \x01(\x01R\x06zScore\x12\x1d\n\nnum_tokens\x18\x02 \x01(\rR\tnumTokens\x12%\n\x0egreen_fraction\x18\x03 \x01(\x01R\rgreenFraction\x12\x17\n\x07p_value\x18\x04 \x01(\x01R\x06pValue2y\n\x10WatermarkService\x12\x65\n\x0f\x44\x65tectWatermark\x12!.sluice.v1.DetectWatermarkRequest\x1a\".sluice.v1.DetectWatermarkResponse\"\x0b\x82\xf1\x18\x07\x08\x02\x10\x02\x1a\x01\x01\x42t\n\tsluice.v1B\x0eWatermarkProtoP\x01Z\x12sluice/v1;sluicev1\xa2\x02\x03SLU\xaa\x02\tSluice.V1\xca\x02\tSluice\\V1\xe2\x02\x15Sluice\\V1\\GPBMetadata\xea\x02\nSluice::V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,10 +38,12 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_DETECTWATERMARKREQUEST'].fields_by_name['model']._serialized_options = b'\272H\007r\005\020\001\030\200\002'
   _globals['_DETECTWATERMARKREQUEST'].fields_by_name['text']._loaded_options = None
   _globals['_DETECTWATERMARKREQUEST'].fields_by_name['text']._serialized_options = b'\272H\010r\006\020\001\030\200\200\020'
-  _globals['_DETECTWATERMARKREQUEST']._serialized_start=69
-  _globals['_DETECTWATERMARKREQUEST']._serialized_end=160
-  _globals['_DETECTWATERMARKRESPONSE']._serialized_start=163
-  _globals['_DETECTWATERMARKRESPONSE']._serialized_end=308
-  _globals['_WATERMARKSERVICE']._serialized_start=310
-  _globals['_WATERMARKSERVICE']._serialized_end=418
+  _globals['_WATERMARKSERVICE'].methods_by_name['DetectWatermark']._loaded_options = None
+  _globals['_WATERMARKSERVICE'].methods_by_name['DetectWatermark']._serialized_options = b'\202\361\030\007\010\002\020\002\032\001\001'
+  _globals['_DETECTWATERMARKREQUEST']._serialized_start=90
+  _globals['_DETECTWATERMARKREQUEST']._serialized_end=181
+  _globals['_DETECTWATERMARKRESPONSE']._serialized_start=184
+  _globals['_DETECTWATERMARKRESPONSE']._serialized_end=329
+  _globals['_WATERMARKSERVICE']._serialized_start=331
+  _globals['_WATERMARKSERVICE']._serialized_end=452
 # @@protoc_insertion_point(module_scope)

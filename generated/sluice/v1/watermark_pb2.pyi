@@ -1,4 +1,5 @@
 from buf.validate import validate_pb2 as _validate_pb2
+from sluice.v1 import rpc_pb2 as _rpc_pb2
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from typing import ClassVar as _ClassVar, Optional as _Optional

@@ -26,9 +26,9 @@ if _version_not_supported:
 
 
 class WatermarkServiceStub:
-    """Finds the watermark that `SamplingParams.watermark` puts into a text.
+    """Detects the watermark that `SamplingParams.watermark` embeds in a text.
 
-    Errors: NOT_FOUND (unknown model), INVALID_ARGUMENT (a text that is too long, or of fewer than two tokens).
+    Errors: NOT_FOUND (unknown model), INVALID_ARGUMENT (a text that is too long, or has fewer than two tokens).
     """
 
     def __init__(self, channel):
@@ -45,9 +45,9 @@ class WatermarkServiceStub:
 
 
 class WatermarkServiceServicer:
-    """Finds the watermark that `SamplingParams.watermark` puts into a text.
+    """Detects the watermark that `SamplingParams.watermark` embeds in a text.
 
-    Errors: NOT_FOUND (unknown model), INVALID_ARGUMENT (a text that is too long, or of fewer than two tokens).
+    Errors: NOT_FOUND (unknown model), INVALID_ARGUMENT (a text that is too long, or has fewer than two tokens).
     """
 
     def DetectWatermark(self, request, context):
@@ -74,9 +74,9 @@ def add_WatermarkServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class WatermarkService:
-    """Finds the watermark that `SamplingParams.watermark` puts into a text.
+    """Detects the watermark that `SamplingParams.watermark` embeds in a text.
 
-    Errors: NOT_FOUND (unknown model), INVALID_ARGUMENT (a text that is too long, or of fewer than two tokens).
+    Errors: NOT_FOUND (unknown model), INVALID_ARGUMENT (a text that is too long, or has fewer than two tokens).
     """
 
     @staticmethod

@@ -163,7 +163,7 @@ def test_stream_that_fails_has_one_last_event() -> None:
     encoder = AnthropicEncoder(9)
     events = told(said.CUT_OFF["StreamChat"][:-1], encoder)
     assert [each["type"] for each in events] == ["message_start", "content_block_start", "content_block_delta"]
-    failure = Failure(500, Reason.INTERNAL, "internal error; r-1")
+    failure = Failure(Reason.INTERNAL, "internal error; r-1")
     failure.request_id = "r-1"
     name, data, *_ = encoder.error(failure).decode().split("\n")
     assert (name, json.loads(data.removeprefix("data: "))) == (
@@ -186,11 +186,11 @@ def test_errors() -> None:
     thread = Failure.of_field("thread", "not supported", Reason.UNSUPPORTED_FIELD)
     assert error(thread)["details"] == {"error_code": "thread_unsupported_request"}
     values = {"num_prompt_tokens": "3000", "limit": "2047"}
-    long = Failure(400, Reason.PROMPT_TOO_LONG, "the prompt has 3000 tokens; the limit is 2047", values=values)
+    long = Failure(Reason.PROMPT_TOO_LONG, "the prompt has 3000 tokens; the limit is 2047", values=values)
     assert error(long)["message"] == (
         "prompt is too long: 3000 tokens > 2047 maximum; the prompt has 3000 tokens; the limit is 2047"
     )
-    full = Failure(429, Reason.QUEUE_FULL, "the queue is full", retry_after_s=1)
+    full = Failure(Reason.QUEUE_FULL, "the queue is full", retry_after_s=1)
     assert (AnthropicErrors().refuse(full).status, error(full)["type"]) == (529, "overloaded_error")
 
 

@@ -165,9 +165,10 @@ ERRORS = [
 
 @pytest.mark.parametrize(("status", "reason", "told", "code", "keys"), ERRORS, ids=[row[1].name for row in ERRORS])
 def test_error_has_its_documented_shape(status: int, reason: Reason, told: int, code: str, keys: set[str]) -> None:
-    """Each status has its fields, and the code stands in the header."""
-    answer = refuse(Failure(status, reason, "because"))
-    assert (answer[0], answer[2]) == (told, code)
+    """Each status has its fields, and the header has the code."""
+    failure = Failure(reason, "because")
+    answer = refuse(failure)
+    assert (failure.status, answer[0], answer[2]) == (status, told, code)
     assert set(answer[1]) == keys
     assert (answer[1]["message"], answer[1]["status"]) == ("because", told)
 
@@ -211,7 +212,7 @@ def test_answers_are_chat_completions() -> None:
     assert {"id", "object", "created", "model", "choices", "usage", "system_fingerprint"} == set(body)
     assert (body["object"], body["choices"][0]["message"]["content"]) == ("chat.completion", "Hi")
     assert not AzureEncoder.ping
-    name, data, *rest = AzureEncoder().error(Failure(500, Reason.INTERNAL, "no")).decode().split("\n")
+    name, data, *rest = AzureEncoder().error(Failure(Reason.INTERNAL, "no")).decode().split("\n")
     assert (name, rest) == ("event: error", ["", ""])
     assert json.loads(data.removeprefix("data: "))["message"] == "no"
 

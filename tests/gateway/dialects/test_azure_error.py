@@ -23,7 +23,7 @@ def detail(failure: Failure, body: bytes = b"{}") -> object:
 
 def test_detail_of_no_field_is_empty() -> None:
     """An error that is about no field has no place, and tells nothing of the body."""
-    assert detail(Failure(400, Reason.TEMPLATE_REFUSED, "no")) == {"loc": [], "value": ""}
+    assert detail(Failure(Reason.TEMPLATE_REFUSED, "no")) == {"loc": [], "value": ""}
 
 
 def test_detail_of_a_body_too_deep_to_read_has_no_value() -> None:

@@ -249,18 +249,18 @@ def test_embedding() -> None:
     ("failure", "code"),
     [
         (Failure.of_field("top_k", "must be at least 1"), "INVALID_PARAMETER_VALUE"),
-        (Failure(400, Reason.MALFORMED_JSON, "no"), "BAD_REQUEST"),
-        (Failure(401, Reason.UNAUTHENTICATED, "no"), "UNAUTHENTICATED"),
-        (Failure(403, Reason.PERMISSION_DENIED, "no"), "PERMISSION_DENIED"),
-        (Failure(404, Reason.MODEL_NOT_FOUND, "no"), "RESOURCE_DOES_NOT_EXIST"),
-        (Failure(404, Reason.ROUTE_NOT_FOUND, "no"), "ENDPOINT_NOT_FOUND"),
-        (Failure(405, Reason.METHOD_NOT_ALLOWED, "no"), "METHOD_NOT_ALLOWED"),
-        (Failure(413, Reason.BODY_TOO_LARGE, "no"), "BAD_REQUEST"),
-        (Failure(429, Reason.QUEUE_FULL, "no"), "REQUEST_LIMIT_EXCEEDED"),
-        (Failure(500, Reason.INTERNAL, "no"), "INTERNAL_ERROR"),
-        (Failure(501, Reason.UNIMPLEMENTED, "no"), "NOT_IMPLEMENTED"),
-        (Failure(503, Reason.DRAINING, "no"), "TEMPORARILY_UNAVAILABLE"),
-        (Failure(504, Reason.DEADLINE_EXCEEDED, "no"), "DEADLINE_EXCEEDED"),
+        (Failure(Reason.MALFORMED_JSON, "no"), "BAD_REQUEST"),
+        (Failure(Reason.UNAUTHENTICATED, "no"), "UNAUTHENTICATED"),
+        (Failure(Reason.PERMISSION_DENIED, "no"), "PERMISSION_DENIED"),
+        (Failure(Reason.MODEL_NOT_FOUND, "no"), "RESOURCE_DOES_NOT_EXIST"),
+        (Failure(Reason.ROUTE_NOT_FOUND, "no"), "ENDPOINT_NOT_FOUND"),
+        (Failure(Reason.METHOD_NOT_ALLOWED, "no"), "METHOD_NOT_ALLOWED"),
+        (Failure(Reason.BODY_TOO_LARGE, "no"), "BAD_REQUEST"),
+        (Failure(Reason.QUEUE_FULL, "no"), "REQUEST_LIMIT_EXCEEDED"),
+        (Failure(Reason.INTERNAL, "no"), "INTERNAL_ERROR"),
+        (Failure(Reason.UNIMPLEMENTED, "no"), "NOT_IMPLEMENTED"),
+        (Failure(Reason.DRAINING, "no"), "TEMPORARILY_UNAVAILABLE"),
+        (Failure(Reason.DEADLINE_EXCEEDED, "no"), "DEADLINE_EXCEEDED"),
     ],
 )
 def test_error_codes(failure: Failure, code: str) -> None:
@@ -281,7 +281,7 @@ def test_caller_names() -> None:
     assert invoke(PROMPT).caller_name("prompts[0].text") == "prompt"
     assert invoke({"input": ["a", "b"]}).caller_name("inputs[1].text") == "input.1"
     violation = Violation("sampling.top_k", "x")
-    failure = Failure(400, Reason.INVALID_FIELD, "", violations=[violation]).renamed(invoke(CHAT).caller_name)
+    failure = Failure(Reason.INVALID_FIELD, "", violations=[violation]).renamed(invoke(CHAT).caller_name)
     assert failure.field == "top_k"
 
 

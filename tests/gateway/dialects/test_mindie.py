@@ -275,7 +275,7 @@ def test_whole_answer(reason: chat_pb2.FinishReason, stop_sequence: str | None, 
 )
 def test_error_body(status: int, reason: Reason, kind: str) -> None:
     """An error tells what and of which kind, as a body and as the last event."""
-    failure = Failure(status, reason, "no", violations=[Violation("parameters.top_k", "must be at least 0")])
+    failure = Failure(reason, "no", violations=[Violation("parameters.top_k", "must be at least 0")])
     refusal = MindieTranslator(stream=True).refuse(failure)
     body = {"error": "parameters.top_k: must be at least 0", "error_type": kind}
     assert (refusal.status, json.loads(refusal.body)) == (status, body)

@@ -85,14 +85,14 @@ def test_text_survives(text: str) -> None:
 
 def test_error_event() -> None:
     """The event of a failed stream has the error's shape and ends there."""
-    failure = Failure(500, Reason.INTERNAL, "internal error")
+    failure = Failure(Reason.INTERNAL, "internal error")
     event = OpenAIEncoder().error(failure)
     assert event == (b'data: {"error":{"message":"internal error","type":"server_error","param":null,"code":null}}\n\n')
 
 
 def test_refusal_names_all_fields() -> None:
     """The message names every field at fault, `param` the first."""
-    failure = Failure(400, Reason.INVALID_FIELD, "", violations=[Violation("a", "is x"), Violation("b", "is y")])
+    failure = Failure(Reason.INVALID_FIELD, "", violations=[Violation("a", "is x"), Violation("b", "is y")])
     refusal = OpenAITranslator().refuse(failure)
     error = json.loads(refusal.body)["error"]
     assert (refusal.status, error["message"], error["param"]) == (400, "a: is x; b: is y", "a")

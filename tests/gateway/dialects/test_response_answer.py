@@ -176,9 +176,9 @@ def test_logprobs_are_told_with_their_text() -> None:
 @pytest.mark.parametrize(
     ("failure", "code", "kind"),
     [
-        (Failure(500, Reason.INTERNAL, "internal error"), "server_error", "server_error"),
-        (Failure(503, Reason.UNAVAILABLE, "stopping"), "server_error", "server_error"),
-        (Failure(429, Reason.QUEUE_FULL, "full"), "rate_limit_exceeded", "rate_limit_error"),
+        (Failure(Reason.INTERNAL, "internal error"), "server_error", "server_error"),
+        (Failure(Reason.UNAVAILABLE, "stopping"), "server_error", "server_error"),
+        (Failure(Reason.QUEUE_FULL, "full"), "rate_limit_exceeded", "rate_limit_error"),
         (Failure.of_field("text.format", "no", Reason.CONSTRAINT_FAILED), "invalid_prompt", "invalid_request_error"),
     ],
 )

@@ -16,7 +16,7 @@ from gateway.dialects.mindie.error import MindieErrors
 from gateway.dialects.openai.error import OpenAIErrors
 from gateway.dialects.seam.failure import Failure, Reason, Violation
 from gateway.upstream.errors import to_failure
-from service.interceptors.errors import TABLE
+from service.interceptors.status_table import TABLE
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "errors.md"
 
@@ -46,7 +46,9 @@ TOLD_BY_REST = [(reason, code) for reason, code, *_ in OVER_GRPC if reason not i
 
 def test_every_reason_of_the_service_has_a_row() -> None:
     """The first table has the reasons and codes of the service's own, and no other."""
-    assert sorted((reason, code) for reason, code, *_ in OVER_GRPC) == sorted({(r.reason, r.code.name) for r in TABLE})
+    assert sorted((reason, code) for reason, code, *_ in OVER_GRPC) == sorted(
+        {(r.reason_name, r.code.name) for r in TABLE}
+    )
 
 
 def test_every_reason_over_http_has_a_row() -> None:
@@ -67,7 +69,8 @@ def test_each_dialect_tells_its_own_code(row: list[str]) -> None:
     """Each dialect's body, or header, has the code of its column, and Azure's and Anthropic's answers their status."""
     reason, status, openai, azure, databricks, mindie, anthropic = row
     is_of_field = databricks == "INVALID_PARAMETER_VALUE"
-    failure = Failure(int(status), Reason(reason), "words", violations=[Violation("f", "words")] if is_of_field else ())
+    failure = Failure(Reason[reason], "words", violations=[Violation("f", "words")] if is_of_field else ())
+    assert failure.status == int(status)
     refusal = AzureErrors().refuse(failure)
     azure_status = f"{refusal.status} `" if refusal.status != failure.status else ""
     message = AnthropicErrors().refuse(failure)

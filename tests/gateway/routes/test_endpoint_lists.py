@@ -93,8 +93,8 @@ async def test_who_may_not_list_endpoints_has_the_models() -> None:
 
     class Closed(Source):
         async def list_endpoints(self, caller: Caller) -> list[endpoint_pb2.Endpoint]:
-            status = 403 if caller.authorization == "known" else 401
-            raise Failure(status, Reason.PERMISSION_DENIED, "no")
+            known = caller.authorization == "known"
+            raise Failure(Reason.PERMISSION_DENIED if known else Reason.UNAUTHENTICATED, "no")
 
     lists = EndpointLists(Closed(), Clock())
     (endpoint,) = await lists.of(Caller("r", "known"))

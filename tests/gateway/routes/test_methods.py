@@ -28,17 +28,17 @@ from gateway.dialects.seam.refusal import Refusal
 from gateway.routes.surface import Surface, SurfaceMap
 from gateway.upstream.methods import MethodTable
 
-OVER_GRPC_ALONE = {"LoadModel", "UnloadModel", "SleepModel", "WakeModel"}  # what an administrator does to models
 GENERATING = [chat_pb2, completion_pb2, embedding_pb2, rank_pb2, response_pb2, text_generation_pb2]
+OVER_GRPC_ALONE = {"LoadModel", "UnloadModel", "SleepModel", "WakeModel"}  # what an administrator does to models
 
 
 async def test_every_rpc_has_its_row() -> None:
-    """Each call of these services is found by its request's type; what generates has the long deadline."""
+    """Each call of these services is found by its request's type; those that run a model have the long deadline."""
     settings = Settings()
     async with grpc.aio.insecure_channel("127.0.0.1:1") as channel:
         table = MethodTable(channel, settings)
-    told = set()
-    for module in [*GENERATING, endpoint_pb2, model_pb2]:
+    found = set()
+    for module in [*GENERATING, endpoint_pb2, model_pb2, token_pb2]:
         for service in module.DESCRIPTOR.services_by_name.values():
             for rpc in service.methods:
                 if rpc.name in OVER_GRPC_ALONE:
@@ -46,21 +46,18 @@ async def test_every_rpc_has_its_row() -> None:
                 rows = table.stream if rpc.server_streaming else table.whole
                 method = rows[Default().GetSymbol(rpc.input_type.full_name)]
                 assert method.name == f"{service.full_name}/{rpc.name}"
-                is_generation = module in GENERATING
-                assert method.deadline_s == (
-                    settings.request_deadline_s if is_generation else settings.lookup_deadline_s
-                )
-                told.add(method.name)
-    for request in (token_pb2.CountTokensRequest, token_pb2.DetokenizeTextRequest):  # that dialects have, of theirs
-        told.add(table.whole[request].name)
-    assert told == {method.name for rows in (table.whole, table.stream) for method in rows.values()}
+                runs_model = module in GENERATING
+                assert method.needs_capacity == runs_model
+                assert method.deadline_s == (settings.request_deadline_s if runs_model else settings.lookup_deadline_s)
+                found.add(method.name)
+    assert found == {method.name for rows in (table.whole, table.stream) for method in rows.values()}
 
 
 def test_stubs_are_the_clients_alone() -> None:
-    """Only the client and its table of methods import what makes a call."""
+    """Only the client imports generated stubs, those of health checks."""
     folder = Path(gateway.__file__).parent
     users = {path.relative_to(folder).as_posix() for path in folder.rglob("*.py") if "_pb2_grpc" in path.read_text()}
-    assert users == {"upstream/client.py", "upstream/methods.py"}
+    assert users == {"upstream/client.py"}
 
 
 @pytest.mark.parametrize(
@@ -103,7 +100,7 @@ def test_longest_prefix_tells_the_error(path: str, teller: bytes) -> None:
         Surface("", object, lambda _, name=name: Refusal(404, name), prefixes, [])  # type: ignore[misc]
         for name, prefixes in ((b"one", ("/v1",)), (b"two", ("/models",)), (b"three", ("/models/deep",)))
     )
-    failure = Failure(404, Reason.ROUTE_NOT_FOUND, "")
+    failure = Failure(Reason.ROUTE_NOT_FOUND, "")
     scope = {"type": "http", "path": path, "headers": [], "state": {"request_id": "r"}}
     assert SurfaceMap([one, two, three]).refuse(scope, failure).body == teller
     assert failure.request_id == "r"
@@ -123,5 +120,5 @@ def test_header_tells_whose_the_request_is(path: str) -> None:
         marked_by="two-version",
     )
     scope = {"type": "http", "path": path, "headers": [(b"two-version", b"1")], "state": {"request_id": "r"}}
-    refusal = SurfaceMap([one, two]).refuse(scope, Failure(404, Reason.ROUTE_NOT_FOUND, ""))
+    refusal = SurfaceMap([one, two]).refuse(scope, Failure(Reason.ROUTE_NOT_FOUND, ""))
     assert (refusal.body, refusal.headers) == (b"two", ((b"a", b"b"), (b"own-id", b"r")))

@@ -24,9 +24,9 @@ FULL = fakes.Status(
     fakes.retry_info(3),
 )
 WHO = ("Bearer k", "m")
-BUSY = Failure(429, Reason.QUEUE_FULL, "no room", retry_after_s=3, values={"for_all": "true"})
-HURRIED = Failure(429, Reason.QUEUE_FULL, "no room within half of the deadline", retry_after_s=3)
-WRONG = Failure(400, Reason.INVALID_FIELD, "wrong")
+BUSY = Failure(Reason.QUEUE_FULL, "no room", retry_after_s=3, values={"for_all": "true"})
+HURRIED = Failure(Reason.QUEUE_FULL, "no room within half of the deadline", retry_after_s=3)
+WRONG = Failure(Reason.INVALID_FIELD, "wrong")
 AT_ONCE = 32  # calls that are asked in a row, though the service refuses
 PATHS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("/v1/chat/completions", {}),
@@ -56,7 +56,7 @@ def ask(pushback: Pushback, refusal: Failure | None, who: tuple[str, str] = WHO)
             raise refusal
 
     try:
-        with pushback.asking(who):
+        with pushback.guard(who):
             serve()
     except Failure:
         return was_asked
@@ -147,7 +147,7 @@ def test_nothing_of_a_refused_request_is_kept() -> None:
 
     def serve() -> weakref.ref[Body]:
         body = Body()
-        with pushback.asking(WHO):
+        with pushback.guard(WHO):
             try:
                 raise BUSY.reworded({})
             finally:

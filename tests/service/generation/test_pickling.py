@@ -135,7 +135,8 @@ OF_ARRAYS: list[Any] = [
     SeenImage(b"d", np.zeros((3, 1, 2), dtype=np.uint8)),
     PromptImage(1, 3, b"d", np.zeros((3, 1, 2), dtype=np.uint8)),
 ]
-ERRORS: list[errors.EngineError] = [
+ERRORS: list[errors.ServiceError] = [
+    errors.ServiceError("a"),
     errors.EngineError("a"),
     errors.InvalidRequest("f", "m"),
     errors.PromptTooLong("f", 9, 8),
@@ -208,7 +209,7 @@ def test_members_stay_the_same_objects(kind: type[enum.Enum]) -> None:
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
-def test_error_has_its_class_text_and_attributes(error: errors.EngineError) -> None:
+def test_error_has_its_class_text_and_attributes(error: errors.ServiceError) -> None:
     """What the caller is told is told from the copy."""
     copy = copy_of(error)
     assert (type(copy), str(copy), copy.args, vars(copy)) == (type(error), str(error), error.args, vars(error))

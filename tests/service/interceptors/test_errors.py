@@ -1,16 +1,20 @@
 """The table from exceptions to statuses, row by row, as a caller sees it."""
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import grpc
 import pytest
+from sluice.v1 import error_pb2
 
 from service.auth import errors as auth_errors
+from service.auth.token import UnknownSigner
 from service.errors import Draining, InvalidMessage, ReaderStalled, Starting, TooManyCalls, Violation
 from service.generation import errors as generation_errors
 from service.generation.caller import Scope
-from service.interceptors.errors import DOMAIN, TABLE
+from service.interceptors.errors import DOMAIN
+from service.interceptors.status_table import TABLE
 from service.quota.errors import ConcurrencyLimited, LimitExceeded, QuotaUnavailable, RateLimited
 from service.quota.limit import Limit, Measure
 from service.registry.errors import (
@@ -33,6 +37,7 @@ from service.registry.errors import (
 )
 from tests.service.fakes import refused, request, running
 
+ROOT = Path(__file__).parents[3]
 Code = grpc.StatusCode
 
 
@@ -243,11 +248,28 @@ def test_every_row_is_tried_here() -> None:
     assert tried == {row.error for row in TABLE}
 
 
+def test_every_error_of_the_service_has_a_row() -> None:
+    """No error that is raised on purpose ends as INTERNAL, unless it is a root or never leaves its package."""
+    internal = {UnknownSigner}
+    for error in _subclasses(generation_errors.ServiceError) - internal:
+        if error.__module__.startswith("service.") and not error.__subclasses__():
+            assert any(issubclass(error, row.error) for row in TABLE if row.error is not Exception), error
+
+
+def test_every_reason_of_the_contract_has_a_row() -> None:
+    """The enum has the reasons of the table, and no other."""
+    assert {row.reason for row in TABLE} == set(error_pb2.ErrorReason.values()) - {0}
+
+
 def test_every_reason_is_documented() -> None:
-    """docs/errors.md has a row for each reason, with its code."""
-    lines = (Path(__file__).parents[3] / "docs" / "errors.md").read_text().splitlines()
+    """docs/errors.md has a row for each reason, with its code; the comment in the contract begins with the code."""
+    lines = (ROOT / "docs" / "errors.md").read_text().splitlines()
+    contract = (ROOT / "proto" / "sluice" / "v1" / "error.proto").read_text()
     for row in TABLE:
-        assert [line for line in lines if line.startswith(f"| `{row.reason}` | {row.code.name} |")], row.reason
+        name = row.reason_name
+        assert [line for line in lines if line.startswith(f"| `{name}` | {row.code.name} |")], name
+    codes = {f"ERROR_REASON_{row.reason_name}": row.code.name for row in TABLE}
+    assert {name: code for code, name in _comments(contract)} == codes
 
 
 async def test_errors_fit_into_trailers() -> None:
@@ -257,3 +279,16 @@ async def test_errors_fit_into_trailers() -> None:
         refusal = await refused(run.chat.Chat(request()))
     assert refusal.code is Code.INVALID_ARGUMENT
     assert refusal.info.reason == "TEMPLATE_REFUSED"
+
+
+def _subclasses(error: type[Exception]) -> set[type[Exception]]:
+    direct = set(error.__subclasses__())
+    return direct.union(*map(_subclasses, direct))
+
+
+def _comments(contract: str) -> list[tuple[str, str]]:
+    """(code, name) of each value of the enum whose comment begins with a code."""
+    found: list[tuple[str, str]] = re.findall(
+        r"(?<=;\n)  // ([A-Z_]+)\. (?:.*\n)(?:  //.*\n)*  (ERROR_REASON_\w+) =", contract
+    )
+    return found

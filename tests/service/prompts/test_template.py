@@ -36,7 +36,7 @@ def test_refusal_has_the_template_s_words() -> None:
     template = template_of("{{ raise_exception('After the optional system message, roles must alternate') }}")
     with pytest.raises(TemplateRefused, match="roles must alternate") as refusal:
         template.render(HELLO, None, {})
-    assert (refusal.value.field, refusal.value.reason) == ("messages", "TEMPLATE_REFUSED")
+    assert refusal.value.field == "messages"
 
 
 @pytest.mark.parametrize("source", ["{{ messages[9].content.x }}", "{{ 1 + messages }}", "{{ 1 / 0 }}"])

@@ -1,4 +1,4 @@
-"""Buckets and places of one process, under a clock that is moved by hand."""
+"""Buckets and slots of one process, under a clock that is moved by hand."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from service.quota.bucket import PERIOD_S, Bucket
 from service.quota.memory_store import MemoryStore
-from service.quota.store import Demand, Draw, Places
+from service.quota.store import Demand, Draw, Slots
 from tests.service.quota.fakes import HandClock
 
 
@@ -53,21 +53,21 @@ async def test_wait_is_exactly_what_is_needed() -> None:
 async def test_a_demand_is_met_whole_or_not_at_all() -> None:
     """What is there is not taken while anything else is missing."""
     store = MemoryStore(HandClock())
-    rich, poor, places = Bucket("rich", 100), Bucket("poor", 1), Places("p", 1)
+    rich, poor, slots = Bucket("rich", 100), Bucket("poor", 1), Slots("p", 1)
     assert await takes(store, poor, 1)
-    assert not (await store.take(Demand([draw(rich, 100), draw(poor, 1)], [places]))).is_granted
-    assert (await store.take(Demand([draw(rich, 100)], [places]))).is_granted
-    assert not (await store.take(Demand([], [places]))).is_granted
+    assert not (await store.take(Demand([draw(rich, 100), draw(poor, 1)], [slots]))).is_granted
+    assert (await store.take(Demand([draw(rich, 100)], [slots]))).is_granted
+    assert not (await store.take(Demand([], [slots]))).is_granted
 
 
-async def test_given_back_places_and_tokens_are_free() -> None:
+async def test_given_back_slots_and_tokens_are_free() -> None:
     """A place goes to the next, tokens back into the bucket, which never holds more than its limit."""
-    store, bucket, places = MemoryStore(HandClock()), Bucket("b", 10), Places("p", 1)
-    demand = Demand([draw(bucket, 10)], [places])
+    store, bucket, slots = MemoryStore(HandClock()), Bucket("b", 10), Slots("p", 1)
+    demand = Demand([draw(bucket, 10)], [slots])
     reading = await store.take(demand)
     reading.give_back(demand)
     assert (await store.take(demand)).is_granted
-    reading.give_back(Demand([draw(bucket, 30)], [places]))
+    reading.give_back(Demand([draw(bucket, 30)], [slots]))
     assert not await takes(store, bucket, 11)
     assert await takes(store, bucket, 10)
 

@@ -16,7 +16,7 @@ from redis.asyncio import Redis
 from service.quota.bucket import PERIOD_S, Bucket
 from service.quota.memory_store import MemoryStore
 from service.quota.redis_store import RedisStore
-from service.quota.store import Demand, Draw, Places, StoreLost
+from service.quota.store import Demand, Draw, Slots, StoreLost
 from tests.engine.fakes import until
 from tests.redis_server import RedisServer
 from tests.service.quota.fakes import HandClock
@@ -24,7 +24,7 @@ from tests.waiting import GUARD_S
 
 MINUTE = Bucket("minute", 1000)
 SLOW = Bucket("slow", 1)  # nothing comes in while a test runs
-PLACES = Places("places", 3)
+SLOTS = Slots("slots", 3)
 
 
 @asynccontextmanager
@@ -67,18 +67,18 @@ async def test_many_at_once_take_no_more_than_there_is(redis: RedisServer) -> No
 
 
 async def test_all_or_nothing(redis: RedisServer) -> None:
-    """Buckets and places are taken together."""
+    """Buckets and slots are taken together."""
     async with store_of(redis) as store:
         assert (await store.take(draw(SLOW, 1))).is_granted
-        both = Demand([Draw(MINUTE, 1000, 1000), Draw(SLOW, 1, 1)], [PLACES], "h")
+        both = Demand([Draw(MINUTE, 1000, 1000), Draw(SLOW, 1, 1)], [SLOTS], "h")
         assert not (await store.take(both)).is_granted
-        assert (await store.take(Demand([Draw(MINUTE, 1000, 1000)], [PLACES], "h"))).is_granted
+        assert (await store.take(Demand([Draw(MINUTE, 1000, 1000)], [SLOTS], "h"))).is_granted
 
 
-async def test_places_are_freed_by_their_holders(redis: RedisServer) -> None:
-    """As many as there are places hold one, and the next when one of them gave it back."""
+async def test_slots_are_freed_by_their_holders(redis: RedisServer) -> None:
+    """As many as there are slots hold one, and the next when one of them gave it back."""
     async with store_of(redis) as store:
-        demands = [Demand((), [PLACES], f"h{index}") for index in range(4)]
+        demands = [Demand((), [SLOTS], f"h{index}") for index in range(4)]
         readings = [await store.take(demand) for demand in demands]
         assert [reading.is_granted for reading in readings] == [True, True, True, False]
         assert readings[3].num_held == [3]
@@ -86,18 +86,18 @@ async def test_places_are_freed_by_their_holders(redis: RedisServer) -> None:
         await until_granted(store, demands[3])
 
 
-async def test_places_of_a_dead_process_are_freed_with_time(redis: RedisServer) -> None:
+async def test_slots_of_a_dead_process_are_freed_with_time(redis: RedisServer) -> None:
     """Who doesn't say any more that it lives has held its place for a lease; who does, holds it for ever."""
     async with store_of(redis, lease_s=0.6) as alive:
-        assert (await alive.take(Demand((), [PLACES], "alive"))).is_granted
+        assert (await alive.take(Demand((), [SLOTS], "alive"))).is_granted
         dead = RedisStore(redis.url, 5, 0.6)
-        assert (await dead.take(Demand((), [PLACES], "dead1"))).is_granted
-        assert (await dead.take(Demand((), [PLACES], "dead2"))).is_granted
-        assert not (await alive.take(Demand((), [PLACES], "new1"))).is_granted
+        assert (await dead.take(Demand((), [SLOTS], "dead1"))).is_granted
+        assert (await dead.take(Demand((), [SLOTS], "dead2"))).is_granted
+        assert not (await alive.take(Demand((), [SLOTS], "new1"))).is_granted
         await dead.close()
-        await until_granted(alive, Demand((), [PLACES], "new1"))
-        await until_granted(alive, Demand((), [PLACES], "new2"))
-        assert not (await alive.take(Demand((), [PLACES], "new3"))).is_granted
+        await until_granted(alive, Demand((), [SLOTS], "new1"))
+        await until_granted(alive, Demand((), [SLOTS], "new2"))
+        assert not (await alive.take(Demand((), [SLOTS], "new3"))).is_granted
 
 
 async def test_a_caller_who_leaves_while_it_is_asked_takes_nothing(redis: RedisServer) -> None:
@@ -105,19 +105,19 @@ async def test_a_caller_who_leaves_while_it_is_asked_takes_nothing(redis: RedisS
     async with store_of(redis) as store:
         await store.start()
         redis.pause()
-        taking = asyncio.create_task(store.take(Demand([Draw(SLOW, 1, 1)], [Places("one", 1)], "gone")))
+        taking = asyncio.create_task(store.take(Demand([Draw(SLOW, 1, 1)], [Slots("one", 1)], "gone")))
         await asyncio.sleep(0.1)
         taking.cancel()
         with pytest.raises(asyncio.CancelledError):
             await taking
         redis.resume()
-        await until_granted(store, Demand([Draw(SLOW, 1, 1)], [Places("one", 1)], "next"))
+        await until_granted(store, Demand([Draw(SLOW, 1, 1)], [Slots("one", 1)], "next"))
 
 
-async def test_nothing_is_left_of_full_buckets_and_free_places(redis: RedisServer) -> None:
+async def test_nothing_is_left_of_full_buckets_and_free_slots(redis: RedisServer) -> None:
     """Keys vanish when they say nothing any more."""
     async with store_of(redis) as store:
-        demand = Demand([Draw(MINUTE, 10, 10)], [PLACES], "h")
+        demand = Demand([Draw(MINUTE, 10, 10)], [SLOTS], "h")
         (await store.take(demand)).give_back(demand)
         client = Redis.from_url(redis.url)
         await until_keys(client, 0)
@@ -132,17 +132,17 @@ async def test_a_clock_that_is_set_back_locks_nobody_out(redis: RedisServer) -> 
     async with store_of(redis) as store:
         client = Redis.from_url(redis.url, decode_responses=True)
         await store.take(draw(MINUTE, 500))
-        held = Demand((), [PLACES], "h")
+        held = Demand((), [SLOTS], "h")
         await store.take(held)
-        buckets, places = sorted(await client.keys("*"), key=lambda key: "places" in key)
+        buckets, slots = sorted(await client.keys("*"), key=lambda key: "slots" in key)
         hour = 3_600_000_000
         state: Any = {name: int(value) + hour for name, value in (await client.hgetall(buckets)).items()}
         await client.hset(buckets, mapping=state)
-        await client.zincrby(places, hour, "h")
+        await client.zincrby(slots, hour, "h")
         reading = await store.take(draw(MINUTE, 1000))
         assert not reading.is_granted
         assert 0 < MINUTE.wait_s(reading.behind_s[0], 1000) <= 30
-        assert (await store.take(Demand((), [PLACES], "next"))).num_held == [1]
+        assert (await store.take(Demand((), [SLOTS], "next"))).num_held == [1]
         await client.aclose()
 
 

@@ -10,20 +10,16 @@ from typing import Any
 
 import pytest
 from grpc import aio
-from sluice.v1 import model_pb2, model_pb2_grpc
+from sluice.v1 import model_pb2, model_pb2_grpc, rpc_pb2
 
-from service.interceptors.auth import SCOPES
+from service.interceptors.rpcs import RPCS
 from service.observability.health import ServingPhase
 from tests.service.fakes import Running, running
 from tests.waiting import GUARD_S
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = (ROOT / "docs" / "grpc.md").read_text()
-CHANGING = {
-    *(f"sluice.v1.EndpointService/{name}Endpoint" for name in ("Create", "Update", "Delete")),
-    *(f"sluice.v1.ModelService/{name}Model" for name in ("Load", "Unload", "Sleep", "Wake")),
-    *(f"sluice.v1.AdapterService/{name}Adapter" for name in ("Load", "Unload")),
-}
+CHANGING = {name for name, rpc in RPCS.items() if rpc.kind == rpc_pb2.RPC_KIND_CHANGE}
 
 
 @pytest.fixture
@@ -61,7 +57,7 @@ def test_what_changes_nothing_is_retried(config: dict[str, Any]) -> None:
     """The config names every RPC of the service but those that change endpoints."""
     (methods,) = config["methodConfig"]
     names = [f"{each['service']}/{each.get('method', '')}" for each in methods["name"]]
-    assert {method for method in SCOPES if any(method.startswith(name) for name in names)} == SCOPES.keys() - CHANGING
+    assert {method for method in RPCS if any(method.startswith(name) for name in names)} == RPCS.keys() - CHANGING
 
 
 def test_clients_bring_the_same(config: dict[str, Any]) -> None:

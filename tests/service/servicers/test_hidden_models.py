@@ -18,7 +18,7 @@ from google.protobuf.descriptor_pool import Default
 from google.protobuf.message_factory import GetMessageClass
 from grpc import aio
 
-from service.interceptors.auth import SCOPES
+from service.interceptors.rpcs import RPCS
 from tests.service.auth.key_files import write
 from tests.service.endpoint_fakes import serving
 from tests.service.fakes import Refusal, refused
@@ -140,7 +140,7 @@ def test_every_rpc_is_tried() -> None:
         "ModelService/GetLoad",
         "EndpointService/ListEndpoints",
     }
-    assert tried == set(SCOPES) - {f"sluice.v1.{method}" for method in lists}
+    assert tried == set(RPCS) - {f"sluice.v1.{method}" for method in lists}
 
 
 def told(refusal: Refusal, name: str) -> tuple[grpc.StatusCode, str, bytes]:

@@ -27,6 +27,7 @@ from sluice_client.errors import (
     SluiceError,
     UnavailableError,
     Violation,
+    reason_name,
 )
 from sluice_client.request import function, message, tool_result
 from sluice_client.stream import Stream
@@ -56,5 +57,6 @@ __all__ = [
     "Violation",
     "function",
     "message",
+    "reason_name",
     "tool_result",
 ]

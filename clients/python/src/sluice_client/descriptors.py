@@ -28,6 +28,7 @@ def declare(proto: str, module: dict[str, Any]) -> None:
     for name, enum in file.enum_types_by_name.items():
         module[name] = EnumTypeWrapper(enum)
         module.update((value.name, value.number) for value in enum.values)
+    module.update(file.extensions_by_name)
     for name, message in file.message_types_by_name.items():
         module[name] = GetMessageClass(message)
         module[name].__module__ = module["__name__"]  # where `pickle` finds it

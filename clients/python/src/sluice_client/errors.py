@@ -1,4 +1,4 @@
-"""What a failed call raises, with its `google.rpc` details decoded."""
+"""The exceptions of failed calls, with decoded `google.rpc` details."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ import grpc
 from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2
 
+from sluice_client.v1 import error_pb2
+
 _DETAILS: Final = "grpc-status-details-bin"
 
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One field that is wrong: its path in the contract's names, what holds for it, and the rule's id."""
+    """An invalid field: its path in the contract's names, the rule that it violates, and the rule's id."""
 
     field: str
     description: str
@@ -36,19 +38,19 @@ class SluiceError(Exception):
         metadata: Mapping[str, str] | None = None,
         request_id: str = "",
     ) -> None:
-        """The status, decoded."""
+        """`retry_delay` is in seconds; `metadata` has the values that the message contains, by name."""
         super().__init__(message)
         self.code = code
         self.message = message
-        self.reason = reason  # one of the server's, such as MODEL_NOT_FOUND; empty where gRPC itself failed
+        self.reason = reason  # a `reason_name`, such as MODEL_NOT_FOUND; empty if the status is not the server's
         self.violations = violations
-        self.retry_delay = retry_delay  # seconds after which to try again; None where the server says nothing of it
-        self.metadata = dict(metadata or {})  # the values that the message has, by name
+        self.retry_delay = retry_delay  # seconds after which a retry may succeed; None if unknown
+        self.metadata = dict(metadata or {})  # the values that the message contains, by name
         self.request_id = request_id
 
     @property
     def field(self) -> str:
-        """The first field that is wrong, such as `messages[0].content`; empty if none is."""
+        """The first invalid field, such as `messages[0].content`; empty if none is."""
         return self.violations[0].field if self.violations else self.metadata.get("field", "")
 
     def __str__(self) -> str:
@@ -64,11 +66,11 @@ class AuthenticationError(SluiceError):
 
 
 class PermissionDeniedError(SluiceError):
-    """The key is right, and not for this (PERMISSION_DENIED)."""
+    """The key is valid but does not permit the call (PERMISSION_DENIED)."""
 
 
 class NotFoundError(SluiceError):
-    """There is no such model or endpoint (NOT_FOUND)."""
+    """The named model, adapter or endpoint does not exist (NOT_FOUND)."""
 
 
 class AlreadyExistsError(SluiceError):
@@ -76,19 +78,19 @@ class AlreadyExistsError(SluiceError):
 
 
 class ConflictError(SluiceError):
-    """Somebody else has changed what was to be changed (ABORTED)."""
+    """Another client has changed the endpoint since it was read (ABORTED)."""
 
 
 class OverloadedError(SluiceError):
-    """The queue is full or a limit is reached (RESOURCE_EXHAUSTED); `retry_delay` says when to come back."""
+    """The queue is full or a limit is reached (RESOURCE_EXHAUSTED); `retry_delay` says when to retry."""
 
 
 class UnavailableError(SluiceError):
-    """Nobody serves the call now (UNAVAILABLE)."""
+    """No server can serve the call now (UNAVAILABLE)."""
 
 
 class DeadlineExceededError(SluiceError):
-    """The call's time is over (DEADLINE_EXCEEDED)."""
+    """The call's deadline passed (DEADLINE_EXCEEDED)."""
 
 
 class CancelledError(SluiceError):
@@ -115,13 +117,18 @@ _BY_CODE: Final[dict[grpc.StatusCode, type[SluiceError]]] = {
 }
 
 
+def reason_name(reason: error_pb2.ErrorReason.ValueType) -> str:
+    """Return an error reason as `SluiceError.reason` has it, such as `MODEL_NOT_FOUND`."""
+    return error_pb2.ErrorReason.Name(reason).removeprefix("ERROR_REASON_")
+
+
 def cancelled() -> CancelledError:
-    """What a stream ends with whose reader, or another thread, has cancelled it while no call was open."""
+    """Return the error of a stream that was cancelled while no call was open."""
     return CancelledError(grpc.StatusCode.CANCELLED, "the stream was cancelled")
 
 
 def decode(error: Any) -> SluiceError:
-    """The error that a failed call means: anything with `code()`, `details()` and `trailing_metadata()`."""
+    """Return the exception for a failed call: an object with `code()`, `details()` and `trailing_metadata()`."""
     code: grpc.StatusCode = error.code()
     trailing = dict([*(error.trailing_metadata() or ())])
     reason, metadata, violations, retry_delay = "", {}, [], None

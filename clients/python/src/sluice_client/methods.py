@@ -1,11 +1,13 @@
-"""The contract's methods: their paths, and the messages that they take and give."""
+"""The RPCs of the contract: their paths, and the types of their requests and answers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
+from google.protobuf.descriptor import FileDescriptor, MethodDescriptor
+from google.protobuf.descriptor_pb2 import MethodDescriptorProto
 from google.protobuf.message import Message as Proto
 
 from sluice_client.v1 import (
@@ -30,7 +32,7 @@ A = TypeVar("A", bound=Proto)  # an answer or an event
 
 @dataclass(frozen=True, slots=True)
 class Method(Generic[Q, A]):
-    """One of them."""
+    """One RPC."""
 
     path: str
     request: type[Q]
@@ -38,7 +40,7 @@ class Method(Generic[Q, A]):
     is_stream: bool = False
 
     def on(self, channel: Any) -> Callable[..., Any]:
-        """What begins calls of it on a channel."""
+        """Return the callable that begins calls on a channel."""
         kind = channel.unary_stream if self.is_stream else channel.unary_unary
         begin: Callable[..., Any] = kind(
             self.path, request_serializer=self.request.SerializeToString, response_deserializer=self.answer.FromString
@@ -46,94 +48,82 @@ class Method(Generic[Q, A]):
         return begin
 
 
-def _path(service: str, method: str) -> str:
-    return f"/sluice.v1.{service}/{method}"
+def _declared() -> Iterator[tuple[str, MethodDescriptor]]:
+    modules = (
+        adapter_pb2,
+        chat_pb2,
+        completion_pb2,
+        embedding_pb2,
+        endpoint_pb2,
+        model_pb2,
+        rank_pb2,
+        response_pb2,
+        text_generation_pb2,
+        token_pb2,
+        watermark_pb2,
+    )
+    for module in modules:
+        file: FileDescriptor = module.DESCRIPTOR
+        for service in file.services_by_name.values():
+            for method in service.methods:
+                yield method.name, method
 
 
-CHAT: Final = Method(_path("ChatService", "Chat"), chat_pb2.ChatRequest, chat_pb2.ChatResponse)
-STREAM_CHAT: Final = Method(
-    _path("ChatService", "StreamChat"), chat_pb2.ChatRequest, chat_pb2.StreamChatResponse, is_stream=True
+_DECLARED: Final = dict(_declared())  # no two services of the contract have an RPC of the same name
+
+
+def _method(name: str, request: type[Q], answer: type[A]) -> Method[Q, A]:
+    """Return the RPC of that name; its path, and whether its answers are streamed, follow from the descriptor."""
+    proto = MethodDescriptorProto()
+    _DECLARED[name].CopyToProto(proto)
+    return Method(f"/{_DECLARED[name].containing_service.full_name}/{name}", request, answer, proto.server_streaming)
+
+
+CHAT: Final = _method("Chat", chat_pb2.ChatRequest, chat_pb2.ChatResponse)
+STREAM_CHAT: Final = _method("StreamChat", chat_pb2.ChatRequest, chat_pb2.StreamChatResponse)
+COMPLETE: Final = _method("Complete", completion_pb2.CompleteRequest, completion_pb2.CompleteResponse)
+STREAM_COMPLETE: Final = _method(
+    "StreamComplete", completion_pb2.CompleteRequest, completion_pb2.StreamCompleteResponse
 )
-COMPLETE: Final = Method(
-    _path("CompletionService", "Complete"), completion_pb2.CompleteRequest, completion_pb2.CompleteResponse
+CREATE_RESPONSE: Final = _method(
+    "CreateResponse", response_pb2.CreateResponseRequest, response_pb2.CreateResponseResponse
 )
-STREAM_COMPLETE: Final = Method(
-    _path("CompletionService", "StreamComplete"),
-    completion_pb2.CompleteRequest,
-    completion_pb2.StreamCompleteResponse,
-    is_stream=True,
+STREAM_RESPONSE: Final = _method(
+    "StreamResponse", response_pb2.CreateResponseRequest, response_event_pb2.StreamResponseResponse
 )
-CREATE_RESPONSE: Final = Method(
-    _path("ResponseService", "CreateResponse"), response_pb2.CreateResponseRequest, response_pb2.CreateResponseResponse
+GENERATE_TEXT: Final = _method(
+    "GenerateText", text_generation_pb2.GenerateTextRequest, text_generation_pb2.GenerateTextResponse
 )
-STREAM_RESPONSE: Final = Method(
-    _path("ResponseService", "StreamResponse"),
-    response_pb2.CreateResponseRequest,
-    response_event_pb2.StreamResponseResponse,
-    is_stream=True,
+STREAM_GENERATE_TEXT: Final = _method(
+    "StreamGenerateText", text_generation_pb2.GenerateTextRequest, text_generation_pb2.StreamGenerateTextResponse
 )
-GENERATE_TEXT: Final = Method(
-    _path("TextGenerationService", "GenerateText"),
-    text_generation_pb2.GenerateTextRequest,
-    text_generation_pb2.GenerateTextResponse,
+EMBED: Final = _method("Embed", embedding_pb2.EmbedRequest, embedding_pb2.EmbedResponse)
+RANK: Final = _method("Rank", rank_pb2.RankRequest, rank_pb2.RankResponse)
+SCORE: Final = _method("Score", rank_pb2.ScoreRequest, rank_pb2.ScoreResponse)
+TOKENIZE: Final = _method("TokenizeText", token_pb2.TokenizeTextRequest, token_pb2.TokenizeTextResponse)
+DETOKENIZE: Final = _method("DetokenizeText", token_pb2.DetokenizeTextRequest, token_pb2.DetokenizeTextResponse)
+COUNT_TOKENS: Final = _method("CountTokens", token_pb2.CountTokensRequest, token_pb2.CountTokensResponse)
+LIST_MODELS: Final = _method("ListModels", model_pb2.ListModelsRequest, model_pb2.ListModelsResponse)
+GET_MODEL: Final = _method("GetModel", model_pb2.GetModelRequest, model_pb2.GetModelResponse)
+LOAD_MODEL: Final = _method("LoadModel", model_pb2.LoadModelRequest, model_pb2.LoadModelResponse)
+UNLOAD_MODEL: Final = _method("UnloadModel", model_pb2.UnloadModelRequest, model_pb2.UnloadModelResponse)
+SLEEP_MODEL: Final = _method("SleepModel", model_pb2.SleepModelRequest, model_pb2.SleepModelResponse)
+WAKE_MODEL: Final = _method("WakeModel", model_pb2.WakeModelRequest, model_pb2.WakeModelResponse)
+GET_LOAD: Final = _method("GetLoad", load_pb2.GetLoadRequest, load_pb2.GetLoadResponse)
+CREATE_ENDPOINT: Final = _method(
+    "CreateEndpoint", endpoint_pb2.CreateEndpointRequest, endpoint_pb2.CreateEndpointResponse
 )
-STREAM_GENERATE_TEXT: Final = Method(
-    _path("TextGenerationService", "StreamGenerateText"),
-    text_generation_pb2.GenerateTextRequest,
-    text_generation_pb2.StreamGenerateTextResponse,
-    is_stream=True,
+GET_ENDPOINT: Final = _method("GetEndpoint", endpoint_pb2.GetEndpointRequest, endpoint_pb2.GetEndpointResponse)
+LIST_ENDPOINTS: Final = _method("ListEndpoints", endpoint_pb2.ListEndpointsRequest, endpoint_pb2.ListEndpointsResponse)
+UPDATE_ENDPOINT: Final = _method(
+    "UpdateEndpoint", endpoint_pb2.UpdateEndpointRequest, endpoint_pb2.UpdateEndpointResponse
 )
-EMBED: Final = Method(_path("EmbeddingService", "Embed"), embedding_pb2.EmbedRequest, embedding_pb2.EmbedResponse)
-RANK: Final = Method(_path("RankService", "Rank"), rank_pb2.RankRequest, rank_pb2.RankResponse)
-SCORE: Final = Method(_path("RankService", "Score"), rank_pb2.ScoreRequest, rank_pb2.ScoreResponse)
-TOKENIZE: Final = Method(
-    _path("TokenService", "TokenizeText"), token_pb2.TokenizeTextRequest, token_pb2.TokenizeTextResponse
+DELETE_ENDPOINT: Final = _method(
+    "DeleteEndpoint", endpoint_pb2.DeleteEndpointRequest, endpoint_pb2.DeleteEndpointResponse
 )
-DETOKENIZE: Final = Method(
-    _path("TokenService", "DetokenizeText"), token_pb2.DetokenizeTextRequest, token_pb2.DetokenizeTextResponse
-)
-COUNT_TOKENS: Final = Method(
-    _path("TokenService", "CountTokens"), token_pb2.CountTokensRequest, token_pb2.CountTokensResponse
-)
-LIST_MODELS: Final = Method(
-    _path("ModelService", "ListModels"), model_pb2.ListModelsRequest, model_pb2.ListModelsResponse
-)
-GET_MODEL: Final = Method(_path("ModelService", "GetModel"), model_pb2.GetModelRequest, model_pb2.GetModelResponse)
-LOAD_MODEL: Final = Method(_path("ModelService", "LoadModel"), model_pb2.LoadModelRequest, model_pb2.LoadModelResponse)
-UNLOAD_MODEL: Final = Method(
-    _path("ModelService", "UnloadModel"), model_pb2.UnloadModelRequest, model_pb2.UnloadModelResponse
-)
-SLEEP_MODEL: Final = Method(
-    _path("ModelService", "SleepModel"), model_pb2.SleepModelRequest, model_pb2.SleepModelResponse
-)
-WAKE_MODEL: Final = Method(_path("ModelService", "WakeModel"), model_pb2.WakeModelRequest, model_pb2.WakeModelResponse)
-GET_LOAD: Final = Method(_path("ModelService", "GetLoad"), load_pb2.GetLoadRequest, load_pb2.GetLoadResponse)
-CREATE_ENDPOINT: Final = Method(
-    _path("EndpointService", "CreateEndpoint"), endpoint_pb2.CreateEndpointRequest, endpoint_pb2.CreateEndpointResponse
-)
-GET_ENDPOINT: Final = Method(
-    _path("EndpointService", "GetEndpoint"), endpoint_pb2.GetEndpointRequest, endpoint_pb2.GetEndpointResponse
-)
-LIST_ENDPOINTS: Final = Method(
-    _path("EndpointService", "ListEndpoints"), endpoint_pb2.ListEndpointsRequest, endpoint_pb2.ListEndpointsResponse
-)
-UPDATE_ENDPOINT: Final = Method(
-    _path("EndpointService", "UpdateEndpoint"), endpoint_pb2.UpdateEndpointRequest, endpoint_pb2.UpdateEndpointResponse
-)
-DELETE_ENDPOINT: Final = Method(
-    _path("EndpointService", "DeleteEndpoint"), endpoint_pb2.DeleteEndpointRequest, endpoint_pb2.DeleteEndpointResponse
-)
-LOAD_ADAPTER: Final = Method(
-    _path("AdapterService", "LoadAdapter"), adapter_pb2.LoadAdapterRequest, adapter_pb2.LoadAdapterResponse
-)
-UNLOAD_ADAPTER: Final = Method(
-    _path("AdapterService", "UnloadAdapter"), adapter_pb2.UnloadAdapterRequest, adapter_pb2.UnloadAdapterResponse
-)
-LIST_ADAPTERS: Final = Method(
-    _path("AdapterService", "ListAdapters"), adapter_pb2.ListAdaptersRequest, adapter_pb2.ListAdaptersResponse
-)
-DETECT_WATERMARK: Final = Method(
-    _path("WatermarkService", "DetectWatermark"),
-    watermark_pb2.DetectWatermarkRequest,
-    watermark_pb2.DetectWatermarkResponse,
+LOAD_ADAPTER: Final = _method("LoadAdapter", adapter_pb2.LoadAdapterRequest, adapter_pb2.LoadAdapterResponse)
+UNLOAD_ADAPTER: Final = _method("UnloadAdapter", adapter_pb2.UnloadAdapterRequest, adapter_pb2.UnloadAdapterResponse)
+LIST_ADAPTERS: Final = _method("ListAdapters", adapter_pb2.ListAdaptersRequest, adapter_pb2.ListAdaptersResponse)
+DETECT_WATERMARK: Final = _method(
+    "DetectWatermark", watermark_pb2.DetectWatermarkRequest, watermark_pb2.DetectWatermarkResponse
 )

@@ -7,10 +7,12 @@ from typing import Any, Final, Generic, TypeVar
 
 import grpc
 
-from sluice_client.errors import SluiceError
+from sluice_client.errors import SluiceError, reason_name
+from sluice_client.v1 import error_pb2
 
 E = TypeVar("E")  # the message of a stream's events
 
+_ENGINE_FAILED: Final = reason_name(error_pb2.ERROR_REASON_ENGINE_FAILED)
 _MOST_BREAKS: Final = 4  # without an event between them: what breaks every server may be the request itself
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 _RESET: Final = frozenset({grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN})  # a connection that broke
@@ -64,7 +66,7 @@ class Received(Generic[E]):
         if not self._stream or self._last is None:  # nothing has come, and gRPC has retried what is safe
             return None
         now = time.monotonic()
-        is_lost = error.reason == "ENGINE_FAILED" or (error.code in _RESET and not error.reason)
+        is_lost = error.reason == _ENGINE_FAILED or (error.code in _RESET and not error.reason)
         is_break = is_lost or (self._has_grown and error.code in _PASSING)
         self._has_grown = False
         if is_break:

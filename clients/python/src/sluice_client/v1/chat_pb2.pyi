@@ -35,29 +35,29 @@ class _ReasoningEffort:
 class _ReasoningEffortEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ReasoningEffort.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     REASONING_EFFORT_UNSPECIFIED: _ReasoningEffort.ValueType  # 0
-    """As the model's own template has it."""
+    """The default of the model's chat template."""
     REASONING_EFFORT_NONE: _ReasoningEffort.ValueType  # 1
-    """Not at all."""
+    """No reasoning."""
     REASONING_EFFORT_LOW: _ReasoningEffort.ValueType  # 2
-    """A little."""
+    """Little reasoning."""
     REASONING_EFFORT_MEDIUM: _ReasoningEffort.ValueType  # 3
-    """As much as is usual."""
+    """A medium amount of reasoning."""
     REASONING_EFFORT_HIGH: _ReasoningEffort.ValueType  # 4
-    """As much as it likes."""
+    """As much reasoning as the model chooses."""
 
 class ReasoningEffort(_ReasoningEffort, metaclass=_ReasoningEffortEnumTypeWrapper):
-    """How much a model thinks before it answers."""
+    """The amount of reasoning before the answer."""
 
 REASONING_EFFORT_UNSPECIFIED: ReasoningEffort.ValueType  # 0
-"""As the model's own template has it."""
+"""The default of the model's chat template."""
 REASONING_EFFORT_NONE: ReasoningEffort.ValueType  # 1
-"""Not at all."""
+"""No reasoning."""
 REASONING_EFFORT_LOW: ReasoningEffort.ValueType  # 2
-"""A little."""
+"""Little reasoning."""
 REASONING_EFFORT_MEDIUM: ReasoningEffort.ValueType  # 3
-"""As much as is usual."""
+"""A medium amount of reasoning."""
 REASONING_EFFORT_HIGH: ReasoningEffort.ValueType  # 4
-"""As much as it likes."""
+"""As much reasoning as the model chooses."""
 Global___ReasoningEffort: _TypeAlias = ReasoningEffort  # noqa: Y015
 
 class _FinishReason:
@@ -69,32 +69,32 @@ class _FinishReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_FinishRe
     FINISH_REASON_UNSPECIFIED: _FinishReason.ValueType  # 0
     """Not set."""
     FINISH_REASON_STOP: _FinishReason.ValueType  # 1
-    """The model ended its text, or the text reached a stop string."""
+    """The model generated an end-of-text token or a stop token, or the text reached a stop string."""
     FINISH_REASON_LENGTH: _FinishReason.ValueType  # 2
-    """max_tokens, the model's context length, or with ERROR_BEHAVIOR_TRUNCATE the call's deadline."""
+    """The choice reached max_tokens, the model's context length, or with ERROR_BEHAVIOR_TRUNCATE the call's deadline."""
     FINISH_REASON_TOOL_CALLS: _FinishReason.ValueType  # 3
     """The model called tools."""
     FINISH_REASON_CONTENT_FILTER: _FinishReason.ValueType  # 4
-    """Content was left out by a filter."""
+    """A filter omitted content."""
 
 class FinishReason(_FinishReason, metaclass=_FinishReasonEnumTypeWrapper):
-    """Why a choice ended."""
+    """The reason for which a choice ended."""
 
 FINISH_REASON_UNSPECIFIED: FinishReason.ValueType  # 0
 """Not set."""
 FINISH_REASON_STOP: FinishReason.ValueType  # 1
-"""The model ended its text, or the text reached a stop string."""
+"""The model generated an end-of-text token or a stop token, or the text reached a stop string."""
 FINISH_REASON_LENGTH: FinishReason.ValueType  # 2
-"""max_tokens, the model's context length, or with ERROR_BEHAVIOR_TRUNCATE the call's deadline."""
+"""The choice reached max_tokens, the model's context length, or with ERROR_BEHAVIOR_TRUNCATE the call's deadline."""
 FINISH_REASON_TOOL_CALLS: FinishReason.ValueType  # 3
 """The model called tools."""
 FINISH_REASON_CONTENT_FILTER: FinishReason.ValueType  # 4
-"""Content was left out by a filter."""
+"""A filter omitted content."""
 Global___FinishReason: _TypeAlias = FinishReason  # noqa: Y015
 
 @_typing.final
 class ChatRequest(_message.Message):
-    """A conversation to answer."""
+    """A conversation to continue."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -122,32 +122,32 @@ class ChatRequest(_message.Message):
     model: _builtins.str
     """The name of a served model or endpoint, 1 to 256 characters. Required."""
     n: _builtins.int
-    """Independent answers to generate; the prompt is computed once. Range [1, 128]. Default: 1."""
+    """The number of independent choices to generate; the prompt is computed once. Range [1, 128]. Default: 1."""
     parallel_tool_calls: _builtins.bool
-    """Whether one answer may hold several calls. Default: true."""
+    """Whether a choice may contain several tool calls. Default: true."""
     reasoning_effort: Global___ReasoningEffort.ValueType
-    """How much to think before answering. Models that can't think answer as ever. Default: as the model's own template
-    has it.
+    """The amount of reasoning before the answer. Ignored by models without reasoning. Default: the default of the model's
+    chat template.
     """
     reasoning_budget: _builtins.int
-    """Tokens of thinking at most, in place of what the service's settings allow for `reasoning_effort`. Default: those."""
+    """The maximum number of reasoning tokens. Default: the service's setting for the request's `reasoning_effort`."""
     continue_final_message: _builtins.bool
-    """Whether the answer goes on where the text of the last message ends, which is the assistant's and has no tool_calls.
-    It has no thinking then. Default: false, the answer is a turn of its own.
+    """Whether to continue the text of the last message, which must have ROLE_ASSISTANT and no tool_calls. The
+    continuation has no reasoning. Default: false, generate a new turn.
     """
     add_generation_prompt: _builtins.bool
-    """Whether the prompt ends with what begins an answer in the model's chat template. Default: true, but with
-    `continue_final_message` false.
+    """Whether the prompt ends with the chat template's generation prompt, which begins the assistant's turn. Default:
+    true; with `continue_final_message`: false.
     """
     chat_template_kwargs: _builtins.str
-    """Variables for the model's chat template, such as its own switches, as the text of a JSON object, at most 65,536
-    characters. Those that the template doesn't know are without effect. Default: none.
+    """Variables for the model's chat template, as a JSON object in text form, at most 65,536 characters. Variables that
+    the template doesn't use are ignored. Default: none.
     """
     skip_special_tokens: _builtins.bool
-    """Whether control tokens that the model generates are left out of the text. Default: true."""
+    """Whether generated control tokens are omitted from the text. Default: true."""
     default_reasoning_effort: Global___ReasoningEffort.ValueType
-    """How much to think where `reasoning_effort` is not set and the service's settings of the model say nothing; for
-    platforms that promise a default. Default: as the model's own template has it.
+    """The amount of reasoning if neither `reasoning_effort` nor the service's settings for the model specify it; for API
+    dialects that document a default. Default: the default of the model's chat template.
     """
     @_builtins.property
     def messages(self) -> _containers.RepeatedCompositeFieldContainer[_content_pb2.Message]:
@@ -155,45 +155,45 @@ class ChatRequest(_message.Message):
 
     @_builtins.property
     def sampling(self) -> _sampling_pb2.SamplingParams:
-        """How tokens are drawn. Default: the model's own distribution."""
+        """The sampling parameters. Default: the model's unmodified distribution."""
 
     @_builtins.property
     def stopping(self) -> _sampling_pb2.StopParams:
-        """When a choice ends."""
+        """The conditions that end a choice."""
 
     @_builtins.property
     def logprobs(self) -> _logprobs_pb2.LogprobsOptions:
-        """Asks for logprobs of the generated tokens. Default: none."""
+        """Requests log probabilities of the generated tokens. Default: none."""
 
     @_builtins.property
     def output_constraint(self) -> _sampling_pb2.OutputConstraint:
-        """What the text must look like. Default: free text."""
+        """The constraint on the generated text. Default: none, free text."""
 
     @_builtins.property
     def tools(self) -> _containers.RepeatedCompositeFieldContainer[_tool_pb2.Tool]:
-        """Functions that the model may call, at most 128. Default: none."""
+        """The functions that the model may call, at most 128. Default: none."""
 
     @_builtins.property
     def tool_choice(self) -> _tool_pb2.ToolChoice:
-        """Whether and what to call. Default: auto with tools, none without."""
+        """Whether the model calls tools, and which. Default: auto if there are tools, else none."""
 
     @_builtins.property
     def serving(self) -> _serving_pb2.ServingOptions:
-        """How the server treats the request. With ERROR_BEHAVIOR_TRUNCATE, a conversation beyond the model's context length
-        loses its oldest messages, but never the system's and the last.
+        """Options for how the server handles the request. With ERROR_BEHAVIOR_TRUNCATE, a conversation that exceeds the
+        model's context length loses its oldest messages, except the system message and the last message.
         """
 
     @_builtins.property
     def resume(self) -> _resume_pb2.ResumeOptions:
-        """Goes on with a stream that broke; for calls that stream only. Default: none, a new answer."""
+        """Resumes a broken stream; for streaming RPCs only. Default: none, a new generation."""
 
     @_builtins.property
     def prompt_logprobs(self) -> _logprobs_pb2.LogprobsOptions:
-        """Asks for logprobs of the prompt's tokens. Default: none."""
+        """Requests log probabilities of the prompt's tokens. Default: none."""
 
     @_builtins.property
     def tokens(self) -> _new_tokens_pb2.TokensOptions:
-        """Asks for the tokens of the answer. Default: none."""
+        """Requests token counts, and optionally token ids. Default: none."""
 
     def __init__(
         self,
@@ -253,7 +253,7 @@ Global___ChatRequest: _TypeAlias = ChatRequest  # noqa: Y015
 
 @_typing.final
 class ChatResponse(_message.Message):
-    """A whole answer."""
+    """A complete chat completion."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -267,36 +267,38 @@ class ChatResponse(_message.Message):
     PROMPT_TOKEN_IDS_FIELD_NUMBER: _builtins.int
     REASONING_EFFORT_FIELD_NUMBER: _builtins.int
     id: _builtins.str
-    """Identifies the answer, unique."""
+    """The unique id of the response."""
     model: _builtins.str
-    """The model that answered."""
+    """The name of the model that generated the response."""
     system_fingerprint: _builtins.str
-    """Changes whenever weights or engine configuration change in a way that may change tokens; to be read with a seed."""
+    """Identifies weights and engine configuration: it changes if they change in a way that may change generated tokens.
+    Compare it when using a seed.
+    """
     reasoning_effort: Global___ReasoningEffort.ValueType
-    """How much thinking was asked for, defaults filled in; unset for a model that can't think, and where its template
-    decides how much.
+    """The effective amount of reasoning, with defaults applied; unset if the model has no reasoning, or if its chat
+    template decides the amount.
     """
     @_builtins.property
     def created(self) -> _timestamp_pb2.Timestamp:
-        """When generation was admitted."""
+        """The time at which the request was admitted."""
 
     @_builtins.property
     def choices(self) -> _containers.RepeatedCompositeFieldContainer[Global___ChatChoice]:
-        """The answers, by index."""
+        """The choices in the order of their indices."""
 
     @_builtins.property
     def usage(self) -> _usage_pb2.Usage:
-        """What it cost."""
+        """The number of tokens used."""
 
     @_builtins.property
     def prompt_logprobs(self) -> _containers.RepeatedCompositeFieldContainer[_logprobs_pb2.TokenLogprob]:
-        """The logprobs of the prompt's tokens in order, if asked for. The first token has nothing before it: its logprob is 0
-        and its top_logprobs are empty.
+        """The log probabilities of the prompt's tokens in order, if requested. The first token has no predecessor: its
+        logprob is 0 and its top_logprobs are empty.
         """
 
     @_builtins.property
     def prompt_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """The prompt's tokens, if asked for."""
+        """The token ids of the prompt, if requested."""
 
     def __init__(
         self,
@@ -321,7 +323,7 @@ Global___ChatResponse: _TypeAlias = ChatResponse  # noqa: Y015
 
 @_typing.final
 class ChatChoice(_message.Message):
-    """One answer."""
+    """One choice of a chat completion."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -332,22 +334,22 @@ class ChatChoice(_message.Message):
     LOGPROBS_FIELD_NUMBER: _builtins.int
     TOKEN_IDS_FIELD_NUMBER: _builtins.int
     index: _builtins.int
-    """Its place among the request's `n` answers, from 0."""
+    """The index of the choice, from 0 to `n` - 1."""
     finish_reason: Global___FinishReason.ValueType
-    """Why it ended."""
+    """The reason for which the choice ended."""
     stop_sequence: _builtins.str
-    """The stop string that ended it, if one did."""
+    """The stop string that ended the choice, if one did."""
     @_builtins.property
     def message(self) -> _content_pb2.Message:
-        """What the model said. The role is ROLE_ASSISTANT."""
+        """The generated message, with ROLE_ASSISTANT."""
 
     @_builtins.property
     def logprobs(self) -> _containers.RepeatedCompositeFieldContainer[_logprobs_pb2.TokenLogprob]:
-        """The logprobs of its content tokens in order, if asked for."""
+        """The log probabilities of the content's tokens in order, if requested."""
 
     @_builtins.property
     def token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """All its tokens, if asked for: those of thinking and calls too, and the one that ended it."""
+        """The ids of all generated tokens, if requested, including reasoning, tool calls and the token that ended the choice."""
 
     def __init__(
         self,
@@ -371,11 +373,11 @@ Global___ChatChoice: _TypeAlias = ChatChoice  # noqa: Y015
 
 @_typing.final
 class StreamChatResponse(_message.Message):
-    """One event of a streamed answer.
+    """One event of a streamed chat completion.
 
-    A stream is one `started`; then, for each choice, deltas and one `choice_finished`, choices interleaved; then one
-    `usage` and one `completed`. A stream that fails ends with a status instead of `completed`, after a `usage` if
-    generation had begun.
+    A stream consists of one `started`; then, for each choice, deltas and one `choice_finished`, with the events of
+    several choices interleaved; then one `usage` and one `completed`. A failed stream ends with an error status instead
+    of `completed`, after a `usage` if generation had begun.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -393,46 +395,50 @@ class StreamChatResponse(_message.Message):
     POSITION_FIELD_NUMBER: _builtins.int
     TOKENS_FIELD_NUMBER: _builtins.int
     sequence_number: _builtins.int
-    """Rises by one with each event of a stream, from 0."""
+    """The number of the event in its stream: 0 for the first, increasing by 1."""
     stream: _builtins.bytes
-    """Identifies the stream, for `resume`; in the first event only, and empty where a stream can't be resumed. Opaque."""
+    """The id of the stream, for ResumeOptions: an opaque value in the first event only; empty if the stream can't be
+    resumed.
+    """
     position: _builtins.bytes
-    """Where the stream stands with this event, for `resume`; empty where a stream can't be resumed. Opaque."""
+    """The position of the stream after this event, for ResumeOptions: an opaque value; empty if the stream can't be
+    resumed.
+    """
     @_builtins.property
     def started(self) -> Global___ChatStarted:
         """The request was admitted."""
 
     @_builtins.property
     def content_delta(self) -> Global___ContentDelta:
-        """More of an answer's text."""
+        """A piece of a choice's text."""
 
     @_builtins.property
     def reasoning_delta(self) -> Global___ReasoningDelta:
-        """More of what the model thinks before it answers."""
+        """A piece of a choice's reasoning."""
 
     @_builtins.property
     def tool_call_delta(self) -> Global___ToolCallDelta:
-        """More of a call."""
+        """A piece of a tool call."""
 
     @_builtins.property
     def choice_finished(self) -> Global___ChoiceFinished:
-        """An answer ended."""
+        """The end of a choice."""
 
     @_builtins.property
     def usage(self) -> _usage_pb2.Usage:
-        """What the request cost."""
+        """The number of tokens used."""
 
     @_builtins.property
     def completed(self) -> Global___ChatCompleted:
-        """Everything was sent."""
+        """The end of a complete stream."""
 
     @_builtins.property
     def prompt_logprobs(self) -> Global___PromptLogprobs:
-        """The logprobs of the prompt's tokens, if asked for; after `started`, before the first choice's deltas."""
+        """The log probabilities of the prompt's tokens, if requested: after `started` and before any delta."""
 
     @_builtins.property
     def tokens(self) -> _new_tokens_pb2.NewTokens:
-        """The tokens that were added to the event's choice, if asked for."""
+        """The tokens added to the event's choice, if requested."""
 
     def __init__(
         self,
@@ -462,7 +468,7 @@ Global___StreamChatResponse: _TypeAlias = StreamChatResponse  # noqa: Y015
 
 @_typing.final
 class ChatStarted(_message.Message):
-    """The first event: the answer's identity, and what the server made of the request."""
+    """The first event of a stream: its id and the effective parameters."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -476,32 +482,34 @@ class ChatStarted(_message.Message):
     PROMPT_TOKEN_IDS_FIELD_NUMBER: _builtins.int
     REASONING_EFFORT_FIELD_NUMBER: _builtins.int
     id: _builtins.str
-    """Identifies the answer, unique."""
+    """The unique id of the response."""
     model: _builtins.str
-    """The model that answers."""
+    """The name of the model that generates the response."""
     system_fingerprint: _builtins.str
-    """Changes whenever weights or engine configuration change in a way that may change tokens; to be read with a seed."""
+    """Identifies weights and engine configuration: it changes if they change in a way that may change generated tokens.
+    Compare it when using a seed.
+    """
     prompt_tokens: _builtins.int
-    """Tokens of the prompt, with everything that the chat template adds."""
+    """The number of prompt tokens, including those of the chat template."""
     reasoning_effort: Global___ReasoningEffort.ValueType
-    """How much thinking was asked for, defaults filled in; unset for a model that can't think, and where its template
-    decides how much.
+    """The effective amount of reasoning, with defaults applied; unset if the model has no reasoning, or if its chat
+    template decides the amount.
     """
     @_builtins.property
     def created(self) -> _timestamp_pb2.Timestamp:
-        """When generation was admitted."""
+        """The time at which the request was admitted."""
 
     @_builtins.property
     def sampling(self) -> _sampling_pb2.SamplingParams:
-        """The sampling parameters in force, every default filled in, the seed included."""
+        """The effective sampling parameters, with all defaults applied and the seed."""
 
     @_builtins.property
     def stopping(self) -> _sampling_pb2.StopParams:
-        """The stop parameters in force, every default filled in."""
+        """The effective stop parameters, with all defaults applied."""
 
     @_builtins.property
     def prompt_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """The prompt's tokens, if asked for."""
+        """The token ids of the prompt, if requested."""
 
     def __init__(
         self,
@@ -526,14 +534,14 @@ Global___ChatStarted: _TypeAlias = ChatStarted  # noqa: Y015
 
 @_typing.final
 class PromptLogprobs(_message.Message):
-    """The logprobs of a prompt's tokens."""
+    """The log probabilities of the prompt's tokens."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     LOGPROBS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def logprobs(self) -> _containers.RepeatedCompositeFieldContainer[_logprobs_pb2.TokenLogprob]:
-        """In order, as in ChatResponse."""
+        """The log probabilities in order, as in ChatResponse."""
 
     def __init__(
         self,
@@ -550,7 +558,7 @@ Global___PromptLogprobs: _TypeAlias = PromptLogprobs  # noqa: Y015
 
 @_typing.final
 class ContentDelta(_message.Message):
-    """More text of one answer. Several tokens come in one delta when the reader is slower than the engine."""
+    """A piece of a choice's text. It contains several tokens if the client reads more slowly than the engine generates."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -558,12 +566,12 @@ class ContentDelta(_message.Message):
     TEXT_FIELD_NUMBER: _builtins.int
     LOGPROBS_FIELD_NUMBER: _builtins.int
     choice_index: _builtins.int
-    """Which answer."""
+    """The index of the choice."""
     text: _builtins.str
-    """The new text; may be empty while only logprobs are new."""
+    """The new text; may be empty if there are only new log probabilities."""
     @_builtins.property
     def logprobs(self) -> _containers.RepeatedCompositeFieldContainer[_logprobs_pb2.TokenLogprob]:
-        """The new tokens' logprobs, if asked for."""
+        """The log probabilities of the new tokens, if requested."""
 
     def __init__(
         self,
@@ -582,14 +590,14 @@ Global___ContentDelta: _TypeAlias = ContentDelta  # noqa: Y015
 
 @_typing.final
 class ReasoningDelta(_message.Message):
-    """More thinking of one answer."""
+    """A piece of a choice's reasoning."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     CHOICE_INDEX_FIELD_NUMBER: _builtins.int
     TEXT_FIELD_NUMBER: _builtins.int
     choice_index: _builtins.int
-    """Which answer."""
+    """The index of the choice."""
     text: _builtins.str
     """The new text."""
     def __init__(
@@ -608,7 +616,9 @@ Global___ReasoningDelta: _TypeAlias = ReasoningDelta  # noqa: Y015
 
 @_typing.final
 class ToolCallDelta(_message.Message):
-    """More of one call. A call's first delta has its id and name; the following ones have pieces of its arguments."""
+    """A piece of a tool call. The first delta of a call has its id and name; the following ones have pieces of its
+    arguments.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -618,13 +628,13 @@ class ToolCallDelta(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     ARGUMENTS_FIELD_NUMBER: _builtins.int
     choice_index: _builtins.int
-    """Which answer."""
+    """The index of the choice."""
     tool_call_index: _builtins.int
-    """The call's place among the answer's calls, from 0."""
+    """The index of the tool call in its choice, from 0."""
     id: _builtins.str
-    """The call's id, in its first delta only."""
+    """The id of the call, in its first delta only."""
     name: _builtins.str
-    """The function's name, in the call's first delta only."""
+    """The name of the function, in the first delta of the call only."""
     arguments: _builtins.str
     """The new piece of the arguments' JSON text."""
     def __init__(
@@ -653,7 +663,7 @@ Global___ToolCallDelta: _TypeAlias = ToolCallDelta  # noqa: Y015
 
 @_typing.final
 class ChoiceFinished(_message.Message):
-    """The end of one answer."""
+    """The end of a choice."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -661,11 +671,11 @@ class ChoiceFinished(_message.Message):
     FINISH_REASON_FIELD_NUMBER: _builtins.int
     STOP_SEQUENCE_FIELD_NUMBER: _builtins.int
     choice_index: _builtins.int
-    """Which answer."""
+    """The index of the choice."""
     finish_reason: Global___FinishReason.ValueType
-    """Why it ended."""
+    """The reason for which the choice ended."""
     stop_sequence: _builtins.str
-    """The stop string that ended it, if one did."""
+    """The stop string that ended the choice, if one did."""
     def __init__(
         self,
         *,
@@ -685,7 +695,7 @@ Global___ChoiceFinished: _TypeAlias = ChoiceFinished  # noqa: Y015
 
 @_typing.final
 class ChatCompleted(_message.Message):
-    """The end of the stream."""
+    """The end of a complete stream."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

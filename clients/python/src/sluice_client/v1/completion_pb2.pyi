@@ -29,7 +29,7 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class CompleteRequest(_message.Message):
-    """Prompts to continue."""
+    """Prompts to complete."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -52,59 +52,59 @@ class CompleteRequest(_message.Message):
     model: _builtins.str
     """The name of a served model or endpoint, 1 to 256 characters. Required."""
     n: _builtins.int
-    """Independent continuations of each prompt; a prompt is computed once. Range [1, 128]. Default: 1."""
+    """The number of independent choices for each prompt; a prompt is computed once. Range [1, 128]. Default: 1."""
     suffix: _builtins.str
-    """Appended to each continuation, at most 65,536 characters. Default: empty."""
+    """Text to append to each choice, at most 65,536 characters. Default: empty."""
     echo: _builtins.bool
-    """Whether the text of a choice begins with its prompt as it was sent. Default: false."""
+    """Whether the text of each choice begins with its prompt as it was sent. Default: false."""
     use_raw_prompt: _builtins.bool
-    """Whether a prompt goes to the model as it is; otherwise it is put into the model's chat template, as a user's
-    message, and of the answer only the content counts. Prompts of token ids are always taken as they are.
-    Default: true.
+    """Whether the prompt is passed to the model unchanged. If false, it becomes a user message in the model's chat
+    template, and the choice has the content of the answer only, without reasoning. Prompts of token ids are never
+    changed. Default: true.
     """
     prompt_only: _builtins.bool
-    """Whether a choice is its prompt and nothing else: what is generated to score it is left out, and each choice ends with
-    FINISH_REASON_LENGTH. Of `stopping` nothing counts. Needs echo. Default: false.
+    """Whether each choice contains only its prompt, for scoring: generated text is omitted, each choice ends with
+    FINISH_REASON_LENGTH, and `stopping` is ignored. Requires `echo`. Default: false.
     """
     skip_special_tokens: _builtins.bool
-    """Whether control tokens that the model generates are left out of the text. Default: true."""
+    """Whether generated control tokens are omitted from the text. Default: true."""
     @_builtins.property
     def prompts(self) -> _containers.RepeatedCompositeFieldContainer[_prompt_pb2.Prompt]:
-        """Independent prompts, 1 to 256. Required."""
+        """The independent prompts, 1 to 256. Required."""
 
     @_builtins.property
     def sampling(self) -> _sampling_pb2.SamplingParams:
-        """How tokens are drawn. Default: the model's own distribution. A seed holds for each prompt; without one, each prompt
-        has one of its own.
+        """The sampling parameters. A seed applies to each prompt; without one, each prompt has its own. Default: the model's
+        unmodified distribution.
         """
 
     @_builtins.property
     def stopping(self) -> _sampling_pb2.StopParams:
-        """When a choice ends."""
+        """The conditions that end a choice."""
 
     @_builtins.property
     def logprobs(self) -> _logprobs_pb2.LogprobsOptions:
-        """Asks for logprobs of the generated tokens, and with echo of the prompt's. Default: none."""
+        """Requests log probabilities of the generated tokens, and with `echo` those of the prompt's. Default: none."""
 
     @_builtins.property
     def output_constraint(self) -> _sampling_pb2.OutputConstraint:
-        """What the text must look like. Default: free text."""
+        """The constraint on the generated text. Default: none, free text."""
 
     @_builtins.property
     def serving(self) -> _serving_pb2.ServingOptions:
-        """How the server treats the request."""
+        """Options for how the server handles the request."""
 
     @_builtins.property
     def resume(self) -> _resume_pb2.ResumeOptions:
-        """Goes on with a stream that broke; for calls that stream only. Default: none, a new answer."""
+        """Resumes a broken stream; for streaming RPCs only. Default: none, a new generation."""
 
     @_builtins.property
     def prompt_logprobs(self) -> _logprobs_pb2.LogprobsOptions:
-        """Asks for logprobs of the prompts' tokens, without their text. Default: none."""
+        """Requests log probabilities of the prompts' tokens without echoing their text. Default: none."""
 
     @_builtins.property
     def tokens(self) -> _new_tokens_pb2.TokensOptions:
-        """Asks for the tokens of the continuations. Default: none."""
+        """Requests token counts, and optionally token ids. Default: none."""
 
     def __init__(
         self,
@@ -155,7 +155,7 @@ Global___CompleteRequest: _TypeAlias = CompleteRequest  # noqa: Y015
 
 @_typing.final
 class CompleteResponse(_message.Message):
-    """All continuations."""
+    """All completions of a request."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -166,22 +166,24 @@ class CompleteResponse(_message.Message):
     CHOICES_FIELD_NUMBER: _builtins.int
     USAGE_FIELD_NUMBER: _builtins.int
     id: _builtins.str
-    """Identifies the answer, unique."""
+    """The unique id of the response."""
     model: _builtins.str
-    """The model that answered."""
+    """The name of the model that generated the response."""
     system_fingerprint: _builtins.str
-    """Changes whenever weights or engine configuration change in a way that may change tokens; to be read with a seed."""
+    """Identifies weights and engine configuration: it changes if they change in a way that may change generated tokens.
+    Compare it when using a seed.
+    """
     @_builtins.property
     def created(self) -> _timestamp_pb2.Timestamp:
-        """When generation was admitted."""
+        """The time at which the request was admitted."""
 
     @_builtins.property
     def choices(self) -> _containers.RepeatedCompositeFieldContainer[Global___CompletionChoice]:
-        """The continuations, by index."""
+        """The choices in the order of their indices."""
 
     @_builtins.property
     def usage(self) -> _usage_pb2.Usage:
-        """What it cost."""
+        """The number of tokens used."""
 
     def __init__(
         self,
@@ -203,7 +205,7 @@ Global___CompleteResponse: _TypeAlias = CompleteResponse  # noqa: Y015
 
 @_typing.final
 class CompletionChoice(_message.Message):
-    """One continuation."""
+    """One choice of a completion."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -217,32 +219,32 @@ class CompletionChoice(_message.Message):
     TOKEN_IDS_FIELD_NUMBER: _builtins.int
     PROMPT_TOKEN_IDS_FIELD_NUMBER: _builtins.int
     index: _builtins.int
-    """Its place among all choices, from 0: n times prompt_index, plus its place among its prompt's choices."""
+    """The index among all choices: `n` times prompt_index, plus the index among the choices of its prompt."""
     prompt_index: _builtins.int
-    """Its prompt's place in the request, from 0."""
+    """The index of the choice's prompt in the request, from 0."""
     text: _builtins.str
-    """The text: with echo the prompt, then what was generated, then the suffix."""
+    """The text: with `echo` the prompt, then the generated text, then the suffix."""
     finish_reason: _chat_pb2.FinishReason.ValueType
-    """Why it ended."""
+    """The reason for which the choice ended."""
     stop_sequence: _builtins.str
-    """The stop string that ended it, if one did."""
+    """The stop string that ended the choice, if one did."""
     @_builtins.property
     def logprobs(self) -> _containers.RepeatedCompositeFieldContainer[_logprobs_pb2.TokenLogprob]:
-        """The logprobs of the generated tokens in order, if asked for."""
+        """The log probabilities of the generated tokens in order, if requested."""
 
     @_builtins.property
     def prompt_logprobs(self) -> _containers.RepeatedCompositeFieldContainer[_logprobs_pb2.TokenLogprob]:
-        """With echo and logprobs, or with prompt_logprobs: those of the prompt's tokens in order, as the model got them. The
-        first token has nothing before it: its logprob is 0 and its top_logprobs are empty.
+        """With `echo` and `logprobs`, or with `prompt_logprobs`: the log probabilities of the prompt's tokens in order, as
+        the model received them. The first token has no predecessor: its logprob is 0 and its top_logprobs are empty.
         """
 
     @_builtins.property
     def token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """All its tokens, if asked for, the one that ended it included."""
+        """The ids of all generated tokens, if requested, including the token that ended the choice."""
 
     @_builtins.property
     def prompt_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Its prompt's tokens, if asked for."""
+        """The token ids of the choice's prompt, if requested."""
 
     def __init__(
         self,
@@ -269,11 +271,11 @@ Global___CompletionChoice: _TypeAlias = CompletionChoice  # noqa: Y015
 
 @_typing.final
 class StreamCompleteResponse(_message.Message):
-    """One event of streamed continuations.
+    """One event of streamed completions.
 
-    A stream is one `started`; then, for each choice, deltas and one `choice_finished`, choices interleaved; then one
-    `usage` and one `completed`. A stream that fails ends with a status instead of `completed`, after a `usage` if
-    generation had begun.
+    A stream consists of one `started`; then, for each choice, deltas and one `choice_finished`, with the events of
+    several choices interleaved; then one `usage` and one `completed`. A failed stream ends with an error status instead
+    of `completed`, after a `usage` if generation had begun.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -288,34 +290,38 @@ class StreamCompleteResponse(_message.Message):
     POSITION_FIELD_NUMBER: _builtins.int
     TOKENS_FIELD_NUMBER: _builtins.int
     sequence_number: _builtins.int
-    """Rises by one with each event of a stream, from 0."""
+    """The number of the event in its stream: 0 for the first, increasing by 1."""
     stream: _builtins.bytes
-    """Identifies the stream, for `resume`; in the first event only, and empty where a stream can't be resumed. Opaque."""
+    """The id of the stream, for ResumeOptions: an opaque value in the first event only; empty if the stream can't be
+    resumed.
+    """
     position: _builtins.bytes
-    """Where the stream stands with this event, for `resume`; empty where a stream can't be resumed. Opaque."""
+    """The position of the stream after this event, for ResumeOptions: an opaque value; empty if the stream can't be
+    resumed.
+    """
     @_builtins.property
     def started(self) -> Global___CompletionStarted:
         """The request was admitted."""
 
     @_builtins.property
     def delta(self) -> Global___CompletionDelta:
-        """More of a continuation's text."""
+        """A piece of a choice's text."""
 
     @_builtins.property
     def choice_finished(self) -> _chat_pb2.ChoiceFinished:
-        """A continuation ended."""
+        """The end of a choice."""
 
     @_builtins.property
     def usage(self) -> _usage_pb2.Usage:
-        """What the request cost."""
+        """The number of tokens used."""
 
     @_builtins.property
     def completed(self) -> Global___CompletionCompleted:
-        """Everything was sent."""
+        """The end of a complete stream."""
 
     @_builtins.property
     def tokens(self) -> _new_tokens_pb2.NewTokens:
-        """The tokens that were added to the event's choice, if asked for."""
+        """The tokens added to the event's choice, if requested."""
 
     def __init__(
         self,
@@ -342,7 +348,7 @@ Global___StreamCompleteResponse: _TypeAlias = StreamCompleteResponse  # noqa: Y0
 
 @_typing.final
 class CompletionStarted(_message.Message):
-    """The first event: the answer's identity, and what the server made of the request."""
+    """The first event of a stream: its id and the effective parameters."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -356,34 +362,36 @@ class CompletionStarted(_message.Message):
     PROMPT_TOKEN_IDS_FIELD_NUMBER: _builtins.int
     PROMPT_TOKENS_FIELD_NUMBER: _builtins.int
     id: _builtins.str
-    """Identifies the answer, unique."""
+    """The unique id of the response."""
     model: _builtins.str
-    """The model that answers."""
+    """The name of the model that generates the response."""
     system_fingerprint: _builtins.str
-    """Changes whenever weights or engine configuration change in a way that may change tokens; to be read with a seed."""
+    """Identifies weights and engine configuration: it changes if they change in a way that may change generated tokens.
+    Compare it when using a seed.
+    """
     n: _builtins.int
-    """Continuations of each prompt."""
+    """The number of choices for each prompt."""
     @_builtins.property
     def created(self) -> _timestamp_pb2.Timestamp:
-        """When generation was admitted."""
+        """The time at which the request was admitted."""
 
     @_builtins.property
     def sampling(self) -> _sampling_pb2.SamplingParams:
-        """The sampling parameters in force, every default filled in, the seed included. A seed that was drawn is the first
-        prompt's; that of each further prompt is one higher.
+        """The effective sampling parameters, with all defaults applied and the seed. If the server drew the seed, this is the
+        first prompt's; the seed of each further prompt is one higher.
         """
 
     @_builtins.property
     def stopping(self) -> _sampling_pb2.StopParams:
-        """The stop parameters in force, every default filled in; max_tokens is that of the prompt with the most room."""
+        """The effective stop parameters, with all defaults applied; max_tokens is the largest of all prompts."""
 
     @_builtins.property
     def prompt_token_ids(self) -> _containers.RepeatedCompositeFieldContainer[_prompt_pb2.TokenIds]:
-        """The tokens of each prompt, if asked for."""
+        """The token ids of each prompt, if requested."""
 
     @_builtins.property
     def prompt_tokens(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """How many tokens each prompt has."""
+        """The number of tokens of each prompt."""
 
     def __init__(
         self,
@@ -408,7 +416,7 @@ Global___CompletionStarted: _TypeAlias = CompletionStarted  # noqa: Y015
 
 @_typing.final
 class CompletionDelta(_message.Message):
-    """More text of one continuation. With echo, the first has the prompt; the suffix comes in the last."""
+    """A piece of a choice's text. With `echo`, the first delta has the prompt; the last has the suffix."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -417,16 +425,16 @@ class CompletionDelta(_message.Message):
     LOGPROBS_FIELD_NUMBER: _builtins.int
     PROMPT_LOGPROBS_FIELD_NUMBER: _builtins.int
     choice_index: _builtins.int
-    """Which choice, as in CompletionChoice."""
+    """The index of the choice, as in CompletionChoice."""
     text: _builtins.str
-    """The new text; may be empty while only logprobs are new."""
+    """The new text; may be empty if there are only new log probabilities."""
     @_builtins.property
     def logprobs(self) -> _containers.RepeatedCompositeFieldContainer[_logprobs_pb2.TokenLogprob]:
-        """The new tokens' logprobs, if asked for."""
+        """The log probabilities of the new tokens, if requested."""
 
     @_builtins.property
     def prompt_logprobs(self) -> _containers.RepeatedCompositeFieldContainer[_logprobs_pb2.TokenLogprob]:
-        """The prompt's logprobs as in CompletionChoice, in the choice's first delta only."""
+        """The prompt's log probabilities as in CompletionChoice, in the first delta of the choice only."""
 
     def __init__(
         self,
@@ -446,7 +454,7 @@ Global___CompletionDelta: _TypeAlias = CompletionDelta  # noqa: Y015
 
 @_typing.final
 class CompletionCompleted(_message.Message):
-    """The end of the stream."""
+    """The end of a complete stream."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -30,21 +30,21 @@ class _InputType:
 class _InputTypeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_InputType.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     INPUT_TYPE_UNSPECIFIED: _InputType.ValueType  # 0
-    """Not told."""
+    """Unspecified."""
     INPUT_TYPE_QUERY: _InputType.ValueType  # 1
-    """To look for documents by."""
+    """A query, to search documents with."""
     INPUT_TYPE_DOCUMENT: _InputType.ValueType  # 2
-    """To be found by queries."""
+    """A document, to be found by queries."""
 
 class InputType(_InputType, metaclass=_InputTypeEnumTypeWrapper):
-    """What a vector is for."""
+    """The purpose of an embedding."""
 
 INPUT_TYPE_UNSPECIFIED: InputType.ValueType  # 0
-"""Not told."""
+"""Unspecified."""
 INPUT_TYPE_QUERY: InputType.ValueType  # 1
-"""To look for documents by."""
+"""A query, to search documents with."""
 INPUT_TYPE_DOCUMENT: InputType.ValueType  # 2
-"""To be found by queries."""
+"""A document, to be found by queries."""
 Global___InputType: _TypeAlias = InputType  # noqa: Y015
 
 @_typing.final
@@ -62,17 +62,17 @@ class EmbedRequest(_message.Message):
     model: _builtins.str
     """The name of a served model or endpoint, 1 to 256 characters. Required."""
     dimensions: _builtins.int
-    """Keeps that many leading components of each vector and makes it unit length again. Range [1, the model's own
-    number], and those only that the model was trained to do with, by its files or its settings. Default: the model's
-    own number.
+    """The number of leading components to keep of each vector, which is then normalized to unit length. At least 1 and at
+    most the model's own number; only values for which the model was trained, according to its files or the service's
+    settings, are accepted. Default: the model's own number.
     """
     instruction: _builtins.str
-    """Put before each text, at most 16,384 characters. Inputs of token ids can't have one. Default: empty, which is what
-    the model's files put before a text.
+    """An instruction to prepend to each text, at most 16,384 characters. Not allowed with token ids. Default: empty, the
+    instruction from the model's files.
     """
     input_type: Global___InputType.ValueType
-    """What the vectors are for. Where the model's files have a text to put before such inputs, it is, unless there is an
-    instruction. Default: not told.
+    """The purpose of the vectors. If the model's files define an instruction for it, that is prepended, unless the
+    request has one. Default: unspecified.
     """
     @_builtins.property
     def inputs(self) -> _containers.RepeatedCompositeFieldContainer[_prompt_pb2.Prompt]:
@@ -80,7 +80,9 @@ class EmbedRequest(_message.Message):
 
     @_builtins.property
     def serving(self) -> _serving_pb2.ServingOptions:
-        """How the server treats the request. With ERROR_BEHAVIOR_TRUNCATE a text beyond the model's length loses its end."""
+        """Options for how the server handles the request. With ERROR_BEHAVIOR_TRUNCATE, a text that exceeds the model's
+        maximum length loses its end.
+        """
 
     def __init__(
         self,
@@ -104,7 +106,7 @@ Global___EmbedRequest: _TypeAlias = EmbedRequest  # noqa: Y015
 
 @_typing.final
 class EmbedResponse(_message.Message):
-    """All vectors."""
+    """The embeddings of all inputs."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -114,20 +116,20 @@ class EmbedResponse(_message.Message):
     EMBEDDINGS_FIELD_NUMBER: _builtins.int
     USAGE_FIELD_NUMBER: _builtins.int
     id: _builtins.str
-    """Identifies the answer, unique."""
+    """The unique id of the response."""
     model: _builtins.str
-    """The model that answered."""
+    """The name of the model that generated the response."""
     @_builtins.property
     def created(self) -> _timestamp_pb2.Timestamp:
-        """When the request was admitted."""
+        """The time at which the request was admitted."""
 
     @_builtins.property
     def embeddings(self) -> _containers.RepeatedCompositeFieldContainer[Global___Embedding]:
-        """The vectors, in the order of the inputs."""
+        """The embeddings, in the order of the inputs."""
 
     @_builtins.property
     def usage(self) -> _usage_pb2.Usage:
-        """What it cost; completion_tokens is 0."""
+        """The number of tokens used; completion_tokens is 0."""
 
     def __init__(
         self,
@@ -148,17 +150,17 @@ Global___EmbedResponse: _TypeAlias = EmbedResponse  # noqa: Y015
 
 @_typing.final
 class Embedding(_message.Message):
-    """One vector."""
+    """One embedding."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     INDEX_FIELD_NUMBER: _builtins.int
     VALUES_FIELD_NUMBER: _builtins.int
     index: _builtins.int
-    """Its input's place in the request, from 0."""
+    """The index of the input in the request, from 0."""
     @_builtins.property
     def values(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
-        """The components, float32."""
+        """The components of the vector, computed as float32."""
 
     def __init__(
         self,

@@ -1,0 +1,50 @@
+"""The properties of RPCs, as the descriptors have them."""
+
+from typing import Any
+
+import pytest
+from google.protobuf.descriptor_pool import Default
+from sluice.v1 import rpc_pb2
+
+from service.generation.caller import Scope
+from service.interceptors.rpcs import MONITORING, RPCS
+from service.services import SERVICES
+from tests.service.fakes import running
+
+
+@pytest.mark.parametrize("name", RPCS)
+def test_every_rpc_declares_its_properties(name: str) -> None:
+    """An RPC without the option `policy`, or with an incomplete one, fails here."""
+    service, _, method = name.partition("/")
+    (descriptor,) = [each for each in Default().FindServiceByName(service).methods if each.name == method]
+    options: Any = descriptor.GetOptions()
+    assert options.HasExtension(rpc_pb2.policy), f"{name} needs `option (policy)`"
+    policy = options.Extensions[rpc_pb2.policy]
+    assert policy.kind != rpc_pb2.RPC_KIND_UNSPECIFIED
+    assert policy.deadline_class != rpc_pb2.DEADLINE_CLASS_UNSPECIFIED
+    assert rpc_pb2.SCOPE_UNSPECIFIED not in policy.scopes
+    assert RPCS[name].kind == policy.kind
+    assert {scope.name for scope in RPCS[name].scopes} == {
+        rpc_pb2.Scope.Name(scope).removeprefix("SCOPE_") for scope in policy.scopes
+    }
+
+
+def test_scopes_of_the_contract_are_those_of_keys() -> None:
+    """Each scope of the enum is one of the values that a keys file has, and the reverse."""
+    names = [name.removeprefix("SCOPE_") for name in rpc_pb2.Scope.keys()]  # noqa: SIM118  an enum wrapper
+    assert names == ["UNSPECIFIED", *(scope.name for scope in Scope)]
+
+
+def test_calls_that_only_monitor() -> None:
+    """They are served above the limit of concurrent calls."""
+    assert {"sluice.v1.ModelService/GetLoad"} == MONITORING
+
+
+async def test_the_server_registers_every_service() -> None:
+    """Every service of the contract is served."""
+    assert {rpc.service for rpc in RPCS.values()} == set(SERVICES)
+    async with running() as run:
+        for name in RPCS:
+            begin: Any = run.channel.unary_unary(f"/{name}", request_serializer=None)
+            code = await begin(b"").code()
+            assert code.name != "UNIMPLEMENTED", name
