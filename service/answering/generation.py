@@ -18,12 +18,13 @@ from service.answering.kind import Answer, Kind, Message, Request
 from service.answering.message_group import MessageGroup
 from service.answering.observation import Observation
 from service.answering.rendering import Rendering
-from service.call import current_caller, current_request_id, current_wait_s, deadline_of
+from service.call import current_caller, current_request_id, current_wait_s, deadline_of, route_call
 from service.generation.errors import InvalidRequest
 from service.observability.telemetry import Telemetry
 from service.quota.charge import Charge
 from service.quota.quota import Quota
-from service.registry.models import Registry, ServedGenerator
+from service.registry.models import ServedGenerator
+from service.registry.registry import Registry
 
 Context: TypeAlias = aio.ServicerContext[Any, Any]
 
@@ -91,13 +92,14 @@ class Answering:
         if point is not None and not stream:
             raise InvalidRequest("resume", "only a call that streams can go on")
         began = point.identity.model if point is not None else ""
-        model = self._registry.generator(asked.model, asked.deployment, asked.model_version, began)
+        caller = current_caller()
+        visible = self._registry.visible_to(caller, route_call)
+        model = visible.generator(asked.model, asked.deployment, asked.model_version, began)
         content = AnswerContent(kind.asked(request)) if self._capture_content else None
         deadline = deadline_of(context)
         with Observation(
             self._telemetry, kind.operation, model.name, deadline, stream=stream, content=content
         ) as observation:
-            caller = current_caller()
             model.engine.refuse_if_busy(caller.id, caller.weight, deadline, current_wait_s())
             async with admitted(self._quota, model.name) as charge:
                 bound = charge.bound(asked)

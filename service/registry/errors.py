@@ -21,9 +21,9 @@ class ModelNotFound(RegistryError):
 class ModelNotLoaded(RegistryError):
     """There is to be a model of that name, and it could not be loaded here, or is being loaded."""
 
-    def __init__(self, model: str, endpoint: str = "", *, is_coming: bool = False) -> None:
+    def __init__(self, model: str, endpoint: str = "", *, is_loading: bool = False) -> None:
         """`endpoint` is what the request named, if that sends it to `model`."""
-        text = f"the model {model!r} {'is being loaded' if is_coming else 'could not be loaded'}"
+        text = f"the model {model!r} {'is being loaded' if is_loading else 'could not be loaded'}"
         super().__init__(f"{text}; the endpoint {endpoint!r} sends requests to it" if endpoint else text)
         self.model = model
 
