@@ -1,4 +1,4 @@
-"""The services of the contract: their names, their requests, and their servicers."""
+"""The services of the contract: their names, request messages and servicers."""
 
 from __future__ import annotations
 

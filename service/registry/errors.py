@@ -1,35 +1,35 @@
-"""Errors of names."""
-# ruff: noqa: N818 - a name says what happened; that it is an error is said where it is raised
+"""Errors of finding and changing models, adapters and endpoints."""
+# ruff: noqa: N818 - the names say what happened
 
 from __future__ import annotations
 
 
 class RegistryError(Exception):
-    """The root of these errors; its text may be shown to the caller."""
+    """The root of these errors. The text may be shown to the caller."""
 
 
 class ModelNotFound(RegistryError):
     """No model of that name is served."""
 
     def __init__(self, model: str, endpoint: str = "") -> None:
-        """`endpoint` is what the request named, if that sends it to `model`."""
+        """`endpoint` is set if the request named an endpoint that routes to `model`."""
         text = f"no model named {model!r} is served"
         super().__init__(f"{text}; the endpoint {endpoint!r} sends requests to it" if endpoint else text)
         self.model = model
 
 
 class ModelNotLoaded(RegistryError):
-    """There is to be a model of that name, and it could not be loaded here, or is being loaded."""
+    """A model of that name is wanted, but is being loaded or could not be loaded here."""
 
     def __init__(self, model: str, endpoint: str = "", *, is_loading: bool = False) -> None:
-        """`endpoint` is what the request named, if that sends it to `model`."""
+        """`endpoint` is set if the request named an endpoint that routes to `model`."""
         text = f"the model {model!r} {'is being loaded' if is_loading else 'could not be loaded'}"
         super().__init__(f"{text}; the endpoint {endpoint!r} sends requests to it" if endpoint else text)
         self.model = model
 
 
 class VersionNotFound(RegistryError):
-    """A model is served in another version than the one asked for."""
+    """A model is served in another version than requested."""
 
     def __init__(self, model: str, version: str, served: str) -> None:
         super().__init__(f"the model {model!r} is served in version {served!r}, not {version!r}")
@@ -55,7 +55,7 @@ class EndpointNotFound(RegistryError):
 
 
 class EndpointNotAllowed(RegistryError):
-    """An endpoint is to have a name that its maker's key is not for."""
+    """The caller's key doesn't allow an endpoint of that name."""
 
     def __init__(self, endpoint: str) -> None:
         super().__init__(f"the key may not make an endpoint named {endpoint!r}")
@@ -63,7 +63,7 @@ class EndpointNotAllowed(RegistryError):
 
 
 class EndpointExists(RegistryError):
-    """An endpoint is to have a name that another one, or a model, has."""
+    """The name of a new endpoint is taken by another endpoint or by a model."""
 
     def __init__(self, endpoint: str) -> None:
         super().__init__(f"the name {endpoint!r} is taken")
@@ -71,7 +71,7 @@ class EndpointExists(RegistryError):
 
 
 class EndpointChanged(RegistryError):
-    """An endpoint has another version than the one that its caller means to change."""
+    """An endpoint has another `config_version` than the one to be changed."""
 
     def __init__(self, endpoint: str, version: int, meant: int) -> None:
         super().__init__(f"the endpoint {endpoint!r} has config_version {version}, not {meant}; nothing was changed")
@@ -79,7 +79,7 @@ class EndpointChanged(RegistryError):
 
 
 class EndpointReadOnly(RegistryError):
-    """An endpoint is to change that callers can't change; `why` goes on from its name."""
+    """Clients can't change the endpoint; `why` continues a sentence that begins with its name."""
 
     def __init__(self, endpoint: str, why: str) -> None:
         super().__init__(f"the endpoint {endpoint!r} {why}")
@@ -87,7 +87,7 @@ class EndpointReadOnly(RegistryError):
 
 
 class EndpointsUnavailable(RegistryError):
-    """The store that replicas share has no say now. Retry after `retry_after_s` seconds."""
+    """The store of endpoints can't be read or written now. Retry after `retry_after_s` seconds."""
 
     def __init__(self, retry_after_s: float) -> None:
         super().__init__("endpoints can't be changed now; nothing was changed")
@@ -95,15 +95,17 @@ class EndpointsUnavailable(RegistryError):
 
 
 class ChangesUnavailable(RegistryError):
-    """The store of what replicas serve has no say now. Retry after `retry_after_s` seconds."""
+    """The store of models and adapters can't be read or written now. Retry after `retry_after_s` seconds."""
 
     def __init__(self, retry_after_s: float) -> None:
-        super().__init__("models and adapters can't be changed now: their store is lost")
+        super().__init__(
+            "models and adapters can't be changed now: their store can't be read or written; nothing was changed"
+        )
         self.retry_after_s = retry_after_s
 
 
 class TooManyEndpoints(RegistryError):
-    """There are as many endpoints as the service keeps."""
+    """The number of endpoints has reached its limit."""
 
     def __init__(self, max_endpoints: int) -> None:
         super().__init__(f"there are {max_endpoints} endpoints; that is the limit")
@@ -120,7 +122,7 @@ class AdapterNotFound(RegistryError):
 
 
 class AdapterExists(RegistryError):
-    """An adapter is to have a name that another one of its model, another model or an endpoint has."""
+    """The name of a new adapter is taken by another adapter of its model, by a model or by an endpoint."""
 
     def __init__(self, adapter: str) -> None:
         super().__init__(f"the name {adapter!r} is taken")
@@ -128,7 +130,7 @@ class AdapterExists(RegistryError):
 
 
 class ModelExists(RegistryError):
-    """A model is to have a name that another one, an adapter or an endpoint has."""
+    """The name of a new model is taken by another model, an adapter or an endpoint."""
 
     def __init__(self, model: str) -> None:
         super().__init__(f"the name {model!r} is taken")
@@ -136,9 +138,9 @@ class ModelExists(RegistryError):
 
 
 class LoadingOff(RegistryError):
-    """Callers may load nothing of the kind."""
+    """Clients may not load models, or adapters."""
 
     def __init__(self, kind: str, setting: str) -> None:
-        """`kind` is what is loaded, in the plural."""
+        """`kind` is "models" or "adapters"."""
         super().__init__(f"{kind} can't be loaded: the setting {setting} names no folder to load them from")
         self.setting = setting
