@@ -13,7 +13,7 @@ import contextlib
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -220,7 +220,7 @@ class Reconciler:
         await self._bring_sleeps(asleep)
         for name, entry in sorted(models.items(), key=lambda item: item[0] not in asleep):
             if name not in self._models.served and self._wanted_models().get(name, "") == entry:  # loads take minutes
-                await self._attempts.make(name, partial(self._retry_model, name))
+                await self._attempts.make(name, partial(self._retry, self._models, name, self.bring_model))
                 await self._bring_sleeps({name} & self.wanted.newest.asleep)
         for model in self._registry.loaded:
             if model.engine.is_asleep and model.name not in self.wanted.newest.asleep:
@@ -242,22 +242,14 @@ class Reconciler:
             if full.rpartition(":")[0] not in self._models.served:
                 self._adapters.failed(full, "its model is not loaded")
             else:
-                await self._attempts.make(full, partial(self._retry_adapter, full))
+                await self._attempts.make(full, partial(self._retry, self._adapters, full, self.bring_adapter))
 
-    async def _retry_model(self, name: str) -> None:
-        self._models.loading(name)
+    async def _retry(self, states: States[Any], name: str, bring: Callable[[str, Changes], Awaitable[None]]) -> None:
+        states.loading(name)
         try:
-            await self.bring_model(name, self.wanted.newest)
+            await bring(name, self.wanted.newest)
         except Exception as error:
-            self._models.failed(name, str(error))
-            raise
-
-    async def _retry_adapter(self, full: str) -> None:
-        self._adapters.loading(full)
-        try:
-            await self.bring_adapter(full, self.wanted.newest)
-        except Exception as error:
-            self._adapters.failed(full, str(error))
+            states.failed(name, str(error))
             raise
 
     async def _load(self, name: str, entry: LoadedModel | None, target: Changes) -> None:

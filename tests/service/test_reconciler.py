@@ -17,7 +17,7 @@ from service.deployment.changes import Changes, LoadedModel
 from service.deployment.deployment import Deployment
 from service.deployment.model_changes import ModelChanges
 from service.deployment.reconciler import Reconciler
-from service.engine.port import Engine, StepObserver
+from service.engine.port import Engine, EngineStats, StepObserver
 from service.generation.caller import ANONYMOUS, Caller
 from service.generation.errors import InvalidRequest, ModelLoadError
 from service.registry.errors import ChangesUnavailable, ModelExists, ModelNotFound
@@ -63,6 +63,13 @@ class Store(DocumentStore[Changes]):
         """Nothing is open."""
 
 
+class Silent:
+    """An observer of steps that nobody looks at."""
+
+    def on_step(self, stats: EngineStats) -> None:
+        """Ignore it."""
+
+
 class Monitor:
     """Records when engines come and go."""
 
@@ -70,7 +77,7 @@ class Monitor:
         self._events = events
 
     def observer(self, _model: str) -> StepObserver:
-        return lambda *_: None
+        return Silent()
 
     def add(self, model: str, _engine: Engine) -> None:
         self._events.append(f"load {model}")
@@ -130,9 +137,9 @@ async def scene(root: Path) -> AsyncIterator[Scene]:
         yield Scene(reconciler, changes, registry, store, clock, events, broken, gate)
     finally:
         running.cancel()
-        for model in registry.loaded:
-            await model.engine.drain(0)
-            await model.close()
+        for each in registry.loaded:
+            await each.engine.drain(0)
+            await each.close()
 
 
 async def applied(scene: Scene, entry: LoadedModel = NEW) -> None:
