@@ -1,6 +1,6 @@
-"""Starts the service: settings in, exit code out.
+"""Start the service from its settings, and exit with a code.
 
-0 after a stop by SIGTERM or SIGINT, 1 if it can't start or an engine died, 2 for a bad setting; each of the last three
+0 after a stop by SIGTERM or SIGINT; 1 if the service can't start or an engine died, and 2 for an invalid setting, both
 with one line on standard error. A second signal ends the process at once.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import signal
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C before anything is served needs no traceback
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback for Ctrl-C during the imports
 
 import asyncio
 import sys
@@ -33,27 +33,28 @@ from service.listener import StartError
 from service.loading.model import load_model
 from service.observability.logs import call_context
 from service.registry.models import ServedModel
-from service.server import EngineDied, serve
+from service.serve import serve
+from service.server import EngineDied
 from service.settings.config import PROGRAM, Settings
 from service.settings.model_settings import ModelSettings
 
 
 async def load_from_folder(settings: ModelSettings, observer: StepObserver) -> ServedModel:
-    """Load a model's own weights, off the loop. Raises ModelLoadError."""
+    """Load a model from its folder, off the event loop. Raises ModelLoadError."""
     served = await asyncio.to_thread(load_model, settings, observer)
     settle()
     return served
 
 
 def main(load: LoadModel = load_from_folder) -> None:
-    """The console script. `load` makes of each model's settings a model."""
+    """Run the console script. `load` loads a model from its settings."""
     let_others_finish()
     try:
         settings = read_settings(Settings, sys.argv[1:])
     except ConfigError as error:
         exit_with(PROGRAM, error, 2)
     configure_logs(settings.log_level, call_context)
-    bound_primitives()  # here, so that the engines' processes have it from the beginning
+    bound_primitives()  # before the engines' processes start, which inherit it
     if load is load_from_folder:
         start_ahead(sum(model.engine.worker == "process" for model in settings.served_models() if model.engine))
     try:

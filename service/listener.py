@@ -16,11 +16,11 @@ _MAX_METADATA_BYTES = 24 << 10
 
 
 class StartError(Exception):
-    """The service can't start; the text is the one line that says why."""
+    """The service can't start; the text is one line with the reason."""
 
 
 def listen(server: aio.Server, settings: Settings) -> int:
-    """Let a server listen where the settings say, and return the port. Raises StartError."""
+    """Listen on the configured address, and return the port. Raises StartError."""
     host, port = settings.host, settings.port
     address = host_port(host, port)
     try:
@@ -35,7 +35,7 @@ def listen(server: aio.Server, settings: Settings) -> int:
 
 
 def check_free(host: str, port: int) -> None:
-    """Raise StartError if nobody can listen there. gRPC's own words about it are many and go past the log."""
+    """Raise StartError if the address can't be used. gRPC's own message is long and bypasses the log."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, kind, protocol) as probe:
@@ -46,24 +46,24 @@ def check_free(host: str, port: int) -> None:
 
 
 def connection_options(settings: Settings) -> list[tuple[str, int]]:
-    """What gRPC holds of messages, metadata and pings."""
+    """GRPC's limits of messages, metadata and pings."""
     return [
         ("grpc.so_reuseport", 0),  # a port in use is an error, not a shared port
         ("grpc.max_receive_message_length", settings.max_request_bytes),
         ("grpc.max_send_message_length", settings.max_response_bytes),
-        # Two equal limits: between the first and the second, gRPC refuses at random.
+        # The limits are equal: between a soft and a hard limit, gRPC rejects at random.
         ("grpc.max_metadata_size", _MAX_METADATA_BYTES),
         ("grpc.absolute_max_metadata_size", _MAX_METADATA_BYTES),
         ("grpc.keepalive_time_ms", round(settings.keepalive_time_s * 1000)),
         ("grpc.keepalive_timeout_ms", round(settings.keepalive_timeout_s * 1000)),
         ("grpc.keepalive_permit_without_calls", 1),
-        # A long prefill sends nothing: without this, callers who ping through it would be sent away.
+        # A long prefill sends nothing: without this, clients that ping meanwhile would be disconnected.
         ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
     ]
 
 
 def _credentials(files: CertificateFiles) -> grpc.ServerCredentials:
-    """Those of the files as they are at each new connection."""
+    """The certificates of the files as they are at each new connection."""
 
     def configuration() -> grpc.ServerCertificateConfiguration:
         now = files.current
@@ -74,5 +74,5 @@ def _credentials(files: CertificateFiles) -> grpc.ServerCredentials:
         return configuration() if files.refresh() else None
 
     clients_need_one = files.current.authorities is not None
-    fetch: Any = changed  # None is for "as before", which its stub doesn't know
+    fetch: Any = changed  # None means unchanged; the stub doesn't know it
     return grpc.dynamic_ssl_server_credentials(configuration(), fetch, clients_need_one)

@@ -1,6 +1,6 @@
-"""The composition root: one gRPC server, its models, and the process's life from start to stop.
+"""The composition root: one gRPC server with its interceptors, services and models.
 
-Start is health first, then models, which load on another thread; a stop is health first, too.
+At the start health is published before models are loaded, on another thread; at a stop it is withdrawn first.
 """
 
 from __future__ import annotations
@@ -8,18 +8,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Collection, Coroutine, Sequence
+from collections.abc import Collection, Coroutine, Sequence
 from functools import partial
 
 from grpc import aio
 
 from process.errors import ConfigError
-from process.lifetime.stop import StopSignal
-from process.settings.reload import Reload
 from service.answering.generation import Answering
-from service.deployment.change_store import SharedChanges
 from service.deployment.deployment import Deployment, LoadModel
-from service.deployment.shared_deployment import SharedDeployment
+from service.deployment.endpoint_changes import EndpointChanges
+from service.deployment.model_changes import ModelChanges
+from service.deployment.reconciler import Reconciler
+from service.generation.caller import ANONYMOUS
 from service.generation.errors import AdapterRefused, InvalidRequest, ModelLoadError, TooManyAdapters
 from service.interceptors.admission import Admission
 from service.interceptors.auth import Auth
@@ -35,15 +35,11 @@ from service.listener import StartError, check_free, connection_options, listen
 from service.observability.counting import open_quota
 from service.observability.engine_metrics import EngineMetrics
 from service.observability.health import Health, ServingPhase
-from service.observability.telemetry import MetricsPage, Telemetry
-from service.observability.vllm_names import with_vllm_names
+from service.observability.telemetry import Telemetry
 from service.prompts.workers import WorkerLimits, Workers
 from service.registry.description import Endpoint, ServedEntity
-from service.registry.endpoint_file import EndpointFile
-from service.registry.endpoint_table import EndpointTable
 from service.registry.errors import RegistryError
-from service.registry.models import Registry
-from service.registry.shared_endpoints import SharedEndpoints
+from service.registry.registry import Registry
 from service.services import REQUESTS, SERVICES, add_services
 from service.settings.config import EndpointSettings, Settings
 from service.settings.model_settings import ModelSettings
@@ -52,14 +48,14 @@ from service.storage.shared_text import SharedTextLost
 from service.stores import authenticator, change_store, endpoint_store
 
 _HEARTBEAT_CHECK_S = 1.0
-_MAX_READING_S = 60.0  # of the longest text that the contract takes, several times what it needs on a small machine
-_LAST_WORDS_S = 2.0  # for statuses on their way out; health watchers would stay for ever
+_MAX_READING_S = 60.0  # to tokenize the longest text of the contract: several times what a small machine needs
+_CLOSE_GRACE_S = 2.0  # to send the last statuses; health watchers would stay for ever
 
 _log = logging.getLogger(__name__)
 
 
-class EngineDied(Exception):  # noqa: N818 - it says what happened
-    """An engine's thread ended by itself; the text is the one line that says so."""
+class EngineDied(Exception):  # noqa: N818 - the name says what happened
+    """An engine's thread ended by itself; the text is one line for the operator."""
 
 
 class Server:
@@ -72,12 +68,10 @@ class Server:
         self.registry = Registry()
         self.readers = Workers(WorkerLimits(max_work_s=_MAX_READING_S))
         self.deployment = Deployment(settings, self.registry, EngineMetrics(telemetry))
-        self._change_store = change_store(settings)
-        self.shared = SharedDeployment(self.deployment, self.registry, settings.engine, self._change_store)
+        self.reconciler = Reconciler(self.deployment, self.registry, settings.engine, change_store(settings))
+        self.endpoints = EndpointChanges(self.registry, endpoint_store(settings))
         self._authenticator = authenticator(settings)
-        self._watching: asyncio.Task[None] | None = None
-        self._following: list[asyncio.Task[None]] = []
-        self._endpoint_store: EndpointFile | SharedEndpoints | None = None
+        self._tasks: list[asyncio.Task[None]] = []
         self._admission = Admission(lambda: self.health.phase, settings.max_concurrent_calls)
         self._server = aio.server(
             interceptors=[
@@ -107,7 +101,8 @@ class Server:
             health=self.health,
             answering=answering,
             registry=self.registry,
-            shared=self.shared,
+            models=ModelChanges(self.reconciler, self.deployment, self.registry, settings.engine),
+            endpoints=self.endpoints,
             readers=self.readers,
             quota=self.quota,
             telemetry=telemetry,
@@ -118,31 +113,30 @@ class Server:
         return [] if form == "none" else [LoadReports(form, lambda: (each.engine.stats() for each in registry.loaded))]
 
     async def start(self) -> int:
-        """Listen, with health NOT_SERVING, and return the port. Raises StartError if it can't be listened on."""
+        """Listen, with health NOT_SERVING, and return the port. Raises StartError if the address can't be used."""
         check_free(self._settings.host, self._settings.port)
         await self.health.enter(ServingPhase.STARTING)
         await self.quota.start()
         bound = listen(self._server, self._settings)
         await self._server.start()
         if self._authenticator is not None:
-            self._watching = asyncio.create_task(self._authenticator.watch())
+            self._run(self._authenticator.watch())
         return bound
 
     async def load(self, models: Sequence[ModelSettings], load_model: LoadModel) -> None:
         """Load all models, one after the other, and serve.
 
-        Raises StartError for endpoints that can't be used, and passes on what `load_model` raises. By the settings a
-        model that can't be loaded is left out instead, as long as there are others.
+        Raises StartError for unusable endpoints, and what `load_model` raises. With `leave_out_failed_models` a model
+        that can't be loaded is left out instead, as long as another one is served.
         """
-        store = self._endpoint_store = endpoint_store(self._settings)
         try:
-            made = await asyncio.to_thread(store.read) if store else []
+            await self.endpoints.wanted.read()
         except SharedFileError as error:
             raise StartError(f"endpoints_file: {error}") from error
         except SharedTextLost as error:
             raise StartError(f"store.redis_url: {error}") from error
         try:
-            models = await self.shared.begin(models)
+            models = await self.reconciler.begin(models)
         except SharedFileError as error:
             raise StartError(f"loaded_models_file: {error}") from error
         except SharedTextLost as error:
@@ -154,29 +148,28 @@ class Server:
             except ModelLoadError as error:
                 if not self._settings.leave_out_failed_models or (model is models[-1] and not self.registry.loaded):
                     raise
-                self.registry.leave_out(model.name, str(error))
                 _log.error("model could not be loaded: %s", error, extra={"fields": {"model": model.name}})
-        await self.shared.catch_up()
-        self.registry.endpoints = EndpointTable(self._configured(self._settings), made, store)
-        if store is not None:
-            self._follow(self.registry.endpoints.follow(partial(self.health.set_store_lost, "endpoints")))
-        if self._change_store is not None:
-            self._follow(self.shared.follow(partial(self.health.set_store_lost, "models")))
+        await self.reconciler.start()
+        self.registry.endpoints.configure(self._configured(self._settings))
+        self.endpoints.start()
+        self._run(self.reconciler.run())
+        self._run(self.endpoints.wanted.follow(partial(self.health.set_store_lost, "endpoints")))
+        on_loss = partial(self.health.set_store_lost, "models")
+        self._run(self.reconciler.wanted.follow(on_loss, self.reconciler.request_pass))
         await self.health.set_models(self.registry.loads)
         await self.health.enter(ServingPhase.SERVING)
 
-    def _follow(self, following: Coroutine[None, None, None]) -> None:
-        self._following.append(asyncio.create_task(following))
+    def _run(self, work: Coroutine[None, None, None]) -> None:
+        self._tasks.append(asyncio.create_task(work))
 
     async def _load(self, model: ModelSettings) -> None:
         try:
-            await self.deployment.load_model(model)
-            await self.shared.sleep_if_wanted(model.name)
+            await self.reconciler.load(model)
         except (AdapterRefused, TooManyAdapters, RegistryError) as error:
             raise StartError(f"models: {model.name}: {error}") from error
 
     def apply(self, settings: Settings) -> None:
-        """Take over what of new settings is CHANGEABLE, all or none of it. Raises ConfigError."""
+        """Apply the CHANGEABLE settings of `settings`, all or none. Raises ConfigError."""
         try:
             configured = self._configured(settings)
         except StartError as error:
@@ -184,12 +177,12 @@ class Server:
         self.registry.endpoints.configure(configured)
 
     def _configured(self, settings: Settings) -> Sequence[Endpoint]:
-        """The endpoints of the settings, now that their models are known."""
-        absent = self.shared.unloaded()
+        """The endpoints of the settings. Their models must have been loaded."""
+        absent = self.reconciler.unloaded
         return [_endpoint(self.registry, endpoint, absent) for endpoint in settings.endpoints]
 
     async def watch(self) -> None:
-        """Keep health in step with the engines' heartbeats. Raises EngineDied as soon as one has died."""
+        """Publish health from the engines' heartbeats. Raises EngineDied as soon as an engine has died."""
         checked_at = time.monotonic()
         while True:
             failures = {served.engine.failed: served.name for served in self.registry.loaded}
@@ -205,7 +198,7 @@ class Server:
             ages = {served.name: served.engine.heartbeat_age_s for served in self.registry.loaded}
             await self.health.set_stalled(max(ages.values(), default=0.0) > self._settings.max_heartbeat_age_s)
             await self.health.set_models(self.registry.loads)
-            # Where this process stood still itself, there may be heartbeats that it hasn't read yet.
+            # If this process itself was stopped, heartbeats may be waiting to be read.
             was_late = time.monotonic() - checked_at > 2 * _HEARTBEAT_CHECK_S
             checked_at = time.monotonic()
             for served in self.registry.loaded:
@@ -219,90 +212,34 @@ class Server:
                     served.engine.kill()
 
     async def drain(self, delay_s: float | None = None) -> None:
-        """Send new callers away, then wait for the running ones as long as the settings say, then end them.
+        """Reject new calls, wait up to `drain_timeout_s` for running ones, then end them.
 
-        `delay_s` is how long calls are still taken; by default as the settings say.
+        For the first `delay_s` seconds, by default `drain_delay_s`, calls are still accepted.
         """
         await self.health.enter(ServingPhase.LEAVING)
         await asyncio.sleep(self._settings.drain_delay_s if delay_s is None else delay_s)
         await self.health.enter(ServingPhase.DRAINING)
-        # Calls that were let in may not have come to an engine yet, which takes no new ones while it drains.
+        # Admitted calls may not have reached an engine yet, and a draining engine accepts none.
         await self._admission.until_idle(self._settings.drain_timeout_s)
         await asyncio.gather(*(served.engine.drain(0) for served in self.registry.loaded))
 
     async def close(self) -> None:
-        """End every call with a status, the server and the engines."""
+        """End every call with a status, then the server and the engines."""
         await asyncio.gather(*(served.engine.drain(0) for served in self.registry.loaded))
-        await self._server.stop(_LAST_WORDS_S)
+        await self._server.stop(_CLOSE_GRACE_S)
         await asyncio.gather(*(served.close() for served in self.registry.loaded))
         await self.quota.close()
         self.readers.close()
-        for task in (self._watching, *self._following):
-            if task is not None:
-                task.cancel()
-        for store in (self._endpoint_store, self._change_store):
-            if isinstance(store, SharedEndpoints | SharedChanges):
-                store.close()
+        for task in self._tasks:
+            task.cancel()
+        self.endpoints.wanted.close()
+        self.reconciler.wanted.close()
 
 
 def _endpoint(registry: Registry, settings: EndpointSettings, absent: Collection[str]) -> Endpoint:
-    """An endpoint of the settings."""
+    """Return an endpoint of the settings. Raises StartError."""
     entities = [ServedEntity(**entity.model_dump()) for entity in settings.entities]
     try:
-        return registry.new_endpoint(settings.name, entities, absent)
+        return registry.visible_to(ANONYMOUS).new_endpoint(settings.name, entities, absent)
     except (InvalidRequest, RegistryError) as error:
         raise StartError(f"endpoints: {settings.name}: {error}") from error
-
-
-async def serve(
-    settings: Settings, load_model: LoadModel, stop: StopSignal, reload: Reload[Settings] | None = None
-) -> None:
-    """Serve from start to stop. Returns when drained after `stop`; raises StartError, ModelLoadError or EngineDied."""
-    telemetry = Telemetry(settings.otlp_endpoint)
-    try:
-        check_free(settings.metrics_host, settings.metrics_port)
-        page = MetricsPage(with_vllm_names(telemetry.registry), settings.metrics_host, settings.metrics_port)
-        try:
-            telemetry.watch_loop()
-            await _serve(Server(settings, telemetry), settings, load_model, stop, reload)
-        finally:
-            page.close()
-    finally:
-        await asyncio.to_thread(telemetry.shutdown)
-
-
-async def _serve(
-    server: Server, settings: Settings, load_model: LoadModel, stop: StopSignal, reload: Reload[Settings] | None
-) -> None:
-    stopping = asyncio.create_task(stop.wait())
-    following: asyncio.Task[None] | None = None
-    try:
-        port = await server.start()
-        _log.info("listening", extra={"fields": {"host": settings.host, "port": port}})
-        if not await _unless(stopping, server.load(settings.served_models(), load_model)):
-            return
-        _log.info("serving")
-        if reload is not None:
-            following = asyncio.create_task(reload.follow(server.apply))
-        if not await _unless(stopping, server.watch()):
-            _log.info("draining")
-            await server.drain(stop.delay_s(settings.drain_delay_s))
-    finally:
-        stopping.cancel()
-        if following is not None:
-            following.cancel()
-        await server.close()
-    _log.info("stopped")
-
-
-async def _unless(stopping: asyncio.Task[None], work: Awaitable[None]) -> bool:
-    """Whether `work` was done before the stop; at a stop it is cancelled."""
-    task = asyncio.ensure_future(work)
-    try:
-        await asyncio.wait((stopping, task), return_when=asyncio.FIRST_COMPLETED)
-        if task.done():
-            task.result()
-            return True
-        return False
-    finally:
-        task.cancel()

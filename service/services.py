@@ -1,4 +1,4 @@
-"""The services of the contract: their names, the types of their requests, and their servicers."""
+"""The services of the contract: their names, request messages and servicers."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ from sluice.v1 import (
 )
 
 from service.answering.generation import Answering
-from service.deployment.shared_deployment import SharedDeployment
+from service.deployment.endpoint_changes import EndpointChanges
+from service.deployment.model_changes import ModelChanges
 from service.interceptors.rpcs import RPCS
 from service.observability.health import Health
 from service.observability.telemetry import Telemetry
 from service.prompts.workers import Workers
 from service.quota.quota import Quota
-from service.registry.models import Registry
+from service.registry.registry import Registry
 from service.servicers.adapter import AdapterServicer
 from service.servicers.chat import ChatServicer
 from service.servicers.completion import CompletionServicer
@@ -51,20 +52,21 @@ def add_services(
     health: Health,
     answering: Answering,
     registry: Registry,
-    shared: SharedDeployment,
+    models: ModelChanges,
+    endpoints: EndpointChanges,
     readers: Workers,
     quota: Quota,
     telemetry: Telemetry,
 ) -> None:
-    """Register all servicers, health and reflection with a server."""
+    """Register all servicers with a server, and health and reflection."""
     chat_pb2_grpc.add_ChatServiceServicer_to_server(ChatServicer(answering), server)
     completion_pb2_grpc.add_CompletionServiceServicer_to_server(CompletionServicer(answering), server)
     response_pb2_grpc.add_ResponseServiceServicer_to_server(ResponseServicer(answering), server)
     text_generation_pb2_grpc.add_TextGenerationServiceServicer_to_server(TextGenerationServicer(answering), server)
-    adapter_pb2_grpc.add_AdapterServiceServicer_to_server(AdapterServicer(shared), server)
+    adapter_pb2_grpc.add_AdapterServiceServicer_to_server(AdapterServicer(models), server)
     embedding_pb2_grpc.add_EmbeddingServiceServicer_to_server(EmbeddingServicer(registry, telemetry, quota), server)
-    endpoint_pb2_grpc.add_EndpointServiceServicer_to_server(EndpointServicer(registry), server)
-    model_pb2_grpc.add_ModelServiceServicer_to_server(ModelServicer(registry, shared, telemetry), server)
+    endpoint_pb2_grpc.add_EndpointServiceServicer_to_server(EndpointServicer(registry, endpoints), server)
+    model_pb2_grpc.add_ModelServiceServicer_to_server(ModelServicer(registry, models, telemetry), server)
     rank_pb2_grpc.add_RankServiceServicer_to_server(RankServicer(registry, telemetry, quota), server)
     token_pb2_grpc.add_TokenServiceServicer_to_server(TokenServicer(registry, readers, quota), server)
     watermark_pb2_grpc.add_WatermarkServiceServicer_to_server(WatermarkServicer(registry, readers, quota), server)

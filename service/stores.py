@@ -1,41 +1,49 @@
-"""The stores of keys and endpoints, by the settings: files, or what replicas share."""
+"""The stores of keys, endpoints and changed models that the settings choose: files, Redis, or memory."""
 
 from __future__ import annotations
+
+from typing import Final
 
 from service.auth import shared_keys
 from service.auth.authenticator import Authenticator
 from service.auth.key_entry import KeysError
 from service.auth.shared_keys import SharedKeys
 from service.auth.signers import SignersError
-from service.contract.model import EndpointJson
-from service.deployment import change_store as change_stores
-from service.deployment.change_store import ChangeFile, ChangeStore, SharedChanges
+from service.contract.endpoint_json import EndpointJson
+from service.deployment.changes import Changes, ChangesJson
+from service.deployment.endpoint_document import EndpointDocument
 from service.listener import StartError
-from service.registry import shared_endpoints
-from service.registry.endpoint_file import EndpointFile
-from service.registry.shared_endpoints import SharedEndpoints
 from service.settings.config import Settings
+from service.storage.document import DocumentStore, MemoryDocument, SharedDocument
+from service.storage.shared_file import SharedFile
 from service.storage.shared_text import SharedText
 
+_ENDPOINTS: Final = "endpoints"  # names of the texts in Redis
+_MODELS: Final = "models"
 
-def endpoint_store(settings: Settings) -> EndpointFile | SharedEndpoints | None:
-    """Where endpoints that callers make are kept; None if nowhere."""
+
+def endpoint_store(settings: Settings) -> DocumentStore[EndpointDocument]:
+    """The store of the endpoints that clients create."""
     if settings.store.redis_url is not None:
-        text = SharedText(settings.store.redis_url, shared_endpoints.NAME, settings.store.redis_timeout_s)
-        return SharedEndpoints(text, EndpointJson())
-    return None if settings.endpoints_file is None else EndpointFile(settings.endpoints_file, EndpointJson())
+        text = SharedText(settings.store.redis_url, _ENDPOINTS, settings.store.redis_timeout_s)
+        return SharedDocument(text, EndpointJson(is_strict=False))
+    if settings.endpoints_file is not None:
+        return SharedDocument(SharedFile(settings.endpoints_file), EndpointJson(is_strict=True))
+    return MemoryDocument(EndpointDocument())
 
 
-def change_store(settings: Settings) -> ChangeStore | None:
-    """Where it is kept which models and adapters callers have loaded; None if nowhere."""
+def change_store(settings: Settings) -> DocumentStore[Changes]:
+    """The store of the models and adapters that clients load and unload."""
     if settings.store.redis_url is not None:
-        name = f"{change_stores.NAME}:{settings.store.pool}" if settings.store.pool else change_stores.NAME
-        return SharedChanges(SharedText(settings.store.redis_url, name, settings.store.redis_timeout_s))
-    return None if settings.loaded_models_file is None else ChangeFile(settings.loaded_models_file)
+        name = f"{_MODELS}:{settings.store.pool}" if settings.store.pool else _MODELS
+        return SharedDocument(SharedText(settings.store.redis_url, name, settings.store.redis_timeout_s), ChangesJson())
+    if settings.loaded_models_file is not None:
+        return SharedDocument(SharedFile(settings.loaded_models_file), ChangesJson())
+    return MemoryDocument(Changes())
 
 
 def authenticator(settings: Settings) -> Authenticator | None:
-    """Who tells callers by their keys; None if nobody needs one. Raises StartError."""
+    """The configured authenticator, or None if authentication is off. Raises StartError."""
     try:
         shared = None
         if settings.auth.keys_in_store and settings.store.redis_url is not None:

@@ -6,11 +6,12 @@ import json
 from datetime import datetime
 from typing import Any, Final
 
+from process.logs.loading_progress import LOADED_BYTES
 from process.logs.terminal import plain, spelled
 
 _DIM, _RED, _YELLOW, _BOLD, _PLAIN = "\x1b[2m", "\x1b[31m", "\x1b[33m", "\x1b[1m", "\x1b[0m"
 _COLOURS: Final = {"warning": _YELLOW, "error": _RED, "critical": _RED}
-_OWN: Final = {"time", "level", "logger", "message", "trace_id", "span_id", "exception"}
+_OWN: Final = {"time", "level", "logger", "message", "trace_id", "span_id", "exception", LOADED_BYTES}
 _REQUESTS: Final = {"request", "call"}  # the messages of the gateway's and the service's access lines
 _UVICORN: Final = "uvicorn."  # it repeats what our own lines say
 

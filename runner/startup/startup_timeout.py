@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import Callable
-from typing import Final
 
-_SIGN: Final = "service.engine.models.checkpoint.byte_log"  # the logger of lines that bytes have moved
+from process.logs.loading_progress import reports_progress
 
 
 class StartupTimeout:
-    """It ends `timeout_s` after the start, or after the service's last sign that a model is still on its way."""
+    """It ends `timeout_s` after the start, or after the last progress that the service has reported."""
 
     def __init__(self, timeout_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._timeout_s = timeout_s
@@ -20,21 +18,16 @@ class StartupTimeout:
         self._since = clock()
 
     def hear(self, name: str, text: str) -> None:
-        """Take a line of a process's log."""
-        if name == "service" and _SIGN in text:
-            try:
-                is_sign = json.loads(text).get("logger") == _SIGN
-            except (ValueError, AttributeError):
-                return
-            if is_sign:
-                self._since = self._clock()
+        """Take a line of a process's log; one of the service that reports progress starts the time limit anew."""
+        if name == "service" and reports_progress(text):
+            self._since = self._clock()
 
     @property
     def left_s(self) -> float:
-        """Until it ends; never below 0."""
+        """Seconds until it ends; never below 0."""
         return max(0.0, self._since + self._timeout_s - self._clock())
 
     async def end(self) -> None:
         """Return when it is over."""
-        while left_s := self.left_s:  # noqa: ASYNC110  signs come while it sleeps
+        while left_s := self.left_s:  # noqa: ASYNC110  progress may be reported while it sleeps
             await asyncio.sleep(left_s)

@@ -20,7 +20,7 @@ from service.answering.kind import Answer, Kind, Message, Renderer, Request
 from service.answering.observation import Observation
 from service.answering.resumable_stream import ResumableStream
 from service.answering.stream_identity import stream_identity
-from service.call import current_caller, current_request_id, current_wait_s, deadline_of
+from service.call import current_caller, current_request_id, current_wait_s, deadline_of, route_call
 from service.contract.resume import stream_bytes
 from service.generation.errors import InvalidRequest
 from service.generation.events import Event, PromptLogprobs
@@ -28,7 +28,8 @@ from service.observability.telemetry import Telemetry
 from service.prompting.preparation import PreparedAnswer
 from service.quota.charge import Charge
 from service.quota.quota import Quota
-from service.registry.models import Registry, ServedGenerator
+from service.registry.models import ServedGenerator
+from service.registry.registry import Registry
 
 Context: TypeAlias = aio.ServicerContext[Any, Any]
 
@@ -96,7 +97,8 @@ class Answering:
         if point is not None and not stream:
             raise InvalidRequest("resume", "only a streaming call can be resumed")
         begun_by = point.identity.model if point is not None else ""
-        model = self._registry.generator(
+        caller = current_caller()
+        model = self._registry.visible_to(caller, route_call).generator(
             answer_request.model, answer_request.deployment, answer_request.model_version, begun_by
         )
         content = AnswerContent(kind.request_attributes(request)) if self._capture_content else None
@@ -104,7 +106,6 @@ class Answering:
         with Observation(
             self._telemetry, kind.operation, model.name, deadline, stream=stream, content=content
         ) as observation:
-            caller = current_caller()
             model.engine.refuse_if_busy(caller.id, caller.weight, deadline, current_wait_s())
             async with admitted(self._quota, model.name) as charge:
                 bound = charge.bound(answer_request)

@@ -22,34 +22,34 @@ from service.engine.models.checkpoint.text_part import text_config
 from service.engine.models.torch.share import num_rank_parameters
 from service.generation.errors import ModelLoadError
 
-# Of a weight, with its part of the scales.
+# Bytes of one weight, with its share of the scales.
 _BYTES: Final = {"float32": 4.0, "float16": 2.0, "bfloat16": 2.0, "int8": 1.02, "int4": 0.57}
 
 
 def check_model(model: str, config: EngineConfig, dtype: Any, device: str) -> dict[str, Any]:
-    """What `model`, a folder or hub id, would be. Raises ModelLoadError for one that would not load."""
+    """Return a report of `model`, a folder or hub id. Raises ModelLoadError for a model that would not load."""
     folder = find_folder(model)
     if is_cross_encoder(folder) or is_encoder(folder):
         return _encoder(folder, config, dtype, device)
     if (head := unsupported_head(folder)) is not None:
         raise ModelLoadError(f"{folder}: a {head} can't be served: it neither generates nor makes vectors nor ranks")
-    return _told(plan_model(model, config, dtype, device))
+    return _report(plan_model(model, config, dtype, device))
 
 
 def _encoder(folder: Path, config: EngineConfig, dtype: Any, device: str) -> dict[str, Any]:
-    """Of an encoder or a cross-encoder: its weights are compared with its modules by their names and shapes."""
+    """Report an encoder or a cross-encoder: names and shapes of its weights are compared with its modules."""
     from service.engine.models.encoders.encoder_plan import plan_encoder  # noqa: PLC0415  torch and transformers take seconds
 
     if config.quantization:
         raise ModelLoadError(f"{folder}: an encoder has no {config.quantization} weights (engine.quantization)")
     ranks = is_cross_encoder(folder)
     files: PairFiles | SentenceFiles = PairFiles.read(folder) if ranks else SentenceFiles.read(folder)
-    said = files.max_length if isinstance(files, PairFiles) else files.max_seq_length
+    max_length = files.max_length if isinstance(files, PairFiles) else files.max_seq_length
     plan = plan_encoder(files.body, is_cross_encoder=ranks)
     target = choose_device(device)
     weight_type = choose_compute_dtype(dtype, plan.checkpoint.dtype, target)
     weights = int(plan.checkpoint.num_parameters * _BYTES[weight_type])
-    told: dict[str, Any] = {
+    report: dict[str, Any] = {
         "model": str(folder),
         "task": "rank" if ranks else "embed",
         "architecture": architecture_of(plan.config),
@@ -57,14 +57,14 @@ def _encoder(folder: Path, config: EngineConfig, dtype: Any, device: str) -> dic
         "parameters": plan.checkpoint.num_parameters,
         "weights": weight_type,
         "weight_bytes": weights,
-        "max_model_len": longest_text(files.body, said, plan.max_positions, config.max_model_len),
+        "max_model_len": longest_text(files.body, max_length, plan.max_positions, config.max_model_len),
     }
     if target == "cpu":
-        told["fits"] = weights < available_host_bytes()
-    return told
+        report["fits"] = weights < available_host_bytes()
+    return report
 
 
-def _told(plan: ModelPlan) -> dict[str, Any]:
+def _report(plan: ModelPlan) -> dict[str, Any]:
     spec = plan.spec
     num_parameters = spec.checkpoint.num_parameters
     weight_type = spec.quantization or spec.dtype
@@ -80,7 +80,7 @@ def _told(plan: ModelPlan) -> dict[str, Any]:
             "cache_bytes_per_token_by_rank": own_per_token,
         }
         weights, per_token = num_ranks * own_weights, num_ranks * own_per_token
-    told: dict[str, Any] = {
+    report: dict[str, Any] = {
         "model": str(plan.folder),
         "task": "generate",
         "architecture": architecture_of(spec.config),
@@ -96,15 +96,15 @@ def _told(plan: ModelPlan) -> dict[str, Any]:
         **by_rank,
     }
     if spec.device == "cpu":
-        room = max(0, available_host_bytes() - weights)
-        num_tokens = int(room * CPU_CACHE_FRACTION / per_token) if per_token else None
-        fits = room > 0 and (num_tokens is None or num_tokens >= spec.block_size)
-        told |= {"cache_tokens": num_tokens, "fits": fits}
-    return told
+        headroom = max(0, available_host_bytes() - weights)
+        num_tokens = int(headroom * CPU_CACHE_FRACTION / per_token) if per_token else None
+        fits = headroom > 0 and (num_tokens is None or num_tokens >= spec.block_size)
+        report |= {"cache_tokens": num_tokens, "fits": fits}
+    return report
 
 
 def _cache_bytes_per_token(config: Any, num_bytes: float, num_ranks: int = 1) -> int | None:
-    """Of keys and values of all layers, on one of the ranks; None for a model whose configuration doesn't say."""
+    """Bytes of one token's keys and values in all layers, on one rank; None if the configuration is incomplete."""
     layers, heads = getattr(config, "num_hidden_layers", None), getattr(config, "num_attention_heads", None)
     if not layers or not heads:
         return None
@@ -113,10 +113,10 @@ def _cache_bytes_per_token(config: Any, num_bytes: float, num_ranks: int = 1) ->
     return int(2 * layers * max(1, key_heads // num_ranks) * size * num_bytes)
 
 
-def _shown(told: dict[str, Any]) -> str:
-    """For people: sizes in words."""
+def _text(report: dict[str, Any]) -> str:
+    """Format a report for people."""
     rows = []
-    for name, value in told.items():
+    for name, value in report.items():
         text = "unknown" if value is None else str(value)
         if name.startswith("weight_bytes"):
             text = f"{value / 2**20:,.0f} MiB"
@@ -129,7 +129,7 @@ def _shown(told: dict[str, Any]) -> str:
 
 
 def main() -> int:
-    """The command. Its exit code is 1 for a model that would not load, for want of memory, too."""
+    """Run the command. The exit code is 1 for a model that would not load or not fit in memory."""
     parser = argparse.ArgumentParser(prog="sluice check", description=(__doc__ or "").partition(": ")[2])
     parser.add_argument("model", help="a folder, or a hub id (ORG/MODEL), which is downloaded")
     parser.add_argument("--dtype", default="auto", choices=get_args(ComputeDtype))
@@ -155,13 +155,13 @@ def main() -> int:
         return 1
     model = str(Path(options.model).expanduser()) if options.model.startswith("~") else options.model
     try:
-        told = check_model(model, config, options.dtype, options.device)
+        report = check_model(model, config, options.dtype, options.device)
     except ModelLoadError as error:
         sys.stderr.write(f"sluice: {error}\n")
         return 1
-    sys.stdout.write(f"{json.dumps(told, indent=2) if options.json else _shown(told)}\n")
-    if told.get("fits") is False:
-        sys.stderr.write(f"sluice: {told['model']} does not fit in this machine's memory\n")
+    sys.stdout.write(f"{json.dumps(report, indent=2) if options.json else _text(report)}\n")
+    if report.get("fits") is False:
+        sys.stderr.write(f"sluice: {report['model']} does not fit in this machine's memory\n")
         return 1
     return 0
 

@@ -1,4 +1,4 @@
-"""`sluice convert`: a GGUF file of a Llama, Qwen2 or Qwen3 model as the folder that models are served from."""
+"""`sluice convert`: convert a GGUF file of a Llama, Qwen2 or Qwen3 model to a folder that can be served."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import numpy.typing as npt
 import torch
 from safetensors.torch import save_file
 
-from service.commands.gguf_words import check_words, set_words
+from service.commands.gguf_splitters import check_splitter, set_splitter
 from service.generation.errors import ModelLoadError
 
 _TYPES: Final = ("llama", "qwen2", "qwen3")
@@ -37,18 +37,18 @@ _LAYER: Final = {
     "ffn_up": "mlp.up_proj",
     "ffn_down": "mlp.down_proj",
 }
-_FACTORS: Final = "rope_freqs.weight"  # what each rotary frequency is divided by: of Llama 3.1 and later
+_FACTORS: Final = "rope_freqs.weight"  # the divisor of each rotary frequency, in Llama 3.1 and later
 _LLAMA3: Final = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
-_LLAMA3_SCALES: Final = (8.0, 32.0)  # of Llama 3.1 and 3.3, and of 3.2
+_LLAMA3_SCALES: Final = (8.0, 32.0)  # Llama 3.1 and 3.3; Llama 3.2
 _SHARD_BYTES: Final = 4 << 30
 
 
 class Source:
-    """A GGUF file's description and tensors, by the names that transformers has for them."""
+    """A GGUF file's metadata and tensors, under the names that transformers uses."""
 
     def __init__(self, file: Path) -> None:
-        """Raises ModelLoadError for a file that is none, and for a model that is none of those served."""
-        import gguf  # noqa: PLC0415  it is there with the extra
+        """Raises ModelLoadError for a file that isn't GGUF, or a model of an unsupported architecture."""
+        import gguf  # noqa: PLC0415  installed with the extra `gguf`
 
         self._file = file
         self._gguf: Any = gguf
@@ -56,19 +56,19 @@ class Source:
             self._reader = gguf.GGUFReader(file)
         except (OSError, ValueError, IndexError, KeyError) as error:
             raise ModelLoadError(f"{file} can't be read as GGUF: {error}") from error
-        self.kind = self._said("general.architecture")
+        self.kind = self._value("general.architecture")
         if self.kind not in _TYPES:
             raise ModelLoadError(f"{file}: its architecture is {self.kind}; converted are {', '.join(_TYPES)}")
         self._tensors = {tensor.name: tensor for tensor in self._reader.tensors}
 
     @property
-    def words(self) -> tuple[str, str]:
-        """The kind of its tokenizer, and how that cuts words; empty where it doesn't say."""
-        return self._said("tokenizer.ggml.model", ""), self._said("tokenizer.ggml.pre", "")
+    def word_splitter(self) -> tuple[str, str]:
+        """The kind of the tokenizer and the name of its word splitter; empty if the file has none."""
+        return self._value("tokenizer.ggml.model", ""), self._value("tokenizer.ggml.pre", "")
 
     def config(self, dtype: str) -> dict[str, Any]:
-        """What config.json says of it."""
-        if self._said("split.count", 1) > 1:
+        """Return the content of config.json. Raises ModelLoadError for a variant that can't be converted."""
+        if self._value("split.count", 1) > 1:
             raise ModelLoadError(
                 f"{self._file}: it is one of several files; llama-gguf-split --merge makes one of them"
             )
@@ -80,8 +80,8 @@ class Source:
         base = float(self._of_kind("rope.freq_base", 10_000.0))
         head_dim = self._of_kind("attention.key_length", hidden // num_heads)
         if self._of_kind("rope.dimension_count", head_dim) != head_dim:
-            raise ModelLoadError(f"{self._file}: its rotary positions are partial, and not converted")
-        said = {
+            raise ModelLoadError(f"{self._file}: partial rotary positions can't be converted")
+        config = {
             "model_type": self.kind,
             "architectures": [f"{self.kind.capitalize()}ForCausalLM"],
             "vocab_size": len(self._tensors["token_embd.weight"].data),
@@ -96,24 +96,24 @@ class Source:
             "hidden_act": "silu",
             "tie_word_embeddings": "output.weight" not in self._tensors,
             "rope_theta": base,
-            "eos_token_id": self._said("tokenizer.ggml.eos_token_id", None),
-            "bos_token_id": self._said("tokenizer.ggml.bos_token_id", None),
+            "eos_token_id": self._value("tokenizer.ggml.eos_token_id", None),
+            "bos_token_id": self._value("tokenizer.ggml.bos_token_id", None),
             "attention_bias": self.kind == "llama" and "blk.0.attn_q.bias" in self._tensors,
             "torch_dtype": dtype,
         }
         if _FACTORS in self._tensors:
-            said["rope_scaling"] = self._llama3(base, head_dim)
-        return said
+            config["rope_scaling"] = self._llama3(base, head_dim)
+        return config
 
-    def beside(self) -> dict[str, str]:
-        """Further files by name: what ends a text, and the chat template."""
-        ends = {self._said(f"tokenizer.ggml.{name}_token_id", None) for name in ("eos", "eot", "eom")} - {None}
+    def other_files(self) -> dict[str, str]:
+        """The texts of further files by name: the end tokens, and the chat template."""
+        ends = {self._value(f"tokenizer.ggml.{name}_token_id", None) for name in ("eos", "eot", "eom")} - {None}
         files = {"generation_config.json": json.dumps({"eos_token_id": sorted(ends)})} if ends else {}
-        template = self._said("tokenizer.chat_template", None)
+        template = self._value("tokenizer.chat_template", None)
         return files | ({"chat_template.jinja": template} if template else {})
 
     def tensors(self) -> Iterator[tuple[str, npt.NDArray[np.float32]]]:
-        """Each weight by its name, as float32."""
+        """Yield each weight with its name, as float32."""
         for name, tensor in self._tensors.items():
             if name == _FACTORS:
                 continue
@@ -130,7 +130,7 @@ class Source:
         return f"{inside}.{kind}"
 
     def _rows(self, name: str, weight: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        """Of a Llama's queries and keys the rows, which lie in pairs there, one half of a head behind the other."""
+        """Reorder the rows of a Llama's queries and keys: GGUF interleaves the halves of a head."""
         heads = {"attn_q.": "attention.head_count", "attn_k.": "attention.head_count_kv"}
         all_heads = self._of_kind("attention.head_count")
         found = next((self._of_kind(heads[each], all_heads) for each in heads if each in name), None)
@@ -140,7 +140,7 @@ class Source:
         return np.ascontiguousarray(pairs.swapaxes(1, 2).reshape(weight.shape))
 
     def _llama3(self, base: float, head_dim: int) -> dict[str, Any]:
-        """The rotary scaling whose factors these are."""
+        """Return the rotary scaling that has the file's factors."""
         factors = np.asarray(self._tensors[_FACTORS].data, np.float64)
         wave_lengths = 2 * np.pi * base ** (np.arange(0, head_dim, 2) / head_dim)
         original, low, high = (
@@ -153,24 +153,24 @@ class Source:
         raise ModelLoadError(f"{self._file}: its rotary factors are none of Llama 3.1's, 3.2's or 3.3's")
 
     def _of_kind(self, name: str, *default: Any) -> Any:
-        return self._said(f"{self.kind}.{name}", *default)
+        return self._value(f"{self.kind}.{name}", *default)
 
-    def _said(self, key: str, *default: Any) -> Any:
+    def _value(self, key: str, *default: Any) -> Any:
         field = self._reader.get_field(key)
         if field is not None:
             return field.contents()
         if default:
             return default[0]
-        raise ModelLoadError(f"{self._file}: it doesn't say {key}")
+        raise ModelLoadError(f"{self._file}: it has no {key}")
 
 
 def convert(file: Path, folder: Path, dtype: str) -> None:
-    """Write `folder`, which must not be there yet. Raises ModelLoadError."""
+    """Write `folder`, which must not exist. Raises ModelLoadError."""
     if folder.exists():
-        raise ModelLoadError(f"{folder} is there already")
+        raise ModelLoadError(f"{folder} exists already")
     source = Source(file)
     config = source.config(dtype)
-    check_words(file, *source.words)
+    check_splitter(file, *source.word_splitter)
     folder.parent.mkdir(parents=True, exist_ok=True)
     building = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=folder.parent))
     try:
@@ -179,13 +179,13 @@ def convert(file: Path, folder: Path, dtype: str) -> None:
     except NotImplementedError as error:
         raise ModelLoadError(f"{file}: {error}") from error
     finally:
-        shutil.rmtree(building, ignore_errors=True)  # nothing, if it has its name
+        shutil.rmtree(building, ignore_errors=True)  # a no-op after the rename
 
 
 def _write(source: Source, config: dict[str, Any], file: Path, building: Path, dtype: torch.dtype) -> None:
     _write_tokenizer(file, building)
-    set_words(building, *source.words)
-    for name, text in {**source.beside(), "config.json": json.dumps(config, indent=2)}.items():
+    set_splitter(building, *source.word_splitter)
+    for name, text in {**source.other_files(), "config.json": json.dumps(config, indent=2)}.items():
         (building / name).write_text(text, encoding="utf-8")
     _write_weights(source, building, dtype)
 
@@ -197,12 +197,12 @@ def _write_tokenizer(file: Path, folder: Path) -> None:
     try:
         tokenizer: Any = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
         tokenizer.save_pretrained(folder)
-    except Exception as error:  # many kinds, none of which a caller could act upon differently
+    except Exception as error:  # many types, which need no different handling
         raise ModelLoadError(f"{file}: its tokenizer can't be converted: {error}") from error
 
 
 def _write_weights(source: Source, folder: Path, dtype: torch.dtype) -> None:
-    """In files of bounded size, so that no more than one of them is held."""
+    """Write files of bounded size, so that only one of them is in memory."""
     shards: list[list[str]] = []
     held: dict[str, torch.Tensor] = {}
     size = 0
@@ -227,18 +227,18 @@ def _shard_name(index: int) -> str:
     return f"model-{index + 1:05}.safetensors"
 
 
-def main(words: list[str] | None = None) -> int:
-    """Convert what the words say; the exit code."""
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command, and return its exit code."""
     parser = argparse.ArgumentParser(prog="sluice convert", description=__doc__)
     parser.add_argument("file", type=Path, help="a model's GGUF file, of any of its types")
-    parser.add_argument("folder", type=Path, help="what to write, and then to serve; it must not be there yet")
+    parser.add_argument("folder", type=Path, help="the folder to write and serve; it must not exist")
     parser.add_argument("--dtype", choices=_DTYPES, default="bfloat16", help="of the weights (bfloat16)")
-    options = parser.parse_args(words)
+    options = parser.parse_args(arguments)
     if find_spec("gguf") is None:
         sys.stderr.write("sluice: GGUF files are read by the package gguf: pip install 'sluice[gguf]'\n")
         return 1
     if not options.file.is_file():
-        sys.stderr.write(f"sluice: {options.file} is no file\n")
+        sys.stderr.write(f"sluice: {options.file} is not a file\n")
         return 1
     try:
         convert(options.file, options.folder, options.dtype)

@@ -1,7 +1,7 @@
-"""`sluice-watermark`: asks a running service whether one of its models wrote a text.
+"""`sluice-watermark`: ask a running service whether one of its models wrote a text.
 
-Owns the command line. The text comes from a file or from standard input; the answer is one line. The exit code is 0,
-or 1 with one line on standard error if there is no answer.
+The text is read from a file or from standard input; the answer is one line. The exit code is 0, or 1 with one line on
+standard error if the service can't answer.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _TIMEOUT_S = 60.0
 
 
 def main() -> None:
-    """The console script."""
+    """Run the console script."""
     parser = argparse.ArgumentParser(prog="sluice-watermark", description="Look for a model's watermark in a text.")
     parser.add_argument("file", nargs="?", type=Path, help="the text, in UTF-8; default: standard input")
     parser.add_argument("--model", default="sluice-demo", help="the model that may have written it (%(default)s)")

@@ -1,1 +1,1 @@
-"""The models, adapters and endpoints that should be served, and the changes that replicas share to get there."""
+"""The models, adapters and endpoints that should be served, and the one reconciler that serves them."""

@@ -1,42 +1,44 @@
-"""Retry changes that fail temporarily, without blocking the others."""
+"""Retry steps that fail temporarily, without blocking the others."""
 
 from __future__ import annotations
 
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable
+from typing import Final
 
 from service.generation.errors import EngineError, EngineRestarting
 from service.registry.errors import RegistryError
 
-_RETRY_S = 60.0  # after which what could not be done is tried again
+_RETRY_S: Final = 60.0  # interval between attempts of a step that fails
 
 _log = logging.getLogger(__name__)
 
 
 class Attempts:
-    """Remembers by name what failed, and when it is due again."""
+    """The failed steps by name, with the time at which each is due again."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._due: dict[str, float] = {}
 
-    def all_are_due(self) -> None:
-        """Wait for nothing any more: what kept something from being done may have changed."""
+    def make_all_due(self) -> None:
+        """Make every failed step due now: the reason of its failure may have changed."""
         self._due.clear()
 
     def have_failed(self, names: Iterable[str]) -> None:
-        """These have just failed, and nothing else has."""
-        self._due = dict.fromkeys(names, time.monotonic() + _RETRY_S)
+        """Record that these steps, and no others, have just failed."""
+        self._due = dict.fromkeys(names, self._clock() + _RETRY_S)
 
-    async def make(self, what: str, change: Callable[[], Awaitable[None]]) -> None:
-        """Make a change if it is due; whatever it fails by is logged."""
-        if time.monotonic() < self._due.get(what, 0.0):
+    async def make(self, name: str, step: Callable[[], Awaitable[None]]) -> None:
+        """Take a step if it is due. Its failure is logged, not raised."""
+        if self._clock() < self._due.get(name, 0.0):
             return
         try:
-            await change()
-            self._due.pop(what, None)
-        except Exception as error:  # noqa: BLE001  else all changes after this one would never be made
+            await step()
+            self._due.pop(name, None)
+        except Exception as error:  # noqa: BLE001  the steps after this one must still be taken
             wait_s = error.retry_after_s if isinstance(error, EngineRestarting) else _RETRY_S
-            self._due[what] = time.monotonic() + wait_s
+            self._due[name] = self._clock() + wait_s
             is_known = isinstance(error, EngineError | RegistryError | ValueError)
-            _log.error("a change can't be made here: %s: %s", what, error, exc_info=None if is_known else error)
+            _log.error("a change can't be made here: %s: %s", name, error, exc_info=None if is_known else error)

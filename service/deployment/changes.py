@@ -1,7 +1,7 @@
-"""Changes that clients made to the configured models: values, and their text for replicas.
+"""Changes that clients made to the configured models, and their text form for replicas.
 
-The text is JSON without what has its default, so that an older replica reads what a newer one writes as long as nothing
-new is used.
+The text is JSON without default values, so that an older replica can read what a newer one writes unless a new feature
+is used.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _Text = Annotated[str, Field(max_length=4096)]
 
 
 class LoadedModel(BaseModel):
-    """A model that a caller had loaded, as it was asked for. None stands for the service's setting of that name."""
+    """A model that a client loaded, as requested. None stands for the service's setting of that name."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -36,7 +36,7 @@ class LoadedModel(BaseModel):
     cache_share: float | None = None
 
     def to_settings(self, engine: EngineSettings) -> ModelSettings:
-        """The settings of the model; `engine` has those of the service. Raises ValueError for what can't work."""
+        """Return the model's settings; `engine` has the service's. Raises ValueError for an invalid combination."""
         own = {name: getattr(self, name) for name in ("max_model_len", "quantization", "backend")}
         changes: dict[str, Any] = {name: value for name, value in own.items() if value is not None}
         return ModelSettings(
@@ -51,7 +51,7 @@ class LoadedModel(BaseModel):
 
 
 class LoadedAdapter(BaseModel):
-    """An adapter that a caller had loaded."""
+    """An adapter that a client loaded."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -61,7 +61,7 @@ class LoadedAdapter(BaseModel):
 
 
 class Changes(BaseModel):
-    """All changes. Each method gives what there is after one more."""
+    """All changes. Each method returns the changes with one more applied."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -72,33 +72,33 @@ class Changes(BaseModel):
 
     @classmethod
     def of_text(cls, text: str) -> Changes:
-        """Raises ValueError."""
+        """Return the changes of a text. Raises ValueError."""
         return cls.model_validate_json(text)
 
     def to_text(self) -> str:
-        """The form in which they are shared."""
+        """Return the text in which they are stored."""
         return self.model_dump_json(exclude_defaults=True)
 
     def wanted_models(self, configured: Iterable[str]) -> Mapping[str, LoadedModel | None]:
-        """What is to be served by name; None for a model as the settings have it."""
+        """The models to be served, by name; the value is None for a model of the settings."""
         kept = {name: None for name in configured if name not in self.unloaded}
         return kept | {each.name: each for each in self.models}
 
     def with_model(self, model: LoadedModel, configured: Iterable[str] = ()) -> Changes:
-        """Raises ModelExists, though it may not be loaded yet."""
+        """Add a model. Raises ModelExists for a wanted name, even if it is not loaded yet."""
         if model.name in self.wanted_models(configured):
             raise ModelExists(model.name)
         return self.model_copy(update={"models": (*self.models, model), "asleep": self.asleep - {model.name}})
 
     def with_own_model(self, name: str, configured: Iterable[str]) -> Changes:
-        """The settings' model of that name again, with its adapters. Raises ModelExists if it isn't gone."""
+        """Restore an unloaded model of the settings, with its adapters. Raises ModelExists if it isn't unloaded."""
         if name in self.wanted_models(configured):
             raise ModelExists(name)
         kept = {each for each in self.unloaded if name not in {each, each.rpartition(":")[0]}}
         return self.model_copy(update={"unloaded": frozenset(kept)})
 
     def without_model(self, name: str, configured: Iterable[str]) -> Changes:
-        """Its adapters go with it."""
+        """Remove a model and its adapters."""
         of_settings = {each for each in configured if each == name}
         return self.model_copy(
             update={
@@ -110,23 +110,24 @@ class Changes(BaseModel):
         )
 
     def with_sleep(self, name: str, *, is_asleep: bool) -> Changes:
+        """Put a model to sleep or wake it."""
         return self.model_copy(update={"asleep": self.asleep | {name} if is_asleep else self.asleep - {name}})
 
     def with_adapter(self, adapter: LoadedAdapter) -> Changes:
-        """Raises AdapterExists, though it may not be loaded yet."""
+        """Add an adapter. Raises AdapterExists for a wanted name, even if it is not loaded yet."""
         if any((each.model, each.name) == (adapter.model, adapter.name) for each in self.adapters):
             raise AdapterExists(adapter.name)
         return self.model_copy(update={"adapters": (*self.adapters, adapter)})
 
     def with_own_adapter(self, model: str, name: str) -> Changes:
-        """The adapter of the settings again. Raises AdapterExists if it isn't gone."""
+        """Restore an unloaded adapter of the settings. Raises AdapterExists if it isn't unloaded."""
         full = f"{model}:{name}"
         if full not in self.unloaded or any((each.model, each.name) == (model, name) for each in self.adapters):
             raise AdapterExists(name)
         return self.model_copy(update={"unloaded": self.unloaded - {full}})
 
     def without_adapter(self, model: str, name: str, configured: Iterable[str]) -> Changes:
-        """`configured` are the adapters of the settings, as MODEL:NAME."""
+        """Remove an adapter. `configured` are the adapters of the settings, as MODEL:NAME."""
         full = f"{model}:{name}"
         return self.model_copy(
             update={
@@ -134,3 +135,19 @@ class Changes(BaseModel):
                 "unloaded": self.unloaded | {each for each in configured if each == full},
             }
         )
+
+
+class ChangesJson:
+    """Changes as JSON. A `Format`; a field that this version doesn't know makes the text unreadable."""
+
+    def empty(self) -> Changes:
+        """No changes."""
+        return Changes()
+
+    def parse(self, text: str) -> Changes:
+        """Return the changes of a text. Raises ValueError."""
+        return Changes.of_text(text)
+
+    def dump(self, document: Changes) -> str:
+        """Return the text of changes."""
+        return document.to_text()

@@ -11,53 +11,56 @@ from service.settings.model_settings import ModelSettings
 
 
 class ConfiguredModels:
-    """Those of the settings, in their order."""
+    """The models of the settings, in their order."""
 
     def __init__(self, models: Sequence[ModelSettings]) -> None:
         self._models = {model.name: model for model in models}
 
     @property
     def names(self) -> Sequence[str]:
-        """Unloaded or not."""
+        """The names of all models, unloaded or not."""
         return [*self._models]
 
     def wanted(self, changes: Changes) -> Sequence[ModelSettings]:
-        """The models that are still served as the settings have them, with such of their adapters as are."""
+        """The models that clients have not unloaded or replaced, with the adapters that they have not unloaded."""
         wanted = changes.wanted_models(self.names)
-        return [
-            model.model_copy(
-                update={
-                    "adapters": {
-                        adapter: path
-                        for adapter, path in model.adapters.items()
-                        if adapted_name(name, adapter) not in changes.unloaded
-                    }
-                }
-            )
-            for name, model in self._models.items()
-            if wanted.get(name, "") is None
-        ]
+        return [self.model(name, changes) for name in self._models if wanted.get(name, "") is None]
+
+    def model(self, name: str, changes: Changes) -> ModelSettings:
+        """Return the settings of a model, with the adapters that clients have not unloaded."""
+        model = self._models[name]
+        adapters = {
+            adapter: path
+            for adapter, path in model.adapters.items()
+            if adapted_name(name, adapter) not in changes.unloaded
+        }
+        return model.model_copy(update={"adapters": adapters})
 
     def adapters(self, changes: Changes) -> Mapping[str, Path]:
-        """The adapters of the settings that those models have or had, as MODEL:NAME."""
+        """The adapters of the settings of all wanted models, unloaded or not, by MODEL:NAME."""
         return {
             adapted_name(model.name, adapter): Path(path)
             for model in self.wanted(changes)
             for adapter, path in self._models[model.name].adapters.items()
         }
 
+    def wanted_adapters(self, changes: Changes) -> Mapping[str, LoadedAdapter | None]:
+        """All wanted adapters by MODEL:NAME; the value is None for an adapter of the settings."""
+        own = {full: None for full in self.adapters(changes) if full not in changes.unloaded}
+        return own | {adapted_name(each.model, each.name): each for each in changes.adapters}
+
     def unloaded(self, changes: Changes) -> Collection[str]:
-        """The names of the models that callers have unloaded."""
+        """The names of the models that clients have unloaded."""
         return {*self._models} & changes.unloaded
 
     def gone_model(self, entry: LoadedModel, changes: Changes) -> ModelSettings | None:
-        """The model of the settings that was unloaded, if `entry` is it: of its path, and with nothing of its own."""
+        """Return the unloaded model of the settings that `entry` asks for: its path and nothing else; None if none."""
         model = self._models.get(entry.name)
         is_it = model is not None and entry == LoadedModel(name=model.name, path=model.path)
         return model if is_it and entry.name in changes.unloaded else None
 
     def gone_adapter(self, entry: LoadedAdapter, changes: Changes) -> Path | None:
-        """The folder of the adapter of the settings that was unloaded, if `entry` is it."""
+        """Return the folder of the unloaded adapter of the settings that `entry` asks for, or None."""
         full = adapted_name(entry.model, entry.name)
         folder = self.adapters(changes).get(full)
         return folder if folder == Path(entry.path) and full in changes.unloaded else None

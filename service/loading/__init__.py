@@ -1,1 +1,1 @@
-"""From the settings of a model to a served model: its engine, prompts, images and place in the registry."""
+"""Load a model from its settings: its engine, prompt preparation, image reader and description."""

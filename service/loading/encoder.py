@@ -1,7 +1,4 @@
-"""Load an encoder or a cross-encoder from its settings.
-
-Runs on a worker thread at start.
-"""
+"""Load an encoder or a cross-encoder from its settings, on a worker thread."""
 
 from __future__ import annotations
 
@@ -24,9 +21,9 @@ from service.settings.model_settings import ModelSettings
 
 
 def load_encoder(settings: ModelSettings, folder: Path, observer: StepObserver) -> ServedEncoder:
-    """Load the encoder of `folder`; its engine is not yet started.
+    """Load the encoder of `folder`; its engine is not started.
 
-    `settings` has every value filled in. Raises ModelLoadError.
+    `settings` must have every value filled in. Raises ModelLoadError.
     """
     assert settings.dtype and settings.device and settings.engine  # noqa: S101, PT018
     if settings.rank is not None:
@@ -45,7 +42,10 @@ def load_encoder(settings: ModelSettings, folder: Path, observer: StepObserver) 
 
 
 def load_cross_encoder(settings: ModelSettings, folder: Path, observer: StepObserver) -> ServedCrossEncoder:
-    """As `load_encoder`, the cross-encoder of `folder`."""
+    """Load the cross-encoder of `folder`; its engine is not started.
+
+    `settings` must have every value filled in. Raises ModelLoadError.
+    """
     assert settings.dtype and settings.device and settings.engine  # noqa: S101, PT018
     built = build_cross_encoder(
         folder, settings.engine, compute_dtype=settings.dtype, device=settings.device, observer=observer

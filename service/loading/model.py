@@ -1,7 +1,4 @@
-"""Load a model from its settings.
-
-Its folder says whether it generates or makes vectors. Runs on a worker thread at start.
-"""
+"""Load a model from its settings, on a worker thread. The folder determines whether it generates, embeds or ranks."""
 
 from __future__ import annotations
 
@@ -45,7 +42,7 @@ _log = logging.getLogger(__name__)
 
 
 def load_model(settings: ModelSettings, observer: StepObserver) -> ServedModel:
-    """Load the model; its engine is not yet started. `settings` has every value filled in. Raises ModelLoadError."""
+    """Load a model; its engine is not started. `settings` must have every value filled in. Raises ModelLoadError."""
     folder = find_folder(settings.path)
     if is_cross_encoder(folder):
         return load_cross_encoder(settings, folder, observer)
@@ -67,7 +64,7 @@ def load_model(settings: ModelSettings, observer: StepObserver) -> ServedModel:
         ranges=RANGES,
         observer=observer,
     )
-    if not built.eos_token_ids:  # an answer would have no end, and a grammar none to allow
+    if not built.eos_token_ids:  # answers would never end, and a grammar could allow no end
         raise ModelLoadError(f"{folder}: neither generation_config.json nor config.json has an eos_token_id")
     limits = WorkerLimits(max_wait_s=settings.engine.max_queue_wait_s)
     images = _image_reader(settings, built, limits) if chat else None
@@ -92,7 +89,7 @@ def load_model(settings: ModelSettings, observer: StepObserver) -> ServedModel:
 
 
 def _ranker(settings: ModelSettings, built: BuiltEngine, tokenizer: FastTokenizer) -> JudgeRanker | None:
-    """None for a model whose settings don't say how it ranks. Raises ModelLoadError for words that are no tokens."""
+    """Return the ranker, or None without the setting `rank`. Raises ModelLoadError unless each word is one token."""
     if (rank := settings.rank) is None:
         return None
     ids = []
@@ -106,21 +103,21 @@ def _ranker(settings: ModelSettings, built: BuiltEngine, tokenizer: FastTokenize
 
 
 def _image_reader(settings: ModelSettings, built: BuiltEngine, limits: WorkerLimits) -> ImageReader | None:
-    """None for a model that takes no images, or is to take none. Raises ModelLoadError."""
-    taken = settings.images or ImageSettings()
-    if not built.info.takes_images or not taken.max_images:
+    """Return the image reader, or None if the model or its settings take no images. Raises ModelLoadError."""
+    image_settings = settings.images or ImageSettings()
+    if not built.info.takes_images or not image_settings.max_images:
         return None
     # Imported late: few models take images.
     from service.images.processor import ImageProcessor  # noqa: PLC0415
     from service.images.reader import ImageReader  # noqa: PLC0415
 
-    return ImageReader(ImageProcessor(built.folder, built.tokenizer), taken, Workers(limits))
+    return ImageReader(ImageProcessor(built.folder, built.tokenizer), image_settings, Workers(limits))
 
 
 def _chat_model(
     settings: ModelSettings, folder: Path, tokenizer: FastTokenizer, image_form: ImageForm | None = None
 ) -> ChatModel | None:
-    """None for a model without a chat template, which completes prompts only."""
+    """Return the chat model, or None without a chat template: the model then completes prompts only."""
     try:
         template = ChatTemplate.from_folder(folder)
     except NoChatTemplate:

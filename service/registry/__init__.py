@@ -1,1 +1,1 @@
-"""Served models, and the endpoints that split requests among them, by name."""
+"""Served models, and the endpoints that split requests among them, by name and caller."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 
 class Task(enum.IntEnum):
-    """What a model does. Of several, the smallest is what it is asked for first."""
+    """A task that a model supports. The smallest of several is the model's first task."""
 
     CHAT = 1
     COMPLETION = 2
@@ -18,7 +18,7 @@ class Task(enum.IntEnum):
 
 
 class Modality(enum.Enum):
-    """What a model reads."""
+    """A kind of input that a model reads."""
 
     TEXT = "text"
     IMAGE = "image"
@@ -26,7 +26,7 @@ class Modality(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class ModelDescription:
-    """What callers are told of a model. Instants are nanoseconds since the epoch."""
+    """The public description of a model. Times are nanoseconds since the epoch."""
 
     name: str
     created_ns: int = 0
@@ -42,13 +42,13 @@ class ModelDescription:
     version: str = ""
     embedding_dimensions: int = 0
     supports_resume: bool = False
-    parent: str = ""  # of an adapter: the model that it adapts
+    parent: str = ""  # the base model of an adapter; else empty
     input_modalities: Sequence[Modality] = (Modality.TEXT,)
 
 
 @dataclass(frozen=True, slots=True)
 class ServedEntity:
-    """One model behind an endpoint, with its part of the requests in percent."""
+    """One model behind an endpoint, with its share of the requests in percent."""
 
     name: str
     model: str
@@ -57,20 +57,20 @@ class ServedEntity:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A name with models behind it. Instants are nanoseconds since the epoch."""
+    """A name with models behind it. Times are nanoseconds since the epoch."""
 
     name: str
-    task: Task | None  # None for one that a file was written by hand for
+    task: Task | None  # None if a file written by hand has none
     entities: Sequence[ServedEntity]
     created_ns: int
     updated_ns: int
     config_version: int = 1
     is_model: bool = False
-    parent: str = ""  # of an adapter's own: the model that it adapts
+    parent: str = ""  # the base model of an adapter; else empty
 
     @classmethod
     def of_model(cls, model: ModelDescription) -> Endpoint:
-        """The endpoint that a served model is by itself."""
+        """Return a served model's own endpoint."""
         entity = ServedEntity(model.name, model.name, 100)
         return cls(
             model.name,
@@ -84,6 +84,6 @@ class Endpoint:
 
     @classmethod
     def now(cls, name: str, task: Task, entities: Sequence[ServedEntity]) -> Endpoint:
-        """An endpoint that is made now."""
+        """Return an endpoint created now."""
         epoch_ns = time.time_ns()
         return cls(name, task, tuple(entities), epoch_ns, epoch_ns)

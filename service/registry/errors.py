@@ -29,9 +29,9 @@ class ModelNotFound(RegistryError):
 class ModelNotLoaded(RegistryError):
     """The model is configured but could not be loaded on this replica, or is being loaded."""
 
-    def __init__(self, model: str, endpoint: str = "", *, is_coming: bool = False) -> None:
+    def __init__(self, model: str, endpoint: str = "", *, is_loading: bool = False) -> None:
         """`endpoint` is the endpoint that the request named, if it routes to `model`."""
-        text = f"the model {model!r} {'is being loaded' if is_coming else 'could not be loaded'}"
+        text = f"the model {model!r} {'is being loaded' if is_loading else 'could not be loaded'}"
         super().__init__(f"{text}; the endpoint {endpoint!r} sends requests to it" if endpoint else text)
         self.model = model
 
@@ -138,7 +138,9 @@ class ChangesUnavailable(RegistryError):
     """The store of models and adapters shared by all replicas can't be reached. Retry after `retry_after_s` seconds."""
 
     def __init__(self, retry_after_s: float) -> None:
-        super().__init__("models and adapters can't be changed now: their store is lost")
+        super().__init__(
+            "models and adapters can't be changed now: their store can't be read or written; nothing was changed"
+        )
         self.retry_after_s = retry_after_s
 
 

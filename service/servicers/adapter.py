@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from sluice.v1 import adapter_pb2, adapter_pb2_grpc
 
+from service.call import current_caller
 from service.contract.model import adapter_message
 from service.deployment.changes import LoadedAdapter
-from service.deployment.shared_deployment import SharedDeployment
+from service.deployment.model_changes import ModelChanges
 
 
 class AdapterServicer(adapter_pb2_grpc.AdapterServiceServicer):
     """Loads, unloads and lists adapters."""
 
-    def __init__(self, shared: SharedDeployment) -> None:
-        self._shared = shared
+    def __init__(self, changes: ModelChanges) -> None:
+        self._changes = changes
 
     async def LoadAdapter(  # noqa: N802
         self,
@@ -21,7 +22,7 @@ class AdapterServicer(adapter_pb2_grpc.AdapterServiceServicer):
         context: object,  # noqa: ARG002
     ) -> adapter_pb2.LoadAdapterResponse:
         entry = LoadedAdapter(model=request.model, name=request.name, path=request.path)
-        adapter = await self._shared.to_its_end(self._shared.load_adapter(entry))
+        adapter = await self._changes.load_adapter(entry, current_caller())
         return adapter_pb2.LoadAdapterResponse(adapter=adapter_message(adapter))
 
     async def UnloadAdapter(  # noqa: N802
@@ -29,7 +30,7 @@ class AdapterServicer(adapter_pb2_grpc.AdapterServiceServicer):
         request: adapter_pb2.UnloadAdapterRequest,
         context: object,  # noqa: ARG002
     ) -> adapter_pb2.UnloadAdapterResponse:
-        await self._shared.to_its_end(self._shared.unload_adapter(request.model, request.name))
+        await self._changes.unload_adapter(request.model, request.name, current_caller())
         return adapter_pb2.UnloadAdapterResponse()
 
     async def ListAdapters(  # noqa: N802
@@ -37,5 +38,5 @@ class AdapterServicer(adapter_pb2_grpc.AdapterServiceServicer):
         request: adapter_pb2.ListAdaptersRequest,
         context: object,  # noqa: ARG002
     ) -> adapter_pb2.ListAdaptersResponse:
-        adapters = self._shared.adapters(request.model)
+        adapters = self._changes.adapters(current_caller(), request.model)
         return adapter_pb2.ListAdaptersResponse(adapters=map(adapter_message, adapters))

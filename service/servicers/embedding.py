@@ -11,14 +11,14 @@ from sluice.v1 import embedding_pb2, embedding_pb2_grpc, usage_pb2
 from service.answering.admission import admitted
 from service.answering.generation import Context
 from service.answering.operation import Operation, Stage
-from service.call import current_caller, current_request_id, deadline_of
+from service.call import current_caller, current_request_id, deadline_of, route_call
 from service.contract.answer import timestamp
 from service.contract.embedding import embedding_messages, to_texts
 from service.generation.events import Usage
 from service.observability.telemetry import Telemetry
 from service.quota.limit import Measure
 from service.quota.quota import Quota
-from service.registry.models import Registry
+from service.registry.registry import Registry
 
 
 class EmbeddingServicer(embedding_pb2_grpc.EmbeddingServiceServicer):
@@ -31,13 +31,13 @@ class EmbeddingServicer(embedding_pb2_grpc.EmbeddingServiceServicer):
 
     async def Embed(self, request: embedding_pb2.EmbedRequest, context: Context) -> embedding_pb2.EmbedResponse:  # noqa: N802
         asked = to_texts(request)
-        model = self._registry.encoder(asked.model, asked.deployment)
+        caller = current_caller()
+        model = self._registry.visible_to(caller, route_call).encoder(asked.model, asked.deployment)
         deadline = deadline_of(context)
         with Operation(self._telemetry, "embeddings", model.name, deadline) as operation:
             if asked.dimensions is not None:
                 operation.set({"gen_ai.embeddings.dimension.count": asked.dimensions})
             async with admitted(self._quota, model.name, (Measure.INPUT_TOKENS,)) as charge:
-                caller = current_caller()
                 model.engine.refuse_if_busy(caller.id, caller.weight, len(asked.inputs))
                 prepared = await model.prompts.prepare(asked, current_request_id(), deadline, caller)
                 num_tokens = sum(map(len, prepared.inputs))

@@ -9,9 +9,11 @@ from sluice.v1 import endpoint_pb2, endpoint_pb2_grpc
 
 from service.call import current_caller
 from service.contract.model import endpoint_message, to_entities
+from service.deployment.endpoint_changes import EndpointChanges
+from service.generation.caller import Caller
 from service.registry.description import Endpoint
 from service.registry.errors import EndpointChanged, EndpointExists, EndpointNotAllowed, EndpointReadOnly
-from service.registry.models import Registry
+from service.registry.registry import Registry
 
 _log = logging.getLogger(__name__)
 
@@ -19,16 +21,18 @@ _log = logging.getLogger(__name__)
 class EndpointServicer(endpoint_pb2_grpc.EndpointServiceServicer):
     """Lists and changes endpoints."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, changes: EndpointChanges) -> None:
         self._registry = registry
+        self._changes = changes
 
     async def ListEndpoints(  # noqa: N802
         self,
         request: endpoint_pb2.ListEndpointsRequest,  # noqa: ARG002
         context: object,  # noqa: ARG002
     ) -> endpoint_pb2.ListEndpointsResponse:
-        own = {model.name: Endpoint.of_model(model.description) for model in self._registry}
-        endpoints = {endpoint.name: endpoint for endpoint in self._registry.endpoints} | own
+        visible = self._registry.visible_to(current_caller())
+        own = {model.name: Endpoint.of_model(model.description) for model in visible}
+        endpoints = {endpoint.name: endpoint for endpoint in visible.endpoints()} | own
         messages = [endpoint_message(endpoints[name]) for name in sorted(endpoints)]
         return endpoint_pb2.ListEndpointsResponse(endpoints=messages)
 
@@ -37,10 +41,11 @@ class EndpointServicer(endpoint_pb2_grpc.EndpointServiceServicer):
         request: endpoint_pb2.GetEndpointRequest,
         context: object,  # noqa: ARG002
     ) -> endpoint_pb2.GetEndpointResponse:
-        if (model := self._registry.find(request.name)) is not None:
+        visible = self._registry.visible_to(current_caller())
+        if (model := visible.find(request.name)) is not None:
             endpoint = Endpoint.of_model(model.description)
         else:
-            endpoint = self._registry.endpoints.get(request.name)
+            endpoint = visible.endpoint(request.name)
         return endpoint_pb2.GetEndpointResponse(endpoint=endpoint_message(endpoint))
 
     async def CreateEndpoint(  # noqa: N802
@@ -49,12 +54,11 @@ class EndpointServicer(endpoint_pb2_grpc.EndpointServiceServicer):
         context: object,  # noqa: ARG002
     ) -> endpoint_pb2.CreateEndpointResponse:
         entities = to_entities(request.entities)
-
-        self._check_free(request.name)
-        endpoint = await self._registry.endpoints.add(
-            request.name, lambda: self._registry.new_endpoint(request.name, entities)
-        )
-        _log.info("endpoint was made", extra={"fields": {"endpoint": request.name}})
+        caller = current_caller()
+        self._check_free(request.name, caller)
+        visible = self._registry.visible_to(caller)
+        endpoint = await self._changes.add(request.name, lambda: visible.new_endpoint(request.name, entities))
+        _log.info("endpoint was created", extra={"fields": {"endpoint": request.name}})
         return endpoint_pb2.CreateEndpointResponse(endpoint=endpoint_message(endpoint))
 
     async def UpdateEndpoint(  # noqa: N802
@@ -63,14 +67,16 @@ class EndpointServicer(endpoint_pb2_grpc.EndpointServiceServicer):
         context: object,  # noqa: ARG002
     ) -> endpoint_pb2.UpdateEndpointResponse:
         entities = to_entities(request.entities)
+        caller = current_caller()
+        visible = self._registry.visible_to(caller)
 
-        def make(found: Endpoint) -> Endpoint:
+        def updated(found: Endpoint) -> Endpoint:
             _check_version(found, request)
-            endpoint = self._registry.new_endpoint(request.name, entities)
+            endpoint = visible.new_endpoint(request.name, entities)
             return replace(endpoint, created_ns=found.created_ns, config_version=found.config_version + 1)
 
-        self._check_changeable(request.name)
-        endpoint = await self._registry.endpoints.change(request.name, make)
+        self._check_changeable(request.name, caller)
+        endpoint = await self._changes.change(request.name, caller, updated)
         _log.info("endpoint was changed", extra={"fields": {"endpoint": request.name}})
         return endpoint_pb2.UpdateEndpointResponse(endpoint=endpoint_message(endpoint))
 
@@ -79,19 +85,20 @@ class EndpointServicer(endpoint_pb2_grpc.EndpointServiceServicer):
         request: endpoint_pb2.DeleteEndpointRequest,
         context: object,  # noqa: ARG002
     ) -> endpoint_pb2.DeleteEndpointResponse:
-        self._check_changeable(request.name)
-        await self._registry.endpoints.remove(request.name, lambda found: _check_version(found, request))
+        caller = current_caller()
+        self._check_changeable(request.name, caller)
+        await self._changes.remove(request.name, caller, lambda found: _check_version(found, request))
         _log.info("endpoint was removed", extra={"fields": {"endpoint": request.name}})
         return endpoint_pb2.DeleteEndpointResponse()
 
-    def _check_free(self, name: str) -> None:
-        if not current_caller().may_reach(name, ()):
+    def _check_free(self, name: str, caller: Caller) -> None:
+        if not caller.may_reach(name, ()):
             raise EndpointNotAllowed(name)
         if self._registry.is_taken(name):
             raise EndpointExists(name)
 
-    def _check_changeable(self, name: str) -> None:
-        if self._registry.find(name):
+    def _check_changeable(self, name: str, caller: Caller) -> None:
+        if self._registry.visible_to(caller).find(name):
             raise EndpointReadOnly(name, "is a served model's own")
 
 

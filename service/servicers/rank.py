@@ -11,7 +11,7 @@ from sluice.v1 import rank_pb2, rank_pb2_grpc, usage_pb2
 from service.answering.admission import admitted
 from service.answering.generation import Context
 from service.answering.operation import Operation, Stage
-from service.call import current_caller, current_request_id, deadline_of
+from service.call import current_caller, current_request_id, deadline_of, route_call
 from service.contract.answer import timestamp
 from service.contract.rank import ranked, to_ranking, to_scoring
 from service.generation.events import Usage
@@ -19,7 +19,7 @@ from service.generation.ranking import TextsToRank, activated
 from service.observability.telemetry import Telemetry
 from service.quota.limit import Measure
 from service.quota.quota import Quota
-from service.registry.models import Registry
+from service.registry.registry import Registry
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +62,14 @@ class RankServicer(rank_pb2_grpc.RankServiceServicer):
         )
 
     async def _score(self, asked: TextsToRank, context: Context, *, raw: bool) -> _Scored:
-        model = self._registry.ranking(asked.model, asked.deployment)
+        caller = current_caller()
+        model = self._registry.visible_to(caller, route_call).ranking(asked.model, asked.deployment)
         deadline = deadline_of(context)
         # The GenAI conventions have no name for this operation.
         with Operation(self._telemetry, "rank", model.name, deadline) as operation:
             operation.set({"sluice.rank.document.count": len(asked.documents)})
             async with admitted(self._quota, model.name, (Measure.INPUT_TOKENS,)) as charge:
-                prepared = await model.ranker.prepare(asked, current_request_id(), deadline, current_caller())
+                prepared = await model.ranker.prepare(asked, current_request_id(), deadline, caller)
                 await charge.take_input(prepared.num_tokens, "documents")
                 charge.count(lambda: Usage(prepared.num_tokens))
                 answer_id, created_ns = uuid.uuid4().hex, time.time_ns()

@@ -8,14 +8,15 @@ from sluice.v1 import token_pb2, token_pb2_grpc
 
 from service.answering.admission import admitted
 from service.answering.generation import Context
-from service.call import deadline_of
+from service.call import current_caller, deadline_of, route_call
 from service.contract import chat, response_request
 from service.engine.tokenizer import Tokenizer
 from service.generation.errors import InvalidRequest
 from service.prompts.tokens import detokenize
 from service.prompts.workers import Workers
 from service.quota.quota import Quota
-from service.registry.models import Registry, ServedModel
+from service.registry.models import ServedModel
+from service.registry.registry import Registry
 
 
 class TokenServicer(token_pb2_grpc.TokenServiceServicer):
@@ -32,7 +33,7 @@ class TokenServicer(token_pb2_grpc.TokenServiceServicer):
         request: token_pb2.TokenizeTextRequest,
         context: Context,
     ) -> token_pb2.TokenizeTextResponse:
-        model = self._registry.get(request.model)
+        model = self._registry.visible_to(current_caller(), route_call).get(request.model)
 
         def respond() -> token_pb2.TokenizeTextResponse:
             token_ids = _tokenize(model.tokenizer, request)
@@ -51,7 +52,7 @@ class TokenServicer(token_pb2_grpc.TokenServiceServicer):
         request: token_pb2.DetokenizeTextRequest,
         context: Context,
     ) -> token_pb2.DetokenizeTextResponse:
-        model = self._registry.get(request.model)
+        model = self._registry.visible_to(current_caller(), route_call).get(request.model)
 
         def join() -> str:
             return detokenize(model.tokenizer, request.token_ids, skip_special_tokens=request.skip_special_tokens)
@@ -88,7 +89,7 @@ class TokenServicer(token_pb2_grpc.TokenServiceServicer):
     async def _read_text(
         self, request: token_pb2.TokenizeTextRequest, deadline: float | None
     ) -> tuple[ServedModel, Sequence[int]]:
-        model = self._registry.get(request.model)
+        model = self._registry.visible_to(current_caller(), route_call).get(request.model)
         async with admitted(self._quota, model.name, ()):
             token_ids = await self._workers.read(
                 lambda: _tokenize(model.tokenizer, request), deadline, "text.text", num_characters=len(request.text)
@@ -107,7 +108,7 @@ class TokenServicer(token_pb2_grpc.TokenServiceServicer):
             else:
                 name, deployment = request.response.model, request.response.serving.deployment
                 conversation = response_request.to_conversation(request.response)
-            model = self._registry.generator(name, deployment)
+            model = self._registry.visible_to(current_caller(), route_call).generator(name, deployment)
             async with admitted(self._quota, model.name, ()):
                 return model, await model.preparation.tokens(conversation, deadline)
         except InvalidRequest as error:

@@ -6,10 +6,10 @@ from sluice.v1 import watermark_pb2, watermark_pb2_grpc
 
 from service.answering.admission import admitted
 from service.answering.generation import Context
-from service.call import deadline_of
+from service.call import current_caller, deadline_of, route_call
 from service.prompts.workers import Workers
 from service.quota.quota import Quota
-from service.registry.models import Registry
+from service.registry.registry import Registry
 
 
 class WatermarkServicer(watermark_pb2_grpc.WatermarkServiceServicer):
@@ -26,7 +26,7 @@ class WatermarkServicer(watermark_pb2_grpc.WatermarkServiceServicer):
         request: watermark_pb2.DetectWatermarkRequest,
         context: Context,
     ) -> watermark_pb2.DetectWatermarkResponse:
-        model = self._registry.generator(request.model)
+        model = self._registry.visible_to(current_caller(), route_call).generator(request.model)
         async with admitted(self._quota, model.name, ()):
             score = await self._workers.read(
                 lambda: model.watermark.score(request.text),

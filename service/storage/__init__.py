@@ -1,1 +1,1 @@
-"""Files and Redis keys that replicas share, written whole and watched for changes."""
+"""Documents that replicas share in files and Redis keys, written whole and checked for changes."""

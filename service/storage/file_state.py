@@ -8,7 +8,7 @@ State = tuple[int, int, int, int] | None
 
 
 def file_state(path: Path) -> State:
-    """Equal as long as nobody writes the file or puts another in its place; None for one that isn't there."""
+    """Return a value that changes when the file is written or replaced; None if there is no file."""
     try:
         found = path.stat()
     except OSError:

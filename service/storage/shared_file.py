@@ -1,8 +1,8 @@
 """A text that processes share in a file, which outlives them.
 
-It is written whole, beside the old one, then put in its place, so that a reader finds the old state or the new one
-whenever the writer dies. Writers take turns, and none overwrites what it hasn't read; in a process it belongs to one
-thread at a time.
+A new text is written to a temporary file, which then replaces the old one, so that a reader finds the old state or the
+new one even if the writer dies. Writers lock the folder, and none overwrites what it hasn't read. Within a process the
+file is used by one thread at a time.
 """
 
 from __future__ import annotations
@@ -11,15 +11,12 @@ import fcntl
 import glob
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
 
 from service.storage.file_state import file_state
 from service.storage.shared_text import Outdated
-
-Content = TypeVar("Content")
 
 
 class SharedFileError(OSError):
@@ -27,38 +24,42 @@ class SharedFileError(OSError):
 
 
 class SharedFile:
-    """One such file. It need not be there; its folder must."""
+    """A `TextStore` in a file. The file need not exist; its folder must."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._seen = file_state(self._path)
 
-    def read(self, load: Callable[[str], Content]) -> Content | None:
-        """What `load` makes of its text; None without a file. Removes what a writer that died left beside it.
+    def read(self) -> str | None:
+        """Return the text, or None without a file. Removes temporary files of writers that died.
 
-        Raises SharedFileError, also for a ValueError of `load`: such a text is not overwritten.
+        Raises SharedFileError.
         """
         if not self._path.parent.is_dir():
             raise SharedFileError(f"{self._path}: the folder does not exist")
-        with _locked(self._path.parent):  # nobody is about to put them in place
+        with _locked(self._path.parent):  # no writer is about to rename them
             for left in self._path.parent.glob(f".{glob.escape(self._path.name)}.*.tmp"):
                 left.unlink(missing_ok=True)
         state = file_state(self._path)
         try:
-            content = load(self._path.read_text(encoding="utf-8"))
+            text = self._path.read_text(encoding="utf-8")
         except FileNotFoundError:
             self._seen = state
             return None
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError) as error:  # ValueError for a text that isn't UTF-8
             reason = error.strerror if isinstance(error, OSError) else " ".join(str(error).split())
-            raise SharedFileError(f"{self._path}: {reason}") from error
+            raise self.unreadable(reason or type(error).__name__) from error
         self._seen = state
-        return content
+        return text
+
+    def unreadable(self, reason: str) -> SharedFileError:
+        """The error for a text that can't be read or parsed."""
+        return SharedFileError(f"{self._path}: {reason}")
 
     def write(self, text: str) -> None:
-        """Put `text` in place of what it holds; it is on the disk when this returns, which takes its time.
+        """Replace the text; it is on the disk when this returns.
 
-        Raises OSError, or Outdated if somebody else has written it since; then it holds what it held.
+        Raises OSError, or Outdated if another process has written the file since; the file is unchanged then.
         """
         folder = self._path.parent
         with _locked(folder):
@@ -68,8 +69,11 @@ class SharedFile:
             self._seen = file_state(self._path)
 
     def is_newer(self) -> bool:
-        """Whether somebody else has written it since it was read or written here."""
+        """Return whether another process has written the file since it was read or written here."""
         return file_state(self._path) != self._seen
+
+    def close(self) -> None:
+        """Nothing is open."""
 
     def _replace(self, folder: Path, text: str) -> None:
         handle, new = tempfile.mkstemp(prefix=f".{self._path.name}.", suffix=".tmp", dir=folder)
@@ -91,7 +95,7 @@ class SharedFile:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """No other process writes such a file in the folder meanwhile."""
+    """Hold the lock that all writers of shared files in the folder take."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)

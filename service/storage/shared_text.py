@@ -1,8 +1,9 @@
 """A text that replicas share in Redis or Valkey; a change requires the newest version.
 
-All of it blocks, for `timeout_s` at most, and belongs to one thread at a time. What the server has forgotten is put
-back by the first who still knows it, and again by whoever knows a later state. A revision is a number that grows and a
-random part, which tells two changes of one state apart that the server took one after the other, forgetful between.
+All methods block, for `timeout_s` at most, and are called by one thread at a time. If the server has lost the text, the
+first replica that still knows it writes it back, and a replica that knows a later state overwrites that. A revision is
+a growing number and a random part; the random part distinguishes two changes of one state that a server accepted before
+and after it lost the text.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 
 _PREFIX = "sluice:"
 _NONE = "0"  # the revision of no text
-# Of a text and its revision: put another in place if the revision is still the one that was read.
+# Replace a text and its revision if the revision is still the one that was read.
 _WRITE = """
 if (redis.call('HGET', KEYS[1], 'revision') or '0') ~= ARGV[1] then return 0 end
 redis.call('HSET', KEYS[1], 'revision', ARGV[2], 'text', ARGV[3])
@@ -22,20 +23,20 @@ return 1
 """
 
 
-class SharedTextLost(Exception):  # noqa: N818  it says what happened
+class SharedTextLost(Exception):  # noqa: N818  the name says what happened
     """The server can't be used now; the text says why."""
 
 
-class Outdated(Exception):  # noqa: N818  it says what happened
-    """Somebody else has changed what is to be changed since it was read."""
+class Outdated(Exception):  # noqa: N818  the name says what happened
+    """Another process has changed the text since it was read."""
 
 
 class SharedText:
-    """One text by its name."""
+    """A `TextStore` in one Redis key."""
 
     def __init__(self, url: str, name: str, timeout_s: float = 1.0) -> None:
-        """Connects when it is first used. Raises ValueError for a URL that no connection can be made by."""
-        # Imported late: most services keep what they have to themselves.
+        """Connect on first use. Raises ValueError for an invalid URL."""
+        # Imported late: most services share nothing.
         from redis import Redis  # noqa: PLC0415
         from redis.backoff import NoBackoff  # noqa: PLC0415
         from redis.retry import Retry  # noqa: PLC0415
@@ -53,7 +54,7 @@ class SharedText:
         self._text: str | None = None
 
     def read(self) -> str | None:
-        """The newest state; None if nobody has written any. Raises SharedTextLost."""
+        """Return the newest text, or None if there is none. Raises SharedTextLost."""
         with _asking():
             revision, text = self._redis.hmget(self._name, "revision", "text")
             if self._text is not None and _number(revision or _NONE) < _number(self._revision):
@@ -64,7 +65,7 @@ class SharedText:
         return self._text
 
     def write(self, text: str) -> None:
-        """Put `text` in place of what was read or written last. Raises SharedTextLost, or Outdated."""
+        """Replace the text that was read or written last. Raises SharedTextLost or Outdated."""
         revision = f"{_number(self._revision) + 1}-{secrets.token_hex(8)}"
         with _asking():
             is_done = self._write(keys=[self._name], args=[self._revision, revision, text])
@@ -73,9 +74,13 @@ class SharedText:
         self._revision, self._text = revision, text
 
     def is_newer(self) -> bool:
-        """Whether the server has another state than the one that was read or written last. Raises SharedTextLost."""
+        """Return whether the text isn't the one that was read or written last. Raises SharedTextLost."""
         with _asking():
             return bool((self._redis.hget(self._name, "revision") or _NONE) != self._revision)
+
+    def unreadable(self, reason: str) -> SharedTextLost:
+        """The error for a text that can't be parsed."""
+        return SharedTextLost(f"the text of {self._name} can't be read: {reason}")
 
     def close(self) -> None:
         """Disconnect."""
@@ -92,5 +97,5 @@ def _asking() -> Iterator[None]:
 
     try:
         yield
-    except (RedisError, OSError, ValueError) as error:  # the last one for what is no revision, or no text
+    except (RedisError, OSError, ValueError) as error:  # ValueError for an invalid revision or text
         raise SharedTextLost(" ".join(str(error).split()) or type(error).__name__) from error

@@ -62,7 +62,7 @@ async def said(call: Any) -> None:
 
 async def ask(run: Running, text: str = "hi", **fields: Any) -> None:
     """One request of the only model."""
-    (model,) = (served.name for served in run.server.registry)
+    (model,) = (served.name for served in run.server.registry.loaded)
     await said(run.chat.StreamChat(request(text, **{"model": model, **fields})))
 
 

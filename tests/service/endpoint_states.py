@@ -1,12 +1,14 @@
 """States of an endpoint file that show whether they are whole."""
 
+from service.deployment.endpoint_document import EndpointDocument
 from service.registry.description import Endpoint, ServedEntity, Task
 
 
-def state(number: int) -> list[Endpoint]:
+def state(number: int) -> EndpointDocument:
     """`number` endpoints; the version of each is `number` too."""
     entities = (ServedEntity("a", "a" * 200, 100),)
-    return [
+    endpoints = [
         Endpoint(f"endpoint-{index}", Task.CHAT, entities, created_ns=index, updated_ns=number, config_version=number)
         for index in range(number)
     ]
+    return EndpointDocument({endpoint.name: endpoint for endpoint in endpoints})

@@ -12,8 +12,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from service.contract.model import EndpointJson
-from service.registry.endpoint_file import EndpointFile
+from service.contract.endpoint_json import EndpointJson
+from service.storage.document import SharedDocument
+from service.storage.shared_file import SharedFile
 from tests.service.endpoint_states import state
 
 
@@ -37,7 +38,7 @@ def stand_still_at(owner: Any, name: str, number: int) -> None:
 
 def main(path: str, how: str, number: str = "") -> None:
     """Write until the end."""
-    file = EndpointFile(Path(path), EndpointJson())
+    file = SharedDocument(SharedFile(Path(path)), EndpointJson(is_strict=True))
     if how == "loop":
         for size in itertools.cycle(range(1, 60)):
             file.write(state(size))

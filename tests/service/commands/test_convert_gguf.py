@@ -200,10 +200,10 @@ def test_what_can_not_be_converted_is_refused_in_a_line(tmp_path: Path, capsys: 
     writer.close()
     (tmp_path / "there").mkdir()
     for words, message in (
-        (["nowhere.gguf", "new"], "nowhere.gguf is no file"),
+        (["nowhere.gguf", "new"], "nowhere.gguf is not a file"),
         (["text.gguf", "new"], "text.gguf can't be read as GGUF"),
         (["other.gguf", "new"], "its architecture is mamba; converted are llama, qwen2, qwen3"),
-        (["other.gguf", "there"], "there is there already"),
+        (["other.gguf", "there"], "there exists already"),
     ):
         assert main([str(tmp_path / word) for word in words]) == 1
         error = capsys.readouterr().err

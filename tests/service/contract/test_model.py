@@ -8,7 +8,9 @@ import json
 import pytest
 from sluice.v1 import endpoint_pb2, model_pb2
 
-from service.contract.model import EndpointJson, endpoint_message, model_message
+from service.contract.endpoint_json import EndpointJson
+from service.contract.model import endpoint_message, model_message
+from service.deployment.endpoint_document import EndpointDocument
 from service.registry.description import Endpoint, ModelDescription, ServedEntity, Task
 
 ENTITIES = (ServedEntity("a", "small", 90), ServedEntity("b", "large", 10))
@@ -56,7 +58,8 @@ def test_tasks_are_all_of_the_contract(task: Task) -> None:
 @pytest.mark.parametrize("endpoint", [ENDPOINT, dataclasses.replace(ENDPOINT, task=None)])
 def test_endpoints_come_back_from_their_file(endpoint: Endpoint) -> None:
     """As they were."""
-    assert EndpointJson().load(EndpointJson().dump([endpoint])) == [endpoint]
+    form, document = EndpointJson(is_strict=True), EndpointDocument({endpoint.name: endpoint})
+    assert form.parse(form.dump(document)) == document
 
 
 def test_model_s_own_endpoint_says_so() -> None:
@@ -83,4 +86,4 @@ def test_model_s_own_endpoint_says_so() -> None:
 def test_file_that_holds_something_else_is_refused(text: str, words: str) -> None:
     """With what is wrong, and the endpoint's name."""
     with pytest.raises(ValueError, match=words):
-        EndpointJson().load(text)
+        EndpointJson(is_strict=True).parse(text)

@@ -10,17 +10,18 @@ from random import Random
 
 import pytest
 
-from service.contract.model import EndpointJson
-from service.registry.endpoint_file import EndpointFile
-from service.storage.shared_file import SharedFileError
+from service.contract.endpoint_json import EndpointJson
+from service.deployment.endpoint_document import EndpointDocument
+from service.storage.document import SharedDocument
+from service.storage.shared_file import SharedFile, SharedFileError
 from tests.service.endpoint_states import state
 
 ROOT = Path(__file__).resolve().parents[3]
 GOOD = '{"endpoints": [{"name": "x", "entities": [{"name": "a", "model": "a", "traffic_percentage": 100}]}]}'
 
 
-def file_at(path: Path) -> EndpointFile:
-    return EndpointFile(path, EndpointJson())
+def file_at(path: Path) -> SharedDocument[EndpointDocument]:
+    return SharedDocument(SharedFile(path), EndpointJson(is_strict=True))
 
 
 def names_in(folder: Path) -> list[str]:
@@ -31,7 +32,7 @@ def names_in(folder: Path) -> list[str]:
 def test_file_gives_back_what_was_written(tmp_path: Path) -> None:
     """Every field comes back, the newest state counts, and nothing else lies in the folder."""
     file = file_at(tmp_path / "endpoints.json")
-    assert file.read() == []
+    assert file.read() == EndpointDocument()
     file.write(state(9))
     file.write(state(3))
     assert file.read() == state(3)
@@ -97,8 +98,9 @@ async def test_file_is_whole_whenever_its_writer_is_killed(tmp_path: Path) -> No
             await asyncio.sleep(draw.random() / 100)
         lines += [line for line in (await said.read()).splitlines(keepends=True) if line.endswith(b"\n")]
         kept = file_at(path).read()
-        assert kept == state(len(kept))
-        assert len(kept) in {int(lines[-1]), int(lines[-1]) % 59 + 1}  # the one confirmed last, or the one after it
+        size = len(kept.endpoints)
+        assert kept == state(size)
+        assert size in {int(lines[-1]), int(lines[-1]) % 59 + 1}  # the one confirmed last, or the one after it
         assert names_in(tmp_path) == ["endpoints.json"]
 
 
@@ -106,7 +108,7 @@ def test_leftovers_of_a_dead_writer_are_removed(tmp_path: Path) -> None:
     """Its own only: what else lies in the folder stays."""
     for name in (".endpoints.json.abc123.tmp", ".other.json.abc123.tmp", "endpoints.json.tmp"):
         (tmp_path / name).write_text("{")
-    assert file_at(tmp_path / "endpoints.json").read() == []
+    assert file_at(tmp_path / "endpoints.json").read() == EndpointDocument()
     assert names_in(tmp_path) == [".other.json.abc123.tmp", "endpoints.json.tmp"]
 
 
@@ -114,7 +116,7 @@ def test_leftovers_beside_a_name_with_brackets_are_removed(tmp_path: Path) -> No
     """The file's name is no pattern."""
     for name in (".a[1].json.abc123.tmp", ".a1.json.abc123.tmp"):
         (tmp_path / name).write_text("{")
-    assert file_at(tmp_path / "a[1].json").read() == []
+    assert file_at(tmp_path / "a[1].json").read() == EndpointDocument()
     assert names_in(tmp_path) == [".a1.json.abc123.tmp"]
 
 

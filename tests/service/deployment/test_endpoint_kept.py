@@ -2,18 +2,17 @@
 
 import asyncio
 import threading
-from collections.abc import Iterable
 from pathlib import Path
 
 import grpc
 import pytest
 from sluice.v1 import endpoint_pb2, model_pb2
 
-from service.contract.model import EndpointJson, endpoint_message
+from service.contract.endpoint_json import EndpointJson
+from service.contract.model import endpoint_message
 from service.listener import StartError
-from service.registry.description import Endpoint, Task
-from service.registry.endpoint_file import EndpointFile
-from service.registry.endpoint_table import EndpointTable
+from service.registry.description import Task
+from service.storage.shared_file import SharedFile
 from tests.engine.fakes import until
 from tests.service.endpoint_fakes import both, entities_of, serving
 from tests.service.fakes import refused, request
@@ -83,32 +82,32 @@ async def test_settings_and_models_win_over_the_file(tmp_path: Path) -> None:
 async def test_change_that_cannot_be_kept_is_not_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The caller gets INTERNAL, and the next request finds what the file has."""
 
-    def refuse(_self: EndpointFile, _endpoints: object) -> None:
+    def refuse(_self: SharedFile, _text: str) -> None:
         raise OSError(28, "No space left on device")
 
     async with serving("a", "b", endpoints_file=tmp_path / "endpoints.json") as run:
         before = await run.create("x", *both())
         with monkeypatch.context() as patch:
-            patch.setattr(EndpointFile, "write", refuse)
+            patch.setattr(SharedFile, "write", refuse)
             refusal = await refused(run.update("x", *both(1, 99)))
         assert (refusal.code, refusal.info.reason) == (Code.INTERNAL, "INTERNAL")
         assert await run.get("x") == before
         assert (await run.update("x", *both(2, 98))).config_version == 2
 
 
-async def test_change_is_whole_although_its_caller_leaves(tmp_path: Path) -> None:
-    """Who hangs up while the file is written can't part it from what is served."""
+async def test_change_is_whole_although_its_caller_leaves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A caller that hangs up while the file is written can't separate it from what is served."""
     gate, entered = threading.Event(), threading.Event()
 
-    class SlowFile(EndpointFile):
-        def write(self, endpoints: Iterable[Endpoint]) -> None:
-            entered.set()
-            assert gate.wait(GUARD_S)
-            super().write(endpoints)
+    def write(file: SharedFile, text: str) -> None:
+        entered.set()
+        assert gate.wait(GUARD_S)
+        original(file, text)
 
-    file = SlowFile(tmp_path / "endpoints.json", EndpointJson())
-    async with serving("a", "b") as run:
-        run.server.registry.endpoints = EndpointTable(store=file)
+    original = SharedFile.write
+    monkeypatch.setattr(SharedFile, "write", write)
+    path = tmp_path / "endpoints.json"
+    async with serving("a", "b", endpoints_file=path) as run:
         call = asyncio.create_task(run.create("x", *both()))
         await until(entered.is_set)
         call.cancel()
@@ -116,7 +115,8 @@ async def test_change_is_whole_although_its_caller_leaves(tmp_path: Path) -> Non
         assert "x" not in await run.names()
         gate.set()
         await until(lambda: run.server.registry.endpoints.find("x") is not None)
-        assert [endpoint_message(each) for each in file.read()] == [await run.get("x")]
+        kept = EndpointJson(is_strict=True).parse(path.read_text()).endpoints
+        assert [endpoint_message(each) for each in kept.values()] == [await run.get("x")]
 
 
 @pytest.mark.parametrize(

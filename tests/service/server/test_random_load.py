@@ -28,6 +28,7 @@ from sluice.v1 import (
 )
 
 from service.engine.port import StepObserver
+from service.generation.caller import ANONYMOUS
 from service.loading.model import load_model
 from service.observability.telemetry import Telemetry
 from service.registry.models import ServedEncoder, ServedGenerator, ServedModel
@@ -150,7 +151,10 @@ async def serving(folder: Path) -> AsyncIterator[Service]:
     await server.load(settings.served_models(), load)
     try:
         async with aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-            generator, encoder = server.registry.generator(GENERATOR), server.registry.encoder(ENCODER)
+            generator, encoder = (
+                server.registry.visible_to(ANONYMOUS).generator(GENERATOR),
+                server.registry.visible_to(ANONYMOUS).encoder(ENCODER),
+            )
             yield Service(generator, encoder, channel)
     finally:
         await server.close()

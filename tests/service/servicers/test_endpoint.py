@@ -4,17 +4,22 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
 from sluice.v1 import endpoint_pb2, model_pb2, serving_pb2
 
+from service.contract.endpoint_json import EndpointJson
 from service.contract.model import to_entities
+from service.deployment.endpoint_changes import MAX_ENDPOINTS
+from service.deployment.endpoint_document import EndpointDocument
+from service.generation.caller import ANONYMOUS
 from service.prompting.preparation import Preparation
 from service.prompts.workers import WorkerLimits, Workers
 from service.registry.description import Endpoint, Task
-from service.registry.endpoint_table import MAX_ENDPOINTS, EndpointTable
+from service.registry.endpoint_table import EndpointTable
 from tests.engine.fakes import until
 from tests.service.endpoint_fakes import Serving, both, entities_of, serving
 from tests.service.fakes import kinds_of, refused, request, rest_of
@@ -75,7 +80,7 @@ async def test_changes_are_logged(caplog: pytest.LogCaptureFixture) -> None:
         await run.endpoints.DeleteEndpoint(endpoint_pb2.DeleteEndpointRequest(name="x"))
     told = [record for record in caplog.records if record.name == "service.servicers.endpoint"]
     assert [record.getMessage() for record in told] == [
-        f"endpoint was {what}" for what in ("made", "changed", "removed")
+        f"endpoint was {what}" for what in ("created", "changed", "removed")
     ]
     assert {record.__dict__["fields"]["endpoint"] for record in told} == {"x"}
 
@@ -154,7 +159,7 @@ async def test_model_is_asked_for_its_own_tasks_only() -> None:
 async def test_chat_without_a_chat_template_is_refused() -> None:
     """By the field `model`. An endpoint over such a model and one that chats has completion for its task."""
     async with serving("a", "b", tasks={"b": [Task.COMPLETION]}) as run:
-        served = run.server.registry.generator("b")
+        served = run.server.registry.visible_to(ANONYMOUS).generator("b")
         preparation = Preparation("b", served.tokenizer, 128, None, Workers(WorkerLimits()))
         run.server.registry.add(replace(served, preparation=preparation))
         assert (await run.create("x", *both(0, 100))).task == model_pb2.TASK_COMPLETION
@@ -243,15 +248,17 @@ async def test_wrong_name_is_refused(act: Act, name: str, code: Code, reason: st
         assert refusal.info.metadata["endpoint"] == name
 
 
-async def test_number_of_endpoints_is_limited() -> None:
+async def test_number_of_endpoints_is_limited(tmp_path: Path) -> None:
     """One more than the service keeps is refused with the limit; those that are there can still be changed."""
     async with serving("a", "b") as run:
         template = await run.create("x", *both())
         entities = to_entities(template.entities)
-        made = [Endpoint(f"x{i}", Task.CHAT, entities, 0, 0, config_version=0) for i in range(MAX_ENDPOINTS)]
-        run.server.registry.endpoints = EndpointTable(made=made)
+    created = {f"x{i}": Endpoint(f"x{i}", Task.CHAT, entities, 0, 0) for i in range(MAX_ENDPOINTS)}
+    path = tmp_path / "endpoints.json"
+    path.write_text(EndpointJson(is_strict=True).dump(EndpointDocument(created)))
+    async with serving("a", "b", endpoints_file=path) as run:
         refusal = await refused(run.create("y", *both()))
-        assert (await run.update("x7", ("only", "b", 100))).config_version == 1
+        assert (await run.update("x7", ("only", "b", 100))).config_version == 2
     assert (refusal.code, refusal.info.reason) == (Code.FAILED_PRECONDITION, "TOO_MANY_ENDPOINTS")
     assert refusal.info.metadata["limit"] == str(MAX_ENDPOINTS)
 

@@ -12,6 +12,7 @@ import pytest
 from google.protobuf import json_format
 from sluice.v1 import response_event_pb2, response_item_pb2, response_pb2, response_pb2_grpc
 
+from service.generation.caller import ANONYMOUS
 from service.observability.health import ServingPhase
 from tests.engine.fakes import until
 from tests.service.contract.response_cases import check_order
@@ -127,7 +128,7 @@ async def test_bad_request_is_refused_by_its_field(method: str, fields: dict[str
 async def test_errors_of_the_conversation_name_the_items(item: dict[str, Any], field: str, rule: str) -> None:
     """What preparation finds in the conversation's messages is told by the caller's items."""
     async with running() as run:
-        served = run.server.registry.generator(MODEL)
+        served = run.server.registry.visible_to(ANONYMOUS).generator(MODEL)
         run.server.registry.add(replace(served, preparation=preparation_of(max_model_len=128)))
         refusal = await refused(stub_of(run).StreamResponse(asked(input=[item], instructions="I")))
     assert refusal.events == []

@@ -11,6 +11,7 @@ import pytest
 from google.protobuf import duration_pb2
 from sluice.v1 import chat_pb2, sampling_pb2, serving_pb2, text_generation_pb2, text_generation_pb2_grpc
 
+from service.generation.caller import ANONYMOUS
 from tests.engine.fakes import until
 from tests.service.fakes import ENDLESS, MODEL, Running, ScriptedRunner, kinds_of, refused, running
 
@@ -147,7 +148,7 @@ async def test_sampling_is_greedy_unless_asked_for() -> None:
 async def test_another_version_is_not_found(method: str) -> None:
     """The version that is served, or none, is good; another is NOT_FOUND with both names."""
     async with running() as run:
-        served = run.server.registry.generator(MODEL)
+        served = run.server.registry.visible_to(ANONYMOUS).generator(MODEL)
         run.server.registry.add(replace(served, description=replace(served.description, version="3")))
         for version in ("3", ""):
             response = await stub_of(run).GenerateText(text_request(model_version=version))

@@ -15,6 +15,7 @@ import tokenizers
 from sluice.v1 import chat_pb2, content_pb2, response_item_pb2, response_pb2, token_pb2, token_pb2_grpc
 
 from service.engine.tokenizer import FastTokenizer
+from service.generation.caller import ANONYMOUS
 from service.prompting.preparation import Preparation
 from service.prompts.workers import WorkerLimits, Workers
 from tests.engine.constraints.fakes import ADDED, END, tokenizer_of
@@ -32,7 +33,7 @@ async def serving(source: str = CHATML) -> AsyncIterator[tuple[Any, FastTokenize
     tokenizer = tokenizer_of(*ADDED)
     preparation = preparation_of(source, tokenizer)
     async with running() as run:
-        scripted = run.server.registry.generator(MODEL)
+        scripted = run.server.registry.visible_to(ANONYMOUS).generator(MODEL)
         run.server.registry.add(replace(scripted, preparation=preparation, tokenizer=tokenizer))
         yield token_pb2_grpc.TokenServiceStub(run.channel), tokenizer
         assert run.engine.stats().num_steps == 0
@@ -79,7 +80,9 @@ async def test_tokens_around_a_text_are_added_unless_refused() -> None:
     """What the tokenizer puts around a text is there by default, and counted."""
     tokenizer = _with_begin(tokenizer_of(*ADDED))
     async with running() as run:
-        run.server.registry.add(replace(run.server.registry.generator(MODEL), tokenizer=tokenizer))
+        run.server.registry.add(
+            replace(run.server.registry.visible_to(ANONYMOUS).generator(MODEL), tokenizer=tokenizer)
+        )
         stub = token_pb2_grpc.TokenServiceStub(run.channel)
         whole = await stub.TokenizeText(tokenize("the"))
         plain = await stub.TokenizeText(tokenize("the", add_special_tokens=False))
@@ -154,7 +157,9 @@ async def test_many_tokens_are_told_beside_the_event_loop() -> None:
     """What each is made of is looked up on the threads that read texts: others' answers go on meanwhile."""
     tokenizer = Watched(tokenizer_of(*ADDED).json)
     async with running() as run:
-        run.server.registry.add(replace(run.server.registry.generator(MODEL), tokenizer=tokenizer))
+        run.server.registry.add(
+            replace(run.server.registry.visible_to(ANONYMOUS).generator(MODEL), tokenizer=tokenizer)
+        )
         stub = token_pb2_grpc.TokenServiceStub(run.channel)
         tokenizer.threads.clear()
         told = await stub.CountTokens(token_pb2.CountTokensRequest(text=tokenize("hello"), return_tokens=True))
@@ -214,7 +219,7 @@ async def test_a_chat_that_the_template_refuses_is_not_counted() -> None:
 async def test_a_chat_of_a_model_that_does_not_chat_is_not_counted() -> None:
     """The error names the model's place in the request."""
     async with running() as run:
-        served = run.server.registry.generator(MODEL)
+        served = run.server.registry.visible_to(ANONYMOUS).generator(MODEL)
         preparation = Preparation(MODEL, served.tokenizer, NUM_MAX, None, Workers(WorkerLimits()))
         run.server.registry.add(replace(served, preparation=preparation))
         refusal = await refused(token_pb2_grpc.TokenServiceStub(run.channel).CountTokens(count_chat(user("hello"))))

@@ -1,6 +1,6 @@
 """Progress lines in the log while bytes are transferred: how many of how many, and how fast.
 
-`runner.startup.startup_timeout` takes such a line as a sign that the start makes progress.
+Each line also reports its bytes in the field that `process.logs.loading_progress` defines.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import threading
 import time
 from collections.abc import Callable
 from typing import Final
+
+from process.logs.loading_progress import progress_fields
 
 _FIRST_S: Final = 2.0
 _LONGEST_S: Final = 15.0
@@ -40,4 +42,6 @@ class ByteLog:
             took = now - self._began
             self._next = now + min(_LONGEST_S, max(_FIRST_S, _SHARE * took))
             speed = self._num / took / 1e6
-            _log.info("%s: %.1f of %.1f MB, %.2g MB/s", self._what, self._num / 1e6, total / 1e6, speed)
+            text = "%s: %.1f of %.1f MB, %.2g MB/s"
+            extra = progress_fields(self._num)
+            _log.info(text, self._what, self._num / 1e6, total / 1e6, speed, extra=extra)

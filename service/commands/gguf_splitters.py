@@ -1,7 +1,7 @@
-"""Split a text into words as a GGUF file's `tokenizer.ggml.pre` defines, before bytes are merged.
+"""Word splitters of GGUF tokenizers, which `tokenizer.ggml.pre` names; bytes are merged within words.
 
-Transformers has the patterns of some; the others that Llama's and Qwen's relatives have are here. What neither has is
-refused, since a text that is cut otherwise gets other tokens than the model was trained with.
+Transformers has the patterns of some; this module has others of the Llama and Qwen families. An unknown splitter is
+rejected: a text split otherwise gets other tokens than the model was trained with.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from tokenizers import Regex, normalizers, pre_tokenizers
 
 from service.generation.errors import ModelLoadError
 
-_MERGED: Final = "gpt2"  # the tokenizers that have words; others name theirs by `tokenizer.ggml.model` alone
+_MERGED: Final = "gpt2"  # the kind of tokenizer that has a word splitter
 
 
 def _plain() -> Any:
-    """GPT-2's words."""
+    """GPT-2's splitter."""
     return pre_tokenizers.ByteLevel(add_prefix_space=False)
 
 
 def _single_digits() -> Any:
-    """GPT-2's words, and each digit one of its own."""
+    """GPT-2's splitter with single digits."""
     return pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), _plain()])
 
 
@@ -45,43 +45,43 @@ _OWN: Final[dict[str, Callable[[], Any]]] = {
     ),
     "deepseek-coder": _deepseek_coder,
 }
-# Of these a word that is a token is one, whatever the merges would make of it.
+# Splitters whose words are one token if the vocabulary has them, regardless of the merges.
 _WHOLE_WORDS: Final = frozenset(
     {
         *("llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "jina-v5-nano"),
         "tekken",
     }
 )
-_COMPOSED: Final = frozenset({"qwen2"})  # accents are joined with their letters first
+_COMPOSED: Final = frozenset({"qwen2"})  # splitters after Unicode composition (NFC)
 
 
-def check_words(file: Path, kind: str, words: str) -> None:
-    """Raise ModelLoadError if the words of a tokenizer aren't known.
+def check_splitter(file: Path, kind: str, name: str) -> None:
+    """Raise ModelLoadError if a tokenizer's word splitter isn't known.
 
-    `kind` is the file's `tokenizer.ggml.model`, `words` its `tokenizer.ggml.pre`, empty where it says none.
+    `kind` is the file's `tokenizer.ggml.model`, `name` its `tokenizer.ggml.pre`, empty if it has none.
     """
-    if kind != _MERGED or words in _OWN or words in _of_transformers():
+    if kind != _MERGED or name in _OWN or name in _of_transformers():
         return
-    if words in {"", "default"}:
+    if name in {"", "default"}:
         raise ModelLoadError(
             f"{file}: it doesn't say how its tokenizer cuts words (tokenizer.ggml.pre); files of newer "
             "releases of llama.cpp do"
         )
     known = ", ".join(sorted({*_OWN, *_of_transformers()}))
-    raise ModelLoadError(f"{file}: its tokenizer cuts words as {words!r} (tokenizer.ggml.pre); known are {known}")
+    raise ModelLoadError(f"{file}: its tokenizer cuts words as {name!r} (tokenizer.ggml.pre); known are {known}")
 
 
-def set_words(folder: Path, kind: str, words: str) -> None:
-    """Let the tokenizer.json that transformers made cut words as `words` says. `check_words` came before."""
+def set_splitter(folder: Path, kind: str, name: str) -> None:
+    """Set the word splitter in the tokenizer.json that transformers wrote. `name` must have passed `check_splitter`."""
     if kind != _MERGED:
         return
     file = str(folder / "tokenizer.json")
     tokenizer: Any = tokenizers.Tokenizer.from_file(file)
-    own = _OWN.get(words)
-    tokenizer.pre_tokenizer = own() if own else _split(_of_transformers()[words])
-    if words in _WHOLE_WORDS:
+    own = _OWN.get(name)
+    tokenizer.pre_tokenizer = own() if own else _split(_of_transformers()[name])
+    if name in _WHOLE_WORDS:
         tokenizer.model.ignore_merges = True
-    if words in _COMPOSED:
+    if name in _COMPOSED:
         tokenizer.normalizer = normalizers.NFC()
     tokenizer.save(file)
 

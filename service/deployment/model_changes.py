@@ -1,0 +1,151 @@
+"""Load, unload, put to sleep and wake models and adapters: clients' proposals to the reconciler.
+
+A change returns when it is applied here and stored; a load or a wake returns when the other replicas know it, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TypeVar
+
+from service.deployment.changes import Changes, LoadedAdapter, LoadedModel
+from service.deployment.deployment import Deployment, ServedAdapter
+from service.deployment.proposal import Proposal
+from service.deployment.reconciler import Reconciler
+from service.generation.caller import Caller
+from service.generation.errors import InvalidRequest
+from service.registry.errors import AdapterNotFound
+from service.registry.models import ServedGenerator, ServedModel, adapted_name
+from service.registry.registry import Registry
+from service.settings.engine_settings import EngineSettings
+
+_Result = TypeVar("_Result")
+
+
+class ModelChanges:
+    """What callers may do with models and adapters. Every change may raise ChangesUnavailable."""
+
+    def __init__(
+        self, reconciler: Reconciler, deployment: Deployment, registry: Registry, engine: EngineSettings
+    ) -> None:
+        """`engine` has the service's engine settings."""
+        self._reconciler = reconciler
+        self._deployment = deployment
+        self._registry = registry
+        self._engine = engine
+
+    def adapters(self, caller: Caller, model: str = "") -> Sequence[ServedAdapter]:
+        """The adapters of a model, or of all, that a caller may use. Raises ModelNotFound or UnsupportedTask."""
+        visible = self._registry.visible_to(caller)
+        if model:
+            visible.base(model)
+        return [self._deployment.adapter(each.name) for each in visible.adapters(model)]
+
+    async def load_model(self, entry: LoadedModel, caller: Caller) -> ServedModel:
+        """Load and serve a model. Raises InvalidRequest, ModelExists, LoadingOff or ModelLoadError."""
+        name = entry.name
+        _check_name(name, caller)
+
+        def change(changes: Changes) -> Changes:
+            configured = self._reconciler.configured
+            if configured.gone_model(entry, changes) is not None:
+                return changes.with_own_model(name, configured.names)
+            return changes.with_model(entry, configured.names)
+
+        def check() -> None:
+            try:
+                entry.to_settings(self._engine)
+            except ValueError as error:
+                raise InvalidRequest("name", str(error)) from error
+
+        def served() -> ServedModel:
+            return next(model for model in self._registry.loaded if model.name == name)
+
+        step = partial(self._reconciler.bring_model, name)
+        return await self._applied_everywhere(Proposal(name, change, check, step, served))
+
+    async def unload_model(self, name: str, caller: Caller) -> None:
+        """Stop serving a model and its adapters. Raises ModelNotFound."""
+        visible = self._registry.visible_to(caller)
+
+        def check() -> None:
+            if not (name in visible.failed and self._reconciler.wanted.is_shared):
+                visible.own(name)
+
+        def change(changes: Changes) -> Changes:
+            return changes.without_model(name, self._reconciler.configured.names)
+
+        step = partial(self._reconciler.bring_model, name)
+        await self._reconciler.apply(Proposal(name, change, check, step, _nothing, is_tried_first=False))
+
+    async def sleep(self, name: str, caller: Caller) -> None:
+        """Free a model's memory until it is woken. Raises ModelNotFound or CannotSleep."""
+        await self._reconciler.apply(self._sleep(name, caller, is_asleep=True))
+
+    async def wake(self, name: str, caller: Caller) -> None:
+        """Load a sleeping model again. Raises ModelNotFound or ModelLoadError."""
+        await self._applied_everywhere(self._sleep(name, caller, is_asleep=False))
+
+    async def load_adapter(self, entry: LoadedAdapter, caller: Caller) -> ServedAdapter:
+        """Load and serve an adapter.
+
+        Raises ModelNotFound, UnsupportedTask, AdapterExists, AdapterRefused, TooManyAdapters, LoadingOff,
+        InvalidRequest, or engine errors.
+        """
+        full = adapted_name(entry.model, entry.name)
+
+        def change(changes: Changes) -> Changes:
+            if self._reconciler.configured.gone_adapter(entry, changes) is not None:
+                return changes.with_own_adapter(entry.model, entry.name)
+            return changes.with_adapter(entry)
+
+        def check() -> None:
+            self._registry.visible_to(caller).base(entry.model)  # first: a caller learns nothing of other models
+            _check_name(full, caller)
+
+        step = partial(self._reconciler.add_adapter, full)
+        return await self._applied_everywhere(
+            Proposal(full, change, check, step, partial(self._deployment.adapter, full))
+        )
+
+    async def unload_adapter(self, model: str, name: str, caller: Caller) -> None:
+        """Stop serving an adapter. Raises ModelNotFound, UnsupportedTask or AdapterNotFound."""
+        visible, full = self._registry.visible_to(caller), adapted_name(model, name)
+
+        def check() -> None:
+            if full in visible.failed:
+                return
+            visible.base(model)
+            if not isinstance(visible.find(full), ServedGenerator):
+                raise AdapterNotFound(model, name)
+
+        def change(changes: Changes) -> Changes:
+            return changes.without_adapter(model, name, self._reconciler.configured.adapters(changes))
+
+        step = partial(self._reconciler.bring_adapter, full)
+        await self._reconciler.apply(Proposal(full, change, check, step, _nothing, is_tried_first=False))
+
+    def _sleep(self, name: str, caller: Caller, *, is_asleep: bool) -> Proposal[None]:
+        def check() -> None:
+            self._registry.visible_to(caller).own(name)
+
+        def change(changes: Changes) -> Changes:
+            return changes.with_sleep(name, is_asleep=is_asleep)
+
+        return Proposal(name, change, check, partial(self._reconciler.bring_sleep, name), _nothing)
+
+    async def _applied_everywhere(self, proposal: Proposal[_Result]) -> _Result:
+        result = await self._reconciler.apply(proposal)
+        await self._reconciler.wanted.until_known()
+        return result
+
+
+def _check_name(name: str, caller: Caller) -> None:
+    """Raise InvalidRequest for a model's name that the caller may not use."""
+    if not caller.may_use(name):
+        raise InvalidRequest("name", f"the key may not use a model of the name {name!r}")
+
+
+def _nothing() -> None:
+    """The result of a change that returns none."""

@@ -1,0 +1,42 @@
+"""A client's change of the wanted state, on its way through the reconciler."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar
+
+from service.deployment.changes import Changes
+
+Result = TypeVar("Result")
+
+
+class Step(Protocol):
+    """Makes one model or adapter what the target says. With `may_load=False` it loads nothing."""
+
+    def __call__(self, target: Changes, *, may_load: bool = True) -> Awaitable[None]: ...
+
+
+@dataclass(slots=True)
+class Proposal(Generic[Result]):
+    """A change of the wanted state with the step that applies it. Created in the event loop."""
+
+    name: str  # of the model, or MODEL:NAME of the adapter
+    change: Callable[[Changes], Changes]  # raises what makes the change impossible
+    check: Callable[[], None]  # raises what forbids it to the caller
+    step: Step
+    result: Callable[[], Result]  # called as soon as the change is applied
+    is_tried_first: bool = True  # applied before it is stored; if not, stored before it is applied
+    outcome: asyncio.Future[Result] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+    def succeed(self) -> None:
+        """Return the result to the caller."""
+        if not self.outcome.done():
+            self.outcome.set_result(self.result())
+
+    def fail(self, error: Exception) -> None:
+        """Raise an error in the caller; it is logged nowhere if the caller has left."""
+        if not self.outcome.done():
+            self.outcome.set_exception(error)
+            self.outcome.exception()

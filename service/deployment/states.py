@@ -1,0 +1,87 @@
+"""The state of each wanted model and adapter at this replica.
+
+| state | meaning | left by |
+|---|---|---|
+| LOADING | wanted; being loaded or next to be | loaded → SERVED; load fails → FAILED; no longer wanted → no state |
+| FAILED | wanted; the last load failed, the next is due later | next attempt → LOADING; no longer wanted → no state |
+| SERVED | served as `entry` says | another entry is wanted → LOADING; no longer wanted → no state |
+
+A name without a state is not wanted, or part of a change that is being tried first. A served model may sleep; whether
+it does is a fact of its engine. The registry's list of models that are not served follows from these states.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+from service.registry.registry import Registry
+
+Entry = TypeVar("Entry")  # what a client asked for; None stands for what the settings have
+
+_LOADING_REASON: Final = "it is being loaded"
+
+
+class State(enum.Enum):
+    """What became of a wanted model or adapter here."""
+
+    LOADING = "loading"
+    FAILED = "failed"
+    SERVED = "served"
+
+
+@dataclass(frozen=True, slots=True)
+class _Item(Generic[Entry]):
+    state: State
+    entry: Entry | None = None  # of SERVED
+
+
+class States(Generic[Entry]):
+    """States by name. Only the reconciler changes them."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._items: dict[str, _Item[Entry]] = {}
+
+    def of(self, name: str) -> State | None:
+        """Return the state of a name, or None if it has none."""
+        item = self._items.get(name)
+        return item.state if item is not None else None
+
+    @property
+    def served(self) -> Mapping[str, Entry | None]:
+        """What is served, by name."""
+        return {name: item.entry for name, item in self._items.items() if item.state is State.SERVED}
+
+    @property
+    def all_failed(self) -> Collection[str]:
+        """The names whose last load failed."""
+        return [name for name, item in self._items.items() if item.state is State.FAILED]
+
+    def loading(self, name: str) -> None:
+        """A load begins or will begin; requests are rejected meanwhile, so that another replica serves them."""
+        self._items[name] = _Item(State.LOADING)
+        self._registry.leave_out(name, _LOADING_REASON, is_loading=True)
+
+    def failed(self, name: str, reason: str) -> None:
+        """A load failed."""
+        self._items[name] = _Item(State.FAILED)
+        self._registry.leave_out(name, reason)
+
+    def served_as(self, name: str, entry: Entry | None) -> None:
+        """A load succeeded; the registry has the model."""
+        self._items[name] = _Item(State.SERVED, entry)
+
+    def gone(self, name: str) -> None:
+        """The name is neither wanted nor served."""
+        self._items.pop(name, None)
+        self._registry.forget(name)
+
+    def expect(self, wanted: Collection[str]) -> None:
+        """Follow a change of what is wanted: new names are loading, and unserved names that aren't wanted are gone."""
+        for name in [name for name in self._items if name not in wanted and self.of(name) is not State.SERVED]:
+            self.gone(name)
+        for name in [name for name in wanted if name not in self._items]:
+            self.loading(name)

@@ -1,0 +1,135 @@
+"""The wanted state: the newest document of its store, and every change of it.
+
+A change reaches the store first and then `on_change`, whether this replica or another one made it. Without a shared
+store the document is kept in memory; nothing else differs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final, Generic
+
+from service.storage.document import Document, DocumentStore
+from service.storage.shared_text import Outdated, SharedTextLost
+
+LOOK_S: Final = 1.0  # interval at which a shared store is checked for other replicas' changes
+_LOOKS_OF_ALL: Final = 3  # looks of this replica within which all others have looked at least once
+_MAX_TRIES: Final = 8  # of a change while other replicas keep changing the document
+
+_log = logging.getLogger(__name__)
+
+
+class WantedState(Generic[Document]):
+    """One document in step with its store. It is used on the event loop; `newest` may be read at any time."""
+
+    def __init__(
+        self, name: str, store: DocumentStore[Document], newest: Document, on_change: Callable[[Document], None]
+    ) -> None:
+        """`name` is for the log. `on_change` is called with each document that replaces the newest one."""
+        self.newest = newest
+        self._name = name
+        self._store = store
+        self._on_change = on_change
+        self._using_store = asyncio.Lock()  # held from a read to the write that depends on it
+        self._num_looks = 0
+        self._looked = asyncio.Condition()
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other replicas may change the document."""
+        return self._store.is_shared
+
+    async def read(self) -> None:
+        """Read the document at the start. Raises OSError or SharedTextLost."""
+        async with self._using_store:
+            self._take(await asyncio.to_thread(self._store.read))
+
+    async def look(self) -> None:
+        """Take over what other replicas changed. Raises OSError or SharedTextLost."""
+        if self._store.is_shared:
+            async with self._using_store:
+                await self._look()
+
+    async def keep(self, change: Callable[[Document], Document]) -> None:
+        """Store and take over `change` of the newest document.
+
+        Raises what `change` raises, OSError or SharedTextLost if the store fails, and Outdated if other replicas keep
+        changing the document; nothing is changed then.
+        """
+        async with self._using_store:
+            for _ in range(_MAX_TRIES):
+                wanted = change(self.newest)
+                try:
+                    if not self._store.is_shared:
+                        self._store.write(wanted)
+                    elif wanted != self.newest:
+                        await asyncio.to_thread(self._store.write, wanted)
+                except Outdated:
+                    await self._look()
+                    continue
+                self._take(wanted)
+                return
+        raise Outdated
+
+    async def follow(
+        self,
+        on_loss: Callable[[bool], Awaitable[None]],
+        on_look: Callable[[], None] = lambda: None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        """Look at a shared store at intervals until cancelled. What is known stays while the store is lost.
+
+        `on_loss` is called when the store is lost and when it is back; `on_look` after each look.
+        """
+        is_lost = False
+        while self._store.is_shared:
+            await sleep(LOOK_S)
+            try:
+                reason = await self._loss()
+                if bool(reason) is not is_lost:
+                    is_lost = bool(reason)
+                    self._log_loss(reason)
+                    await on_loss(is_lost)
+            except Exception:  # noqa: BLE001  a replica that stopped following would not be noticed
+                _log.exception("the store of %s could not be read", self._name)
+            on_look()
+            async with self._looked:
+                self._num_looks += 1
+                self._looked.notify_all()
+
+    async def until_known(self) -> None:
+        """Return when all other replicas know the newest document, as long as each looks at the store in time."""
+        if not self._store.is_shared:
+            return
+        target = self._num_looks + _LOOKS_OF_ALL
+        async with self._looked:
+            await self._looked.wait_for(lambda: self._num_looks >= target)
+
+    def close(self) -> None:
+        """Release the store's connection."""
+        self._store.close()
+
+    async def _look(self) -> None:
+        if await asyncio.to_thread(self._store.is_newer):
+            self._take(await asyncio.to_thread(self._store.read))
+
+    async def _loss(self) -> str:
+        """Look, and return why the store is lost; empty if it isn't."""
+        try:
+            await self.look()
+        except (OSError, SharedTextLost) as error:
+            return str(error)
+        return ""
+
+    def _log_loss(self, reason: str) -> None:
+        if reason:
+            text = "the store of %s is lost; what is known stays and can't be changed until the store is back"
+            _log.warning(text, self._name, extra={"fields": {"reason": reason}})
+        else:
+            _log.info("the store of %s is back", self._name)
+
+    def _take(self, document: Document) -> None:
+        self.newest = document
+        self._on_change(document)

@@ -1,0 +1,138 @@
+"""The wanted state: which changes reach the store and the listener, and when others know them. Time is driven."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from service.deployment.wanted_state import LOOK_S, WantedState
+from service.storage.document import DocumentStore, MemoryDocument
+from service.storage.shared_text import Outdated, SharedTextLost
+
+
+class Scripted(DocumentStore[int]):
+    """A shared number. `others` is what another replica wrote; `loss` is raised instead of an answer."""
+
+    is_shared = True
+
+    def __init__(self) -> None:
+        self.others: int | None = None
+        self.written: list[int] = []
+        self.loss: Exception | None = None
+
+    def read(self) -> int:
+        self._raise()
+        number, self.others = self.others, None
+        return number or 0
+
+    def write(self, document: int) -> None:
+        self._raise()
+        if self.others is not None:
+            raise Outdated
+        self.written.append(document)
+
+    def is_newer(self) -> bool:
+        self._raise()
+        return self.others is not None
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _raise(self) -> None:
+        if self.loss is not None:
+            raise self.loss
+
+
+class Ticks:
+    """A `sleep` that returns when the test says so."""
+
+    def __init__(self) -> None:
+        self.waits: list[float] = []
+        self._next = asyncio.Semaphore(0)
+        self._asleep = asyncio.Event()
+
+    async def sleep(self, seconds: float) -> None:
+        self.waits.append(seconds)
+        self._asleep.set()
+        await self._next.acquire()
+
+    async def tick(self) -> None:
+        """Let one sleep end, and return when the next one has begun."""
+        await self._asleep.wait()
+        self._asleep.clear()
+        self._next.release()
+        await self._asleep.wait()
+
+
+async def ignore(_is_lost: bool) -> None:  # noqa: FBT001  the form of a listener
+    """Take no notice."""
+
+
+def following(
+    state: WantedState[int], ticks: Ticks, on_loss: Callable[[bool], Awaitable[None]] = ignore
+) -> asyncio.Task[None]:
+    return asyncio.create_task(state.follow(on_loss, sleep=ticks.sleep))
+
+
+async def test_a_change_is_made_of_the_newest_document() -> None:
+    """Another replica's change is taken over first, and the listener hears of both in order."""
+    store, heard = Scripted(), list[int]()
+    state = WantedState("numbers", store, 1, heard.append)
+    store.others = 10
+    await state.keep(lambda number: number + 1)
+    assert (store.written, heard, state.newest) == ([11], [10, 11], 11)
+
+
+@pytest.mark.parametrize("loss", [OSError("disk"), SharedTextLost("away")])
+async def test_a_change_that_cannot_be_stored_is_not_made(loss: Exception) -> None:
+    store, heard = Scripted(), list[int]()
+    state = WantedState("numbers", store, 1, heard.append)
+    store.loss = loss
+    with pytest.raises(type(loss)):
+        await state.keep(lambda number: number + 1)
+    assert (heard, state.newest) == ([], 1)
+
+
+async def test_without_a_shared_store_a_change_is_kept_in_memory() -> None:
+    """It reaches the listener likewise, and nobody waits for other replicas."""
+    heard = list[int]()
+    state = WantedState("numbers", MemoryDocument(1), 1, heard.append)
+    await state.keep(lambda number: number + 1)
+    await state.until_known()
+    assert (heard, state.newest, state.is_shared) == ([2], 2, False)
+
+
+async def test_others_know_a_change_after_a_number_of_looks() -> None:
+    """It is counted in looks of the same interval: after three, every other replica has looked at least once."""
+    state, ticks = WantedState[int]("numbers", Scripted(), 1, lambda _: None), Ticks()
+    task = following(state, ticks)
+    await ticks.tick()
+    known = asyncio.create_task(state.until_known())
+    for _ in range(2):
+        await ticks.tick()
+        assert not known.done()
+    await ticks.tick()
+    await known
+    assert set(ticks.waits) == {LOOK_S}
+    task.cancel()
+
+
+async def test_a_loss_is_reported_once_and_its_end() -> None:
+    """What is known stays meanwhile."""
+    store, ticks, losses = Scripted(), Ticks(), list[bool]()
+    state = WantedState[int]("numbers", store, 1, lambda _: None)
+
+    async def on_loss(is_lost: bool) -> None:  # noqa: FBT001  the form of a listener
+        losses.append(is_lost)
+
+    task = following(state, ticks, on_loss)
+    store.loss = SharedTextLost("away")
+    await ticks.tick()
+    await ticks.tick()
+    assert (losses, state.newest) == ([True], 1)
+    store.loss, store.others = None, 5
+    await ticks.tick()
+    assert (losses, state.newest) == ([True, False], 5)
+    task.cancel()
