@@ -38,7 +38,7 @@ soak:  ## run mixed load for MINUTES (30), and the faults that take long to show
 	@tools/install.sh dev native && $(PY) -m pytest -m soak tests/e2e && $(PY) -m tests.soak $(MINUTES)
 fuzz:  ## try random bodies and messages against the whole product, EXAMPLES (300) of each kind
 	@tools/install.sh dev native && FUZZ_EXAMPLES=$(or $(EXAMPLES),300) $(PY) -m pytest tests/e2e/test_fuzz.py
-check:  ## lint, types, import contracts, protobuf contract, generated code, Envoy's configuration, scripts
+check:  ## run the static checks: lint, types, imports, protobuf, generated code, Envoy, word list, scripts
 	@tools/install.sh dev npm validate shell && BASE=$(BASE) tools/check.sh
 docs:  ## build the documentation's pages, which the gateway then serves at /docs/
 	@tools/install.sh run docs && $(PY) -m tools.docs_site

@@ -28,6 +28,7 @@ step "buf breaking" tools/breaking.sh
 step "generated code" generated
 step "Python client" .venv/bin/python tools/python_client.py --check
 step "envoy" envoy_configs
+step "word list" python -m tools.word_list
 step "shellcheck" shellcheck tools/*.sh native/*.sh deploy/docker/*.sh .ci/run
 
 if [ ${#failed[@]} -gt 0 ]; then printf 'failed: %s\n' "${failed[@]}"; exit 1; fi
