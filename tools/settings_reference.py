@@ -23,20 +23,20 @@ PAGE: Final = ROOT / "docs" / "settings.md"
 _HEADER: Final = """\
 # Settings
 
-Made from the code by `python -m tools.settings_reference`; a test keeps it so. `sluice config` prints the values in
-effect and where each came from, `--help` of each program the same words as here.
+Generated from the code by `python -m tools.settings_reference`, and compared by a test. `sluice config` prints the
+effective values and their sources; `--help` of each program has the same descriptions.
 
-**Where a setting can stand.** A setting of the service or the gateway is a flag, a variable, or a key of the YAML or
-TOML file that `--config` names; flags win over variables, variables over the file. In the file, dots are levels:
-`engine.block_size` is `engine: {block_size: 32}`. An unknown name in any of them stops the start, with the nearest name
-that is known. Under `make run` and `sluice serve` variables reach all three processes, and flags are those of
+**Sources of settings.** A setting of the service or the gateway is a flag, an environment variable, or a key of the
+YAML or TOML file named by `--config`. Flags take precedence over variables, variables over the file. In the file, dots
+are levels: `engine.block_size` is `engine: {block_size: 32}`. An unknown name stops the start, with the nearest known
+name. With `make run` and `sluice serve`, variables reach all three processes, and the flags are those of
 [the first table](#sluice-serve-and-make-run).
 
-**Kubernetes** makes variables of its own for a Service named `sluice`, which would be unknown names: set
+**Kubernetes** sets variables of its own for a Service named `sluice`, which would be unknown names: set
 `enableServiceLinks: false` in the pod.
 
-**Where next:** [models and endpoints](endpoints.md), [keys](keys.md), [limits](limits.md), [TLS](tls.md),
-[operations](operations.md), and [Envoy's own limits](envoy.md), which stand in its file.
+**Next:** [models and endpoints](endpoints.md), [keys](keys.md), [limits](limits.md), [TLS](tls.md),
+[operations](operations.md), and [Envoy's limits](envoy.md), which are in its own file.
 """
 _SERVICE: Final = (
     "`sluice-service`, or `python -m service`. Times are in seconds; whole numbers of `engine` and of limits are at "
@@ -48,18 +48,18 @@ _PROGRAMS: Final[Sequence[tuple[str, str, type]]] = (
     ("The gateway", "`sluice-gateway`, or `python -m gateway`. Times are in seconds.", GatewaySettings),
 )  # fmt: skip
 _COMMAND: Final = """
-## What calls a server
+## Client commands
 
-`sluice chat` and the other commands that call a server have these beside their flags:
+`sluice chat` and the other client commands read these variables in addition to their flags:
 
-| variable | what it is |
+| variable | meaning |
 |---|---|
 | `SLUICE_URL` | the server's base URL; default `http://127.0.0.1:8080` |
-| `SLUICE_API_KEY` | the key, where the server asks for one |
-| `SLUICE_CA_FILE` | certificates to trust, for a server with TLS of its own |
+| `SLUICE_API_KEY` | the API key, if the server requires one |
+| `SLUICE_CA_FILE` | trusted certificates, for a server with TLS |
 
-Of others' variables, `OTEL_EXPORTER_OTLP_ENDPOINT` is read where `otlp_endpoint` is not given, and
-`ONEDNN_PRIMITIVE_CACHE_CAPACITY` changes what [torch keeps](performance.md#memory).
+`OTEL_EXPORTER_OTLP_ENDPOINT` is used if `otlp_endpoint` is not set, and `ONEDNN_PRIMITIVE_CACHE_CAPACITY` limits the
+kernels that [torch caches](performance.md#memory).
 """
 _WORDS: Final = {int: "whole number", float: "number", bool: "`true` or `false`", str: "text", Path: "path"}
 _BOUNDS: Final = (("ge", "≥ {}"), ("gt", "> {}"), ("le", "≤ {}"), ("lt", "< {}"), ("min_length", "length ≥ {}"),
