@@ -13,7 +13,7 @@ help:  ## list the targets
 run:  ## start service, gateway and Envoy on the bundled model; TLS=server or TLS=mutual: with TLS
 	@{ tools/install.sh run native-host || tools/install.sh run; } && exec $(PY) -m runner $(if $(TLS),--tls=$(TLS))
 test:  ## run all tests except those that take minutes each, in twelve minutes
-	@tools/install.sh $(TEST_PARTS) && $(PY) -m tools.docs_site && $(PY) -m pytest -n 4 --dist loadfile --no-loadscope-reorder
+	@tools/install.sh $(TEST_PARTS) && $(PY) -m tools.docs.docs_site && $(PY) -m pytest -n 4 --dist loadfile --no-loadscope-reorder
 test-fast:  ## run the tests that need no npm, browser or running product, in 90 seconds
 	@tools/install.sh dev native && $(PY) -m pytest -m "not slow" -n 2 --dist worksteal
 test-slow:  ## run the tests that take minutes
@@ -25,7 +25,7 @@ test-cluster:  ## replace every process of a fleet under load: three services, t
 test-ray:  ## scale, replace and heal replicas on the nodes of a Ray cluster, under load
 	@tools/install.sh dev native ray && .venvs/ray/bin/python -m pytest -m "ray or not ray" tests/cluster
 test-examples:  ## run every example of README.md and docs/ 40 times (EXAMPLE_TRIES) against the product
-	@tools/install.sh dev native npm clients && EXAMPLE_TRIES=$(or $(EXAMPLE_TRIES),40) $(PY) -m pytest --timeout 1200 tests/e2e/test_examples.py
+	@tools/install.sh dev native npm clients && EXAMPLE_TRIES=$(or $(EXAMPLE_TRIES),40) $(PY) -m pytest --timeout 1200 tests/e2e/clients/test_examples.py
 test-languages:  ## install the toolchains of examples/, run all of them, and count the languages that pass
 	@tools/install.sh dev native npm clients examples languages && $(PY) -m tests.languages && $(MAKE) -s -C examples/csharp
 test-clients:  ## run the tests of all clients, including those too large for `make test`: benchmarks, lm-eval, frameworks
@@ -37,23 +37,23 @@ models:  ## test every architecture of transformers, and write docs/models.md
 soak:  ## run mixed load for MINUTES (30), and slow fault tests; fails if anything leaks or is lost
 	@tools/install.sh dev native && $(PY) -m pytest -m soak tests/e2e && $(PY) -m tests.soak $(MINUTES)
 fuzz:  ## send random bodies and messages to the whole product, EXAMPLES (300) of each kind
-	@tools/install.sh dev native && FUZZ_EXAMPLES=$(or $(EXAMPLES),300) $(PY) -m pytest tests/e2e/test_fuzz.py
+	@tools/install.sh dev native && FUZZ_EXAMPLES=$(or $(EXAMPLES),300) $(PY) -m pytest tests/e2e/hostile/test_fuzz.py
 check:  ## run the static checks: lint, types, imports, protobuf, generated code, Envoy, word list, scripts
 	@tools/install.sh dev npm validate shell && BASE=$(BASE) tools/check.sh
 docs:  ## build the documentation, which the gateway then serves at /docs/
-	@tools/install.sh run docs && $(PY) -m tools.docs_site
+	@tools/install.sh run docs && $(PY) -m tools.docs.docs_site
 sanitize:  ## run the C++ backend's fuzzer with sanitizers for memory, undefined behaviour and threads
 	@tools/install.sh cmake && for kind in memory threads; do PATH="$$PWD/.venv/bin:$$PATH" native/sanitize.sh $$kind || exit; done
 generate:  ## generate code from proto/, and the pages of fields and settings
-	@tools/install.sh dev npm validate && $(BUF) format -w proto && $(BUF) generate --config buf.rules.yaml && $(PY) tools/python_client.py && $(PY) -m tools.contract_reference && $(PY) -m tools.settings_reference
+	@tools/install.sh dev npm validate && $(BUF) format -w proto && $(BUF) generate --config buf.rules.yaml && $(PY) tools/contract/python_client.py && $(PY) -m tools.docs.contract_reference && $(PY) -m tools.docs.settings_reference
 release-contract:  ## store the contract of this version, which later ones must not break
-	@tools/install.sh dev npm validate && tools/release_contract.sh
+	@tools/install.sh dev npm validate && tools/contract/release_contract.sh
 bench:  ## run all benchmarks: llama.cpp's server, transformers serve, the parts; see bench/README.md
-	@tools/install.sh bench native llama redis && for part in serving engine_step step_overhead long_prompt native_step speculation start quantization load_memory sampler_rows engine_worker gateway_stream way_out client quota overload private_prefix affinity inner_hop; do $(PY) -m bench.$$part || exit; done
+	@tools/install.sh bench native llama redis && for part in serving engine.step engine.step_overhead replicas.long_prompt engine.native_step engine.speculation replicas.start engine.quantization engine.load_memory engine.sampler_rows engine.worker calls.gateway_stream calls.way_out calls.client calls.quota replicas.overload replicas.private_prefix replicas.affinity calls.inner_hop; do $(PY) -m bench.$$part || exit; done
 bench-gpu:  ## measure on the CUDA device, together with transformers serve if both fit; see docs/gpu.md
 	@tools/install.sh bench native && for run in "0.5b 8b --servers sluice:engine.device_memory=0.45 transformers" "32b --servers sluice"; do $(PY) -m bench.serving chats prefix --device cuda --prompts 128 2048 --streams 1 16 64 256 --results .cache/bench/gpu.json --models $$run || exit; done
 pictures:  ## update the README's pictures: a terminal recording, and the chat page
-	@tools/install.sh dev native npm browser && $(PY) -m tools.pictures
+	@tools/install.sh dev native npm browser && $(PY) -m tools.docs.pictures
 pins:  ## update constraints.txt, the clients' and npm's pins; keeps versions that fit
 	@tools/install.sh dev npm && $(PY) tools/pins.py lock
 audit:  ## check the pinned packages for known vulnerabilities

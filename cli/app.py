@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from cli import adapters, certs, chat, endpoints, generate, keys, models, programs, status
 from cli.bench.command import bench
+from cli.commands import adapters, certs, chat, endpoints, generate, keys, models, programs, status
 
 APP = typer.Typer(
     name="sluice",

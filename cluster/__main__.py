@@ -15,8 +15,8 @@ from pathlib import Path
 
 from cluster.deployment import DeploymentError, read_deployment
 from cluster.keeper import TICK_S, Keeper
-from process.lines import Lines
-from runner.production import write_first_hosts
+from process.logs.lines import Lines
+from runner.proxy.production import write_first_hosts
 
 
 def _changes(path: Path) -> Callable[[], bool]:

@@ -11,7 +11,7 @@ import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from cluster.scaling import Scaling
-from runner.fleet import DEFAULT, GATEWAYS, Fleet, FleetError, read_fleet
+from runner.proxy.fleet import DEFAULT, GATEWAYS, Fleet, FleetError, read_fleet
 
 _CHOSEN: Final = frozenset({"host", "port", "metrics_host", "metrics_port"})
 _MOST: Final = 1000

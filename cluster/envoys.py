@@ -6,8 +6,8 @@ import json
 import urllib.request
 from typing import Final
 
-from runner.eds import Host
-from runner.production import affinity_cluster
+from runner.proxy.eds import Host
+from runner.proxy.production import affinity_cluster
 
 _TIMEOUT_S: Final = 2.0
 

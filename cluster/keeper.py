@@ -10,8 +10,8 @@ from typing import Final
 from cluster.deployment import Deployment, PoolDeployment
 from cluster.envoys import Callers, is_called
 from cluster.pool import Places, PoolKeeper
-from runner.eds import Host, write_hosts
-from runner.fleet import Fleet
+from runner.proxy.eds import Host, write_hosts
+from runner.proxy.fleet import Fleet
 
 TICK_S: Final = 1.0
 

@@ -11,7 +11,7 @@ from cluster.deployment import PoolDeployment
 from cluster.plan import ReplicaPhase, ReplicaStatus, plan
 from cluster.report import Answer, Gone, Report
 from cluster.scaling import Scaler
-from runner.eds import Host
+from runner.proxy.eds import Host
 
 SETTLE_S: Final = 3.0  # Envoys ask a new replica for its health every second, and send to it after that
 SILENCE_S: Final = 20.0  # who says nothing for so long is on a node that is lost

@@ -20,8 +20,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from cluster.load import Load, Page
 from cluster.plan import ReplicaPhase
 from cluster.report import Report
-from runner.eds import Host
-from runner.lifeline import dying_command
+from runner.processes.lifeline import dying_command
+from runner.proxy.eds import Host
 
 _TIMEOUT_S: Final = 2.0
 _LOOPBACK: Final = "127.0.0.1"

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from cluster.load import Load
 from cluster.plan import ReplicaPhase
-from runner.eds import Host
+from runner.proxy.eds import Host
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,13 +30,13 @@ from gateway.exposure import Exposed, until_exposed
 from gateway.operators.drain import Drain
 from gateway.telemetry import Telemetry
 from gateway.upstream.client import ServiceClient
-from process.errors import ConfigError
-from process.exit import exit_with
-from process.logs import configure_logs
-from process.reload import Reload
-from process.settings import read_settings
-from process.stop import StopSignal
-from process.tls import CertificateFiles, TlsError, server_files
+from process.lifetime.exit import exit_with
+from process.lifetime.stop import StopSignal
+from process.logs.logs import configure_logs
+from process.network.tls import CertificateFiles, TlsError, server_files
+from process.settings.errors import ConfigError
+from process.settings.process_settings import read_settings
+from process.settings.reload import Reload
 
 _LAST_WORDS_S = 2.0
 

@@ -23,10 +23,10 @@ from gateway.operators.observer import RequestObserver
 from gateway.operators.routes import operator_routes
 from gateway.operators.status import StatusReader
 from gateway.page.routes import page_routes
-from gateway.routes.serving_endpoints import SERVING_ENDPOINTS
+from gateway.routes.dialects.serving_endpoints import SERVING_ENDPOINTS
 from gateway.routes.surface import SurfaceMap
 from gateway.routes.surfaces import SURFACES
-from gateway.routes.upstream import Upstream
+from gateway.routes.upstream.upstream import Upstream
 from gateway.telemetry import Telemetry
 from gateway.upstream.client import ServiceClient
 

@@ -1,4 +1,4 @@
-"""The gateway's settings: its fields. `process.settings` says where they come from."""
+"""The gateway's settings: its fields. `process.settings.process_settings` says where they come from."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Annotated, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic_settings import SettingsConfigDict
 
-from process.loopback import is_loopback
-from process.settings import Port, ProcessSettings
-from process.tls import TargetTlsSettings
+from process.network.loopback import is_loopback
+from process.network.tls import TargetTlsSettings
+from process.settings.process_settings import Port, ProcessSettings
 
 PROGRAM = "sluice-gateway"
 

@@ -12,12 +12,12 @@ from opentelemetry.sdk.trace import SpanProcessor
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from prometheus_client import generate_latest
 
-from process.telemetry import ProcessTelemetry
+from process.telemetry.telemetry import ProcessTelemetry
 
 SCOPE = "sluice.gateway"
 SERVICE_NAME = "sluice-gateway"
 
-# Attributes, by today's semantic conventions; process.attributes has those that the service reports too.
+# Attributes, by today's semantic conventions; process.telemetry.attributes has those that the service reports too.
 HTTP_METHOD = "http.request.method"
 HTTP_ROUTE = "http.route"
 HTTP_STATUS = "http.response.status_code"

@@ -21,13 +21,13 @@ import yaml
 from pydantic import ValidationError
 from pydantic_settings import SettingsError
 
-from process.lines import Lines
-from process.scheduling import let_others_finish
-from runner.children import Children, DiedTooOften
-from runner.envoy_config import AddressError, envoy_config
-from runner.readable import Readable
+from process.lifetime.scheduling import let_others_finish
+from process.logs.lines import Lines
+from runner.processes.children import Children, DiedTooOften
+from runner.processes.readable import Readable
+from runner.proxy.envoy_config import AddressError, envoy_config
 from runner.settings import ROOT, RunError, Settings, check, commands
-from runner.startup_timeout import StartupTimeout
+from runner.startup.startup_timeout import StartupTimeout
 
 READY_TIMEOUT_S = 300  # without progress: a large model is made ready from a slow disk
 STOP_TIMEOUT_S = 60  # longer than any process's own draining
@@ -106,8 +106,8 @@ async def run(settings: Settings) -> None:
             for name, command in commands(settings, envoy_yaml).items():
                 children.start(name, command)
             # Only now, so that the processes load while this one does.
-            from runner.greeting import greeting  # noqa: PLC0415
-            from runner.readiness import FrontAddress, models_of, until_ready  # noqa: PLC0415
+            from runner.startup.greeting import greeting  # noqa: PLC0415
+            from runner.startup.readiness import FrontAddress, models_of, until_ready  # noqa: PLC0415
 
             front = FrontAddress.of(settings)
             if await stop.unless(until_ready(front), exit_of_any(), startup_timed_out()):

@@ -13,9 +13,9 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 from pydantic import AfterValidator, AliasChoices, Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, CliPositionalArg, NoDecode, SettingsConfigDict
 
-from runner.development_tls import DevelopmentTls
-from runner.envoy_config import Addresses
-from runner.envoy_tls import EnvoyTls
+from runner.proxy.envoy_config import Addresses
+from runner.proxy.envoy_tls import EnvoyTls
+from runner.tls.development_tls import DevelopmentTls
 
 ROOT = Path(__file__).resolve().parent.parent  # where the processes' packages are
 
@@ -199,7 +199,7 @@ def commands(settings: Settings, envoy_yaml: Path) -> dict[str, list[str]]:
     if (tls := settings.development_tls()) is not None:
         service += tls.service_flags()
         gateway += tls.gateway_flags()
-    envoy = [sys.executable, "-m", "runner.front_door", f"127.0.0.1:{settings.envoy_admin_port}"]
+    envoy = [sys.executable, "-m", "runner.proxy.front_door", f"127.0.0.1:{settings.envoy_admin_port}"]
     envoy += ["--drain-time-s", str(settings.drain_time_s), "--drain-timeout-s", str(settings.drain_timeout_s), "--"]
     envoy += [str(Path(sys.executable).with_name("envoy")), "-c", str(envoy_yaml)]
     envoy += ["--concurrency", "1", "--disable-hot-restart", "-l", "warning"]

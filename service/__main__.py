@@ -17,13 +17,13 @@ from functools import partial
 
 import uvloop
 
-from process.errors import ConfigError
-from process.exit import exit_with
-from process.logs import configure_logs
-from process.reload import Reload
-from process.scheduling import let_others_finish
-from process.settings import read_settings
-from process.stop import StopSignal
+from process.lifetime.exit import exit_with
+from process.lifetime.scheduling import let_others_finish
+from process.lifetime.stop import StopSignal
+from process.logs.logs import configure_logs
+from process.settings.errors import ConfigError
+from process.settings.process_settings import read_settings
+from process.settings.reload import Reload
 from service.deployment.deployment import LoadModel
 from service.engine.link.settle import bound_primitives, settle
 from service.engine.link.worker_process import start_ahead

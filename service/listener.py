@@ -8,7 +8,7 @@ from typing import Any
 import grpc
 from grpc import aio
 
-from process.tls import CertificateFiles, TlsError, server_files
+from process.network.tls import CertificateFiles, TlsError, server_files
 from service.settings.config import Settings
 
 _MAX_METADATA_BYTES = 24 << 10

@@ -13,9 +13,9 @@ from functools import partial
 
 from grpc import aio
 
-from process.errors import ConfigError
-from process.reload import Reload
-from process.stop import StopSignal
+from process.lifetime.stop import StopSignal
+from process.settings.errors import ConfigError
+from process.settings.reload import Reload
 from service.answering.generation import Answering
 from service.deployment.change_store import SharedChanges
 from service.deployment.deployment import Deployment, LoadModel

@@ -13,7 +13,7 @@ generated() {  # generated/ equals the output of `make generate`
 }
 envoy_configs() {  # Envoy accepts its file, and the one generated for a fleet
     local file fleet status=0; fleet=$(mktemp --suffix=.yaml)
-    python -m runner.production envoy/fleet.yaml >"$fleet" || status=1
+    python -m runner.proxy.production envoy/fleet.yaml >"$fleet" || status=1
     for file in envoy/envoy.yaml "$fleet"; do envoy --mode validate -l warning -c "$file" || status=1; done
     rm "$fleet"; return $status
 }
@@ -24,12 +24,12 @@ step "mypy" mypy
 step "import-linter" lint-imports
 step "buf lint" buf lint --config buf.rules.yaml
 step "buf format" buf format -d --exit-code proto
-step "buf breaking" tools/breaking.sh
+step "buf breaking" tools/contract/breaking.sh
 step "generated code" generated
-step "Python client" .venv/bin/python tools/python_client.py --check
+step "Python client" .venv/bin/python tools/contract/python_client.py --check
 step "envoy" envoy_configs
 step "word list" python -m tools.word_list
-step "shellcheck" shellcheck tools/*.sh native/*.sh deploy/docker/*.sh .ci/run
+step "shellcheck" shellcheck tools/*.sh tools/*/*.sh native/*.sh deploy/docker/*.sh .ci/run
 
 if [ ${#failed[@]} -gt 0 ]; then printf 'failed: %s\n' "${failed[@]}"; exit 1; fi
 echo "all checks passed"

@@ -6,7 +6,7 @@
 #   llama     llama.cpp's server, for benchmarks; needs a C++ compiler and about ten minutes
 #   native    the C++ backend (native/); needs a C++ compiler: the system's or, with NATIVE_COMPILER=zig, PyPI's
 #   native-host  the same, with the instruction sets of this CPU only, in half the time
-#   dist      a release in dist/ (tools/dist.py), and its build tools
+#   dist      a release in dist/ (tools/release/dist.py), and its build tools
 #   cmake     a C++ compiler, CMake and ninja, to build native/ without Python
 #   npm       buf, clients for tests (grpc-js, openai, @anthropic-ai/sdk, playwright), build tools of the TypeScript client
 #   validate  protovalidate's .proto file, for buf
@@ -147,7 +147,7 @@ dist_part() {
     native_compiler "${NATIVE_COMPILER:-c++}"
     tool_part dist
     say "building a release into dist/; about two minutes"
-    .venv/bin/python -m tools.dist && .venv/bin/python -m tools.dist_check
+    .venv/bin/python -m tools.release.dist && .venv/bin/python -m tools.release.dist_check
 }
 
 cmake_part() {

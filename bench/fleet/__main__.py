@@ -14,7 +14,7 @@ from pathlib import Path
 from bench.fleet.parts import need
 from bench.fleet.plots import line_plot
 from bench.fleet.scenarios import Scenarios, Table
-from bench.fleet.step_model import EXAMPLE, load_table
+from bench.fleet.simulated.step_model import EXAMPLE, load_table
 from service.engine.config import EngineConfig
 
 _LOADS = (4.0, 8.0, 12.0, 16.0, 20.0)
@@ -60,7 +60,7 @@ def main() -> None:
 
 def _calibrate(model: str, output: Path | None) -> Table:
     # Imported late: models need torch, what is simulated doesn't.
-    from bench.fleet.calibrate import calibrate  # noqa: PLC0415
+    from bench.fleet.measured.calibrate import calibrate  # noqa: PLC0415
 
     table = calibrate(model, EngineConfig())
     if output is not None:
@@ -70,7 +70,7 @@ def _calibrate(model: str, output: Path | None) -> Table:
 
 
 def _validate(seed: int, ways: list[str], loads: list[float]) -> Table:
-    from bench.fleet.validate import validate  # noqa: PLC0415  as above
+    from bench.fleet.measured.validate import validate  # noqa: PLC0415  as above
 
     return [
         {

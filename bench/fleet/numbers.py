@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bench.fleet.job import Job
-from bench.fleet.simulation import Outcome
+from bench.fleet.simulated.job import Job
+from bench.fleet.simulated.simulation import Outcome
 
 
 @dataclass(frozen=True)

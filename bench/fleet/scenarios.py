@@ -6,14 +6,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from bench.fleet.autoscaler import Autoscaler, Policy, cache_usage, running, waiting
-from bench.fleet.balancers import Balancer, LeastRequest, Maglev, Weighted
-from bench.fleet.fronts import Fronts
 from bench.fleet.numbers import Target, numbers
-from bench.fleet.replica import Replica, Sizes
-from bench.fleet.simulation import Outcome, Plan, Simulation
-from bench.fleet.step_model import StepModel, StepTable
-from bench.fleet.traffic import Source, Traffic
+from bench.fleet.simulated.autoscaler import Autoscaler, Policy, cache_usage, running, waiting
+from bench.fleet.simulated.balancers import Balancer, LeastRequest, Maglev, Weighted
+from bench.fleet.simulated.fronts import Fronts
+from bench.fleet.simulated.replica import Replica, Sizes
+from bench.fleet.simulated.simulation import Outcome, Plan, Simulation
+from bench.fleet.simulated.step_model import StepModel, StepTable
+from bench.fleet.simulated.traffic import Source, Traffic
 
 Row = dict[str, str | float]
 Table = list[Row]

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import sluice_native
 
-from bench.native_step import SHAPES, TYPES
+from bench.engine.native_step import SHAPES, TYPES
 
 DEVICE_BYTES = 4 << 30  # read at a time
 

@@ -12,8 +12,20 @@ import typer
 
 from cli.bench.dialects import Way
 from cli.bench.plan import Outcome, Plan, Shape, Target
-from cli.options import DEFAULT, AsJson, CaFile, Key, ModelName, Url, connected, fail, named_value, print_json, say
-from cli.server import ServerError
+from cli.calls.options import (
+    DEFAULT,
+    AsJson,
+    CaFile,
+    Key,
+    ModelName,
+    Url,
+    connected,
+    fail,
+    named_value,
+    print_json,
+    say,
+)
+from cli.calls.server import ServerError
 
 _REQUESTS = 100
 

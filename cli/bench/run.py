@@ -15,7 +15,7 @@ from cli.bench.http_sender import Address, HttpSender
 from cli.bench.load import Load, Sender
 from cli.bench.plan import Outcome, Plan, Shape, Target
 from cli.bench.prompts import Prompts
-from cli.server import ServerError
+from cli.calls.server import ServerError
 
 _FEW, _MANY = 8, 40  # words of the first two prompts
 

@@ -11,9 +11,9 @@ from gateway.openapi.headers import HEADERS, header_references
 from gateway.openapi.introduction import ABOUT, KEYS
 from gateway.openapi.limits import add_limits
 from gateway.openapi.schema import Schema, to_schemas
-from gateway.routes.handler import Generation
+from gateway.routes.examples.stream_example import STREAM_EXAMPLES
+from gateway.routes.handling.handler import Generation
 from gateway.routes.operation import Body, Operation, Parameter
-from gateway.routes.stream_example import STREAM_EXAMPLES
 from gateway.routes.surface import Surface
 
 _JSON: Final = "application/json"

@@ -25,8 +25,8 @@ from gateway.http.headers import headers_of
 from gateway.http.rate_limits import collect_rate_limits
 from gateway.http.reply import known, send_refusal
 from gateway.telemetry import Telemetry
-from process.attributes import ERROR_TYPE, REQUEST_ID
-from process.plain_text import PlainTextCredentials
+from process.network.plain_text import PlainTextCredentials
+from process.telemetry.attributes import ERROR_TYPE, REQUEST_ID
 
 CALLER_LEFT_STATUS: Final = 499  # never sent; for the log and the metrics
 

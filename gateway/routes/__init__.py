@@ -1,1 +1,1 @@
-"""The routes of every dialect, and the handling of their requests."""
+"""The paths of every dialect (`dialects`), each an operation of a surface, and the handling of their requests."""

@@ -10,8 +10,8 @@ from typing import Any, Final
 import msgspec
 
 from gateway.dialects.seam.http_request import HttpRequest
-from gateway.routes.by_header import ByHeader
-from gateway.routes.handler import Change, Generation, Inquiry, Lookup, Parsed
+from gateway.routes.handling.by_header import ByHeader
+from gateway.routes.handling.handler import Change, Generation, Inquiry, Lookup, Parsed
 
 _CONVERTER: Final = re.compile(r":\w+}")
 

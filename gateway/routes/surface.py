@@ -12,9 +12,9 @@ from gateway.config import Settings
 from gateway.dialects.seam.failure import Failure
 from gateway.dialects.seam.refusal import Refusal, Refuse
 from gateway.http.headers import headers_of
+from gateway.routes.handling.response_headers import SendHeaders, WithResponseHeaders, send_no_headers
 from gateway.routes.operation import Operation
-from gateway.routes.response_headers import SendHeaders, WithResponseHeaders, send_no_headers
-from gateway.routes.upstream import Upstream
+from gateway.routes.upstream.upstream import Upstream
 
 
 class ClosedRoute(Route):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from gateway.routes.anthropic import ANTHROPIC
-from gateway.routes.azure import AZURE
-from gateway.routes.databricks import DATABRICKS
-from gateway.routes.mindie import MINDIE
-from gateway.routes.models import MODELS
-from gateway.routes.openai import OPENAI
-from gateway.routes.rank import RANK
-from gateway.routes.serving_endpoints import SERVING_ENDPOINTS
+from gateway.routes.dialects.anthropic import ANTHROPIC
+from gateway.routes.dialects.azure import AZURE
+from gateway.routes.dialects.databricks import DATABRICKS
+from gateway.routes.dialects.mindie import MINDIE
+from gateway.routes.dialects.models import MODELS
+from gateway.routes.dialects.openai import OPENAI
+from gateway.routes.dialects.rank import RANK
+from gateway.routes.dialects.serving_endpoints import SERVING_ENDPOINTS
 from gateway.routes.surface import Surface
 
 # The first also shapes the errors of paths without a prefix here.

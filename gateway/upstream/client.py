@@ -29,7 +29,7 @@ from gateway.upstream.channel import open_channel
 from gateway.upstream.errors import to_failure
 from gateway.upstream.methods import Method, MethodTable
 from gateway.upstream.pushback import Asked, Pushback
-from process.attributes import ERROR_TYPE, RPC_METHOD, RPC_STATUS_CODE, RPC_SYSTEM_NAME
+from process.telemetry.attributes import ERROR_TYPE, RPC_METHOD, RPC_STATUS_CODE, RPC_SYSTEM_NAME
 
 _MAX_ROUTING_LENGTH = 256  # as long as a model's name may be; a longer one is the service's to refuse
 _MAX_CREDENTIAL_LENGTH = 6_000  # metadata has 8 KiB in all; what is cut here is wrong there

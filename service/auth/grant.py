@@ -8,7 +8,7 @@ from typing import Annotated, Self, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.dataclasses import dataclass
 
-from process.describe import describe
+from process.settings.describe import describe
 from service.generation.caller import Caller, Limits, Scope
 
 Pattern: TypeAlias = Annotated[str, Field(min_length=1, max_length=256)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from process.shown_settings import show_settings
+from process.settings.shown_settings import show_settings
 from service.settings.config import Settings
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from typing import Any, Final
 import grpc
 from opentelemetry.metrics import Histogram
 
-from process.attributes import ERROR_TYPE, RPC_METHOD, RPC_STATUS_CODE, RPC_SYSTEM_NAME
+from process.telemetry.attributes import ERROR_TYPE, RPC_METHOD, RPC_STATUS_CODE, RPC_SYSTEM_NAME
 from service.call import current_call
 from service.interceptors.policy import Behaviour, Context, Policy, outcome
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import unquote
 
-from process.plain_text import PlainTextCredentials
+from process.network.plain_text import PlainTextCredentials
 from service.interceptors.policy import Behaviour, Context, Policy
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from opentelemetry import trace
 
-from process.attributes import REQUEST_ID
+from process.telemetry.attributes import REQUEST_ID
 from service.call import COST, Call, enter_call
 from service.interceptors.policy import Behaviour, Context, Policy, outcome
 

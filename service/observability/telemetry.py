@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace import SpanProcessor
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.samples import Sample
 
-from process.telemetry import ProcessTelemetry
+from process.telemetry.telemetry import ProcessTelemetry
 
 SCOPE = "sluice.service"
 SERVICE_NAME = "sluice-service"

@@ -1,4 +1,4 @@
-"""The service's settings: fields and rules. `process.settings` reads their sources.
+"""The service's settings: fields and rules. `process.settings.process_settings` reads their sources.
 
 Knows which sizes an engine has, not what they do.
 """
@@ -14,8 +14,8 @@ from typing import Annotated, Literal, Self, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic_settings import SettingsConfigDict
 
-from process.loopback import is_loopback
-from process.settings import Port, ProcessSettings
+from process.network.loopback import is_loopback
+from process.settings.process_settings import Port, ProcessSettings
 from service.auth.grant import LimitsEntry
 from service.auth.settings import AuthSettings
 from service.settings.engine_settings import EngineSettings

@@ -8,7 +8,7 @@ from typing import Final
 from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
-from process.describe import describe
+from process.settings.describe import describe
 from service.engine.config import EngineConfig
 from service.engine.watermark import Watermark
 

@@ -8,10 +8,10 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from bench.fleet.__main__ import markdown
-from bench.fleet.calibrate import calibrate
+from bench.fleet.measured.calibrate import calibrate
 from bench.fleet.parts import Costs, need
 from bench.fleet.plots import line_plot
-from bench.fleet.step_model import StepModel, StepTable, load_table
+from bench.fleet.simulated.step_model import StepModel, StepTable, load_table
 from service.engine.config import EngineConfig
 from service.settings.config import DEMO_FOLDER
 

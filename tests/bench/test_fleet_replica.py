@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from bench.fleet.balancers import Maglev
-from bench.fleet.cache import PrefixCache
-from bench.fleet.job import NEVER, Job
 from bench.fleet.numbers import Target, numbers
-from bench.fleet.product_replica import ProductReplica
-from bench.fleet.replica import Replica, Sizes
-from bench.fleet.simulation import Simulation
-from bench.fleet.step_model import EXAMPLE, StepModel, StepTable
-from bench.fleet.traffic import Source, Traffic
+from bench.fleet.simulated.balancers import Maglev
+from bench.fleet.simulated.cache import PrefixCache
+from bench.fleet.simulated.job import NEVER, Job
+from bench.fleet.simulated.product_replica import ProductReplica
+from bench.fleet.simulated.replica import Replica, Sizes
+from bench.fleet.simulated.simulation import Simulation
+from bench.fleet.simulated.step_model import EXAMPLE, StepModel, StepTable
+from bench.fleet.simulated.traffic import Source, Traffic
 
 # A step of n sequences takes 10 + n ms, a prompt of n tokens 10 ms and 0.1 ms each.
 TABLE = StepTable("hand", ((1, 0.011), (101, 0.111)), ((1, 0.0101), (2001, 0.2101)), num_blocks=100)

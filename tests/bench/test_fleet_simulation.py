@@ -7,15 +7,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from bench.fleet.autoscaler import Autoscaler, Policy, running
-from bench.fleet.balancers import Balancer, LeastRequest, Maglev, Weighted, maglev_table
-from bench.fleet.fronts import Fronts
-from bench.fleet.job import NEVER, Job
 from bench.fleet.numbers import Target, numbers
-from bench.fleet.replica import Replica, Sizes
-from bench.fleet.simulation import Outcome, Plan, Simulation
-from bench.fleet.step_model import EXAMPLE, StepModel, StepTable
-from bench.fleet.traffic import Source, Traffic
+from bench.fleet.simulated.autoscaler import Autoscaler, Policy, running
+from bench.fleet.simulated.balancers import Balancer, LeastRequest, Maglev, Weighted, maglev_table
+from bench.fleet.simulated.fronts import Fronts
+from bench.fleet.simulated.job import NEVER, Job
+from bench.fleet.simulated.replica import Replica, Sizes
+from bench.fleet.simulated.simulation import Outcome, Plan, Simulation
+from bench.fleet.simulated.step_model import EXAMPLE, StepModel, StepTable
+from bench.fleet.simulated.traffic import Source, Traffic
 
 MODEL = StepModel(EXAMPLE)
 HAND = StepModel(StepTable("hand", ((1, 0.011), (101, 0.111)), ((1, 0.0101), (2001, 0.2101)), num_blocks=1000))

@@ -17,9 +17,9 @@ from typing import Any, Self
 
 import yaml
 
-from runner.eds import Host, read_hosts
-from runner.fleet import Fleet
-from runner.production import production_config
+from runner.proxy.eds import Host, read_hosts
+from runner.proxy.fleet import Fleet
+from runner.proxy.production import production_config
 from tests.e2e.stack import ROOT, free_ports
 
 _ENVIRONMENT = {

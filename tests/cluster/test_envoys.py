@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from cluster.envoys import Callers, is_called
-from runner.eds import Host
+from runner.proxy.eds import Host
 from tests.e2e.stack import free_ports
 
 

@@ -9,8 +9,8 @@ import httpx
 import pytest
 
 from tests.cluster.ray_fleet import RayFleet
+from tests.e2e.faults.test_drain import check_all_done, under, until_num
 from tests.e2e.stack import ROOT
-from tests.e2e.test_drain import check_all_done, under, until_num
 from tests.soak.load import Load
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]

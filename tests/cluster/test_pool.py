@@ -10,7 +10,7 @@ from cluster.load import Load
 from cluster.plan import ReplicaPhase
 from cluster.pool import ADOPT_S, SETTLE_S, SILENCE_S, PoolKeeper
 from cluster.report import Answer, Gone, Report
-from runner.eds import Host
+from runner.proxy.eds import Host
 
 QUICK = {"up_after_s": 0, "down_after_s": 1}
 

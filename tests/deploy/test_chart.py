@@ -12,9 +12,9 @@ import pytest
 import yaml
 
 from gateway.config import Settings as GatewaySettings
-from process.settings import read_settings
-from runner.fleet import read_fleet
-from runner.production import production_config
+from process.settings.process_settings import read_settings
+from runner.proxy.fleet import read_fleet
+from runner.proxy.production import production_config
 from service.settings.config import Settings as ServiceSettings
 from tests.deploy.image_build import ROOT, stages
 from tests.deploy.test_images import TOOLS

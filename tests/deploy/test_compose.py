@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from gateway.config import Settings as GatewaySettings
-from process.environment import RUNNER
-from process.names import paths
-from runner.fleet import read_fleet
+from process.settings.environment import RUNNER
+from process.settings.names import paths
+from runner.proxy.fleet import read_fleet
 from service.settings.config import Settings as ServiceSettings
 from tests.deploy.image_build import ROOT, stages
 from tests.deploy.test_images import TOOLS

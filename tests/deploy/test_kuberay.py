@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from cluster.deployment import Deployment, read_deployment
-from runner.fleet import Fleet
+from runner.proxy.fleet import Fleet
 from service.settings.config import Settings as ServiceSettings
 from tests.deploy.image_build import ROOT, stages
 from tests.deploy.test_images import TOOLS

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from tools.docs_site import ROOT, pages
+from tools.docs.docs_site import ROOT, pages
 
 PAGES: Final = sorted({ROOT / "README.md", *pages()})
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.pages import PAGES, anchors, links, name
-from tools.docs_site import ROOT
+from tools.docs.docs_site import ROOT
 
 FOLDERS = (
     "bench", "cli", "conformance", "deploy", "docs", "envoy", "examples", "gateway", "process", "proto", "runner",

@@ -1,4 +1,4 @@
-"""Blocks of code in the project's pages are code of their language; tests/e2e/test_examples.py runs those that call."""
+"""Blocks of code in the project's pages are code of their language; tests/e2e/clients/test_examples.py runs calls."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from typing import Any, Self
 import httpx
 import yaml
 
-from runner.envoy_config import Addresses, connection_manager, envoy_config
+from runner.proxy.envoy_config import Addresses, connection_manager, envoy_config
 from tests.e2e.stack import free_ports
 from tests.waiting import GUARD_S
 

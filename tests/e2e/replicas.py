@@ -15,8 +15,8 @@ from typing import Any, Self
 
 import yaml
 
-from runner.fleet import Fleet
-from runner.production import production_config
+from runner.proxy.fleet import Fleet
+from runner.proxy.production import production_config
 from tests.e2e.stack import ROOT, child_pids, free_ports
 from tests.waiting import GUARD_S, wait_until
 
@@ -172,7 +172,8 @@ class Replicas:
         path.write_text(yaml.safe_dump(config))
         envoy = [str(Path(sys.executable).with_name("envoy")), "-c", str(path), "--concurrency", "1", "-l", "error"]
         return [
-            sys.executable, "-m", "runner.front_door", self.address("admin"), "--", *envoy, "--disable-hot-restart",
+            sys.executable, "-m", "runner.proxy.front_door", self.address("admin"), "--", *envoy,
+            "--disable-hot-restart",
         ]  # fmt: skip
 
 

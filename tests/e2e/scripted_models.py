@@ -20,7 +20,7 @@ from gateway.config import Settings as GatewaySettings
 from gateway.operators.drain import Drain
 from gateway.telemetry import Telemetry as GatewayTelemetry
 from gateway.upstream.client import ServiceClient
-from process.settings import read_settings
+from process.settings.process_settings import read_settings
 from service.engine.client.generator import GeneratorClient
 from service.engine.constraints.compiler import ConstraintCompiler
 from service.engine.core.engine_core import SampledToken

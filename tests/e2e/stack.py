@@ -136,7 +136,7 @@ class Stack:
 
     def children(self) -> dict[str, int]:
         """Name to process id of the runner's children, in start order: service, gateway, and Envoy's keeper."""
-        names = {"service": "service", "gateway": "gateway", "runner.front_door": "envoy"}
+        names = {"service": "service", "gateway": "gateway", "runner.proxy.front_door": "envoy"}
         return {
             names[Path(word).name]: pid
             for pid in child_pids(self.process.pid)

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from service.engine.core.compilation import MAX_COMPILE_S
 from service.engine.core.encoder_core import EncoderCore
 from service.engine.core.engine_core import SampledToken
 from service.engine.core.generator_core import GeneratorCore
@@ -128,13 +129,17 @@ class Script:
             raise ModelLoadError(text)
 
     def compile(self, constraint: Constraint) -> ConstraintState:
-        """The text of the grammar says what becomes of it: it `breaks`, is `refused`, or is the letters allowed."""
+        """Do what the grammar's text says: it `breaks`, is `refused`, `computes`, or is the letters allowed."""
         assert constraint.grammar is not None
         (self.folder / f"compiling-{time.monotonic_ns()}").touch()
-        self._wait_for("slow")
+        if constraint.grammar.text != "computes":
+            self._wait_for("slow")
         match constraint.grammar.text:
             case "breaks":
                 raise RuntimeError("secret detail")
+            case "computes":
+                while (self.folder / "slow").exists():
+                    sum(range(1000))
             case "refused":
                 raise UnsupportedConstraint(constraint.grammar.field, "it can't be enforced")
             case "kills":
@@ -242,6 +247,7 @@ def generator(
     *,
     ends: bool,
     sizes: abc.Mapping[str, Any],
+    max_compile_s: float = MAX_COMPILE_S,
     clock: abc.Callable[[], float] = time.monotonic,
 ) -> BuiltCore:
     """Choice i says text i; without texts a choice says what can be computed by hand."""
@@ -249,7 +255,13 @@ def generator(
     script.load()
     runner = ScriptedRunner(script, say(*texts, end=ends) if texts else sum_rule, config.block_size)
     core = GeneratorCore(
-        runner, ByteTokenizer(), config, eos_token_ids=[END], compile_constraint=script.compile, clock=clock
+        runner,
+        ByteTokenizer(),
+        config,
+        eos_token_ids=[END],
+        compile_constraint=script.compile,
+        max_compile_s=max_compile_s,
+        clock=clock,
     )
     return BuiltCore(StrictCore(core, runner), config)
 

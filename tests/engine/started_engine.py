@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from service.engine.client.embedder import EmbedderClient
-from service.engine.client.generator import MAX_COMPILE_S, GeneratorClient
+from service.engine.client.generator import MAX_COMPILE_WAIT_S, GeneratorClient
 from service.engine.config import EngineConfig
+from service.engine.core.compilation import MAX_COMPILE_S
 from service.engine.link.engine_spec import EngineSpec
 from service.engine.link.link import Link
 from service.engine.link.process_link import ProcessLink, Restarts
@@ -61,17 +62,25 @@ class Starter:
         observer: StepObserver | None = None,
         clock: abc.Callable[[], float] = time.monotonic,
         max_compile_s: float = MAX_COMPILE_S,
+        max_compile_wait_s: float = MAX_COMPILE_WAIT_S,
         link: abc.Mapping[str, Any] | None = None,
         **sizes: Any,
     ) -> tuple[GeneratorClient, Script]:
         """An engine that is not started. Choice i says text i; without texts what can be computed by hand."""
         script = self.script()
-        arguments = {"folder": script.folder, "texts": texts, "ends": ends, "sizes": sizes, "clock": clock}
+        arguments = {
+            "folder": script.folder,
+            "texts": texts,
+            "ends": ends,
+            "sizes": sizes,
+            "max_compile_s": max_compile_s,
+            "clock": clock,
+        }
         engine = GeneratorClient(
             self.link(EngineSpec("tests.engine.scripted:generator", arguments), **(link or {})),
             config_of(**sizes),
             vocab_size=ByteTokenizer.vocab_size,
-            max_compile_s=max_compile_s,
+            max_compile_wait_s=max_compile_wait_s,
             observer=observer,
             clock=clock,
         )

@@ -19,7 +19,7 @@ from gateway.config import Settings
 from gateway.operators.drain import Drain
 from gateway.telemetry import Telemetry
 from gateway.upstream.client import ServiceClient
-from process.settings import read_settings
+from process.settings.process_settings import read_settings
 from tests.gateway import fakes
 from tests.waiting import GUARD_S
 

@@ -6,9 +6,9 @@ import pytest
 from pydantic_settings import BaseSettings
 
 from gateway.config import Settings as GatewaySettings
-from process.environment import PREFIXES, RUNNER
-from process.names import paths
-from process.settings import ProcessSettings, read_settings
+from process.settings.environment import PREFIXES, RUNNER
+from process.settings.names import paths
+from process.settings.process_settings import ProcessSettings, read_settings
 from runner.settings import Settings as RunnerSettings
 from service.settings.config import Settings as ServiceSettings
 

@@ -7,8 +7,8 @@ import logging
 import os
 from pathlib import Path
 
-from process.lines import Lines
-from process.logs import JsonFormatter, LineHandler
+from process.logs.lines import Lines
+from process.logs.logs import JsonFormatter, LineHandler
 
 
 def lines_to(descriptor: int) -> Lines:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 
-from process.logs import JsonFormatter, configure_logs
+from process.logs.logs import JsonFormatter, configure_logs
 
 RECORD = logging.LogRecord("n", logging.WARNING, "f", 1, "m %s", ("é\n",), None)
 

@@ -4,7 +4,7 @@
 
 import pytest
 
-from process.loopback import is_loopback
+from process.network.loopback import is_loopback
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from process.names import suggestion
+from process.settings.names import suggestion
 
 
 @pytest.mark.parametrize(

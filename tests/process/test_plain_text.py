@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from process.plain_text import MAX_ADDRESSES, PlainTextCredentials
+from process.network.plain_text import MAX_ADDRESSES, PlainTextCredentials
 
 KEY = {"authorization": "Bearer tulip"}
 

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from pydantic_settings import SettingsConfigDict
 
-from process.errors import ConfigError
-from process.reload import Reload
-from process.settings import ProcessSettings, read_settings
+from process.settings.errors import ConfigError
+from process.settings.process_settings import ProcessSettings, read_settings
+from process.settings.reload import Reload
 from tests.waiting import GUARD_S
 
 pytestmark = pytest.mark.slow

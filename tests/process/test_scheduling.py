@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from process.scheduling import interrupt_others, let_others_finish
+from process.lifetime.scheduling import interrupt_others, let_others_finish
 
 
 @pytest.fixture(autouse=True)

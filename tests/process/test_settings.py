@@ -9,8 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.dataclasses import dataclass
 from pydantic_settings import SettingsConfigDict
 
-from process.errors import ConfigError
-from process.settings import Port, ProcessSettings, read_settings
+from process.settings.errors import ConfigError
+from process.settings.process_settings import Port, ProcessSettings, read_settings
 
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid"))

@@ -9,8 +9,8 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic_settings import SettingsConfigDict
 
-from process.settings import ProcessSettings
-from process.shown_settings import shown_settings
+from process.settings.process_settings import ProcessSettings
+from process.settings.shown_settings import shown_settings
 
 
 class Lock(BaseModel):

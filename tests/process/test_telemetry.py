@@ -19,7 +19,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from prometheus_client import generate_latest
 
-from process.telemetry import EXPORT_TIMEOUT_S, ProcessTelemetry
+from process.telemetry.telemetry import EXPORT_TIMEOUT_S, ProcessTelemetry
 
 
 @dataclass
@@ -95,7 +95,7 @@ def test_resource_names_the_process_and_its_version(collector: Collector) -> Non
 
 def test_package_that_is_not_installed_has_no_version(collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
     """A checkout runs without being installed."""
-    monkeypatch.setattr("process.telemetry.DISTRIBUTION", "no-such-package")
+    monkeypatch.setattr("process.telemetry.telemetry.DISTRIBUTION", "no-such-package")
     measured(f"127.0.0.1:{collector.port}").shutdown()
     assert all("service.version" not in resource for resource in collector.resources)
 

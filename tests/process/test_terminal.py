@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from process.terminal import plain, spelled
+from process.logs.terminal import plain, spelled
 
 CONTROL = "".join(map(chr, [*range(0x20), *range(0x7F, 0xA0)]))
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from process.tls import TargetTlsSettings, TlsError, TlsSettings, server_files, target_files
-from runner.certificates import make_certificates
+from process.network.tls import TargetTlsSettings, TlsError, TlsSettings, server_files, target_files
+from runner.tls.certificates import make_certificates
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.children import Children, DiedTooOften, Restarts
+from runner.processes.children import Children, DiedTooOften, Restarts
 
 ROOT = Path(__file__).resolve().parents[2]
 SLEEPER = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)"]
@@ -118,7 +118,7 @@ async def test_what_a_dead_child_leaves_behind_is_killed(said: Said) -> None:
 def test_no_child_outlives_a_killed_parent(tmp_path: Path) -> None:
     """Kill -9 of who started them, even when a child is stopped and could take no other signal."""
     script = (
-        "import asyncio, pathlib, sys; from runner.children import Children\n"
+        "import asyncio, pathlib, sys; from runner.processes.children import Children\n"
         "async def run():\n"
         "    children = Children(pathlib.Path('.'), lambda line: print(line, flush=True))\n"
         f"    children.start('child', {SLEEPER!r})\n"

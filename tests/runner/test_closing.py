@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from runner.closing import listeners_of, num_waiting, turn_away
+from runner.proxy.closing import listeners_of, num_waiting, turn_away
 
 LISTENER = """
 import socket, sys

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from runner.startup_timeout import StartupTimeout
+from runner.startup.startup_timeout import StartupTimeout
 
 SIGN = json.dumps(
     {"logger": "service.engine.models.checkpoint.byte_log", "message": "downloading o/m: 1.0 of 9.0 MB, 1 MB/s"}

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import yaml
 
-from runner.certificates import make_certificates
-from runner.eds import Host, read_hosts, write_hosts
-from runner.envoy_config import FILE, Addresses, connection_manager, envoy_config
-from runner.fleet import Fleet, FleetError, read_fleet
-from runner.production import main, production_config, write_first_hosts
+from runner.proxy.eds import Host, read_hosts, write_hosts
+from runner.proxy.envoy_config import FILE, Addresses, connection_manager, envoy_config
+from runner.proxy.fleet import Fleet, FleetError, read_fleet
+from runner.proxy.production import main, production_config, write_first_hosts
+from runner.tls.certificates import make_certificates
 
 EXAMPLE = FILE.with_name("fleet.yaml")
 SMALL: dict[str, Any] = {"gateways": ["127.0.0.1:8000"], "services": [{"hosts": ["127.0.0.1:50051"]}]}

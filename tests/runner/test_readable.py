@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from runner.readable import Readable
+from runner.processes.readable import Readable
 
 COLOURS = re.compile(r"\x1b\[\d+m")
 TIME = {"time": "2026-11-22T11:49:52.382+00:00"}

@@ -9,8 +9,8 @@ import pytest
 from pydantic import ValidationError
 from sluice.v1 import model_pb2
 
-from runner.greeting import greeting
 from runner.settings import RunError, Settings, check
+from runner.startup.greeting import greeting
 
 
 def test_one_port_for_two_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

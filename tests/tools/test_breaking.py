@@ -50,7 +50,7 @@ def replace(file: Path, old: str, new: str) -> None:
 
 def test_the_contract_as_it_is_passes(checkout: Path) -> None:
     """The release is found without what it imports; without a main branch only the release counts."""
-    status, output = run(checkout, "tools/breaking.sh")
+    status, output = run(checkout, "tools/contract/breaking.sh")
     assert (status, output.splitlines()[0].split("/")[:2]) == (0, ["against proto", "released"])
     assert output.endswith("skipped: there is no contract on a branch main\n")
 
@@ -58,7 +58,7 @@ def test_the_contract_as_it_is_passes(checkout: Path) -> None:
 def test_a_changed_type_breaks_the_release(checkout: Path) -> None:
     """The check fails and names the field."""
     replace(checkout / "proto/sluice/v1/sampling.proto", TEMPERATURE, TEMPERATURE.replace("float", "double"))
-    status, output = run(checkout, "tools/breaking.sh")
+    status, output = run(checkout, "tools/contract/breaking.sh")
     assert status != 0
     assert 'Field "1" with name "temperature" on message "SamplingParams" changed type' in output
 
@@ -66,7 +66,7 @@ def test_a_changed_type_breaks_the_release(checkout: Path) -> None:
 def test_a_deleted_file_breaks_the_release(checkout: Path) -> None:
     """The check fails and names the file."""
     (checkout / "proto/sluice/v1/watermark.proto").unlink()
-    status, output = run(checkout, "tools/breaking.sh")
+    status, output = run(checkout, "tools/contract/breaking.sh")
     assert status != 0
     assert 'Previously present file "sluice/v1/watermark.proto" was deleted' in output
 
@@ -77,10 +77,10 @@ def test_what_only_main_has_must_stay_too(checkout: Path) -> None:
     before = file.read_text()
     replace(file, f"  {TEMPERATURE}", f"  // New.\n  optional float novelty = 1000;\n  {TEMPERATURE}")
     commit_to_main(checkout)
-    status, output = run(checkout, "tools/breaking.sh")
+    status, output = run(checkout, "tools/contract/breaking.sh")
     assert (status, output.splitlines()[1:]) == (0, ["against the branch main"])
     file.write_text(before)
-    status, output = run(checkout, "tools/breaking.sh")
+    status, output = run(checkout, "tools/contract/breaking.sh")
     assert status != 0
     assert 'field "1000" with name "novelty"' in output
 
@@ -89,16 +89,16 @@ def test_a_release_is_kept_once(checkout: Path) -> None:
     """A released version isn't written again; a new one takes the place of the last and is what counts from then on."""
     (released,) = (checkout / "proto/released").iterdir()
     before = released.read_bytes()
-    status, output = run(checkout, "tools/release_contract.sh")
+    status, output = run(checkout, "tools/contract/release_contract.sh")
     assert status == 1
     assert f"proto/released/{released.name} exists" in output
     assert released.read_bytes() == before
 
     replace(checkout / "pyproject.toml", f'version = "{released.stem}"', 'version = "99.0.0"')
     replace(checkout / "proto/sluice/v1/sampling.proto", TEMPERATURE, TEMPERATURE.replace("float", "double"))
-    assert run(checkout, "tools/release_contract.sh") == (0, "wrote proto/released/99.0.0.binpb\n")
+    assert run(checkout, "tools/contract/release_contract.sh") == (0, "wrote proto/released/99.0.0.binpb\n")
     assert [path.name for path in (checkout / "proto/released").iterdir()] == ["99.0.0.binpb"]
-    assert run(checkout, "tools/breaking.sh")[0] == 0
+    assert run(checkout, "tools/contract/breaking.sh")[0] == 0
 
 
 def test_names_for_languages_stay(checkout: Path) -> None:
@@ -106,11 +106,11 @@ def test_names_for_languages_stay(checkout: Path) -> None:
     commit_to_main(checkout)
     replace(checkout / "proto/sluice/v1/usage.proto", 'java_package = "sluice.v1"', 'java_package = "com.example"')
     broken = 'option "java_package" changed from "sluice.v1" to "com.example"'
-    status, output = run(checkout, "tools/breaking.sh")
+    status, output = run(checkout, "tools/contract/breaking.sh")
     assert (status, output.count(broken)) == (1, 1)
     replace(checkout / "pyproject.toml", 'version = "0.1.0"', 'version = "99.0.0"')
     replace(checkout / "proto/sluice/v1/usage.proto", 'java_package = "com.example"', 'java_package = "sluice.v1"')
-    assert run(checkout, "tools/release_contract.sh")[0] == 0
+    assert run(checkout, "tools/contract/release_contract.sh")[0] == 0
     replace(checkout / "proto/sluice/v1/usage.proto", 'java_package = "sluice.v1"', 'java_package = "com.example"')
-    status, output = run(checkout, "tools/breaking.sh")
+    status, output = run(checkout, "tools/contract/breaking.sh")
     assert (status, output.count(broken)) == (1, 2)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 
 from service.interceptors.auth import SCOPES
-from tools.contract_reference import PAGE, PROTO, reference
+from tools.docs.contract_reference import PAGE, PROTO, reference
 
 
 def test_the_page_is_up_to_date() -> None:
-    """It is what `python -m tools.contract_reference` writes now."""
+    """It is what `python -m tools.docs.contract_reference` writes now."""
     assert PAGE.read_text() == reference()
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
-from tools.dist import runtime_only, version, write_checksums, write_protos
+from tools.release.dist import runtime_only, version, write_checksums, write_protos
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = {path.relative_to(ROOT / "proto").as_posix() for path in (ROOT / "proto").rglob("*.proto")}

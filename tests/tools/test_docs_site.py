@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tools import docs_site
-from tools.docs_site import DOCS, ROOT, SiteError, complete, pages, turned
+from tools.docs import docs_site
+from tools.docs.docs_site import DOCS, ROOT, SiteError, complete, pages, turned
 
 PLACES = pages() | {ROOT / "README.md": "index.md"}
 

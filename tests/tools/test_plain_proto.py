@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 
-from tools.protoc_gen_plain_proto import NotPlainError, check_ruled, check_same, without_rules
+from tools.contract.protoc_gen_plain_proto import NotPlainError, check_ruled, check_same, without_rules
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE, PLAIN = ROOT / "proto", ROOT / "generated" / "proto"

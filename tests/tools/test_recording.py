@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree as ET
 
-from tools.recording import HOLD_S, LONGEST_PAUSE_S, lines_of, played
+from tools.docs.recording import HOLD_S, LONGEST_PAUSE_S, lines_of, played
 
 MOMENTS = [(10.0, 4), (10.5, 9), (99.0, 14)]
 TEXT = "one\ntwo\nthr\nee\n"

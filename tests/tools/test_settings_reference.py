@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from gateway.config import Settings as GatewaySettings
-from process.environment import COMMAND, RUNNER
-from process.names import paths
+from process.settings.environment import COMMAND, RUNNER
+from process.settings.names import paths
 from runner.settings import Settings as RunnerSettings
 from service.settings.config import Settings as ServiceSettings
-from tools.settings_reference import PAGE, reference, undescribed
+from tools.docs.settings_reference import PAGE, reference, undescribed
 
 
 def test_the_page_is_up_to_date() -> None:
-    """It is what `python -m tools.settings_reference` writes now."""
+    """It is what `python -m tools.docs.settings_reference` writes now."""
     assert PAGE.read_text() == reference()
 
 

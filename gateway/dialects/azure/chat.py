@@ -13,9 +13,9 @@ from sluice.v1 import chat_pb2
 from gateway.dialects.azure.error import AzureErrors, error_body
 from gateway.dialects.azure.message import AzureMessage, part_name
 from gateway.dialects.azure.request import check_version, deployment, read_body
-from gateway.dialects.openai_family.chat_body import ChatBody
-from gateway.dialects.openai_family.chat_encoder import ChatEncoder
-from gateway.dialects.openai_family.stream_options import StreamOptions, ask_usage
+from gateway.dialects.openai_family.chat.body import ChatBody
+from gateway.dialects.openai_family.chat.encoder import ChatEncoder
+from gateway.dialects.openai_family.parameters.stream_options import StreamOptions, ask_usage
 from gateway.dialects.seam.caller_name import dotted
 from gateway.dialects.seam.contract_limit import check_text
 from gateway.dialects.seam.failure import Failure

@@ -9,8 +9,8 @@ from sluice.v1 import embedding_pb2
 
 from gateway.dialects.azure.error import AzureErrors
 from gateway.dialects.azure.request import check_version, deployment, read_body
-from gateway.dialects.openai_family.embedding_body import EmbeddingBody
-from gateway.dialects.openai_family.embedding_encoder import EmbeddingEncoder
+from gateway.dialects.openai_family.embeddings.body import EmbeddingBody
+from gateway.dialects.openai_family.embeddings.encoder import EmbeddingEncoder
 from gateway.dialects.seam.contract_limit import check_text
 from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.translator import ParsedRequest

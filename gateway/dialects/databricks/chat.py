@@ -15,9 +15,9 @@ from gateway.dialects.databricks.effort import DEFAULT_EFFORT
 from gateway.dialects.databricks.error import DatabricksErrors, DatabricksStream
 from gateway.dialects.databricks.target import check_extra_params, endpoint_name, wants_stream
 from gateway.dialects.databricks.tool import check_tools
-from gateway.dialects.openai_family.chat_body import ChatBody
-from gateway.dialects.openai_family.chat_encoder import ChatEncoder
-from gateway.dialects.openai_family.stream_options import StreamOptions, ask_usage
+from gateway.dialects.openai_family.chat.body import ChatBody
+from gateway.dialects.openai_family.chat.encoder import ChatEncoder
+from gateway.dialects.openai_family.parameters.stream_options import StreamOptions, ask_usage
 from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.json_body import decode
 from gateway.dialects.seam.translator import ParsedRequest

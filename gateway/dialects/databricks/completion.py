@@ -12,9 +12,9 @@ from sluice.v1 import completion_pb2, serving_pb2
 
 from gateway.dialects.databricks.error import DatabricksErrors, DatabricksStream
 from gateway.dialects.databricks.target import check_extra_params, endpoint_name, wants_stream
-from gateway.dialects.openai_family.completion_body import CompletionBody
-from gateway.dialects.openai_family.completion_encoder import CompletionEncoder
-from gateway.dialects.openai_family.stream_options import StreamOptions, ask_usage
+from gateway.dialects.openai_family.completions.body import CompletionBody
+from gateway.dialects.openai_family.completions.encoder import CompletionEncoder
+from gateway.dialects.openai_family.parameters.stream_options import StreamOptions, ask_usage
 from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.json_body import decode
 from gateway.dialects.seam.translator import ParsedRequest

@@ -9,8 +9,8 @@ from sluice.v1 import embedding_pb2
 
 from gateway.dialects.databricks.error import DatabricksErrors
 from gateway.dialects.databricks.target import check_extra_params, endpoint_name
-from gateway.dialects.openai_family.embedding_body import EmbeddingBody
-from gateway.dialects.openai_family.embedding_encoder import EmbeddingEncoder
+from gateway.dialects.openai_family.embeddings.body import EmbeddingBody
+from gateway.dialects.openai_family.embeddings.encoder import EmbeddingEncoder
 from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.json_body import decode
 from gateway.dialects.seam.translator import ParsedRequest

@@ -13,7 +13,7 @@ from gateway.dialects.databricks.completion import DatabricksCompletionTranslato
 from gateway.dialects.databricks.embedding import DatabricksEmbeddingBody, DatabricksEmbeddingTranslator
 from gateway.dialects.databricks.error import DatabricksErrors
 from gateway.dialects.databricks.response import InvocationResponseTranslator
-from gateway.dialects.openai_family.response_body import ResponseBody
+from gateway.dialects.openai_family.responses.body import ResponseBody
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.json_body import decode, is_given

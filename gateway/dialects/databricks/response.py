@@ -10,9 +10,9 @@ from gateway.dialects.databricks.effort import DEFAULT_EFFORT
 from gateway.dialects.databricks.error import DatabricksErrors
 from gateway.dialects.databricks.target import endpoint_name
 from gateway.dialects.databricks.tool import check_tools
-from gateway.dialects.openai_family.response_body import ResponseBody
-from gateway.dialects.openai_family.response_encoder import ResponseEncoder
-from gateway.dialects.openai_family.response_reader import ResponseReader
+from gateway.dialects.openai_family.responses.body import ResponseBody
+from gateway.dialects.openai_family.responses.encoder import ResponseEncoder
+from gateway.dialects.openai_family.responses.reader import ResponseReader
 from gateway.dialects.seam.http_request import HttpRequest
 
 

@@ -15,11 +15,11 @@ from gateway.dialects.openai.error import OpenAIErrors, OpenAIStreamErrors
 from gateway.dialects.openai.extension import TopK, drop_idle_top_k, put_extensions
 from gateway.dialects.openai.reasoning_options import ReasoningOptions
 from gateway.dialects.openai.wanted_text import AnyFormat, StructuredOutputs, constraint_name
-from gateway.dialects.openai_family.chat_body import ChatBody
-from gateway.dialects.openai_family.chat_encoder import ChatEncoder
-from gateway.dialects.openai_family.chat_message import TextPart
-from gateway.dialects.openai_family.extra_fields import ExtraFields
-from gateway.dialects.openai_family.stream_options import StreamOptions, ask_usage
+from gateway.dialects.openai_family.answers.extra_fields import ExtraFields
+from gateway.dialects.openai_family.chat.body import ChatBody
+from gateway.dialects.openai_family.chat.encoder import ChatEncoder
+from gateway.dialects.openai_family.chat.message import TextPart
+from gateway.dialects.openai_family.parameters.stream_options import StreamOptions, ask_usage
 from gateway.dialects.seam.caller_name import dotted
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.http_request import HttpRequest

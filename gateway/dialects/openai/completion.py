@@ -10,10 +10,10 @@ from sluice.v1 import completion_pb2
 from gateway.dialects.openai.error import OpenAIErrors, OpenAIStreamErrors
 from gateway.dialects.openai.extension import TopK, drop_idle_top_k, put_extensions
 from gateway.dialects.openai.wanted_text import AnyFormat, StructuredOutputs, constraint_name
-from gateway.dialects.openai_family.completion_body import CompletionBody
-from gateway.dialects.openai_family.completion_encoder import CompletionEncoder
-from gateway.dialects.openai_family.extra_fields import ExtraFields
-from gateway.dialects.openai_family.stream_options import StreamOptions, ask_usage
+from gateway.dialects.openai_family.answers.extra_fields import ExtraFields
+from gateway.dialects.openai_family.completions.body import CompletionBody
+from gateway.dialects.openai_family.completions.encoder import CompletionEncoder
+from gateway.dialects.openai_family.parameters.stream_options import StreamOptions, ask_usage
 from gateway.dialects.seam.caller_name import dotted
 from gateway.dialects.seam.failure import Failure
 from gateway.dialects.seam.http_request import HttpRequest

@@ -9,8 +9,8 @@ from sluice.v1 import embedding_pb2
 from sluice.v1.serving_pb2 import ERROR_BEHAVIOR_TRUNCATE
 
 from gateway.dialects.openai.error import OpenAIErrors
-from gateway.dialects.openai_family.embedding_body import EmbeddingBody
-from gateway.dialects.openai_family.embedding_encoder import EmbeddingEncoder
+from gateway.dialects.openai_family.embeddings.body import EmbeddingBody
+from gateway.dialects.openai_family.embeddings.encoder import EmbeddingEncoder
 from gateway.dialects.seam.failure import Failure
 from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.json_body import decode

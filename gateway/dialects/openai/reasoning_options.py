@@ -7,7 +7,7 @@ from typing import Final, Literal
 import msgspec
 from sluice.v1 import chat_pb2
 
-from gateway.dialects.openai_family.chat_body import EFFORTS
+from gateway.dialects.openai_family.chat.body import EFFORTS
 from gateway.dialects.seam.contract_limit import put
 from gateway.dialects.seam.failure import Failure
 

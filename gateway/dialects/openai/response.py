@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gateway.dialects.openai.error import OpenAIErrors
-from gateway.dialects.openai_family.response_reader import ResponseReader
+from gateway.dialects.openai_family.responses.reader import ResponseReader
 
 
 class OpenAIResponseTranslator(OpenAIErrors, ResponseReader):

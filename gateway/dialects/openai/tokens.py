@@ -23,8 +23,8 @@ from sluice.v1.token_pb2 import (
 
 from gateway.dialects.openai.chat import ChatCompletionBody
 from gateway.dialects.openai.response import OpenAIResponseTranslator
-from gateway.dialects.openai_family.chat_message import ChatMessage
-from gateway.dialects.openai_family.chat_tool import OfferedTool
+from gateway.dialects.openai_family.chat.message import ChatMessage
+from gateway.dialects.openai_family.parameters.tool import OfferedTool
 from gateway.dialects.seam.caller_name import dotted, renamed
 from gateway.dialects.seam.contract_limit import check_length
 from gateway.dialects.seam.failure import Failure, Reason

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 import msgspec
 from sluice.v1 import sampling_pb2
 
-from gateway.dialects.openai_family.chat_format import JsonObjectFormat, JsonSchemaFormat, TextFormat
+from gateway.dialects.openai_family.parameters.response_format import JsonObjectFormat, JsonSchemaFormat, TextFormat
 from gateway.dialects.seam.contract_limit import check_length
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.json_body import is_given

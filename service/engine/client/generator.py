@@ -33,15 +33,15 @@ from service.generation.errors import (
     EngineClosed,
     EngineError,
     EngineOverloaded,
-    UnsupportedConstraint,
 )
 from service.generation.parameters import Ranges
 from service.generation.request import GenerationRequest
 from service.generation.stats import EngineStats
 
-MAX_COMPILE_S = 5.0
+MAX_COMPILE_WAIT_S = 5.0
 _Brought = TypeVar("_Brought")
 
+_MAX_COMPILE_WAITS = 6.0  # a constraint may take this many times `max_compile_wait_s` to compile, by elapsed time
 _DEADLINE_PART = 0.5  # of the time until a deadline, in which a request is to begin
 
 
@@ -55,20 +55,20 @@ class GeneratorClient(EngineClient[OpenGeneration]):
         *,
         vocab_size: int,
         ranges: Ranges | None = None,
-        max_compile_s: float = MAX_COMPILE_S,
+        max_compile_wait_s: float = MAX_COMPILE_WAIT_S,
         observer: StepObserver | None = None,
         clock: abc.Callable[[], float] = time.monotonic,
     ) -> None:
         """`config` must have its `num_blocks` and `max_model_len`; ValueError otherwise.
 
-        `ranges` are those of the parameters, by their paths. A constraint may take `max_compile_s` to compile, and as
-        long may it wait for a thread.
+        `ranges` are those of the parameters, by their paths. A constraint waits for a thread for at most
+        `max_compile_wait_s`, and for its compilation for at most six times as long.
         """
         super().__init__(link, max_model_len=max_sequence_len(config), observer=observer, clock=clock)
         self._config = config
         self._vocab_size = vocab_size
         self._ranges = ranges or {}
-        self._max_compile_s = max_compile_s
+        self._max_compile_wait_s = max_compile_wait_s
         self._queue_wait = QueueWaitEstimator()
         self._overload = OverloadDetector()
         self._wakeups = WakeupLimiter()
@@ -261,7 +261,7 @@ class GeneratorClient(EngineClient[OpenGeneration]):
             ]
             deadline = min((each.deadline for each in requests if each.deadline is not None), default=None)
             for constraint, _, pending_call in compiling:
-                num_tokens = await self._compiled(constraint, pending_call, deadline)
+                num_tokens = await self._compiled(pending_call, deadline)
                 for request in requests:
                     if num_tokens and request.constraint == constraint:
                         check_limit(request, num_tokens, max_model_len=self.max_model_len)
@@ -284,23 +284,29 @@ class GeneratorClient(EngineClient[OpenGeneration]):
         compiling.append((constraint, serial, pending_call))
         return serial
 
-    async def _compiled(self, constraint: Constraint, pending_call: PendingCall, deadline: float | None) -> int | None:
-        """Wait for a compilation; return the tokens of the shortest answer, if they are known."""
-        busy = EngineOverloaded(
-            "the threads that compile constraints are busy with others", retry_after_s(self._max_compile_s)
-        )
-        await self._within(pending_call.started.wait(), deadline, busy)
-        field = constraint.grammar.field if constraint.grammar else "constraint"
-        message = f"the constraint took longer than {self._max_compile_s:g} s to compile"
-        done = await self._within(pending_call.done, deadline, UnsupportedConstraint(field, message))
+    async def _compiled(self, pending_call: PendingCall, deadline: float | None) -> int | None:
+        """Wait for a compilation; return the number of tokens of the shortest answer, if it is known.
+
+        The core limits a compilation's processor time; this limits the waits for a thread and for the result, which
+        depend on other work. Raises EngineOverloaded after them.
+        """
+        wait_s = self._max_compile_wait_s
+        busy = EngineOverloaded("the threads that compile constraints are busy with others", retry_after_s(wait_s))
+        await self._within(pending_call.started.wait(), wait_s, deadline, busy)
+        wait_s *= _MAX_COMPILE_WAITS
+        message = f"the constraint was not compiled within {wait_s:g} s, since other work delays it"
+        delayed = EngineOverloaded(message, retry_after_s(wait_s))
+        done = await self._within(pending_call.done, wait_s, deadline, delayed)
         return done.num_tokens if isinstance(done, Compiled) else None
 
-    async def _within(self, work: abc.Awaitable[_Brought], deadline: float | None, too_long: EngineError) -> _Brought:
-        """Wait for what may take as long as a compilation. Past that raise `too_long`, past the deadline its error.
+    async def _within(
+        self, work: abc.Awaitable[_Brought], limit_s: float, deadline: float | None, too_long: EngineError
+    ) -> _Brought:
+        """Wait for `work`. Raise `too_long` after `limit_s`, or DeadlineExceeded if the deadline is earlier.
 
-        Which of the two is nearer is decided before: a timer may be early, and the clock is no witness then.
+        Which one is earlier is decided before the wait, since a timer may fire slightly before its time.
         """
-        limit_s, error = self._max_compile_s, too_long
+        error = too_long
         if deadline is not None and deadline - self._clock() < limit_s:
             limit_s = deadline - self._clock()
             error = DeadlineExceeded("the deadline passed before the request was ready to run")

@@ -1,1 +1,4 @@
-"""The deciding half: which sequences compute which tokens in a step, and what becomes of the results. No torch."""
+"""The deciding half of the engine: it schedules steps, owns sequences and KV cache blocks, and accepts sampled tokens.
+
+It imports no torch, so that it can be tested in milliseconds.
+"""

@@ -1,8 +1,8 @@
 """Virtual token counters: the service each API key has received, divided by its weight.
 
-After Sheng et al., "Fairness in Serving Large Language Models" (2024): a key's count is of the tokens that were
-computed for it, divided by its weight, and the key with the lowest count is served next. A key that comes back, or
-comes at all, is lifted to the lowest count of those that are at work, so that nobody saves up credit by being idle.
+After Sheng et al., "Fairness in Serving Large Language Models" (2024): a key's counter is the number of tokens computed
+for it, divided by its weight, and the key with the lowest counter is served next. The counter of a new or returning key
+is raised to the lowest counter of the active keys, so that an idle key accumulates no credit.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ from __future__ import annotations
 from collections import abc
 from typing import Generic, TypeVar
 
-_MAX_IDLE = 256  # keys, from which on those without a debt are forgotten
+_MAX_IDLE = 256  # keys; above this number, idle keys without a debt are dropped
 
 
 class Account:
-    """One key's. What is counted is the engine's to say."""
+    """The service counter of one API key. The engine defines what is counted."""
 
     __slots__ = ("num_requests", "served", "weight")
 
     def __init__(self, served: float) -> None:
         self.served = served  # tokens by weight
-        self.weight = 1.0  # that of its newest request
-        self.num_requests = 0  # that have not ended
+        self.weight = 1.0  # of the newest request
+        self.num_requests = 0  # unfinished
 
     def charge(self, num_tokens: int) -> None:
-        """Count what was served."""
+        """Add tokens to the service received."""
         self.served += num_tokens / self.weight
 
 
@@ -32,27 +32,30 @@ AccountT = TypeVar("AccountT", bound=Account)
 
 
 class Accounts(Generic[AccountT]):
-    """Those of all keys. An idle one is remembered while it has been served more than others, and a little longer."""
+    """The accounts of all keys. An idle key keeps its account at least while it has received more than others."""
 
     def __init__(self, make: abc.Callable[[float], AccountT]) -> None:
-        """`make` opens an account at a count."""
+        """`make` creates an account with an initial counter."""
         self._make = make
         self._all: dict[str, AccountT] = {}
         self._active: dict[AccountT, None] = {}
-        self._floor = 0.0  # what the last key had been served when no other was left
+        self._floor = 0.0  # the counter of the last active key when it became idle
 
     def __getitem__(self, caller_id: str) -> AccountT:
         return self._all[caller_id]
 
     @property
     def active(self) -> abc.Collection[AccountT]:
-        """The keys that have requests, whether these wait or run; in the order in which they came."""
+        """The keys with unfinished requests, in the order of their arrival."""
         return self._active.keys()
 
     def enter(self, caller_id: str, weight: float, *, waits: abc.Callable[[AccountT], bool]) -> AccountT:
-        """A request has come. A key of which nothing `waits` yet is lifted. Raises ValueError for a weight of 0."""
+        """Register a request of a key, and return its account.
+
+        The counter is raised unless the key `waits` already. Raises ValueError unless the weight is above 0.
+        """
         if not weight > 0:
-            raise ValueError(f"a weight must be above 0, not {weight!r}")
+            raise ValueError(f"a weight must be above 0 (got {weight!r})")
         account = self._all.get(caller_id)
         if account is None:
             self._forget_idle()
@@ -66,7 +69,7 @@ class Accounts(Generic[AccountT]):
         return account
 
     def leave(self, caller_id: str) -> None:
-        """A request has ended."""
+        """Unregister a request of a key."""
         account = self._all[caller_id]
         account.num_requests -= 1
         if account.num_requests == 0:

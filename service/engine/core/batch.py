@@ -1,4 +1,4 @@
-"""The tokens of one step as flat arrays, the only form in which a model receives work."""
+"""The tokens of one step as flat arrays, the input of every backend."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Int32s: TypeAlias = npt.NDArray[np.int32]
 
 
 class ImageRows(NamedTuple):
-    """An image in a batch: the `num_tokens` tokens of it from its token `offset` on are those at `row` and after it."""
+    """A part of an image in a batch: the image's tokens from `offset` on are the batch's rows from `row` on."""
 
     image: PromptImage
     sequence: int  # in the batch, from 0
@@ -29,89 +29,89 @@ class ImageRows(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """New tokens of several sequences, one sequence after the other. All arrays are contiguous.
+    """The new tokens of several sequences, one sequence after another. All arrays are contiguous.
 
-    A prefill, a part of one and a decode differ only in their numbers. Where a token's keys and values are stored
-    follows from its sequence's blocks and its position; a backend lays out its own cache.
+    A prefill, a chunk of one and a decode differ only in the number of tokens. The position of a token's keys and
+    values in the cache follows from its sequence's block table and its position; each backend defines its own layout.
     """
 
     token_ids: Int32s  # [tokens]
     positions: Int32s  # [tokens], of each token in its sequence, from 0
-    row_offsets: Int32s  # [sequences + 1]: sequence i has the tokens row_offsets[i] up to row_offsets[i + 1]
-    context_lengths: Int32s  # [sequences], tokens after the step: those in the cache and the new ones
-    block_tables: Int32s  # [sequences, most blocks of a context], each filled up with the sequence's own first block
-    output_rows: Int32s  # [rows], the tokens whose logits are wanted, in ascending order
-    images: abc.Sequence[ImageRows] = ()  # those with tokens among them, in the tokens' order
-    places: abc.Sequence[int] = ()  # [sequences], a number of each while it runs, for backends that keep sequences
-    adapters: Int32s | None = None  # [sequences], the place of each one's adapter, -1 for none; None if none has any
+    row_offsets: Int32s  # [sequences + 1]: sequence i has the tokens row_offsets[i] to row_offsets[i + 1] - 1
+    context_lengths: Int32s  # [sequences], tokens after the step: cached and new ones
+    block_tables: Int32s  # [sequences, most blocks of a context], padded with the sequence's own first block
+    output_rows: Int32s  # [rows], the tokens whose logits are needed, in ascending order
+    images: abc.Sequence[ImageRows] = ()  # images with tokens in the batch, in the tokens' order
+    slots: abc.Sequence[int] = ()  # [sequences], a stable number of each running sequence, for backends with own state
+    adapters: Int32s | None = None  # [sequences], the slot of each adapter, -1 for none; None if no sequence has one
 
     @property
     def adapter_rows(self) -> dict[int, Int32s]:
-        """The tokens of each adapter that is asked for, in ascending order, by the adapter's place."""
+        """The rows of each adapter in the batch, in ascending order, by the adapter's slot."""
         if self.adapters is None:
             return {}
         of_token = np.repeat(self.adapters, np.diff(self.row_offsets))
         return {
-            int(place): np.flatnonzero(of_token == place).astype(np.int32)
-            for place in np.unique(self.adapters)
-            if place >= 0
+            int(slot): np.flatnonzero(of_token == slot).astype(np.int32)
+            for slot in np.unique(self.adapters)
+            if slot >= 0
         }
 
 
 class BatchEntry(NamedTuple):
-    """One sequence's new tokens: those at `start` and after it, of which the last `num_output_rows` need logits."""
+    """The new tokens of one sequence, from position `start` on. The last `num_output_rows` of them need logits."""
 
     token_ids: abc.Sequence[int]
     start: int
-    block_table: array[int]  # covers them
+    block_table: array[int]  # covers the new tokens
     num_output_rows: int
     images: abc.Sequence[PromptImage] = ()  # of the sequence
 
 
 def make_batch(
-    items: abc.Sequence[ScheduledSequence], block_size: int, places: abc.Mapping[str, int] | None = None
+    items: abc.Sequence[ScheduledSequence], block_size: int, adapter_slots: abc.Mapping[str, int] | None = None
 ) -> Batch:
-    """Lay the items' tokens flat, in their order. There must be at least one item.
+    """Concatenate the items' tokens in their order. There must be at least one item.
 
-    `places` are those of the adapters, by their names.
+    `adapter_slots` has the slots of the loaded adapters, by name.
     """
     if all(map(_is_decode, items)):
         batch = _lay_out_decodes([item.sequence for item in items], block_size)
     else:
-        batch = lay_out([_part(item) for item in items], block_size)
-    names = [item.sequence.request.adapter for item in items] if places else []
-    if places is None or not any(names):
+        batch = lay_out([_entry(item) for item in items], block_size)
+    names = [item.sequence.request.adapter for item in items] if adapter_slots else []
+    if adapter_slots is None or not any(names):
         return batch
-    return replace(batch, adapters=np.array([places[name] if name else -1 for name in names], np.int32))
+    return replace(batch, adapters=np.array([adapter_slots[name] if name else -1 for name in names], np.int32))
 
 
-def lay_out(parts: abc.Sequence[BatchEntry], block_size: int) -> Batch:
-    """Lay the parts' tokens flat, in their order. There must be at least one part, each with a token."""
+def lay_out(entries: abc.Sequence[BatchEntry], block_size: int) -> Batch:
+    """Concatenate the entries' tokens in their order. There must be at least one entry, each with a token."""
     token_ids: list[int] = []
     output_rows: list[int] = []
     row_offsets, context_lengths = [0], []
-    for part in parts:
-        token_ids += part.token_ids
+    for entry in entries:
+        token_ids += entry.token_ids
         end = len(token_ids)
         row_offsets.append(end)
-        context_lengths.append(part.start + len(part.token_ids))
-        output_rows += range(end - part.num_output_rows, end)
+        context_lengths.append(entry.start + len(entry.token_ids))
+        output_rows += range(end - entry.num_output_rows, end)
     offsets, lengths = np.array(row_offsets, np.int32), np.array(context_lengths, np.int32)
-    # Where position 0 of each sequence is, or would be if it were in the batch.
+    # The row that position 0 of each sequence has, or would have if it were in the batch.
     origins = np.repeat(offsets[1:] - lengths, np.diff(offsets))
     return Batch(
         token_ids=np.array(token_ids, np.int32),
         positions=np.arange(len(token_ids), dtype=np.int32) - origins,
         row_offsets=offsets,
         context_lengths=lengths,
-        block_tables=_block_tables([part.block_table for part in parts], context_lengths, block_size),
+        block_tables=_block_tables([entry.block_table for entry in entries], context_lengths, block_size),
         output_rows=np.array(output_rows, np.int32),
-        images=_image_rows(parts, row_offsets),
+        images=_image_rows(entries, row_offsets),
     )
 
 
 def _lay_out_decodes(sequences: abc.Sequence[Sequence], block_size: int) -> Batch:
-    """As `lay_out`, of one token of each sequence, whose logits are wanted; most steps are such."""
+    """Build the batch of a step that computes one token of each sequence, with its logits, as most steps do."""
     starts = [sequence.num_computed_tokens for sequence in sequences]
     positions = np.array(starts, np.int32)
     rows = np.arange(len(sequences) + 1, dtype=np.int32)
@@ -128,35 +128,35 @@ def _lay_out_decodes(sequences: abc.Sequence[Sequence], block_size: int) -> Batc
 
 
 def num_output_rows(item: ScheduledSequence) -> int:
-    """How many of the item's last tokens need a row of logits."""
+    """Return how many of the item's last tokens need a row of logits."""
     return item.num_new_tokens if item.sequence.needs_prompt_logprobs else int(item.samples) + len(item.draft)
 
 
 def _is_decode(item: ScheduledSequence) -> bool:
-    """Whether all it has is the token that was sampled last."""
+    """Return whether the item computes only the token that was sampled last."""
     return item.samples and item.num_new_tokens == 1 and not item.draft and item.sequence.first_token is not None
 
 
-def _part(item: ScheduledSequence) -> BatchEntry:
+def _entry(item: ScheduledSequence) -> BatchEntry:
     sequence = item.sequence
     start = sequence.num_computed_tokens
     token_ids = [*sequence.token_ids[start : start + item.num_new_tokens], *item.draft]
     return BatchEntry(token_ids, start, sequence.block_table, num_output_rows(item), sequence.request.images)
 
 
-def _image_rows(parts: abc.Sequence[BatchEntry], row_offsets: abc.Sequence[int]) -> tuple[ImageRows, ...]:
+def _image_rows(entries: abc.Sequence[BatchEntry], row_offsets: abc.Sequence[int]) -> tuple[ImageRows, ...]:
     rows = []
-    for index, part in enumerate(parts):
-        for image in part.images:
-            start, end = max(image.start, part.start), min(image.end, part.start + len(part.token_ids))
+    for index, entry in enumerate(entries):
+        for image in entry.images:
+            start, end = max(image.start, entry.start), min(image.end, entry.start + len(entry.token_ids))
             if start < end:
-                row = row_offsets[index] + start - part.start
+                row = row_offsets[index] + start - entry.start
                 rows.append(ImageRows(image, index, row, start - image.start, end - start))
     return tuple(rows)
 
 
 def _block_tables(tables: abc.Sequence[array[int]], context_lengths: list[int], block_size: int) -> Int32s:
-    """Copied as bytes: from lists of numbers it would take a multiple of the time, the more the longer they are."""
+    """Return the padded block tables. They are copied as bytes, which is several times faster than as numbers."""
     width = -(-max(context_lengths) // block_size)
     rows = []
     for table, context_length in zip(tables, context_lengths, strict=True):

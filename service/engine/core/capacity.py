@@ -1,4 +1,4 @@
-"""Decide whether one more sequence may run, and which one is preempted for it: batch slots and cache blocks."""
+"""Admission to the batch: whether one more sequence may run, and which one is preempted for it."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from operator import attrgetter
 
 from service.engine.config import EngineConfig
 from service.engine.core.blocks.block_pool import BlockPool
-from service.engine.core.fair_queue import FairQueue, KeyQueue, gives_way
+from service.engine.core.fair_queue import FairQueue, KeyQueue, displaced_key
 from service.engine.core.sequences.sequence import Sequence
 from service.engine.core.step_times import StepTimes
 
-_MIN_RUNNING = 2  # sequences, however long a step gets by the second: or one key would keep all others out
+_MIN_RUNNING = 2  # sequences, whatever the second costs; with one, a single key could keep all others out
 _by_order = attrgetter("order")
 
 
 class AdmissionCapacity:
-    """What of it there is, and whose it is. It looks at what the scheduler has, and changes nothing."""
+    """Admission capacity: batch slots and cache blocks, with each API key's share. It reads the scheduler's state."""
 
     def __init__(
         self,
@@ -34,31 +34,31 @@ class AdmissionCapacity:
 
     @property
     def max_running(self) -> int:
-        """Sequences that may run at a time: as many as there are places, and no more than let a step be short."""
+        """The number of sequences that may run at a time, by batch slots and by `max_decode_slowdown`."""
         return int(min(self._max_sequences, max(_MIN_RUNNING, self._step_times.max_decodes)))
 
-    def has_place(self, key: KeyQueue) -> bool:
-        """Whether one more sequence of a key may run.
+    def has_slot(self, key: KeyQueue) -> bool:
+        """Return whether one more sequence of a key may run.
 
-        A key that has less than its share needn't wait for those that have more: both run, up to twice as many as
-        otherwise, until theirs have ended. That costs less than to compute them again later.
+        A key below its share does not wait for keys above theirs: up to twice `max_running` sequences run until those
+        keys' sequences have ended. That costs less than preempting them and computing them again.
         """
         limit = self.max_running
         if len(self._running) < limit:
             return True
         if len(self._running) >= min(2 * limit, self._max_sequences):
             return False
-        return gives_way(key, self._places_held(), limit) is not None
+        return displaced_key(key, self._slots_held(), limit) is not None
 
     def displaced(self, key: KeyQueue, begun: abc.Collection[Sequence]) -> Sequence | None:
-        """In whose place a sequence of `key` may run where all places are taken; none that has just `begun`."""
-        return self._last(gives_way(key, self._places_held(), self.max_running), begun)
+        """Return the sequence whose slot a sequence of `key` may take if all are taken; none of those just `begun`."""
+        return self._last(displaced_key(key, self._slots_held(), self.max_running), begun)
 
     def has_blocks(self, sequence: Sequence, found: list[int]) -> bool:
-        """Whether enough blocks are free for a sequence to begin, with those that were found for it.
+        """Return whether enough blocks are free to start a sequence, with the cached blocks `found` for it.
 
-        What runs must be able to end its prompt, and then to grow by a block, before anything else begins; or it would
-        be preempted at once, or preempt the newcomer.
+        Every running sequence must first be able to complete its prompt and to grow by one block; otherwise it would be
+        preempted immediately, or preempt the new sequence.
         """
         pool = self._pool
         num_needed = pool.num_blocks_for(len(sequence.token_ids)) - len(found)
@@ -67,17 +67,17 @@ class AdmissionCapacity:
         return num_needed + num_reserved <= pool.num_free_blocks
 
     def displaced_blocks(self, key: KeyQueue, begun: abc.Collection[Sequence]) -> Sequence | None:
-        """Whose blocks a sequence of `key` may have, where too few are free."""
+        """Return the sequence whose blocks a sequence of `key` may take if too few are free."""
         held = dict.fromkeys(self._queue.active, 0)
         for sequence in self._running:
             held[self._queue.of(sequence)] += len(sequence.block_table)
-        return self._last(gives_way(key, held, self._pool.num_blocks), begun)
+        return self._last(displaced_key(key, held, self._pool.num_blocks), begun)
 
-    def _places_held(self) -> dict[KeyQueue, int]:
+    def _slots_held(self) -> dict[KeyQueue, int]:
         return {key: key.num_running for key in self._queue.active}
 
     def _last(self, key: KeyQueue | None, begun: abc.Collection[Sequence]) -> Sequence | None:
-        """The last sequence of a key; None if it is its only one, which might never end if it were to give way."""
+        """Return a key's last sequence; None if it has only one, which could otherwise be preempted forever."""
         if key is None or key.num_running < 2:
             return None
         theirs = [each for each in self._running if self._queue.of(each) is key and each not in begun]

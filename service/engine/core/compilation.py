@@ -1,12 +1,14 @@
 """Threads that compile constraints while the engine computes steps.
 
-How long a compilation may take, and who waits for it, is the front's affair: it aborts what it no longer wants.
+A compilation is limited by the processor time that it uses, so that a busy machine doesn't make a constraint invalid.
+The client aborts compilations that are no longer needed, and those that other work delays for too long.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import Counter, OrderedDict, abc, deque
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -18,17 +20,28 @@ from service.engine.messages import Compiled, Emit, Report
 from service.generation.constraint import Constraint
 from service.generation.errors import EngineError, UnsupportedConstraint
 
+MAX_COMPILE_S = 5.0  # of processor time, per constraint
+
+_CHECK_S = 0.1  # interval at which the processor time of running compilations is checked
 _NUM_THREADS = 3
-_MAX_OF_CALLER = 2  # so that there is a thread for the others, however slowly one's constraints compile
+_MAX_OF_CALLER = 2  # threads per API key, so that one key's slow constraints leave a thread to the others
 
 _log = logging.getLogger(__name__)
 
 CompileConstraint: TypeAlias = abc.Callable[[Constraint], ConstraintState]  # raises UnsupportedConstraint
+ThreadTime: TypeAlias = abc.Callable[[int], float]  # the processor time in seconds of a thread, by its identifier
+
+
+def thread_time_s(thread_id: int) -> float:
+    """Return the processor time that a thread has used, in seconds; elapsed time on systems that don't report it."""
+    if hasattr(time, "pthread_getcpuclockid"):
+        return time.clock_gettime(time.pthread_getcpuclockid(thread_id))
+    return time.monotonic()
 
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """A constraint of a caller, and what is to be made of it."""
+    """A constraint to compile, and the future of its result."""
 
     serial: int
     constraint: Constraint
@@ -37,47 +50,60 @@ class _Job:
 
 
 class Compilations:
-    """Constraints that are being compiled, or are and may be asked for. Only the engine's thread calls it."""
+    """The constraints that are queued, being compiled or compiled. Only the engine's thread calls it."""
 
-    def __init__(self, compile_constraint: CompileConstraint | None) -> None:
+    def __init__(
+        self,
+        compile_constraint: CompileConstraint | None,
+        max_compile_s: float = MAX_COMPILE_S,
+        thread_time: ThreadTime = thread_time_s,
+    ) -> None:
+        """A constraint that takes more than `max_compile_s` of processor time is reported as unsupported."""
         self._compile_constraint = compile_constraint or _refuse
+        self._max_compile_s = max_compile_s
+        self._thread_time = thread_time
         self._threads = ThreadPoolExecutor(_NUM_THREADS, thread_name_prefix="constraint")
         self._futures: dict[int, Future[tuple[ConstraintState, Compiled]]] = {}
-        self._lock = threading.Lock()  # for what follows, which threads look at when they have done something
-        self._waiting: OrderedDict[str, deque[_Job]] = OrderedDict()  # by caller, whose turn it is first
+        self._lock = threading.Condition()  # guards the fields below, which the threads use; notified of changes
+        self._limits: dict[int, tuple[_Job, float]] = {}  # by thread: its job, and the thread's time at its limit
+        self._is_closed = False
+        self._waiting: OrderedDict[str, deque[_Job]] = OrderedDict()  # by caller, in the order of their turns
         self._running: Counter[str] = Counter()
 
     def open(self, emit: Emit) -> None:
-        """`emit` takes a report when a compilation has begun and when it is done."""
+        """Set the receiver of reports: one when a compilation starts and one when it ends."""
         self._emit = emit
+        threading.Thread(target=self._watch, name="constraint-limits", daemon=True).start()
 
     def begin(self, serial: int, constraint: Constraint, caller_id: str) -> None:
-        """Have it compiled as soon as a thread is free: in turns, if several callers wait."""
+        """Enqueue a constraint. Callers with queued constraints take turns."""
         job = _Job(serial, constraint, caller_id)
         self._futures[serial] = job.future
-        job.future.add_done_callback(partial(self._tell_end, serial))
+        job.future.add_done_callback(partial(self._report_end, serial))
         with self._lock:
             self._waiting.setdefault(caller_id, deque()).append(job)
             self._start()
 
     def state(self, serial: int) -> ConstraintState:
-        """Return a compiled constraint's first state, once it was reported done; sequences must follow copies of it."""
+        """Return the initial state of a constraint that was reported as compiled; sequences must use copies of it."""
         state, _ = self._futures[serial].result(timeout=0)
         return state
 
     def forget(self, serial: int) -> None:
-        """Drop what `serial` names; no thread takes it up any more. Does nothing if there is none."""
+        """Drop a constraint; if it is still queued, it is not compiled. Does nothing for an unknown serial."""
         if future := self._futures.pop(serial, None):
             future.cancel()
 
     def close(self) -> None:
-        """End the threads; one that compiles is left to itself."""
+        """Drop the queue and end the threads, without waiting for running compilations."""
         with self._lock:
             self._waiting.clear()
+            self._is_closed = True
+            self._lock.notify_all()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _start(self) -> None:
-        """Give free threads to those whose turn it is."""
+        """Start queued jobs on free threads."""
         while self._running.total() < _NUM_THREADS:
             caller_id = next((each for each in self._waiting if self._running[each] < _MAX_OF_CALLER), None)
             if caller_id is None:
@@ -85,20 +111,43 @@ class Compilations:
             jobs = self._waiting.pop(caller_id)
             job = jobs.popleft()
             if jobs:
-                self._waiting[caller_id] = jobs  # behind the others
+                self._waiting[caller_id] = jobs  # after the other callers
             if job.future.set_running_or_notify_cancel():
                 self._running[caller_id] += 1
                 self._threads.submit(self._run, job)
 
     def _run(self, job: _Job) -> None:
+        thread_id = threading.get_ident()
+        with self._lock:
+            self._limits[thread_id] = job, self._thread_time(thread_id) + self._max_compile_s
+            self._lock.notify_all()
+        result: Future[tuple[ConstraintState, Compiled]] = Future()
         try:
-            job.future.set_result(self._compile(job.serial, job.constraint))
-        except BaseException as error:  # noqa: BLE001  it is the future's
+            result.set_result(self._compile(job.serial, job.constraint))
+        except BaseException as error:  # noqa: BLE001  it becomes the future's exception
+            result.set_exception(error)
+        with self._lock:
+            was_within_limit = self._limits.pop(thread_id, None) is not None
+            self._running -= Counter([job.caller_id])
+            self._start()
+        if not was_within_limit:
+            return  # the job has failed already
+        if error := result.exception():
             job.future.set_exception(error)
-        finally:
+        else:
+            job.future.set_result(result.result())
+
+    def _watch(self) -> None:
+        """Fail the jobs whose threads have used more processor time than allowed."""
+        while not self._is_closed:
             with self._lock:
-                self._running -= Counter([job.caller_id])
-                self._start()
+                self._lock.wait(_CHECK_S if self._limits else None)
+                used_s = {thread_id: self._thread_time(thread_id) for thread_id in self._limits}
+                exceeded = [each for each, (_, limit_s) in self._limits.items() if used_s[each] > limit_s]
+                jobs = [self._limits.pop(thread_id)[0] for thread_id in exceeded]
+            message = f"the constraint took longer than {self._max_compile_s:g} s of processor time to compile"
+            for job in jobs:
+                job.future.set_exception(UnsupportedConstraint(_field(job.constraint), message))
 
     def _compile(self, serial: int, constraint: Constraint) -> tuple[ConstraintState, Compiled]:
         self._emit(Report(started=[serial]))
@@ -111,7 +160,7 @@ class Compilations:
             _log.exception("a constraint could not be compiled")
             raise UnsupportedConstraint(_field(constraint), "the constraint can't be compiled") from error
 
-    def _tell_end(self, serial: int, future: Future[tuple[ConstraintState, Compiled]]) -> None:
+    def _report_end(self, serial: int, future: Future[tuple[ConstraintState, Compiled]]) -> None:
         try:
             _, compiled = future.result()
         except CancelledError:

@@ -1,6 +1,6 @@
 """The encoder's step: choose inputs, compute them, report vectors.
 
-Single-threaded: whoever calls it is the encoder's thread. The model is an `EncoderRunner`; vectors leave as a `Report`.
+It is single-threaded: only the encoder's thread calls it. An `EncoderRunner` computes the model.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ _log = logging.getLogger(__name__)
 
 @dataclass(eq=False, slots=True)
 class _Job:
-    """A request, and how far it is."""
+    """A request and its progress."""
 
     serial: int
     request: EmbeddingRequest
-    num_begun: int = 0  # inputs of which the vectors are computed, or being computed
+    num_begun: int = 0  # inputs whose vectors are computed or being computed
 
 
 class _Key(Account):
-    """One key's jobs, by priority; the first of each is the next to give an input."""
+    """The jobs of one API key, by priority; the first job of a priority supplies the next input."""
 
     __slots__ = ("turns",)
 
@@ -40,7 +40,7 @@ class _Key(Account):
         self.turns: dict[int, deque[_Job]] = {}
 
     def forget(self, job: _Job) -> None:
-        """It gives no more inputs."""
+        """Remove a job that has no more inputs."""
         priority = job.request.priority
         self.turns[priority].remove(job)
         if not self.turns[priority]:
@@ -51,44 +51,44 @@ class EncoderRunner(Protocol):
     """The computing half of the encoder. Only the encoder's thread calls it."""
 
     def run(self, inputs: abc.Sequence[TokenIds], second_starts: abc.Sequence[int] = ()) -> abc.Sequence[Vector]:
-        """The vectors, in the order of the inputs. Anything raised ends the engine.
+        """Return the vectors, in the order of the inputs. An exception ends the engine.
 
-        `second_starts` are those of the requests, or nothing where no input is a pair.
+        `second_starts` is where the second text of each pair starts; empty if no input is a pair.
         """
 
 
 class EncoderCore:
     """A `loop.Core` that computes one batch at a time.
 
-    A batch is filled by keys: the next input is of the one that was served least, by tokens and weight. A key's jobs
-    take turns: one input of each job of the lowest priority value, then the next of each, so that a job of thousands of
-    inputs delays one of a few by no more than a few.
+    The next input of a batch belongs to the key with the least service so far, in tokens divided by weight. The jobs of
+    a key take turns within the lowest priority value, one input each, so that a job of thousands of inputs delays a
+    small job only slightly.
     """
 
     def __init__(
         self, runner: EncoderRunner, max_batch_tokens: int, clock: abc.Callable[[], float] = time.monotonic
     ) -> None:
-        """A batch has at most `max_batch_tokens`, or one input if that is longer."""
+        """A batch has at most `max_batch_tokens` tokens, or a single input that is longer."""
         self._runner = runner
         self._max_batch_tokens = max_batch_tokens
         self._clock = clock
-        self._jobs: dict[int, _Job] = {}  # those with inputs that are yet to be computed
+        self._jobs: dict[int, _Job] = {}  # jobs with inputs that are not computed yet
         self._keys = Accounts(_Key)
         self._stats = EngineStats()
         self._report = Report()  # not emitted yet
 
     @property
     def has_work(self) -> bool:
-        """Whether a step would do anything."""
+        """Whether any input is left to compute."""
         return bool(self._jobs)
 
     @property
     def output_interval_s(self) -> float:
-        """0, since each vector is waited for."""
+        """0: every vector is reported immediately."""
         return 0.0
 
     def open(self, emit: Emit) -> None:
-        """`emit` takes reports about commands."""
+        """Set the receiver of reports about commands."""
         self._emit = emit
 
     def receive(self, command: Command) -> None:
@@ -101,13 +101,13 @@ class EncoderCore:
             case Check(serial):
                 self._emit(Report(outputs=[(serial, Done())]))
             case Add(serial):
-                _log.error("not a request to embed: %s", type(command.request).__name__)
+                _log.error("not an embedding request: %s", type(command.request).__name__)
                 self._emit(Report(errors=[(serial, SequenceError("the request could not be added"))]))
 
-    def step(self, before: Before | None = None) -> bool:  # noqa: ARG002  nothing is kept
-        """Compute one batch; True, since each vector is waited for.
+    def step(self, before: Before | None = None) -> bool:  # noqa: ARG002  no output is collected over steps
+        """Compute one batch. Return True: every vector is reported immediately.
 
-        Whatever the runner raises passes through, and leaves the core unusable.
+        Exceptions of the runner propagate, and leave the core unusable.
         """
         began = self._clock()
         self._expire(self._report, began)
@@ -115,14 +115,14 @@ class EncoderCore:
             self._compute(batch, self._report, began)
         return True
 
-    def report(self, *, only_pressing: bool = False) -> Report:  # noqa: ARG002  somebody waits for each vector
-        """Return what was not reported yet, and the state."""
+    def report(self, *, only_pressing: bool = False) -> Report:  # noqa: ARG002  every vector is urgent
+        """Return the output since the last report, and the engine's state."""
         report, self._report = self._report, Report()
         report.stats.append(self.stats())
         return report
 
     def close(self) -> None:
-        """Nothing runs beside the steps."""
+        """Do nothing: an encoder has no other threads."""
 
     def _compute(self, batch: list[tuple[_Job, int]], report: Report, began: float) -> None:
         inputs = [job.request.inputs[index] for job, index in batch]
@@ -146,7 +146,7 @@ class EncoderCore:
         )
 
     def stats(self) -> EngineStats:
-        """A snapshot of the state after the last step: a sequence is an input, and none holds cache blocks."""
+        """Return a snapshot of the state after the last step. Each input counts as a sequence without cache blocks."""
         num_waiting = sum(len(job.request.inputs) - job.num_begun for job in self._jobs.values())
         return self._stats._replace(num_waiting=num_waiting)
 
@@ -161,7 +161,7 @@ class EncoderCore:
             self._forget(self._jobs[serial])
 
     def _forget(self, job: _Job) -> None:
-        """It waits no more."""
+        """Remove a job."""
         del self._jobs[job.serial]
         self._keys[job.request.caller_id].forget(job)
         self._keys.leave(job.request.caller_id)
@@ -174,7 +174,7 @@ class EncoderCore:
                 report.errors.append((job.serial, error))
 
     def _schedule(self) -> list[tuple[_Job, int]]:
-        """The inputs of the next batch: jobs with their input's index."""
+        """Return the inputs of the next batch, each as a job and the input's index."""
         batch: list[tuple[_Job, int]] = []
         num_left = self._max_batch_tokens
         while self._jobs:

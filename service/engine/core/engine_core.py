@@ -1,7 +1,7 @@
 """The engine's step: schedule, run, accept, finish.
 
-Single-threaded: whoever calls it is the engine's thread. The model is a `Runner`; what steps bring is kept until it is
-asked for as a `Report`, and made up then, many tokens at a time.
+It is single-threaded: only the engine's thread calls it. A `Runner` computes the model. Sampled tokens are kept until
+`report` is called, and are then decoded to text many at a time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from service.generation.stats import EngineStats
 
 
 class SampledToken(NamedTuple):
-    """What a step yields for one sequence. The logprobs are present if the request asks for them."""
+    """The token that a step sampled for one sequence. The logprobs are present if the request asks for them."""
 
     token_id: int
     logprob: TokenLogprob | None = None
@@ -33,32 +33,32 @@ class Runner(Protocol):
 
     @property
     def num_replays(self) -> int:
-        """Steps that a device replayed from a recording."""
+        """The number of steps that the device replayed from a recording, such as a CUDA graph."""
 
     def run(self, step: Step) -> abc.Sequence[SampledToken | SequenceError | None]:
-        """Compute the step; one result for each of `step.items`, in their order, None where it does not sample.
+        """Compute the step. Return one result for each of `step.items`, in their order; None if it does not sample.
 
-        A SequenceError in a token's place ends that sequence's request. Anything raised ends the engine.
+        A SequenceError instead of a token ends that sequence's request. An exception ends the engine.
         """
 
     def follow(self, sequences: abc.Sequence[Sequence]) -> abc.Sequence[SampledToken | SequenceError]:
-        """Sample once more from the same step, for sequences whose last token was the next one of their drafts."""
+        """Sample once more from the same step, for sequences whose last token equals their next draft."""
 
     def release(self, sequence: Sequence) -> None:
-        """Forget what is kept for a sequence: it has ended, or it was preempted and will be computed again."""
+        """Drop the state of a sequence that has ended, or that was preempted and will be computed again."""
 
 
 class EngineCore:
-    """Takes requests and aborts between steps, and computes one step at a time."""
+    """Accepts requests and aborts between steps, and computes one step at a time."""
 
     def __init__(self, scheduler: Scheduler, runner: Runner, clock: abc.Callable[[], float] = time.monotonic) -> None:
         self._scheduler = scheduler
         self._runner = runner
         self._clock = clock
-        self._groups: dict[int, SequenceGroup] = {}  # those that have not ended, by their serials
+        self._groups: dict[int, SequenceGroup] = {}  # unfinished groups, by serial
         self._report = Report()  # not emitted yet
-        self._pending_output: dict[Sequence, None] = {}  # sequences with tokens that were not reported
-        self._pressing: dict[Sequence, None] = {}  # those of them whose tokens must be reported immediately
+        self._pending_output: dict[Sequence, None] = {}  # sequences with unreported tokens
+        self._pressing: dict[Sequence, None] = {}  # sequences whose tokens must be reported immediately
         self._is_urgent = False
         self._num_steps = 0
         self._num_computed_tokens = 0
@@ -72,16 +72,16 @@ class EngineCore:
 
     @property
     def has_work(self) -> bool:
-        """Whether a step would do anything."""
+        """Whether any request is unfinished."""
         return self._scheduler.has_work
 
     def add(self, group: SequenceGroup) -> None:
-        """Let a request wait for its first step."""
+        """Enqueue a request."""
         self._groups[group.serial] = group
         self._scheduler.add(group)
 
     def abort(self, serial: int) -> None:
-        """End a request without a word; its blocks are free at once. Does nothing if it has ended."""
+        """End a request without a report, and free its blocks immediately. Does nothing if it has ended."""
         if (group := self._groups.pop(serial, None)) is None:
             return
         group.ended = True
@@ -91,11 +91,10 @@ class EngineCore:
             self._runner.release(sequence)
 
     def step(self, before: Before | None = None) -> bool:
-        """Compute one step; whether somebody waits for what it has brought: a beginning, a first token, an end.
+        """Run one step. Return True if its output should be flushed immediately: a start, a first token or an end.
 
-        `before` is called before a prompt is computed, with the seconds that the step will likely take.
-
-        Whatever the runner raises passes through, and leaves the core unusable.
+        `before` is called before a step that computes prompt tokens, with the expected duration in seconds.
+        Exceptions of the runner propagate, and leave the core unusable.
         """
         self._is_urgent = False
         began = self._clock()
@@ -112,9 +111,9 @@ class EngineCore:
         return self._is_urgent
 
     def report(self, *, only_pressing: bool = False) -> Report:
-        """Return what was not reported yet, and the state after each step since, or the newest one.
+        """Return the output since the last report, with the engine's state after each step since then.
 
-        With `only_pressing`, return only urgent tokens: the first of a choice, and those up to its end.
+        With `only_pressing`, return only the tokens of sequences that have just started or ended.
         """
         report, self._report = self._report, Report()
         pressing, self._pressing = self._pressing, {}
@@ -131,7 +130,7 @@ class EngineCore:
         return report
 
     def _cut_off(self, group: SequenceGroup, now: float) -> None:
-        """End a request where it is."""
+        """End a request with what it has generated so far."""
         for sequence in group.sequences:
             if sequence.finish_reason is None:
                 sequence.cut_off(now)
@@ -159,7 +158,7 @@ class EngineCore:
         for sequence in step.preempted:
             self._runner.release(sequence)
             sequence.lose_blocks()
-        num_blocks = [len(item.sequence.block_table) for item in step.items]  # those that end hold none afterwards
+        num_blocks = [len(item.sequence.block_table) for item in step.items]  # before finished sequences release theirs
         if step.started:
             self._is_urgent = True
             self._report.started.extend(group.serial for group in step.started)
@@ -168,8 +167,8 @@ class EngineCore:
         num_sequences = len(step.items)
         for (sequence, num_new_tokens, samples, _), result in zip(step.items, results, strict=True):
             if (result is not None) != samples:
-                raise RuntimeError("the runner's results do not fit the step")
-            if not sequence.group.ended:  # by another choice of its request, in this very step
+                raise RuntimeError("the runner's results do not match the step")
+            if not sequence.group.ended:  # another choice of the request may have failed in this step
                 self._scheduler.advance(sequence, num_new_tokens)
                 if result is not None:
                     self._take(sequence, result, now, num_sequences)
@@ -186,14 +185,14 @@ class EngineCore:
         self._scheduler.record_step_time(step, self._step_time_s)
 
     def _bill(self, step: Step, num_blocks: list[int], began: float) -> None:
-        """Share the step's time out by tokens, drafts included."""
+        """Divide the step's time among its sequences by tokens, drafts included."""
         each_s = self._step_time_s / step.num_tokens
         ended = began + self._step_time_s
         for (sequence, num_new_tokens, _, draft), num in zip(step.items, num_blocks, strict=True):
             sequence.bill((num_new_tokens + len(draft)) * each_s, num, began, ended)
 
     def _follow_drafts(self, items: list[ScheduledSequence], now: float, batch_size: int) -> None:
-        """Sample on from each item's drafts for as long as they are what was sampled."""
+        """Continue to sample from each item's drafts as long as they equal the sampled tokens."""
         num_right = 0
         while items:
             right = []
@@ -213,7 +212,7 @@ class EngineCore:
             num_right += 1
 
     def stats(self) -> EngineStats:
-        """A snapshot of the state after the last step."""
+        """Return a snapshot of the state after the last step."""
         scheduler = self._scheduler
         return EngineStats(
             num_waiting=scheduler.num_waiting,
@@ -264,7 +263,7 @@ class EngineCore:
 
 
 def _is_right(item: ScheduledSequence, index: int) -> bool:
-    """Whether the draft of that index is the item's last token, with which its answer has not ended."""
+    """Return whether the item's draft at `index` equals its newest token, and its answer has not ended."""
     sequence = item.sequence
     if index == len(item.draft) or sequence.group.ended or sequence.finish_reason is not None:
         return False

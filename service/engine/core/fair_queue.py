@@ -1,8 +1,8 @@
 """The queue of waiting sequences, fair among API keys.
 
-The key that was served least goes first, and within a key the lowest priority value, then who came first. What counts
-are the tokens that were computed for a key, of prompts and answers alike; those that are found in the cache, and those
-that are computed again after a preemption, count nothing.
+The key with the least service so far is next (virtual token counters, see `accounts`). Within a key, the lowest
+priority value is first, then the earliest arrival. Service is the number of tokens computed for a key, of prompts and
+answers alike. Tokens found in the cache, and tokens computed again after a preemption, are not counted.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _by_order = attrgetter("order")
 
 
 class KeyQueue(Account):
-    """One key: what of it waits, in its own order, and how much of it runs."""
+    """The queue of one API key: its waiting sequences in order, and the number of its running ones."""
 
     __slots__ = ("num_running", "waiting")
 
@@ -29,67 +29,67 @@ class KeyQueue(Account):
 
     @property
     def rank(self) -> tuple[float, float, int]:
-        """Whose turn it is, the lowest first. Of two that were served alike, that with fewer running sequences."""
+        """The sort key of turns, lowest first: service, then running sequences by weight, then arrival."""
         return self.served, self.num_running / self.weight, self.waiting[0].group.serial if self.waiting else -1
 
 
 class FairQueue:
-    """What waits, by key. Belongs to the scheduler."""
+    """The waiting sequences of all keys. It belongs to the scheduler."""
 
     def __init__(self) -> None:
         self.num_waiting = 0
         self._keys = Accounts(KeyQueue)
-        self._arrived: deque[SequenceGroup] = deque()  # requests that may not have begun
+        self._arrived: deque[SequenceGroup] = deque()  # requests that may not have started, by arrival
 
     @property
     def active(self) -> abc.Collection[KeyQueue]:
-        """The keys that have requests, whether these wait or run."""
+        """The keys that have waiting or running requests."""
         return self._keys.active
 
     def of(self, sequence: Sequence) -> KeyQueue:
-        """That of a sequence's key."""
+        """Return the queue of a sequence's key."""
         return self._keys[sequence.request.caller_id]
 
     def enter(self, group: SequenceGroup) -> None:
-        """A request has come. Raises ValueError if its weight isn't above 0."""
+        """Register a new request. Raises ValueError unless its weight is above 0."""
         self._keys.enter(group.request.caller_id, group.request.weight, waits=lambda key: bool(key.waiting))
-        if group.request_index == 0:  # those opened together with it count on it alone
+        if group.request_index == 0:  # only the first of several requests of one call has a limit for its wait
             self._arrived.append(group)
 
     def leave(self, group: SequenceGroup) -> None:
-        """A request has ended; none of its sequences waits or runs."""
+        """Unregister a request that has ended; none of its sequences waits or runs."""
         self._keys.leave(group.request.caller_id)
 
     def wait(self, sequence: Sequence) -> None:
-        """Let a sequence wait for its turn."""
+        """Enqueue a sequence."""
         insort(self.of(sequence).waiting, sequence, key=_by_order)
         self.num_waiting += 1
 
     def remove(self, group: SequenceGroup) -> None:
-        """Let none of a request's sequences wait any more."""
+        """Dequeue all waiting sequences of a request."""
         key = self._keys[group.request.caller_id]
         left = [sequence for sequence in key.waiting if sequence.group is not group]
         self.num_waiting -= len(key.waiting) - len(left)
         key.waiting = left
 
     def pop(self, key: KeyQueue) -> Sequence:
-        """Take the first that waits of one key."""
+        """Dequeue the first waiting sequence of a key."""
         self.num_waiting -= 1
         return key.waiting.pop(0)
 
     def charge(self, sequence: Sequence, num_computed_tokens: int) -> None:
-        """Count what has been, or is being, computed of a sequence up to there, once."""
+        """Charge a sequence's key for its tokens up to `num_computed_tokens`, each token once."""
         num_new = num_computed_tokens - sequence.num_charged_tokens
         if num_new > 0:
             self._keys[sequence.request.caller_id].charge(num_new)
             sequence.num_charged_tokens = num_computed_tokens
 
     def last(self, sequences: abc.Iterable[Sequence]) -> Sequence:
-        """Whoever gives way first: of the key that was served most, the last in its order."""
+        """Return the sequence to preempt first: the last one of the key with the most service."""
         return max(sequences, key=lambda sequence: (self.of(sequence).served, sequence.order))
 
     def overdue(self, now: float, limit_s: float) -> list[SequenceGroup]:
-        """The requests that have waited for their beginning for longer than that. Each is told once."""
+        """Return the requests that have not started within `limit_s` of their arrival. Each is returned once."""
         found = []
         while self._arrived:
             group = self._arrived[0]
@@ -101,11 +101,11 @@ class FairQueue:
         return found
 
 
-def gives_way(key: KeyQueue, held: abc.Mapping[KeyQueue, int], capacity: int) -> KeyQueue | None:
-    """Which key has most above its share, in whose place `key` may have something; None if there is none.
+def displaced_key(key: KeyQueue, held: abc.Mapping[KeyQueue, int], capacity: int) -> KeyQueue | None:
+    """Return the key that holds most above its share, from which `key` may take one unit; None if there is none.
 
-    `held` has what each active key has. A share is `capacity` by weight among them, 1 at least, and a key gets
-    something in another's place only up to its own.
+    `held` is what each active key holds, in slots or blocks. A key's share is `capacity` divided by weight among the
+    active keys, and at least 1. A key takes from another key only up to its own share.
     """
     total_weight = sum(each.weight for each in held)
     excess = {each: num - max(1.0, capacity * each.weight / total_weight) for each, num in held.items()}

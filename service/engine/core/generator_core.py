@@ -1,4 +1,4 @@
-"""The core of a generator: turn commands into sequences, and compile their constraints between steps."""
+"""The core of a generator: it turns commands into sequences, and compiles their constraints on other threads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections import abc
 from service.engine.config import EngineConfig
 from service.engine.core.adapter_table import AdapterTable
 from service.engine.core.blocks.block_pool import BlockPool
-from service.engine.core.compilation import Compilations, CompileConstraint
+from service.engine.core.compilation import MAX_COMPILE_S, Compilations, CompileConstraint
 from service.engine.core.drafts.speculation import Speculation
 from service.engine.core.engine_core import EngineCore, Runner
 from service.engine.core.scheduler import Scheduler
@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 
 class GeneratorCore:
-    """A `loop.Core` that generates. Only the engine's thread calls it."""
+    """A `loop.Core` that generates text. Only the engine's thread calls it."""
 
     def __init__(
         self,
@@ -49,6 +49,7 @@ class GeneratorCore:
         *,
         eos_token_ids: abc.Collection[int],
         compile_constraint: CompileConstraint | None = None,
+        max_compile_s: float = MAX_COMPILE_S,
         speculation: Speculation | None = None,
         adapters: AdapterTable | None = None,
         shares_blocks: bool = True,
@@ -56,34 +57,34 @@ class GeneratorCore:
     ) -> None:
         """`config` must have its `num_blocks` and `max_model_len`; ValueError otherwise.
 
-        `compile_constraint` is called on threads of its own; None for a model that no constraint can be compiled for.
-        `speculation` needs a runner whose tokens don't depend on what else is in a step; `shares_blocks` one that finds
-        in its blocks all that was computed of a text. `adapters` are those that the runner computes with; None for a
-        runner that can't.
+        `compile_constraint` is called on other threads; None if no constraint can be compiled for the model; each may
+        take `max_compile_s` of processor time.
+        `speculation` requires a runner whose tokens do not depend on the rest of the batch. `shares_blocks` requires a
+        runner whose whole state of a prefix is in its blocks. `adapters` is None for a runner without adapters.
         """
         self._max_model_len = max_sequence_len(config)
-        assert config.num_blocks is not None  # noqa: S101  or there would be no such length
+        assert config.num_blocks is not None  # noqa: S101  max_sequence_len has checked it
         pool = BlockPool(config.num_blocks, config.tokens_per_block, shares=shares_blocks)
         self._core = EngineCore(Scheduler(config, pool, speculation), runner, clock)
         self._tokenizer = tokenizer
         self._prefix_caching = config.prefix_caching
         self._output_interval_s = config.output_interval_s or 0.0
         self._eos_token_ids = frozenset(eos_token_ids)
-        self._compilations = Compilations(compile_constraint)
+        self._compilations = Compilations(compile_constraint, max_compile_s)
         self._adapters = adapters
 
     @property
     def has_work(self) -> bool:
-        """Whether a step would do anything."""
+        """Whether any request is unfinished."""
         return self._core.has_work
 
     @property
     def output_interval_s(self) -> float:
-        """How long the outputs of short steps may be held back to leave together."""
+        """The time in seconds for which the outputs of short steps may be collected into one report."""
         return self._output_interval_s
 
     def open(self, emit: Emit) -> None:
-        """`tell` takes reports of compilations."""
+        """Set the receiver of reports about commands and compilations."""
         self._emit = emit
         self._compilations.open(emit)
 
@@ -103,21 +104,21 @@ class GeneratorCore:
                 self._change_adapters(command)
 
     def step(self, before: Before | None = None) -> bool:
-        """Compute one step; whether somebody waits for what it has brought."""
+        """Run one step. Return True if its output should be flushed immediately."""
         return self._core.step(before)
 
     def report(self, *, only_pressing: bool = False) -> Report:
-        """Return what was not reported yet, and the state between two steps."""
+        """Return the output since the last report, and the engine's state."""
         return self._core.report(only_pressing=only_pressing)
 
     def close(self) -> None:
-        """Compile nothing more."""
+        """Stop compiling constraints."""
         self._compilations.close()
 
     def _add(self, command: Add) -> None:
         try:
             if not isinstance(command.request, GenerationRequest):
-                raise TypeError(f"not a request to generate by: {type(command.request).__name__}")  # noqa: TRY301
+                raise TypeError(f"not a generation request: {type(command.request).__name__}")  # noqa: TRY301
             constraint = (
                 None if command.constraint_serial is None else self._compilations.state(command.constraint_serial)
             )
@@ -128,8 +129,8 @@ class GeneratorCore:
 
     def _group(self, command: Add, request: GenerationRequest, constraint: ConstraintState | None) -> SequenceGroup:
         seed = request.sampling.seed
-        # Without prefix caching each request has a name space of its own, where only its choices meet.
-        # An adapter is known by what it computes: a name may come to mean another.
+        # Without prefix caching, each request has a cache salt of its own, which only its choices share.
+        # Adapters are identified by their weights: a name may be given to another adapter later.
         adapter = self._adapters.digest(request.adapter) if self._adapters else ""
         shared = f"shared {(request.cache_group, adapter, request.cache_salt)!r}"
         alone = f"alone {command.serial}"
@@ -149,7 +150,7 @@ class GeneratorCore:
     def _change_adapters(self, command: LoadAdapter | DropAdapter) -> None:
         try:
             if self._adapters is None:
-                raise AdapterRefused("the model takes no adapters; engine.max_adapters is 0")  # noqa: TRY301
+                raise AdapterRefused("the model accepts no adapters; engine.max_adapters is 0")  # noqa: TRY301
             if isinstance(command, LoadAdapter):
                 done: Output = self._adapters.load(command.name, command.folder)
             else:

@@ -1,4 +1,4 @@
-"""Decide what the next step computes: how many tokens and blocks each sequence gets."""
+"""The scheduler: it decides how many tokens of each sequence the next step computes, and allocates their blocks."""
 
 from __future__ import annotations
 
@@ -15,24 +15,25 @@ from service.engine.core.sequences.sequence import Sequence, SequenceGroup
 from service.engine.core.step import ScheduledSequence, Step, StepPlan, share_of
 from service.engine.core.step_times import StepTimes
 
-_EXPECTED_TOKENS = 256  # of an answer: room that is looked for, not kept
-_MAX_WAITS = 5.0  # times `max_queue_wait_s` that a request waits for its beginning, at most
+_EXPECTED_TOKENS = 256  # of an answer: adjacent blocks for them are preferred, not reserved
+_MAX_WAITS = 5.0  # a request that has not started after this many times `max_queue_wait_s` is rejected
 _by_order = attrgetter("order")
 _by_rank = attrgetter("rank")
 
 
 class Scheduler:
-    """Hands out what sequences lack, `len(token_ids) - num_computed_tokens`, within a step's bounds.
+    """Schedules the missing tokens of sequences, `len(token_ids) - num_computed_tokens`, within a step's budget.
 
-    Sequences that decode come first. Then the keys take turns, the one that was served least before the others, and
-    each goes on with its prompts before it begins another request. A step that decodes computes at most
-    `max_prefill_chunk` tokens beside, and fewer where these would make it longer than `max_slowdown` allows. When
-    blocks run out, the last sequence of the key that was served most gives back all of its own and waits again. What
-    can't have its first token before its deadline is not begun, nor what has waited far longer than it was let in for.
+    Decodes are scheduled first. Then the API keys take turns, the key with the least service first; each key continues
+    its running prompts before it starts another request. A step with decodes computes at most `max_prefill_chunk`
+    prompt tokens, and fewer if these would make it longer than `max_slowdown` allows. When blocks run out, the last
+    sequence of the key with the most service is preempted: it releases all of its blocks and is queued again. A
+    request that cannot have its first token before its deadline is not started, nor one that has waited for more than
+    five times `max_queue_wait_s`.
     """
 
     def __init__(self, config: EngineConfig, pool: BlockPool, speculation: Speculation | None = None) -> None:
-        """Without `speculation` no step has drafts."""
+        """Without `speculation`, no step has drafts."""
         self.pool = pool
         self.num_preemptions = 0
         self.num_prefix_query_tokens = 0
@@ -42,38 +43,38 @@ class Scheduler:
         self._speculation = speculation
         self._queue = FairQueue()
         self._running: dict[Sequence, None] = {}
-        self._ordered: list[Sequence] | None = None  # those, until others run
-        self._room = AdmissionCapacity(config, pool, self._queue, self._step_times, self._running.keys())
-        # Later choices stay here until the first has computed the prompt, and then find it in the cache.
+        self._ordered: list[Sequence] | None = None  # the running sequences in order; None after a change
+        self._capacity = AdmissionCapacity(config, pool, self._queue, self._step_times, self._running.keys())
+        # Further choices stay here until the first choice has computed the prompt; then they find it in the cache.
         self._following: dict[SequenceGroup, list[Sequence]] = {}
         self._groups: dict[SequenceGroup, None] = {}
-        self._too_late: list[SequenceGroup] = []  # neither waiting nor running; `expired` gives them once
-        self._next_deadline = math.inf  # no request's is earlier
+        self._too_late: list[SequenceGroup] = []  # neither waiting nor running; `expired` returns each once
+        self._next_deadline = math.inf  # the earliest deadline of all requests
 
     @property
     def has_work(self) -> bool:
-        """Whether any request is left."""
+        """Whether any request is unfinished."""
         return bool(self._groups)
 
     @property
     def num_waiting(self) -> int:
-        """Sequences that have no blocks."""
+        """The number of sequences without blocks."""
         return self._queue.num_waiting + sum(map(len, self._following.values()))
 
     @property
     def num_running(self) -> int:
-        """Sequences that have blocks."""
+        """The number of sequences that hold blocks."""
         return len(self._running)
 
     @property
     def max_running(self) -> int:
-        """Sequences that may run at a time: as many as there are places, and no more than let a step be short."""
-        return self._room.max_running
+        """The number of sequences that may run at a time, by batch slots and by `max_decode_slowdown`."""
+        return self._capacity.max_running
 
     def add(self, group: SequenceGroup) -> None:
-        """Let the group's sequences wait for their turn. Each alone must fit into the cache at its longest.
+        """Enqueue the group's sequences. Each alone must fit into the cache at its maximum length.
 
-        Raises ValueError for a weight that isn't above 0.
+        Raises ValueError unless the weight is above 0.
         """
         self._queue.enter(group)
         if group.request.deadline is not None:
@@ -84,7 +85,7 @@ class Scheduler:
         self._queue.wait(first)
 
     def expired(self, now: float) -> list[SequenceGroup]:
-        """The groups whose deadline has passed, and those that `schedule` found too late to begin."""
+        """Return the groups whose deadline has passed, and those that `schedule` found too late to start."""
         if now < self._next_deadline and not self._too_late:
             return []
         too_late, self._too_late = self._too_late, []
@@ -94,13 +95,13 @@ class Scheduler:
         return [*passed, *(group for group in too_late if group in self._groups and group not in passed)]
 
     def overdue(self, now: float) -> list[SequenceGroup]:
-        """The groups that have waited for their beginning so long that whoever asked counts on it no more."""
+        """Return the groups that have waited for their start far longer than they were admitted for."""
         return self._queue.overdue(now, _MAX_WAITS * self._config.max_queue_wait_s)
 
     def schedule(self, now: float) -> Step | None:
-        """Choose the next step and give its sequences their blocks.
+        """Choose the next step and allocate its sequences' blocks.
 
-        None if there is nothing to compute; `expired` may then have groups that came too late.
+        Return None if there is nothing to compute; `expired` may then return groups that are too late to start.
         """
         if not self._groups:
             return None
@@ -123,7 +124,7 @@ class Scheduler:
         return plan.to_step()
 
     def advance(self, sequence: Sequence, num_tokens: int) -> None:
-        """Take note that so many more of the sequence's tokens are computed."""
+        """Record that `num_tokens` more of the sequence's tokens are computed."""
         block_size = self.pool.block_size
         num_full = sequence.num_computed_tokens // block_size
         sequence.num_computed_tokens += num_tokens
@@ -136,29 +137,29 @@ class Scheduler:
                 self._queue.wait(following)
 
     def expected_s(self, step: Step) -> float:
-        """How long a step will likely take, as far as is known."""
+        """Return the expected duration of a step in seconds; 0 until steps were measured."""
         return self._step_times.expected_s(step.num_decodes, step.num_prompt_tokens)
 
     def record_step_time(self, step: Step, seconds: float) -> None:
-        """Learn from how long a step took."""
+        """Record a step's duration in seconds."""
         self._step_times.record(step.num_decodes, step.num_prompt_tokens, seconds)
         if self._speculation is not None and step.num_prompt_tokens == 0:
             self._speculation.record_step_time(step.num_decodes, step.num_drafts, seconds)
 
     def record_draft(self, item: ScheduledSequence, num_right: int) -> None:
-        """Learn how many of an item's drafts were right."""
+        """Record how many of an item's drafts were accepted."""
         if self._speculation is not None:
-            self._speculation.note(item.sequence, len(item.draft), num_right)
+            self._speculation.record(item.sequence, len(item.draft), num_right)
 
     def finish(self, sequence: Sequence) -> None:
-        """Forget a sequence that has its finish reason."""
+        """Remove a sequence that has its finish reason."""
         self._stop(sequence)
         if sequence.group.is_finished:
             del self._groups[sequence.group]
             self._queue.leave(sequence.group)
 
     def drop(self, group: SequenceGroup) -> list[Sequence]:
-        """Forget all that is left of a group; return those of its sequences that ran. Repeating it does nothing."""
+        """Remove a group. Return its sequences that were running. A second call does nothing."""
         if group not in self._groups:
             return []
         del self._groups[group]
@@ -171,11 +172,11 @@ class Scheduler:
         return dropped
 
     def check(self) -> None:
-        """Raise RuntimeError if the blocks don't add up."""
+        """Raise RuntimeError if a block is lost or owned twice."""
         self.pool.check(self._running)
 
     def _continue(self, sequence: Sequence, plan: StepPlan) -> None:
-        """Give a running sequence its share, at the cost of those after it in the order if need be."""
+        """Schedule tokens of a running sequence; preempt sequences after it in the order if blocks are lacking."""
         num_new = share_of(sequence, plan.num_left)
         if num_new == 0 or sequence not in self._running:
             return
@@ -187,7 +188,7 @@ class Scheduler:
         self._give(sequence, num_new, plan)
 
     def _fill(self, plan: StepPlan, prefills: list[Sequence], now: float) -> None:
-        """Give what decodes left of a step to prompts, while it lasts, and begin what waits."""
+        """Give the step's remaining budget to running prompts and to queued sequences, key by key."""
         begun: dict[KeyQueue, deque[Sequence]] = {}
         for sequence in prefills:
             begun.setdefault(self._queue.of(sequence), deque()).append(sequence)
@@ -198,21 +199,21 @@ class Scheduler:
             if begun.get(key):
                 self._continue(begun[key].popleft(), plan)
             elif not key.waiting or plan.preempted or not self._begin(key, plan, now):
-                # Nobody passes the first in line, or a large request would be passed by small ones for ever.
+                # No request of a key overtakes its first, or small requests could overtake a large one forever.
                 turns = [each for each in turns if begun.get(each) or (each is not key and not key.waiting)]
 
     def _begin(self, key: KeyQueue, plan: StepPlan, now: float) -> bool:
-        """Let the first waiting sequence of a key run; False if there is no place or no block for it."""
-        room = self._room
-        if not room.has_place(key) and not self._displace(room.displaced(key, plan.begun), plan):
+        """Start the first queued sequence of a key. Return False if no slot or block is free for it."""
+        capacity = self._capacity
+        if not capacity.has_slot(key) and not self._displace(capacity.displaced(key, plan.begun), plan):
             return False
         sequence = key.waiting[0]
         found = [] if sequence.needs_prompt_logprobs else self.pool.find(sequence)
         if self._is_too_late(sequence, len(found), now):
             self._too_late.append(self._queue.pop(key).group)
             return True
-        while not room.has_blocks(sequence, found):
-            if not self._displace(room.displaced_blocks(key, plan.begun), plan):
+        while not capacity.has_blocks(sequence, found):
+            if not self._displace(capacity.displaced_blocks(key, plan.begun), plan):
                 return False
         self._queue.pop(key)
         key.num_running += 1
@@ -225,41 +226,41 @@ class Scheduler:
         sequence.num_charged_tokens = max(sequence.num_charged_tokens, sequence.num_computed_tokens)
         if sequence.scheduled is None:
             sequence.scheduled = now
-            self._note_start(sequence, plan)
+            self._record_start(sequence, plan)
         num_new = share_of(sequence, plan.num_left)
         if not self._grow(sequence, num_new):
-            raise RuntimeError("the blocks that were counted as free are not")
+            raise RuntimeError("blocks that were counted as free are not free")
         self._give(sequence, num_new, plan)
         return True
 
     def _is_too_late(self, sequence: Sequence, num_found_blocks: int, now: float) -> bool:
-        """Whether a request of which nothing has run yet can't have a token before its deadline."""
+        """Return whether a request that has not started cannot have a token before its deadline."""
         deadline = sequence.request.deadline
         if deadline is None or sequence.scheduled is not None or sequence.choice_index > 0:
             return False
         num_lacking = len(sequence.token_ids) - num_found_blocks * self.pool.block_size
         return self._step_times.is_too_late(num_lacking, deadline - now)
 
-    def _note_start(self, sequence: Sequence, plan: StepPlan) -> None:
+    def _record_start(self, sequence: Sequence, plan: StepPlan) -> None:
         if sequence.choice_index > 0:
             return
         group = sequence.group
         plan.started.append(group)
         group.num_cached_tokens = sequence.num_computed_tokens
-        if not sequence.needs_prompt_logprobs:  # those are not looked up
+        if not sequence.needs_prompt_logprobs:  # their prompts are not looked up in the cache
             self.num_prefix_query_tokens += sequence.num_prompt_tokens
         self.num_prefix_hit_tokens += sequence.num_computed_tokens
 
     def _grow(self, sequence: Sequence, num_new_tokens: int) -> bool:
-        """Extend the block table to hold that many more tokens; False, and no change, if blocks are lacking."""
+        """Extend the block table by `num_new_tokens` tokens. Return False, without a change, if blocks are lacking."""
         num_tokens = sequence.num_computed_tokens + num_new_tokens
         if num_tokens <= len(sequence.block_table) * self.pool.block_size:
             return True
         num_missing = self.pool.num_blocks_for(num_tokens) - len(sequence.block_table)
         after = sequence.block_table[-1] if sequence.block_table else None
         num_expected = min(sequence.num_prompt_tokens + sequence.max_tokens, len(sequence.token_ids) + _EXPECTED_TOKENS)
-        room = self.pool.num_blocks_for(num_expected) - len(sequence.block_table)
-        block_ids = self.pool.allocate(num_missing, after, room=room)
+        expected = self.pool.num_blocks_for(num_expected) - len(sequence.block_table)
+        block_ids = self.pool.allocate(num_missing, after, num_expected=expected)
         if block_ids is None:
             return False
         sequence.block_table.extend(block_ids)
@@ -278,22 +279,22 @@ class Scheduler:
             self._speculation.release(sequence)
 
     def _draft(self, plan: StepPlan) -> None:
-        """Let sequences that decode compute drafts too, while tokens and blocks last that nobody else needs."""
-        if self._speculation is None or self._speculation.rests():
+        """Add drafts to decoding sequences, from the tokens and blocks that the step leaves unused."""
+        if self._speculation is None or self._speculation.is_paused():
             return
         decodes = [sequence for sequence in plan.shares if sequence.num_lacking == 1 and sequence.num_generated_tokens]
         if not decodes:
             return
         most = self._config.max_batch_tokens - sum(plan.shares.values())
-        plan.drafts = self._speculation.drafts(decodes, most, self._room_for_draft)
+        plan.drafts = self._speculation.drafts(decodes, most, self._draft_capacity)
 
-    def _room_for_draft(self, sequence: Sequence) -> int:
-        """How many tokens beyond the next one the block table holds, or could be made to hold."""
+    def _draft_capacity(self, sequence: Sequence) -> int:
+        """Extend the block table for drafts if possible; return the number of tokens it holds beyond the next one."""
         self._grow(sequence, 1 + min(MAX_DRAFTS, sequence.max_tokens - sequence.num_generated_tokens - 1))
         return len(sequence.block_table) * self.pool.block_size - sequence.num_computed_tokens - 1
 
     def _displace(self, sequence: Sequence | None, plan: StepPlan) -> bool:
-        """Let a sequence wait again for the sake of another key's, if there is one to."""
+        """Preempt a sequence, if there is one, for another key's sequence. Return whether there was one."""
         if sequence is not None:
             self._preempt(sequence, plan)
         return sequence is not None

@@ -1,4 +1,4 @@
-"""A step: which sequences compute how many tokens."""
+"""A step: the sequences that compute tokens in it, and how many each."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import NamedTuple
 
 from service.engine.core.sequences.sequence import Sequence, SequenceGroup
 
-_MAX_PROMPT_LOGPROBS = 64  # of one sequence in a step: each takes a row of logits, as large as the vocabulary
+_MAX_PROMPT_LOGPROBS = 64  # per sequence and step: each takes a row of logits as large as the vocabulary
 
 
 class ScheduledSequence(NamedTuple):
     """A sequence's share of a step: the tokens at num_computed_tokens up to num_computed_tokens + num_new_tokens.
 
-    The block table already covers them. `samples` is whether they reach the end of token_ids, so that the step yields
-    the sequence's next token. `draft` are guesses of the tokens from there on, computed in the same step.
+    The block table already covers them. `samples` is True if they reach the end of token_ids, so that the step yields
+    the sequence's next token. `draft` are guesses of the following tokens, computed in the same step.
     """
 
     sequence: Sequence
@@ -26,11 +26,11 @@ class ScheduledSequence(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What to compute at once: `num_tokens`, the `num_drafts` among them included.
+    """The work of one pass of the model: `num_tokens` tokens, including `num_drafts` drafts.
 
-    `num_prompt_tokens` are those of prompts. `num_decodes` of its sequences compute one token and sample the next.
-    `preempted` ones have lost their blocks and will be computed again from the start; `started` are the requests that
-    run for the first time.
+    `num_prompt_tokens` counts the tokens of prompts, `num_decodes` the sequences that compute one token and sample the
+    next. The `preempted` sequences have lost their blocks and will be computed again from the start. The `started`
+    requests run for the first time.
     """
 
     items: list[ScheduledSequence]
@@ -54,28 +54,28 @@ class Step:
 
 
 class StepPlan:
-    """A step in the making: who has which share, and how many tokens are left."""
+    """A step under construction: the tokens of each sequence, and the remaining budget."""
 
     def __init__(self, max_tokens: int) -> None:
         self.shares: dict[Sequence, int] = {}
         self.drafts: dict[Sequence, list[int]] = {}
         self.preempted: list[Sequence] = []
         self.started: list[SequenceGroup] = []
-        self.begun: set[Sequence] = set()  # those that didn't run before
+        self.begun: set[Sequence] = set()  # sequences that did not run before this step
         self.num_left = max_tokens
 
     def add(self, sequence: Sequence, num_new_tokens: int) -> None:
-        """Give a sequence its share."""
+        """Schedule `num_new_tokens` tokens of a sequence."""
         self.shares[sequence] = num_new_tokens
         self.num_left -= num_new_tokens
 
     def preempt(self, sequence: Sequence) -> None:
-        """Take a sequence's share back, if it had one."""
+        """Mark a sequence as preempted, and return its tokens to the budget."""
         self.preempted.append(sequence)
         self.num_left += self.shares.pop(sequence, 0)
 
     def to_step(self) -> Step:
-        """The step, made."""
+        """Build the step."""
         drafts = self.drafts
         items = []
         for sequence, num_new in self.shares.items():
@@ -85,10 +85,11 @@ class StepPlan:
 
 
 def share_of(sequence: Sequence, num_left: int) -> int:
-    """How many of the tokens that the sequence lacks it gets, if there is room for `num_left`.
+    """Return how many of its missing tokens a sequence gets from a budget of `num_left`.
 
-    The tokens of an image see each other, so a step has the rest of an image or nothing of it. An image that a step
-    begins with is computed though it be larger than the room: it would never fit where steps are kept short.
+    The tokens of an image attend to each other, so a step computes the rest of an image or nothing of it. An image at
+    the start of a sequence's share is computed even if it exceeds the budget; otherwise it would never fit if steps
+    are kept short.
     """
     num_new = min(len(sequence.token_ids) - sequence.num_computed_tokens, num_left)
     if num_new > _MAX_PROMPT_LOGPROBS and sequence.needs_prompt_logprobs:

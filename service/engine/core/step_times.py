@@ -1,62 +1,61 @@
-"""The measured time of steps on this machine, and the limits that follow from it.
+"""A model of step durations on this machine, and the limits that follow from it.
 
-That is the prefill budget of a step with running decodes, how many of these a step is to have, and whether a prompt can
-still be computed by a deadline.
-Times are in seconds.
+The limits are the prefill budget of a step with decodes, the number of decodes in a step, and whether a prompt can
+still be computed before a deadline. All times are in seconds.
 """
 
 from __future__ import annotations
 
 import math
 
-_MEMORY = 0.75  # of what was known of prefills, the part that stays when something new is measured
-# The same of decodes alone: other work on the machine, and a prefill just before, which leaves the processor's caches
-# without the weights, make a step longer now and then, and nothing makes it shorter.
+_MEMORY = 0.75  # weight of earlier measurements of prefills against a new one
+# The same for steps of decodes only. A step can be longer than usual, because of other work on the machine or of a
+# prefill before it that evicted the weights from the processor's caches, but never shorter.
 _MEMORY_OF_SHORTER = 0.97
 _MEMORY_OF_LONGER = 0.5
-# Prompts that may come at once after a pause without being held up: so many tokens, or what is computed in so long.
+# The burst of prompts after a pause that is not delayed: this many tokens, or the tokens computed in this time.
 _BURST_TOKENS = 1536
 _BURST_S = 0.25
-# What prompts may add to one step, however much they may use in all: those who read would see a longer stop.
+# The most that prompts add to one step, whatever they have saved: a longer gap would be visible to readers.
 _STEP_S = 0.1
-# What they add at least: of a few tokens each costs several times as much, so what they may use is saved up until then.
+# The least that prompts add to a step: small chunks cost several times as much per token, so the budget is saved up.
 _LEAST_STEP_S = 0.01
-_MIN_CHUNK = 2  # tokens of a prompt: it moves on, whatever that takes
-_MAX_MIXED_STEPS = 32  # in a row, before a step without prefill shows again what decodes alone take
-_MIN_TOKENS = 256  # of a step that shows how fast prefill is at best; fewer are dominated by what every step costs
-_NEWS = 0.03  # of the slowdown of steps, the part that the newest one makes up
-_FEW_DECODES = 4  # until it is known what they cost
-_MIN_DECODES = 1.5  # in steps, on average, that show what each further one costs
-_MIN_SPEEDUP = 2.0  # over the best that was measured, for a prompt to be called too late
+_MIN_CHUNK = 2  # tokens of a prompt, which are computed whatever they cost
+_MAX_MIXED_STEPS = 32  # in a row; then a step without prefill measures again how long decodes take alone
+_MIN_TOKENS = 256  # in a step that measures the best speed of prefill; shorter ones are dominated by fixed costs
+_NEWS = 0.03  # weight of the newest step in the average slowdown
+_FEW_DECODES = 4  # the limit until the cost of further decodes is known
+_MIN_DECODES = 1.5  # average per step, from which on the cost of further decodes can be computed
+_MIN_SPEEDUP = 2.0  # a prompt is too late if even this many times the best measured speed is too slow
 
 
 class StepTimes:
-    """A step time model of one engine: steps that decode shall take at most `max_slowdown` times their time alone.
+    """A step time model of one engine, which keeps steps with decodes within `max_slowdown` times their time alone.
 
-    That holds on average: what steps without prefill leave of it is saved up, to a burst of prompts, for the next
-    prefills, a hundredth to a tenth of a second at a time, and whoever comes first after a pause finds that much saved.
-    The first steps of an engine are not bounded, and where a prompt's smallest chunk takes longer, it is computed all
-    the same. `max_decodes` is how many may be in a step so that, with the prompts that come and go with them, it takes
-    at most `max_decode_slowdown` times what a single one takes alone.
+    The bound holds on average. Steps without prefill save their allowance, up to a burst of prompts, for later
+    prefills, which use it in portions of 0.01 to 0.1 s; after a pause the full burst is available. The first steps of
+    an engine are not bounded, and a prompt's smallest chunk is computed even if it exceeds the bound. `max_decodes` is
+    the number of decodes with which a step, including the prompts computed with them, takes at most
+    `max_decode_slowdown` times as long as a single decode alone.
     """
 
     def __init__(self, max_slowdown: float, max_decode_slowdown: float | None = None) -> None:
-        """Without `max_decode_slowdown` any number of decodes may be in a step."""
+        """Without `max_decode_slowdown`, the number of decodes in a step is not limited."""
         self._max_slowdown = max_slowdown
         self._max_decode_slowdown = max_decode_slowdown
-        self.max_decodes = math.inf  # of a step
+        self.max_decodes = math.inf  # per step
         self._decode_s: dict[int, float] = {}  # of steps without prefill, by the bit length of the number of decodes
-        self._slowdown = 1.0  # of steps with decodes, prompts included, against one that decodes a single sequence
-        self._knows_company = False  # whether it was measured what each further sequence costs
-        self._num_decodes = 1.0  # in those steps; both on average, the older the less
-        self._prefill_s = 0.0  # what prefills added to steps, the older the less,
-        self._num_prompt_tokens = 0.0  # and the number of their tokens likewise
-        self._saved_s = math.inf  # what prefills may add beyond what the next step grants them; a debt below 0
-        self._least_s_per_token: float | None = None  # of large steps
+        self._slowdown = 1.0  # moving average: steps with decodes, prompts included, against a single decode alone
+        self._knows_company = False  # whether the cost of further sequences was measured
+        self._num_decodes = 1.0  # moving average of the decodes in those steps
+        self._prefill_s = 0.0  # decaying sum of the time that prefills added to steps,
+        self._num_prompt_tokens = 0.0  # and of the number of their tokens
+        self._saved_s = math.inf  # allowance of prefills beyond the next step's own; below 0, a debt
+        self._least_s_per_token: float | None = None  # in large steps
         self._num_mixed_steps = 0  # since the last step without prefill
 
     def record(self, num_decodes: int, num_prompt_tokens: int, seconds: float) -> None:
-        """Take note of a step of so many decodes and so many tokens of prompts."""
+        """Record the duration of a step with `num_decodes` decodes and `num_prompt_tokens` tokens of prompts."""
         if num_decodes:
             self._bound_decodes(num_decodes, seconds)
         if num_prompt_tokens == 0:
@@ -77,20 +76,21 @@ class StepTimes:
             if num_decodes:
                 self._spend(decode_s, added_s)
             else:
-                self._saved_s = self._most_saved_s()  # nobody was held up
+                self._saved_s = self._most_saved_s()  # no decode was delayed
         if num_prompt_tokens >= _MIN_TOKENS:
             each = seconds / num_prompt_tokens
             self._least_s_per_token = min(each, self._least_s_per_token or each)
 
     def expected_s(self, num_decodes: int, num_prompt_tokens: int) -> float:
-        """How long such a step will likely take, as far as is known; 0 until anything is."""
+        """Return the expected duration of a step in seconds; 0 until steps were measured."""
         prompts_s = self._prefill_s * num_prompt_tokens / self._num_prompt_tokens if self._num_prompt_tokens else 0.0
         return (self._decode_time(num_decodes) or 0.0) + prompts_s
 
     def prefill_budget(self, num_decodes: int, limit: int) -> int:
-        """How many tokens of prompts may be computed beside so many decodes: `limit` until enough was measured.
+        """Return the number of prompt tokens that a step with `num_decodes` decodes may compute, `limit` at most.
 
-        It is 0 while too little is saved, and now and then so that the time of decodes alone stays known.
+        It is `limit` until enough was measured, 0 while too little allowance is saved, and 0 from time to time, so
+        that the duration of decodes alone is measured again.
         """
         if self._num_mixed_steps >= _MAX_MIXED_STEPS:
             return 0
@@ -105,12 +105,12 @@ class StepTimes:
         return limit if budget >= limit else min(_chunk(budget), limit)
 
     def is_too_late(self, num_prompt_tokens: int, remaining_s: float) -> bool:
-        """Whether a prompt can't be computed in that time, even at twice the speed ever measured."""
+        """Return whether a prompt cannot be computed within `remaining_s`, even at twice the best measured speed."""
         least_s = self._least_s_per_token
         return least_s is not None and num_prompt_tokens * least_s > _MIN_SPEEDUP * remaining_s
 
     def _bound_decodes(self, num_decodes: int, seconds: float) -> None:
-        """Find how many sequences make a step as long as is allowed, each making it longer by as much as these did."""
+        """Update `max_decodes`, assuming that each further sequence adds as much time as the measured ones did."""
         alone_s = self._decode_s.get(1)
         if self._max_decode_slowdown is None or alone_s is None:
             return
@@ -125,11 +125,11 @@ class StepTimes:
         self.max_decodes = 1 + (self._max_decode_slowdown - 1) / each if each else math.inf
 
     def _granted_s(self, decode_s: float) -> float:
-        """What prompts may add to each step that takes so long without them."""
+        """Return the time that prompts may add to a step that takes `decode_s` without them."""
         return (self._max_slowdown - 1) * decode_s
 
     def _save(self, decode_s: float) -> None:
-        """Keep what prefills could have added to a step, had there been any."""
+        """Save the allowance of a step without prefill."""
         self._saved_s = min(self._saved_s + self._granted_s(decode_s), self._most_saved_s())
 
     def _most_saved_s(self) -> float:
@@ -138,17 +138,17 @@ class StepTimes:
         return max(_BURST_TOKENS * self._prefill_s / self._num_prompt_tokens, _BURST_S)
 
     def _spend(self, decode_s: float, added_s: float) -> None:
-        """Take what prefills added beyond what was granted from what was saved, or make a debt, which less repays."""
+        """Deduct the time that prefills added beyond the step's grant from the saved allowance, or record a debt."""
         granted_s = self._granted_s(decode_s)
         self._saved_s = max(min(self._saved_s + granted_s - added_s, max(self._saved_s, 0.0)), -granted_s)
 
     def _decode_time(self, num_decodes: int) -> float | None:
-        """The time of so many decodes alone; where that was never measured, that of the next smaller number."""
+        """Return the time of `num_decodes` decodes alone, or of the next smaller number that was measured."""
         sizes = [size for size in self._decode_s if size <= num_decodes.bit_length()]
         return self._decode_s[max(sizes)] if sizes else None
 
 
 def _chunk(budget: float) -> int:
-    """The largest of the few sizes of chunks that fits: a kernel is made for each number of tokens that it meets."""
+    """Return the largest chunk size within `budget`; few sizes are used, since a kernel is compiled for each."""
     grain = 16 if budget >= 64 else 4
     return int(budget // grain) * grain if budget >= grain else _MIN_CHUNK

@@ -19,7 +19,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import NoReturn
 
-from process.scheduling import interrupt_others
+from process.lifetime.scheduling import interrupt_others
 from service.engine.link import wire
 from service.engine.link.launch import Died, Launch, LoadFailed, Ready
 from service.engine.link.loop import CommandQueue, run

@@ -164,7 +164,7 @@ def _load(
         num_blocks,
         spec.block_size,
         num_threads=num_threads,
-        adapter_places=adapters.places if adapters else None,
+        adapter_slots=adapters.slots if adapters else None,
     )
     eos_token_ids = _eos_token_ids(folder, model_config)
     weight_type = config.quantization or spec.dtype

@@ -45,7 +45,7 @@ class Backend(Protocol[Logits_co]):
 
 @runtime_checkable
 class KeepsSequences(Protocol):
-    """A backend that keeps something of each running sequence beside the blocks; `Batch.places` says of which."""
+    """A backend that keeps something of each running sequence beside the blocks; `Batch.slots` identifies it."""
 
     @property
     def bytes_per_sequence(self) -> int:

@@ -35,13 +35,13 @@ def measured_step(
     backend.allocate(num_blocks, block_size)
     batch = replace(
         lay_out([BatchEntry([0] * length, 0, table[: -(-length // block_size)], 1) for length in lengths], block_size),
-        places=range(len(lengths)),
+        slots=range(len(lengths)),
     )
     memory.watch()
     backend.forward(batch)
     if isinstance(backend, KeepsSequences):
-        for place in batch.places:
-            backend.forget(place)
+        for slot in batch.slots:
+            backend.forget(slot)
     return memory.peak() + _COPIES_OF_LOGITS * 4 * num_sequences * vocab_size
 
 

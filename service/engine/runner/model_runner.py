@@ -29,9 +29,9 @@ class ModelRunner(Generic[Logits]):
         block_size: int,
         *,
         num_threads: int | None = None,
-        adapter_places: abc.Mapping[str, int] | None = None,
+        adapter_slots: abc.Mapping[str, int] | None = None,
     ) -> None:
-        """`num_threads` None leaves it to the backend's library. `adapter_places` are where requests' adapters are."""
+        """`num_threads` None leaves it to the backend's library. `adapter_slots` are where requests' adapters are."""
         self.num_blocks = num_blocks
         self.block_size = block_size
         self.backend = backend
@@ -40,10 +40,10 @@ class ModelRunner(Generic[Logits]):
         self._next_rows: dict[Sequence, int] = {}  # and the row behind the one that a sequence was sampled from
         self._prompt_logprobs: dict[Sequence, list[TokenLogprob]] = {}  # of prompts that are not yet computed whole
         self._keeping = backend if isinstance(backend, KeepsSequences) else None
-        self._places: dict[Sequence, int] = {}  # of those that the backend keeps something of
-        self._next_place = count()
+        self._slots: dict[Sequence, int] = {}  # of those that the backend keeps something of
+        self._next_slot = count()
         self._num_threads = num_threads
-        self._adapter_places = adapter_places
+        self._adapter_slots = adapter_slots
         self._thread_is_ready = False
         backend.allocate(num_blocks, block_size)
         self._recording = backend if isinstance(backend, RecordsDecodes) else None
@@ -87,19 +87,19 @@ class ModelRunner(Generic[Logits]):
     def release(self, sequence: Sequence) -> None:
         """Forget what is kept for a sequence: it has ended, or it was preempted and will be computed again."""
         self.sampler.release(sequence)
-        if self._keeping is not None and (place := self._places.pop(sequence, None)) is not None:
-            self._keeping.forget(place)
+        if self._keeping is not None and (slot := self._slots.pop(sequence, None)) is not None:
+            self._keeping.forget(slot)
         self._next_rows.pop(sequence, None)
         self._prompt_logprobs.pop(sequence, None)
 
     def _batch(self, step: Step) -> Batch:
-        batch = make_batch(step.items, self.block_size, self._adapter_places)
+        batch = make_batch(step.items, self.block_size, self._adapter_slots)
         if self._keeping is None:
             return batch
         for item in step.items:
-            if item.sequence not in self._places:
-                self._places[item.sequence] = next(self._next_place)
-        return replace(batch, places=[self._places[item.sequence] for item in step.items])
+            if item.sequence not in self._slots:
+                self._slots[item.sequence] = next(self._next_slot)
+        return replace(batch, slots=[self._slots[item.sequence] for item in step.items])
 
     def _take_prompt_logprobs(self, logits: Logits, items: abc.Sequence[ScheduledSequence]) -> list[int]:
         """Keep the logprobs of the prompts' tokens that are asked for; return the rows to sample from."""

@@ -20,8 +20,8 @@ from gateway.dialects.mindie.generate import MindieTranslator
 from gateway.dialects.openai.chat import ChatCompletionBody, OpenAITranslator
 from gateway.dialects.openai.completion import OpenAICompletionBody, OpenAICompletionTranslator
 from gateway.dialects.openai.response import OpenAIResponseTranslator
-from gateway.dialects.openai_family.response_body import ResponseBody
-from gateway.dialects.openai_family.sampling_body import DrawingBody
+from gateway.dialects.openai_family.parameters.sampling import DrawingBody
+from gateway.dialects.openai_family.responses.body import ResponseBody
 from gateway.dialects.seam.contract_copy import copy_fields
 from gateway.dialects.seam.failure import Failure
 from gateway.dialects.seam.http_request import HttpRequest

@@ -13,7 +13,7 @@ from gateway.dialects.databricks.completion import DatabricksCompletionTranslato
 from gateway.dialects.databricks.embedding import DatabricksEmbeddingTranslator
 from gateway.dialects.databricks.error import DatabricksErrors, DatabricksStream
 from gateway.dialects.databricks.invocation import InvocationTranslator
-from gateway.dialects.openai_family.chat_encoder import ChatEncoder
+from gateway.dialects.openai_family.chat.encoder import ChatEncoder
 from gateway.dialects.seam.failure import Failure, Reason, Violation
 from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.translator import ParsedRequest, ServiceRequest

@@ -13,7 +13,7 @@ from sluice.v1 import chat_pb2, model_pb2
 
 from gateway.dialects.openai.chat import OpenAIEncoder, OpenAITranslator
 from gateway.dialects.openai.model import to_model_list
-from gateway.dialects.openai_family.stream_options import StreamedUsage
+from gateway.dialects.openai_family.parameters.stream_options import StreamedUsage
 from gateway.dialects.seam.failure import Failure, Reason, Violation
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"

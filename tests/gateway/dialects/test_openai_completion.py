@@ -11,8 +11,8 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from sluice.v1 import chat_pb2, completion_pb2, logprobs_pb2, usage_pb2
 
 from gateway.dialects.openai.completion import OpenAICompletionEncoder, OpenAICompletionTranslator
-from gateway.dialects.openai_family.completion_encoder import CompletionEncoder
-from gateway.dialects.openai_family.stream_options import StreamedUsage
+from gateway.dialects.openai_family.completions.encoder import CompletionEncoder
+from gateway.dialects.openai_family.parameters.stream_options import StreamedUsage
 from gateway.dialects.seam.failure import Failure
 from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.translator import ParsedRequest

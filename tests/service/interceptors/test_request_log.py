@@ -9,7 +9,7 @@ import pytest
 from opentelemetry.trace import format_trace_id
 from sluice.v1 import load_pb2, model_pb2
 
-from process.logs import JsonFormatter
+from process.logs.logs import JsonFormatter
 from service.interceptors.request_log import waited_s
 from service.observability.logs import call_context
 from tests.service.fakes import MODEL, refused, request, running

@@ -6,6 +6,7 @@ import asyncio
 import json
 import random
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Any
 
 import jsonschema
@@ -17,6 +18,7 @@ from service.engine.client.generator import GeneratorClient
 from service.engine.config import EngineConfig
 from service.engine.engines import build_engine
 from service.engine.tokenizer import FastTokenizer
+from service.generation.errors import EngineOverloaded
 from service.prompting.preparation import Preparation
 from service.prompts.template import ChatTemplate
 from tests.engine.constraints.random_schemas import Schema, random_schema
@@ -82,10 +84,12 @@ def _parameters(rng: random.Random) -> Schema:
 async def answer(
     engine: GeneratorClient, preparation: Preparation, request: chat_pb2.ChatRequest
 ) -> chat_pb2.ChatResponse:
-    """What the product would answer, as the fold of what it would stream."""
+    """Return the product's answer, as the fold of its stream. A busy engine is tried again, as clients do."""
     asked = await exchange(preparation, CHAT, request)
-    async with engine.generate(*asked.prepared.requests) as outputs:
-        return asked.answer([output async for output in outputs])
+    while True:
+        with suppress(EngineOverloaded):
+            async with engine.generate(*asked.prepared.requests) as outputs:
+                return asked.answer([output async for output in outputs])
 
 
 def ends_well(choice: chat_pb2.ChatChoice, schemas: dict[str, Schema], request: chat_pb2.ChatRequest) -> bool:

@@ -1,1 +1,4 @@
-"""The blocks of the KV cache: which are free, shared or cached."""
+"""The block pool of the KV cache: free, held and cached blocks.
+
+A block is an id; the backends store its keys and values.
+"""

@@ -1,4 +1,4 @@
-"""The free blocks as maximal runs of adjacent ids, so that a sequence can get neighbouring blocks."""
+"""The empty blocks as maximal runs of adjacent ids, so that a sequence gets adjacent blocks."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Iterator
 class FreeRuns:
     """A set of block ids as maximal runs [start, end). All operations take constant time.
 
-    Runs are filed by the bit length of their length, so a run that is long enough is found without looking at any that
-    is not. Class c holds runs of at least 2**(c - 1) blocks.
+    Runs are indexed by the bit length of their length: class c holds the runs of at least 2**(c - 1) blocks, so a
+    run that is long enough is found without a search.
     """
 
     def __init__(self, num_blocks: int) -> None:
-        """All ids from 0 up to `num_blocks` are free."""
+        """Start with all ids from 0 to `num_blocks - 1`."""
         self.num_blocks = 0
         self._end_of: dict[int, int] = {}
         self._start_of: dict[int, int] = {}
@@ -25,7 +25,7 @@ class FreeRuns:
             yield from range(start, end)
 
     def add(self, block_id: int) -> None:
-        """Put back a block that is not in the set."""
+        """Add a block that is not in the set."""
         start, end = block_id, block_id + 1
         if block_id in self._start_of:
             start = self._start_of[block_id]
@@ -35,30 +35,30 @@ class FreeRuns:
             self._remove(block_id + 1)
         self._insert(start, end)
 
-    def has_room(self, after: int | None, room: int) -> bool:
-        """Whether the block that follows `after` is free, or there is a run that is filed as having `room` blocks."""
-        return (after is not None and after + 1 in self._end_of) or any(self._classes[_fitting_class(room) :])
+    def has_run(self, after: int | None, num_blocks: int) -> bool:
+        """Return whether block `after + 1` is in the set, or a run surely has `num_blocks` blocks."""
+        return (after is not None and after + 1 in self._end_of) or any(self._classes[_fitting_class(num_blocks) :])
 
-    def take(self, after: int | None, room: int) -> int:
-        """Take a block out: the one that follows `after` if it is free, or else one with `room` blocks from it on.
+    def take(self, after: int | None, num_blocks: int) -> int:
+        """Remove and return a block: `after + 1` if it is in the set, else the first of `num_blocks` adjacent ones.
 
-        In a longer run these are the last, so that a sequence that ends before the run can go on into the rest. Where
-        no run is long enough, a long one is taken from its start.
+        In a longer run, the last `num_blocks` are chosen, so that a sequence that ends before the run can continue
+        into its rest. If no run is long enough, the block is the start of a long run.
         """
         if after is not None and after + 1 in self._end_of:
             start = block_id = after + 1
         else:
-            start = self._find(room)
-            block_id = max(start, self._end_of[start] - room)
+            start = self._find(num_blocks)
+            block_id = max(start, self._end_of[start] - num_blocks)
         end = self._end_of[start]
         self._remove(start)
         self._insert(start, block_id)
         self._insert(block_id + 1, end)
         return block_id
 
-    def _find(self, room: int) -> int:
-        """The start of a run of at least `room` blocks; where none is sure to be, of one about as long as any."""
-        classes = *self._classes[_fitting_class(room) :], *reversed(self._classes)
+    def _find(self, num_blocks: int) -> int:
+        """Return the start of a run of at least `num_blocks` blocks, or of one in the longest class there is."""
+        classes = *self._classes[_fitting_class(num_blocks) :], *reversed(self._classes)
         return next(iter(next(runs for runs in classes if runs)))
 
     def _insert(self, start: int, end: int) -> None:
@@ -76,6 +76,6 @@ class FreeRuns:
         self.num_blocks -= end - start
 
 
-def _fitting_class(room: int) -> int:
-    """The first class of which every run has at least `room` blocks."""
-    return (room - 1).bit_length() + 1
+def _fitting_class(num_blocks: int) -> int:
+    """Return the first class whose runs all have at least `num_blocks` blocks."""
+    return (num_blocks - 1).bit_length() + 1

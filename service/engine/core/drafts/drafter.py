@@ -9,9 +9,9 @@ from service.engine.core.sequences.sequence import Sequence
 
 
 class DraftRequest(NamedTuple):
-    """At most `most` tokens are wanted that may follow the sequence's and those of `after`, which are guessed already.
+    """A request for at most `most` tokens that may follow the sequence's tokens and the drafts in `after`.
 
-    For a costly drafter the sequence's blocks have room for all of them.
+    For a costly drafter, the sequence's blocks have capacity for all of them.
     """
 
     sequence: Sequence
@@ -20,14 +20,14 @@ class DraftRequest(NamedTuple):
 
 
 class Drafter(Protocol):
-    """A source of guesses. Only the engine's thread calls it."""
+    """A source of drafts. Only the engine's thread calls it."""
 
     @property
     def is_costly(self) -> bool:
-        """Whether each token of a guess takes time, so that none should be guessed in vain."""
+        """Whether each drafted token takes notable time, so that only usable tokens should be requested."""
 
     def guess(self, wanted: abc.Sequence[DraftRequest]) -> list[list[int]]:
-        """A guess for each of the wanted, in their order; an empty one where nothing is known."""
+        """Return a draft for each request, in their order; an empty one if there is no guess."""
 
     def release(self, sequence: Sequence) -> None:
-        """Forget what is kept for a sequence, if anything."""
+        """Drop the state of a sequence, if any."""

@@ -1,52 +1,56 @@
-"""The measured time of decoding steps by number of rows, and the number of drafts that pays."""
+"""The measured time of decoding steps by number of rows, and the number of drafts that pays off."""
 
 from __future__ import annotations
 
 from collections import abc
 
-_GAIN = 1.15  # times what drafts cost, what they must promise
-_MOST_SHARE = 0.8  # of a row's average time, what one more row is taken to cost at the most: so the surest are tried
-_MEMORY = 0.99  # of earlier steps, with each step
-_MOST_LONGER = 1.5  # times what was expected, as far as one step is believed: other work on the machine passes
+_GAIN = 1.15  # the least expected gain of drafts, as a multiple of their cost
+_MOST_SHARE = 0.8  # upper bound for the cost of one more row, per average time of a row: likely drafts are always tried
+_MEMORY = 0.99  # weight of earlier steps after each step
+_MOST_LONGER = 1.5  # a step counts as at most this many times its expected time: other work on the machine is transient
 _LEAST_S = 1e-6  # of a step
-# Of a variance, times the weight: with less, few steps differed, or long ago, and what they took is believed the less.
-# Else one step that other work fell on could end all drafts, since without any nothing shows what one takes.
+# Added to variances. If few steps differed, or long ago, their measured differences count less; otherwise one step
+# that other work delayed could end all drafts, and without drafts nothing would measure their cost again.
 _KNOWN = 0.5
 
 
 class RowTimes:
-    """The times of one engine's steps without prompts: so much, so much more for having drafts, and for each row.
+    """A linear model of the time of one engine's steps without prompts: a constant, drafting at all, and each row.
 
-    A row is a sequence's next token, or a draft. Recent steps count most, so that the line fits the numbers of rows
-    that are usual now. Times in seconds.
+    A row is a sequence's next token, or a draft. Recent steps have the most weight, so that the model fits the present
+    numbers of rows. Times are in seconds.
     """
 
     def __init__(self) -> None:
-        self._weight = 0.0  # of all steps, as they are remembered
-        self._rows = 0.0  # the mean of their rows,
-        self._drafting = 0.0  # of whether they had drafts,
-        self._seconds = 0.0  # and of their times
-        # Sums of products of what they are off their means, as they are remembered.
+        # Weighted statistics of the steps: the total weight; the means of the number of rows, of whether there were
+        # drafts, and of the time; and the sums of products of the deviations from these means.
+        self._weight = 0.0
+        self._rows = 0.0
+        self._drafting = 0.0
+        self._seconds = 0.0
         self._rows_rows = self._rows_drafting = self._drafting_drafting = 0.0
         self._rows_seconds = self._drafting_seconds = 0.0
-        self._row_s = self._drafts_s = 0.0  # the line that fits best: for each row, and for having drafts
+        self._row_s = self._drafts_s = 0.0  # the fitted coefficients: of each row, and of drafting at all
 
     def step_s(self, num_rows: int) -> float:
-        """How long a step of so many rows takes without drafts."""
+        """Return the expected time of a step of `num_rows` rows without drafts."""
         return self._expected(num_rows)[0]
 
     def least_chance(self, num_rows: int) -> float:
-        """How likely a draft must be right, beside so many sequences, to be worth its row; above 1 for none."""
+        """Return the probability from which on a draft is worth its row in a step of `num_rows` sequences.
+
+        A value above 1 means that no draft is.
+        """
         if not self._weight:
-            return 2.0  # the first step is to show what it takes without any
+            return 2.0  # the first step measures the time without drafts
         step_s, row_s = self._expected(num_rows)
         return _GAIN * row_s * num_rows / step_s
 
     def best_number(self, num_rows: int, chances: abc.Sequence[float]) -> int:
-        """How many drafts, the likeliest first, promise most tokens a second beside so many sequences.
+        """Return the number of drafts that maximises the expected tokens per second with `num_rows` sequences.
 
-        `chances` fall: how likely each is to be right. As long as only one number of rows is known, there are at most
-        as many drafts as sequences.
+        `chances` are the drafts' probabilities of being right, in descending order. While only one number of rows was
+        measured, there are at most as many drafts as sequences.
         """
         plain_s, row_s = self._expected(num_rows)
         tokens, step_s = float(num_rows), plain_s + _GAIN * self._drafts_s
@@ -61,7 +65,7 @@ class RowTimes:
         return number if tokens * plain_s > num_rows * step_s else 0
 
     def record(self, num_sequences: int, num_drafts: int, seconds: float, *, num_unseen: int = 0) -> None:
-        """Take note of a step of so many sequences and drafts, and that others were before it."""
+        """Record a step. `num_unseen` is the number of steps before it that were not recorded."""
         num_rows, drafting = num_sequences + num_drafts, float(num_drafts > 0)
         seconds = max(seconds, _LEAST_S)
         if self._weight:
@@ -83,7 +87,7 @@ class RowTimes:
         self._fit()
 
     def _fit(self) -> None:
-        """Draw the line: by least squares, with nothing below 0."""
+        """Fit the coefficients by least squares, with none below 0."""
         rows, both = max(self._rows_rows, _KNOWN), self._rows_drafting
         drafting = self._drafting_drafting + _KNOWN
         divisor = rows * drafting - both * both
@@ -96,7 +100,7 @@ class RowTimes:
         self._row_s, self._drafts_s = max(row_s, 0.0), max(drafts_s, 0.0)
 
     def _expected(self, num_rows: int) -> tuple[float, float]:
-        """What a step of so many rows takes without drafts, and what one more takes beside them."""
+        """Return the time of a step of `num_rows` rows without drafts, and the time that one more row adds."""
         plain_s = self._seconds - self._drafting * self._drafts_s + self._row_s * (num_rows - self._rows)
         plain_s = max(plain_s, _LEAST_S)
         return plain_s, min(self._row_s, _MOST_SHARE * plain_s / num_rows)

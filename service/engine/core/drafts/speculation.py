@@ -1,7 +1,7 @@
-"""Speculative decoding: which drafts a step computes, and which of them the same step's draws confirm.
+"""Speculative decoding: the drafts that a step computes, and the record of those that were accepted.
 
-A draw depends on a sequence's seed and on the token's index only, so a draft is right exactly if it is what is drawn,
-and an answer is the same with drafts and without. How many are worth their time is measured.
+A draw depends only on the sequence's seed and the token's index. So a draft is right exactly if it equals the drawn
+token, and an answer is the same with and without drafts. The number of drafts follows from measured step times.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from service.engine.core.drafts.drafter import Drafter, DraftRequest
 from service.engine.core.drafts.row_times import RowTimes
 from service.engine.core.sequences.sequence import Sequence
 
-MAX_DRAFTS = 16  # of a sequence in one step
-_MAX_STEP_DRAFTS = 128  # of all: each takes a row of logits, as large as the vocabulary
-# How likely a token is to be right, as long as nothing is known, and how many tried ones that is worth: one that an
-# output constraint leaves hardly a choice of, and one that is guessed.
+MAX_DRAFTS = 16  # per sequence and step
+_MAX_STEP_DRAFTS = 128  # per step: each takes a row of logits as large as the vocabulary
+# The prior probability that a draft is right, and its weight in observations: of tokens that an output constraint
+# (nearly) forces, and of guessed tokens.
 _FORCED, _FORCED_WEIGHT = 0.97, 4.0
 _GUESSED, _GUESSED_WEIGHT = 0.8, 2.0
-# What stays of what was tried before: with the next try, and with a step without drafts, so that what didn't pay is
-# tried again, if rarely. All sequences together make the first opinion of a new one.
+# The weight of earlier observations after each new one, and after a step without drafts, so that a source that failed
+# is tried again from time to time. A new sequence starts with the record of all sequences.
 _MEMORY, _MEMORY_OF_ALL = 0.9, 0.99
 _MEMORY_OF_IDLE, _MEMORY_OF_ALL_IDLE = 0.985, 0.9995
-_MANY_VAIN = 4  # looks: after so many others come at intervals at which they take this share of the time
+_MANY_FAILED = 4  # searches without a draft; then searches pause, so that they take at most this share of the time
 _MOST_LOOKING = 0.005
 _MOST_PAUSE = 15  # steps
 
 
 class _Record:
-    """How the guesses of one source have fared; the older the less it counts."""
+    """The acceptance record of the drafts of one source, with decaying weights."""
 
     def __init__(self, prior: float, weight: float, of_all: _Record | None = None) -> None:
-        """`prior` is how likely a guess is of which nothing is known, `weight` how many tried ones that is worth.
+        """`prior` is the probability before any observation, and `weight` its weight in observations.
 
-        `of_all` is the record of all sequences' guesses of this source.
+        `of_all` is the record of all sequences' drafts of this source.
         """
         self._prior = prior * weight
         self._weight = weight
@@ -48,10 +48,10 @@ class _Record:
         self._num_tried = 0.0
         self.chance = prior
 
-    def note(self, *, is_right: bool) -> None:
+    def add(self, *, is_right: bool) -> None:
         self._change(self._memory, is_right=is_right, num_tried=1)
         if self._of_all:
-            self._of_all.note(is_right=is_right)
+            self._of_all.add(is_right=is_right)
 
     def fade(self) -> None:
         self._change(self._memory_of_idle, is_right=False, num_tried=0)
@@ -63,10 +63,10 @@ class _Record:
 
 
 class _History:
-    """One sequence's guesses, by their source."""
+    """One sequence's acceptance records, by the source of drafts."""
 
     def __init__(self, forced: _Record, guessed: _Record) -> None:
-        """The records of all sequences."""
+        """`forced` and `guessed` are the records of all sequences."""
         self.forced = _Record(forced.chance, _FORCED_WEIGHT, forced)
         self.guessed = _Record(guessed.chance, _GUESSED_WEIGHT, guessed)
 
@@ -75,59 +75,59 @@ class _History:
 
 
 class Speculation:
-    """Drafts for the sequences of one engine, and what became of them."""
+    """Chooses the drafts of one engine's sequences, and records which were accepted."""
 
     def __init__(self, drafter: Drafter, clock: abc.Callable[[], float] = time.perf_counter) -> None:
         self._drafter = drafter
         self._clock = clock
         self._histories: dict[Sequence, _History] = {}
-        self._forced = _Record(_FORCED, _FORCED_WEIGHT)  # of all sequences, as the next
-        self._guessed = _Record(_GUESSED, _GUESSED_WEIGHT)
-        self._records: dict[Sequence, list[_Record]] = {}  # of each token drafted for the step in the making
+        self._forced = _Record(_FORCED, _FORCED_WEIGHT)  # of all sequences
+        self._guessed = _Record(_GUESSED, _GUESSED_WEIGHT)  # of all sequences
+        self._records: dict[Sequence, list[_Record]] = {}  # the record of each token drafted for the next step
         self._times = RowTimes()
-        self._num_vain = 0  # looks that brought no draft since the last right one,
-        self._rested = 0  # steps that were let pass since,
-        self._pause = 0  # and steps to let pass before the next: a small model's step is short
+        self._num_failed = 0  # searches without a draft since the last right one
+        self._num_skipped = 0  # steps without a search since the last recorded one
+        self._pause = 0  # steps to skip before the next search: a small model's step is shorter than a search
 
-    def rests(self) -> bool:
-        """Whether the next step has no drafts, since looking for some has been in vain."""
+    def is_paused(self) -> bool:
+        """Count down the pause after failed searches. Return whether the next step has no drafts because of it."""
         if not self._pause:
             return False
         self._pause -= 1
-        self._rested += 1
+        self._num_skipped += 1
         return True
 
     def drafts(
-        self, sequences: abc.Sequence[Sequence], most: int, room: abc.Callable[[Sequence], int]
+        self, sequences: abc.Sequence[Sequence], most: int, capacity: abc.Callable[[Sequence], int]
     ) -> dict[Sequence, list[int]]:
-        """What to compute beyond the one token that each of the sequences lacks.
+        """Return the drafts to compute in a step in which each of the sequences computes one token.
 
-        `most` is the bound of all drafts together, `room` finds how many a sequence's blocks hold. They are as many as
-        promise the most tokens a second, by the guesses' chances and the steps' times.
+        `most` bounds all drafts together; `capacity` returns how many a sequence's blocks hold. Their number maximises
+        the expected tokens per second, by the drafts' probabilities and the measured step times.
         """
         began = self._clock()
         self._records = {}
-        drafts = self._look(sequences, most, room)
+        drafts = self._look(sequences, most, capacity)
         for sequence in sequences:
             if sequence not in drafts and sequence in self._histories:
                 self._histories[sequence].guessed.fade()
         if not drafts:
             self._guessed.fade()
-            self._num_vain += 1
-            if self._num_vain >= _MANY_VAIN:
+            self._num_failed += 1
+            if self._num_failed >= _MANY_FAILED:
                 share = (self._clock() - began) / self._times.step_s(len(sequences))
                 self._pause = min(int(share / _MOST_LOOKING), _MOST_PAUSE)
         return drafts
 
     def _look(
-        self, sequences: abc.Sequence[Sequence], most: int, room: abc.Callable[[Sequence], int]
+        self, sequences: abc.Sequence[Sequence], most: int, capacity: abc.Callable[[Sequence], int]
     ) -> dict[Sequence, list[int]]:
         least = self._times.least_chance(len(sequences))
         if least > 1:
             return {}
         wanted = [each for sequence in sequences if (each := self._wanted(sequence, least))]
         if self._drafter.is_costly:
-            wanted = [each._replace(most=min(each.most, room(each.sequence) - len(each.after))) for each in wanted]
+            wanted = [each._replace(most=min(each.most, capacity(each.sequence) - len(each.after))) for each in wanted]
             hopes = {each.sequence: (len(each.after), each.most) for each in wanted}
             counts = self._best(hopes, len(sequences), most)
             wanted = [each._replace(most=counts[each.sequence] - len(each.after)) for each in wanted]
@@ -138,30 +138,30 @@ class Speculation:
         drafts: dict[Sequence, list[int]] = {}
         for sequence, count in self._best(sizes, len(sequences), most).items() if sizes else ():
             after, guess = found[sequence]
-            drafts[sequence] = (after + guess)[: min(count, room(sequence))]
+            drafts[sequence] = (after + guess)[: min(count, capacity(sequence))]
             self._records[sequence] = self._histories[sequence].records(*sizes[sequence])
         return drafts
 
-    def note(self, sequence: Sequence, num_drafts: int, num_right: int) -> None:
-        """Learn how many of the drafts that the step computed for a sequence were right."""
+    def record(self, sequence: Sequence, num_drafts: int, num_right: int) -> None:
+        """Record how many of the drafts that the step computed for a sequence were accepted."""
         if num_right:
-            self._num_vain = 0
+            self._num_failed = 0
         for index, record in enumerate(self._records[sequence][: min(num_drafts, num_right + 1)]):
-            record.note(is_right=index < num_right)
+            record.add(is_right=index < num_right)
 
     def record_step_time(self, num_sequences: int, num_drafts: int, seconds: float) -> None:
-        """Learn how long a step took that computed no prompt."""
+        """Record the duration of a step without prompt tokens, in seconds."""
         if not self._pause:
-            self._times.record(num_sequences, num_drafts, seconds, num_unseen=self._rested)
-            self._rested = 0
+            self._times.record(num_sequences, num_drafts, seconds, num_unseen=self._num_skipped)
+            self._num_skipped = 0
 
     def release(self, sequence: Sequence) -> None:
-        """Forget a sequence: it has ended, or it was preempted and will be computed again."""
+        """Drop the state of a sequence that has ended, or that was preempted and will be computed again."""
         self._histories.pop(sequence, None)
         self._drafter.release(sequence)
 
     def _wanted(self, sequence: Sequence, least: float) -> DraftRequest | None:
-        """What to ask for: tokens after those that the constraint forces, if guesses are likely enough to be right."""
+        """Return the request for tokens after the forced ones; None if a guess is not likely enough to be right."""
         history = self._histories.get(sequence)
         if history is None:
             history = self._histories[sequence] = _History(self._forced, self._guessed)
@@ -171,11 +171,11 @@ class Speculation:
         return DraftRequest(sequence, forced, most) if forced or most > 0 else None
 
     def _best(self, sizes: abc.Mapping[Sequence, tuple[int, int]], num_rows: int, most: int) -> Counter[Sequence]:
-        """How many drafts of each sequence to compute, of so many forced and so many guessed ones."""
+        """Return the number of drafts to compute per sequence; `sizes` are those that are forced and guessed."""
         ranked = [
             (chance, sequence)
             for sequence, numbers in sizes.items()
-            # Those before it must be right too.
+            # A draft counts only if all drafts before it are right.
             for chance in accumulate((each.chance for each in self._histories[sequence].records(*numbers)), mul)
         ]
         ranked.sort(key=itemgetter(0), reverse=True)

@@ -1,6 +1,6 @@
 """Progress lines in the log while bytes are transferred: how many of how many, and how fast.
 
-`runner.startup_timeout` takes such a line as a sign that the start makes progress.
+`runner.startup.startup_timeout` takes such a line as a sign that the start makes progress.
 """
 
 from __future__ import annotations

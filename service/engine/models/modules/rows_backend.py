@@ -80,7 +80,7 @@ class RowsBackend:
         """Compute the sequences one after the other and return the logits, float32 [output rows, vocabulary]."""
         token_ids = torch.from_numpy(batch.token_ids.astype(np.int64)).to(self._model.device)
         found = []
-        for place, (first, end) in zip(batch.places, pairwise(batch.row_offsets.tolist()), strict=True):
+        for place, (first, end) in zip(batch.slots, pairwise(batch.row_offsets.tolist()), strict=True):
             if batch.positions[first] == 0:
                 self._kept[place] = self._new_cache()
             rows = batch.output_rows[(batch.output_rows >= first) & (batch.output_rows < end)] - first

@@ -1,0 +1,1 @@
+"""What one call costs outside the engine: credentials, limits, gateway, Envoy, client."""

@@ -1,0 +1,170 @@
+"""What the Python client costs its callers, beside the `openai` package on the same server.
+
+Run: .venv/bin/python -m bench.calls.client [--rounds 3] [--answers 20] [--tokens 200]
+
+The whole product on the bundled model, through Envoy. Each measurement is a process of its own that asks for answers
+of equally many tokens: one after the other from a thread, or 16 at a time on an event loop. Printed are the median time
+to the first text, and the processor time of that process a token, imports and first calls aside; medians of rounds in
+which both take turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import multiprocessing
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).resolve().parents[2]
+PROMPT = "Tell me of France."
+WARM_UP = 3
+STREAMS = (1, 16)
+KINDS = ("sluice_client", "openai")
+
+
+class Cost(NamedTuple):
+    """Of one process."""
+
+    first_ms: float
+    cpu_us: float  # a token
+
+
+def texts(kind: str, port: int, num_tokens: int) -> Any:
+    """A function that asks, and gives an iterator of pieces."""
+    if kind == "openai":
+        import openai  # noqa: PLC0415  what isn't measured isn't imported
+
+        client = openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="unused")
+
+        def ask() -> Iterator[str]:
+            for chunk in client.chat.completions.create(**openai_body(num_tokens)):
+                yield chunk.choices[0].delta.content or ""
+
+        return ask
+    sys.path.insert(0, str(ROOT / "clients/python/src"))
+    from sluice_client import Client  # noqa: PLC0415  as above
+
+    own = Client(f"127.0.0.1:{port}", model="bench")
+    return lambda: own.stream_chat(PROMPT, max_tokens=num_tokens, ignore_eos=True, temperature=1).text()
+
+
+def async_texts(kind: str, port: int, num_tokens: int) -> Any:
+    """The same for an event loop."""
+    if kind == "openai":
+        import openai  # noqa: PLC0415  as above
+
+        client = openai.AsyncOpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="unused")
+
+        async def ask() -> AsyncIterator[str]:
+            async for chunk in await client.chat.completions.create(**openai_body(num_tokens)):
+                yield chunk.choices[0].delta.content or ""
+
+        return ask
+    sys.path.insert(0, str(ROOT / "clients/python/src"))
+    from sluice_client import AsyncClient  # noqa: PLC0415  as above
+
+    own = AsyncClient(f"127.0.0.1:{port}", model="bench")
+    return lambda: own.stream_chat(PROMPT, max_tokens=num_tokens, ignore_eos=True, temperature=1).text()
+
+
+def openai_body(num_tokens: int) -> dict[str, Any]:
+    """What both ask for, as OpenAI's package takes it."""
+    return {
+        "model": "bench",
+        "messages": [{"role": "user", "content": PROMPT}],
+        "max_tokens": num_tokens,
+        "temperature": 1,
+        "stream": True,
+        "extra_body": {"ignore_eos": True},
+    }
+
+
+def one_by_one(kind: str, port: int, num_answers: int, num_tokens: int) -> Cost:
+    """From a thread."""
+    ask = texts(kind, port, num_tokens)
+    waits: list[float] = []
+    begun = 0.0
+    for number in range(num_answers + WARM_UP):
+        if number == WARM_UP:
+            begun = time.process_time()
+        asked = time.perf_counter()
+        moments = [time.perf_counter() for piece in ask() if piece]
+        if number >= WARM_UP:
+            waits.append(moments[0] - asked)
+    cpu_s = time.process_time() - begun
+    return Cost(statistics.median(waits) * 1e3, cpu_s / (num_answers * num_tokens) * 1e6)
+
+
+async def at_once(kind: str, port: int, num_answers: int, num_tokens: int, num_streams: int) -> Cost:
+    """On an event loop."""
+    ask = async_texts(kind, port, num_tokens)
+    waits: list[float] = []
+
+    async def read() -> None:
+        asked, first = time.perf_counter(), 0.0
+        async for piece in ask():
+            if piece and not first:
+                first = time.perf_counter()
+        waits.append(first - asked)
+
+    await asyncio.gather(*(read() for _ in range(WARM_UP)))
+    waits.clear()
+    num_waves = max(1, num_answers // num_streams)
+    begun = time.process_time()
+    for _ in range(num_waves):
+        await asyncio.gather(*(read() for _ in range(num_streams)))
+    cpu_s = time.process_time() - begun
+    return Cost(statistics.median(waits) * 1e3, cpu_s / (num_waves * num_streams * num_tokens) * 1e6)
+
+
+def measure(kind: str, port: int, num_streams: int, num_answers: int, num_tokens: int) -> Cost:
+    """In this process."""
+    if num_streams == 1:
+        return one_by_one(kind, port, num_answers, num_tokens)
+    return asyncio.run(at_once(kind, port, num_answers, num_tokens, num_streams))
+
+
+def bundled(folder: Path) -> Path:
+    """The bundled model, in a folder in whose parent a log may be written."""
+    model = folder / "model"
+    model.symlink_to(ROOT / "demo/model")
+    return model
+
+
+def main() -> None:
+    """Measure, with flags for the sizes."""
+    from bench.calls.way_out import running  # noqa: PLC0415  not in the measured processes
+
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--answers", type=int, default=20)
+    parser.add_argument("--tokens", type=int, default=200)
+    options = parser.parse_args()
+    costs: dict[tuple[int, str], list[Cost]] = {(streams, kind): [] for streams in STREAMS for kind in KINDS}
+    with tempfile.TemporaryDirectory() as folder, running(ROOT, bundled(Path(folder))) as product:
+        for _ in range(options.rounds):
+            for (streams, kind), found in costs.items():
+                # A process for each: what one package has loaded costs the other nothing.
+                with multiprocessing.get_context("spawn").Pool(1) as pool:
+                    work = (kind, product.ports["envoy"], streams, max(options.answers, 2 * streams), options.tokens)
+                    found.append(pool.apply(measure, work))
+    print("streams, first text of sluice_client and openai in ms, ratio; CPU a token of both in µs, ratio")
+    for streams in STREAMS:
+        first, cpu = (
+            [statistics.median(getattr(each, name) for each in costs[streams, kind]) for kind in KINDS]
+            for name in ("first_ms", "cpu_us")
+        )
+        print(
+            f"| {streams} | {first[0]:.1f} | {first[1]:.1f} | {first[1] / first[0]:.2f}"
+            f" | {cpu[0]:.1f} | {cpu[1]:.1f} | {cpu[1] / cpu[0]:.2f} |"
+        )
+
+
+if __name__ == "__main__":
+    main()

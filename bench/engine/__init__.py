@@ -1,0 +1,1 @@
+"""The engine without a server: steps, sampling, drafts, rounded weights, memory."""

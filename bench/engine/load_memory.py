@@ -1,0 +1,61 @@
+"""Memory that a process takes to load a model, beside its weights: Qwen2.5-0.5B's shape in each type.
+
+Run as `python -m bench.engine.load_memory`, with native/ installed. Each type is loaded in a process of its own.
+Prints, in MiB, the weights as they are kept, what the process held before (torch and the other imports), and what the
+load added: at the most, and in the end. The cache takes memory when it is written, so it is not among them.
+"""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+import sluice_native
+
+from bench import shapes
+from bench.engine import native_step
+from service.engine.config import EngineConfig
+from service.engine.loading.generator import load_model
+
+CONFIGS = {
+    "bfloat16": EngineConfig(backend="native"),
+    "int8": EngineConfig(backend="native", quantization="int8"),
+    "int4": EngineConfig(backend="native", quantization="int4"),
+}
+
+
+def main() -> None:
+    print("| weights | MiB | before | most | in the end | most / weights | end / weights | seconds |")
+    print("|---|--:|--:|--:|--:|--:|--:|--:|")
+    folder = shapes.qwen2_5_0_5b()
+    for name, config in CONFIGS.items():
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
+            before, most, end, seconds = process.submit(load, folder, config).result()
+        weights = sluice_native.Model(**native_step.SHAPES["0.5b"], weight_type=name).weight_bytes / 2**20
+        print(
+            f"| {name} | {weights:.0f} | {before:.0f} | {most - before:.0f} | {end - before:.0f} "
+            f"| {(most - before) / weights:.2f} | {(end - before) / weights:.2f} | {seconds:.1f} |",
+            flush=True,
+        )
+
+
+def load(folder: Path, config: EngineConfig) -> tuple[float, float, float, float]:
+    """Resident MiB before, at the most and after, and the seconds between."""
+    before, began = resident("VmRSS"), time.perf_counter()
+    loaded = load_model(str(folder), config, compute_dtype="bfloat16")
+    seconds = time.perf_counter() - began
+    found = before, resident("VmHWM"), resident("VmRSS"), seconds
+    del loaded
+    return found
+
+
+def resident(field: str) -> float:
+    """MiB of this process."""
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(f"{field}:"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,216 @@
+"""How long a native step takes, beside what memory and arithmetic allow: no step can beat either.
+
+Run as `python -m bench.engine.native_step [--threads 1 2] [--types bfloat16 int8 …] [--cache float16 …] [--shapes 0.5b
+5m] [--prefills 32 512]`, with native/ installed. Random weights, which cost the same time as trained ones. Prints the
+median and the best of several steps; the time to read the weights once, and the time for the step's products where
+registers hold all numbers, both measured between the steps, on the same threads; and the larger of the two over the
+median.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, TypeAlias
+
+import numpy as np
+import sluice_native
+from numpy.typing import NDArray
+
+BATCH_SIZES = (1, 4, 16, 64)
+CONTEXTS = (32, 512)
+PREFILLS = (512,)
+BLOCK_SIZE = 16
+
+Ints: TypeAlias = NDArray[np.int32]
+
+
+def _shape(*, hidden: int, inner: int, layers: int, heads: int, kv_heads: int, vocabulary: int) -> dict[str, Any]:
+    return {
+        "hidden_size": hidden,
+        "intermediate_size": inner,
+        "num_layers": layers,
+        "num_heads": heads,
+        "num_kv_heads": kv_heads,
+        "head_dim": 64,
+        "vocab_size": vocabulary,
+        "norm_epsilon": 1e-6,
+        "inverse_frequencies": (1e6 ** -(np.arange(0, 64, 2) / 64)).tolist(),
+    }
+
+
+SHAPES: dict[str, dict[str, Any]] = {
+    "0.5b": _shape(hidden=896, inner=4_864, layers=24, heads=14, kv_heads=2, vocabulary=151_936)
+    | {"is_tied": True, "has_qkv_bias": True},
+    "5m": _shape(hidden=256, inner=640, layers=6, heads=4, kv_heads=2, vocabulary=2_048) | {"has_head_norm": True},
+}
+# Whose adapter each of 16 sequences has.
+ADAPTED = {
+    "batch 16, no adapter": [-1] * 16,
+    "batch 16, 4 of each adapter and 8 of none": [-1, 0, -1, 1] * 4,
+    "batch 16, 8 of each adapter": [0, 1] * 8,
+}
+TYPES = {"0.5b": ["bfloat16"], "5m": ["float32"]}
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """Medians, in seconds, and the best step: on a busy machine it tells more."""
+
+    step: float
+    best: float
+    reading: float
+    products: float
+
+    def __str__(self) -> str:
+        step, best = (f"{1e3 * each:.3f}" for each in (self.step, self.best))
+        reading, products = (f"{1e3 * each:.3f}" for each in (self.reading, self.products))
+        ratio = max(self.reading, self.products) / self.step
+        return f"{step:>8} ms (best {best}); weights read in {reading}, products in {products} ms, ratio {ratio:.2f}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--shapes", nargs="*", choices=list(SHAPES), default=list(SHAPES))
+    parser.add_argument("--types", nargs="*", choices=["float32", "bfloat16", "int8", "int4"])
+    parser.add_argument("--cache", nargs="*", choices=["auto", "float32", "bfloat16", "float16"], default=["auto"])
+    parser.add_argument("--threads", type=int, nargs="*", default=[2])
+    parser.add_argument("--batches", type=int, nargs="*", default=BATCH_SIZES)
+    parser.add_argument("--contexts", type=int, nargs="*", default=CONTEXTS)
+    parser.add_argument("--prefills", type=int, nargs="*", default=PREFILLS)
+    parser.add_argument("--set", default="auto", help="instruction set")
+    parser.add_argument("--rank", type=int, default=0, help="also with two adapters of this rank on every matrix")
+    options = parser.parse_args()
+    for name in options.shapes:
+        for weight_type, cache_type in product(options.types or TYPES[name], options.cache):
+            rows = max(*options.batches, 16 if options.rank else 0)
+            blocks = max(rows * blocks_of(max(options.contexts)), blocks_of(max(options.prefills)))
+            types = {"weight_type": weight_type, "cache_type": cache_type}
+            most = max(options.threads)
+            model = random_model(name, blocks * BLOCK_SIZE, **types, num_threads=most, instruction_set=options.set)
+            print(f"{name} {weight_type}, cache {cache_type}, {model.instruction_set}, ", end="")
+            print(f"{model.weight_bytes / 1e6:.0f} MB of weights")
+            for context, batch, threads in product(options.contexts, options.batches, options.threads):
+                timed = decode(model, name, batch, context, threads)
+                print(f"  batch {batch:2}, context {context:3}, threads {threads}: {timed}", flush=True)
+            if options.rank:
+                put_adapters(model, options.rank)
+                for (label, places), threads in product(ADAPTED.items(), options.threads):
+                    timed = decode(model, name, len(places), CONTEXTS[0], threads, places=places)
+                    print(f"  {label}, threads {threads}: {timed}", flush=True)
+            for tokens, threads in product(options.prefills, options.threads):
+                timed = prefill(model, name, tokens, threads)
+                print(f"  prefill {tokens:3}, threads {threads}: {timed}; ", end="")
+                print(f"{tokens / timed.step:.0f} tokens/s", flush=True)
+
+
+def random_model(name: str, num_slots: int, **options: Any) -> sluice_native.Model:
+    """A model of that shape with random weights and room for so many tokens."""
+    model = sluice_native.Model(**SHAPES[name], **options)
+    random = np.random.default_rng(0)
+    for tensor, shape in model.tensors().items():
+        model.load(tensor, random.standard_normal(shape, dtype=np.float32) * np.float32(0.02))
+    model.allocate(blocks_of(num_slots), BLOCK_SIZE)
+    return model
+
+
+def blocks_of(context: int) -> int:
+    return -(-context // BLOCK_SIZE)
+
+
+def put_adapters(model: sluice_native.Model, rank: int) -> None:
+    """Two, at the places 0 and 1, which change every matrix of the layers."""
+    random = np.random.default_rng(0)
+    for place in (0, 1):
+        modules = [
+            (
+                name.removesuffix(".weight"),
+                random.standard_normal((rank, shape[1]), dtype=np.float32) * np.float32(0.02),
+                random.standard_normal((shape[0], rank), dtype=np.float32) * np.float32(0.02),
+            )
+            for name, shape in model.tensors().items()
+            if len(shape) > 1 and name.startswith("model.layers.")
+        ]
+        model.put_adapter(place, modules)
+
+
+def decode(
+    model: sluice_native.Model, name: str, batch: int, context: int, threads: int, *, places: list[int] | None = None
+) -> Timed:
+    """One new token for each of `batch` sequences of `context` tokens, with the adapters at `places`.
+
+    The adapters' products are not among those counted.
+    """
+    arrays = step_arrays(batch, 1, context)
+    logits = np.empty((batch, vocab_size(model)), dtype=np.float32)
+    rows = np.arange(batch, dtype=np.int32)
+    adapters = None if places is None else np.array(places, dtype=np.int32)
+    num_products = batch * (products_of_layers(name) + products_of_head(name) + products_of_attention(name, context))
+    return timed(model, lambda: model.step(*arrays, rows, logits, threads, adapters), num_products, threads)
+
+
+def prefill(model: sluice_native.Model, name: str, tokens: int, threads: int) -> Timed:
+    """A prompt in one step."""
+    arrays = step_arrays(1, tokens, tokens)
+    rows = np.array([tokens - 1], dtype=np.int32)
+    attention = sum(products_of_attention(name, 1 + token) for token in range(tokens))
+    num_products = tokens * products_of_layers(name) + attention + products_of_head(name)
+    return timed(model, lambda: model.step(*arrays, rows, None, threads), num_products, threads)
+
+
+def products_of_layers(name: str) -> int:
+    """Of a token, with the weights of the layers."""
+    shape = SHAPES[name]
+    query, key = (shape[heads] * shape["head_dim"] for heads in ("num_heads", "num_kv_heads"))
+    attention = shape["hidden_size"] * (2 * query + 2 * key)
+    return int(shape["num_layers"] * (attention + 3 * shape["hidden_size"] * shape["intermediate_size"]))
+
+
+def products_of_head(name: str) -> int:
+    return int(SHAPES[name]["hidden_size"] * SHAPES[name]["vocab_size"])
+
+
+def products_of_attention(name: str, context: int) -> int:
+    """Of a token, with the keys and values of a context."""
+    shape = SHAPES[name]
+    return int(2 * shape["num_layers"] * shape["num_heads"] * shape["head_dim"] * context)
+
+
+def step_arrays(batch: int, new_tokens: int, context: int) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+    """Token ids, positions, row offsets, context lengths, block tables."""
+    positions = np.tile(np.arange(context - new_tokens, context), batch)
+    return (
+        (positions % 1_000).astype(np.int32),
+        positions.astype(np.int32),
+        (np.arange(batch + 1) * new_tokens).astype(np.int32),
+        np.full(batch, context, dtype=np.int32),
+        np.arange(batch * blocks_of(context), dtype=np.int32).reshape(batch, -1),
+    )
+
+
+def vocab_size(model: sluice_native.Model) -> int:
+    return model.tensors()["model.embed_tokens.weight"][0]
+
+
+def timed(model: sluice_native.Model, run: Callable[[], object], num_products: int, threads: int) -> Timed:
+    """Run for about two seconds, the reading of the weights and the products alone between the steps."""
+    run()
+    steps: list[float] = []
+    readings: list[float] = []
+    products: list[float] = []
+    began = time.perf_counter()
+    while len(steps) < 5 or (time.perf_counter() - began < 2 and len(steps) < 1_000):
+        start = time.perf_counter()
+        run()
+        steps.append(time.perf_counter() - start)
+        readings.append(model.read_weights(threads))
+        products.append(num_products / model.multiply_rate(threads))
+    return Timed(statistics.median(steps), min(steps), statistics.median(readings), statistics.median(products))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+"""A replica's prefix cache, by whole prefixes instead of blocks: what was used longest ago goes first, from its end.
+
+A prompt is a part that others share and a part of its own, and both are kept under their keys. `BlockPool` does the
+same block by block.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from bench.fleet.simulated.job import Job
+
+Key = tuple[bool, int]  # whether it is a shared part, and which
+
+
+class PrefixCache:
+    """So many tokens of keys and values, held by running jobs or kept for later ones."""
+
+    def __init__(self, capacity: int, block_size: int) -> None:
+        self.capacity = capacity
+        self.held = 0
+        self.kept = 0
+        self._block_size = block_size
+        self._kept: OrderedDict[Key, int] = OrderedDict()
+        self._holders: dict[int, int] = {}  # of shared parts that are held
+        self._ready: set[int] = set()  # of these, those that are computed
+
+    def found(self, job: Job) -> int:
+        """How many of the prompt's first tokens are there; always less than all."""
+        if job.shared and job.shared_key not in self._ready and (True, job.shared_key) not in self._kept:
+            return 0
+        tokens = job.shared + min(self._kept.get((False, job.own_key), 0), job.own)
+        return min(tokens, job.prompt - 1) // self._block_size * self._block_size
+
+    def fits(self, job: Job, num_running: int) -> bool:
+        """Whether the job's prompt can be held, with a block more for everyone that runs."""
+        shared = 0 if job.shared_key in self._holders else job.shared
+        own = job.own + job.generated + self._block_size
+        return self.held + shared + own + num_running * self._block_size <= self.capacity
+
+    def hold(self, job: Job) -> None:
+        """Take what the job's prompt needs; what is kept of it is no longer kept, but held."""
+        if job.shared:
+            holders = self._holders.get(job.shared_key, 0)
+            if holders == 0:
+                if (kept := self._kept.pop((True, job.shared_key), 0)) > 0:
+                    self.kept -= kept
+                    self._ready.add(job.shared_key)
+                self.held += job.shared
+            self._holders[job.shared_key] = holders + 1
+            job.holds_shared = True
+        self.kept -= self._kept.pop((False, job.own_key), 0)
+        job.held = job.own + job.generated
+        self.held += job.held
+        self._evict()
+
+    def computed(self, job: Job) -> None:
+        """The job's prompt is computed: from now on its shared part is found."""
+        if job.holds_shared:
+            self._ready.add(job.shared_key)
+
+    def grow(self, tokens: int) -> None:
+        """So many tokens more are held, by whom `release` is told."""
+        self.held += tokens
+        self._evict()
+
+    def release(self, job: Job, *, keeps: bool = True) -> None:
+        """The job ends or gives way. `job.held` is what it holds of its own by now."""
+        self.held -= job.held
+        own = job.held // self._block_size * self._block_size
+        if keeps and own > 0:
+            self._keep((False, job.own_key), own)
+        if job.holds_shared:
+            job.holds_shared = False
+            left = self._holders[job.shared_key] - 1
+            if left:
+                self._holders[job.shared_key] = left
+            else:
+                del self._holders[job.shared_key]
+                self.held -= job.shared
+                if job.shared_key in self._ready:
+                    self._ready.discard(job.shared_key)
+                    self._keep((True, job.shared_key), job.shared)
+        self._evict()
+
+    def _keep(self, key: Key, tokens: int) -> None:
+        self.kept += tokens - self._kept.pop(key, 0)
+        self._kept[key] = tokens
+
+    def _evict(self) -> None:
+        while self.kept and self.held + self.kept > self.capacity:
+            key, tokens = next(iter(self._kept.items()))
+            excess = -(-(self.held + self.kept - self.capacity) // self._block_size) * self._block_size
+            if key[0] or excess >= tokens:
+                self.kept -= tokens
+                del self._kept[key]
+            else:
+                self.kept -= excess
+                self._kept[key] = tokens - excess

@@ -1,0 +1,1 @@
+"""The running product: start, memory, capacity, overload, long prompts, and several replicas."""

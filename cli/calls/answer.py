@@ -1,0 +1,66 @@
+"""One streamed chat answer: its pieces as they come, and what is known of it at its end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cli.calls.server import Server
+
+
+@dataclass(slots=True)
+class Answer:
+    """What came so far. Times are in seconds."""
+
+    text: str = ""
+    reasoning: str = ""
+    finish_reason: str = ""
+    num_tokens: int | None = None  # as the server counts them; None if it didn't say
+    first_s: float | None = None  # from the request to the first piece
+    took_s: float = 0.0
+
+    def summary(self) -> str:
+        """Tokens, speed and the first token's time, in words; empty for an answer without a piece."""
+        if self.first_s is None:
+            return ""
+        parts = [f"first after {1000 * self.first_s:.0f} ms"]
+        rest_s = self.took_s - self.first_s
+        if self.num_tokens is not None:
+            parts.insert(0, f"{self.num_tokens} tokens")
+            if self.num_tokens > 1 and rest_s > 0:
+                parts.insert(1, f"{(self.num_tokens - 1) / rest_s:.0f} tokens/s")
+        if self.finish_reason not in {"", "stop"}:
+            parts.append(f"ended by {self.finish_reason}")
+        return ", ".join(parts)
+
+
+def read_answer(
+    server: Server, body: Mapping[str, Any], show: Callable[[str, bool], None], answer: Answer
+) -> Iterator[dict[str, Any]]:
+    """Ask, fill `answer`, and `show` each piece of text, with whether it is reasoning; yields the raw events.
+
+    Who stops reading stops the answer. Raises ServerError.
+    """
+    begun = time.monotonic()
+    asked = {**body, "stream_options": {"include_usage": True}}
+    with server.stream("/v1/chat/completions", asked) as events:
+        for event in events:
+            for choice in event.get("choices") or ():
+                delta = choice.get("delta") or {}
+                thought = delta.get("reasoning_content") or delta.get("reasoning") or ""
+                piece = delta.get("content") or ""
+                if (thought or piece) and answer.first_s is None:
+                    answer.first_s = time.monotonic() - begun
+                if thought:
+                    answer.reasoning += thought
+                    show(thought, True)
+                if piece:
+                    answer.text += piece
+                    show(piece, False)
+                answer.finish_reason = choice.get("finish_reason") or answer.finish_reason
+            if usage := event.get("usage"):
+                answer.num_tokens = usage.get("completion_tokens")
+            answer.took_s = time.monotonic() - begun
+            yield event

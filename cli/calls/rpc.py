@@ -1,0 +1,64 @@
+"""One RPC of a server of this project, over gRPC: for what administrators do, which has no path in REST."""
+
+from __future__ import annotations
+
+from typing import Any, Final, Protocol, TypeVar
+from urllib.parse import urlsplit
+
+from cli.calls.server import KEY_HINT, ServerError
+
+Answer = TypeVar("Answer", bound="_Message")
+
+_LONGEST_S: Final = 3600.0  # a load may take long; Envoy ends what takes longer
+
+
+class _Message(Protocol):
+    """A message of the contract."""
+
+    def SerializeToString(self) -> bytes: ...  # noqa: N802  protobuf's name
+
+    @classmethod
+    def FromString(cls, data: bytes) -> Any: ...  # noqa: N802  protobuf's name
+
+
+def ask(url: str, key: str, ca_file: str, method: str, request: _Message, answer: type[Answer]) -> Answer:
+    """What `method` ("package.Service/Method") of the server at `url` answers. Raises ServerError."""
+    import grpc  # noqa: PLC0415  the command starts at once, and most commands need none of it
+
+    parts = urlsplit(url)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise ServerError(f"{url}: not a URL such as http://127.0.0.1:8080")
+    try:
+        host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+        target = f"{host}:{parts.port or (443 if parts.scheme == 'https' else 80)}"
+        if parts.scheme == "http":
+            channel = grpc.insecure_channel(target)
+        else:
+            authorities = None
+            if ca_file:
+                with open(ca_file, "rb") as file:  # noqa: PTH123  as httpx reads it for the other commands
+                    authorities = file.read()
+            channel = grpc.secure_channel(target, grpc.ssl_channel_credentials(authorities))
+    except (OSError, ValueError) as error:
+        raise ServerError(f"{url}: {error}") from error
+    with channel:
+        call = channel.unary_unary(f"/{method}", request.__class__.SerializeToString, answer.FromString)
+        try:
+            found: Answer = call(
+                request, timeout=_LONGEST_S, metadata=(("authorization", f"Bearer {key}"),) if key else ()
+            )
+        except grpc.RpcError as error:
+            raise ServerError(_reason(url, error)) from error
+        except ValueError as error:  # a key that no metadata can hold
+            raise ServerError(f"{url}: {error}") from error
+        return found
+
+
+def _reason(url: str, error: Any) -> str:
+    """The server's own words, in one line; gRPC's where there is no such server."""
+    text = " ".join(str(error.details() or error.code().name).split())
+    if any(name == "x-sluice-reason" for name, _ in error.trailing_metadata() or ()):
+        return f"{text}; {KEY_HINT}" if error.code().name == "UNAUTHENTICATED" else text
+    if error.code().name == "UNAVAILABLE":
+        return f"no gRPC at {url} ({text}): a gateway's port has none, and `sluice serve` starts a server here"
+    return f"{url} does not take this call ({error.code().name}: {text}); is it a server of this project?"

@@ -1,0 +1,288 @@
+"""`sluice chat`: a conversation in the terminal, or one question whose answer goes to standard output."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from cli.calls.answer import Answer, read_answer
+from cli.calls.image import read_image
+from cli.calls.options import (
+    DEFAULT,
+    AsJson,
+    CaFile,
+    Key,
+    ModelName,
+    Url,
+    connected,
+    fail,
+    named_value,
+    print_json,
+    say,
+)
+from cli.calls.server import Server, ServerError
+from process.logs.terminal import plain
+
+_HELP = """\
+  /system TEXT      what the model is told first; without TEXT, nothing
+  /set NAME=VALUE   a parameter, such as temperature=0.2 or max_tokens=200; /set alone shows them
+  /model NAME       go on with another model; /model alone lists them
+  /image PATH       attach an image to the next question; /image alone takes all back
+  /retry            another answer to the last question
+  /undo             take the last question and its answer back
+  /save FILE        write the conversation as JSON; /load FILE reads it
+  /clear            begin anew
+  /exit             end; so does Ctrl-D. Ctrl-C stops an answer
+  A line that ends with \\ goes on in the next; a text between two lines of \"\"\" may have any lines."""
+_DIM, _PLAIN = "\x1b[2m", "\x1b[0m"
+
+
+def chat(
+    question: Annotated[str, typer.Argument(help="Asked once; without it: a conversation, or what is piped in.")] = "",
+    model: ModelName = "",
+    system: Annotated[str, typer.Option(help="What the model is told first.")] = "",
+    parameter: Annotated[
+        list[str], typer.Option("--set", metavar="NAME=VALUE", help="A parameter of requests; repeat for more.")
+    ] = [],
+    as_json: AsJson = False,
+    url: Url = DEFAULT,
+    key: Key = "",
+    ca_file: CaFile = "",
+) -> None:
+    """Chat with a model. --json prints a question's answer as the server's events, one a line."""
+    with connected(url, key, ca_file) as server:
+        conversation = Conversation(server, model or _first(server))
+        conversation.tell(system)
+        try:
+            for each in parameter:
+                conversation.set(each)
+        except ValueError as error:
+            fail(f"--set {error}")
+        if question or not sys.stdin.isatty():
+            _ask_once(conversation, question or sys.stdin.read(), as_json=as_json)
+        else:
+            Prompt(conversation).run()
+
+
+def _first(server: Server) -> str:
+    names = server.models()
+    if not names:
+        raise ServerError(f"{server.url} serves no model that this caller may use")
+    return names[0]
+
+
+class Conversation:
+    """Messages, and how the next one is asked."""
+
+    def __init__(self, server: Server, model: str) -> None:
+        self.server = server
+        self.model = model
+        self.messages: list[dict[str, Any]] = []
+        self.parameters: dict[str, Any] = {}
+        self.images: list[str] = []  # data URLs, attached to the next question
+
+    def tell(self, system: str) -> None:
+        """Replace what the model is told first."""
+        self.messages = [message for message in self.messages if message["role"] != "system"]
+        if system:
+            self.messages.insert(0, {"role": "system", "content": system})
+
+    def set(self, text: str) -> None:
+        """Take NAME=VALUE, the value as JSON or else as text; an empty one unsets. Raises ValueError."""
+        name, value = named_value(text)
+        self.parameters.pop(name, None)
+        if value is not None:
+            self.parameters[name] = value
+
+    def undo(self) -> str:
+        """Take the last question and what came after it back; the question, empty if there is none.
+
+        Its images are attached to the next one.
+        """
+        for index in range(len(self.messages) - 1, -1, -1):
+            if self.messages[index]["role"] == "user":
+                content: str | list[dict[str, Any]] = self.messages[index]["content"]
+                del self.messages[index:]
+                if isinstance(content, str):
+                    return content
+                self.images = [part["image_url"]["url"] for part in content if part["type"] == "image_url"]
+                return "".join(part["text"] for part in content if part["type"] == "text")
+        return ""
+
+    def ask(self, question: str, show: Callable[[str, bool], None], note: Callable[[dict[str, Any]], None]) -> Answer:
+        """Ask, and keep question and answer, even one that Ctrl-C ended. Raises ServerError, and then keeps neither."""
+        images, self.images = self.images, []
+        self.messages.append({"role": "user", "content": _content(question, images)})
+        answer = Answer()
+        body = {"model": self.model, "messages": self.messages, **self.parameters}
+        try:
+            for event in read_answer(self.server, body, show, answer):
+                note(event)
+        except KeyboardInterrupt:
+            answer.finish_reason = "Ctrl-C"
+        except ServerError:
+            self.messages.pop()
+            self.images = images
+            raise
+        if answer.text:
+            self.messages.append({"role": "assistant", "content": answer.text})
+        else:
+            self.messages.pop()
+        return answer
+
+
+def _content(question: str, images: list[str]) -> str | list[dict[str, Any]]:
+    parts: list[dict[str, Any]] = [{"type": "image_url", "image_url": {"url": url}} for url in images]
+    return [*parts, {"type": "text", "text": question}] if parts else question
+
+
+def _ask_once(conversation: Conversation, question: str, *, as_json: bool) -> None:
+    if not question.strip():
+        fail("nothing to ask: standard input is empty")
+
+    def show(piece: str, is_reasoning: bool) -> None:  # noqa: FBT001  as read_answer calls it
+        if not as_json and not is_reasoning:
+            say(piece, nl=False)
+
+    def note(event: dict[str, Any]) -> None:
+        if as_json:
+            print_json(event, indent=None)
+
+    answer = conversation.ask(question, show, note)
+    if not as_json:
+        typer.echo()
+    if answer.finish_reason == "Ctrl-C":
+        raise typer.Exit(130)
+
+
+class Prompt:
+    """The terminal's side of a conversation."""
+
+    def __init__(self, conversation: Conversation) -> None:
+        self._conversation = conversation
+        self._commands: dict[str, Callable[[str], None]] = {
+            "/help": lambda _: typer.echo(_HELP),
+            "/system": conversation.tell,
+            "/set": self._set,
+            "/model": self._model,
+            "/image": self._image,
+            "/retry": self._retry,
+            "/undo": lambda _: say(f"taken back: {conversation.undo()}"),
+            "/save": self._save,
+            "/load": self._load,
+            "/clear": self._clear,
+        }
+
+    def run(self) -> None:
+        """Until /exit or Ctrl-D."""
+        import readline  # noqa: F401, PLC0415  gives input() its editing and history
+
+        say(f"{self._conversation.model} at {self._conversation.server.url}; /help lists commands, Ctrl-D ends")
+        while True:
+            try:
+                text = self._read()
+            except KeyboardInterrupt:
+                typer.echo("\nCtrl-D or /exit ends")
+                continue
+            except EOFError:
+                typer.echo()
+                return
+            word, _, rest = text.strip().partition(" ")
+            if word in {"/exit", "/quit"}:
+                return
+            try:
+                if word in self._commands:
+                    self._commands[word](rest.strip())
+                elif word.startswith("/"):
+                    typer.echo(f"{word}: no such command; /help lists them")
+                elif word:
+                    self._ask(text)
+            except (ServerError, ValueError) as error:
+                say(f"{error}")
+            except OSError as error:
+                typer.echo(f"{rest.strip()}: {error.strerror or error}")
+
+    def _read(self) -> str:
+        """One message. Raises EOFError and KeyboardInterrupt."""
+        text = input("> ")
+        if text.strip() == '"""':
+            lines = []
+            while (line := input(". ")).strip() != '"""':
+                lines.append(line)
+            return "\n".join(lines)
+        while text.endswith("\\"):
+            text = f"{text[:-1]}\n{input('. ')}"
+        return text
+
+    def _ask(self, question: str) -> None:
+        was_reasoning = False
+
+        def show(piece: str, is_reasoning: bool) -> None:  # noqa: FBT001  as read_answer calls it
+            nonlocal was_reasoning
+            if is_reasoning != was_reasoning:
+                typer.echo(_DIM if is_reasoning else f"{_PLAIN}\n", nl=False)
+                was_reasoning = is_reasoning
+            say(piece, nl=False)
+
+        try:
+            answer = self._conversation.ask(question, show, lambda _: None)
+        finally:
+            typer.echo(_PLAIN)
+        typer.echo(f"{_DIM}{plain(answer.summary()) or 'no text'}{_PLAIN}")
+
+    def _set(self, text: str) -> None:
+        if text:
+            self._conversation.set(text)
+        for name, value in self._conversation.parameters.items():
+            typer.echo(f"  {name}={json.dumps(value, ensure_ascii=False)}")
+
+    def _model(self, name: str) -> None:
+        names = self._conversation.server.models()
+        if not name:
+            say("\n".join(("* " if each == self._conversation.model else "  ") + each for each in names))
+        elif name in names:
+            self._conversation.model = name
+        else:
+            say(f"{name}: no such model; there are {', '.join(names)}")
+
+    def _image(self, path: str) -> None:
+        images = self._conversation.images
+        if path:
+            images.append(read_image(Path(path).expanduser()))
+        else:
+            images.clear()
+        typer.echo(f"{len(images)} images go with the next question")
+
+    def _retry(self, _: str) -> None:
+        kept, images = list(self._conversation.messages), list(self._conversation.images)
+        question = self._conversation.undo()
+        if not question:
+            typer.echo("there is no question to ask again")
+            return
+        try:
+            self._ask(question)
+        except ServerError:
+            self._conversation.messages, self._conversation.images = kept, images  # with the answer that there was
+            raise
+
+    def _save(self, path: str) -> None:
+        kept = {"model": self._conversation.model, "messages": self._conversation.messages}
+        Path(path or "conversation.json").write_text(json.dumps(kept, indent=2, ensure_ascii=False) + "\n")
+        typer.echo(f"written to {path or 'conversation.json'}")
+
+    def _load(self, path: str) -> None:
+        try:
+            kept = json.loads(Path(path).read_text())
+            messages = [{"role": each["role"], "content": each["content"]} for each in kept["messages"]]
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(f"{path} is not a conversation that /save wrote") from error
+        self._conversation.messages = messages
+        typer.echo(f"{len(messages)} messages")
+
+    def _clear(self, _: str) -> None:
+        self._conversation.messages.clear()

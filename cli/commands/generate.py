@@ -1,0 +1,68 @@
+"""`sluice complete` and `sluice embed`: raw texts in, their continuation or their vectors out."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from cli.calls.options import DEFAULT, AsJson, CaFile, Key, ModelName, Url, connected, fail, print_json, say
+
+
+def complete(
+    prompt: Annotated[str, typer.Argument(help="The text to go on with; without it: what is piped in.")] = "",
+    model: ModelName = "",
+    max_tokens: Annotated[int, typer.Option(min=1, help="Tokens at most.")] = 64,
+    temperature: Annotated[float | None, typer.Option(min=0, help="0 takes the likeliest token.")] = None,
+    as_json: AsJson = False,
+    url: Url = DEFAULT,
+    key: Key = "",
+    ca_file: CaFile = "",
+) -> None:
+    """Continue a text. --json prints the server's events, one a line."""
+    text = prompt or _piped()
+    with connected(url, key, ca_file) as server:
+        body: dict[str, Any] = {"model": model or next(iter(server.models()), ""), "prompt": text}
+        body["max_tokens"] = max_tokens
+        if temperature is not None:
+            body["temperature"] = temperature
+        try:
+            with server.stream("/v1/completions", body) as events:
+                for event in events:
+                    if as_json:
+                        print_json(event, indent=None)
+                        continue
+                    for choice in event.get("choices") or ():
+                        say(choice.get("text", ""), nl=False)
+        except KeyboardInterrupt:
+            raise typer.Exit(130) from None
+        finally:
+            if not as_json:
+                typer.echo()
+
+
+def embed(
+    text: Annotated[list[str], typer.Argument(help="Texts; without any: each line that is piped in.")] = [],
+    model: Annotated[str, typer.Option("--model", "-m", help="Default: the first one that makes vectors.")] = "",
+    as_json: AsJson = False,
+    url: Url = DEFAULT,
+    key: Key = "",
+    ca_file: CaFile = "",
+) -> None:
+    """Turn texts into vectors: one line of numbers a text. --json prints the server's answer."""
+    texts = list(text) or _piped().rstrip("\n").split("\n")
+    with connected(url, key, ca_file) as server:
+        answer = server.post("/v1/embeddings", {"model": model or server.embedding_model(), "input": texts})
+        if as_json:
+            print_json(answer)
+            return
+        for entry in answer["data"]:
+            typer.echo(" ".join(f"{number:.6g}" for number in entry["embedding"]))
+
+
+def _piped() -> str:
+    text = "" if sys.stdin.isatty() else sys.stdin.read()
+    if not text.strip():
+        fail("nothing given: name a text, or pipe one in")
+    return text

@@ -1,0 +1,228 @@
+"""`sluice keys`: makes, shows and revokes keys in the file that the service reads.
+
+Whole keys are printed once, when they are made; the file has only their hashes. Exit code 1 comes with one line that
+says what is wrong.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import fields
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, TypeAlias, TypeVar
+
+import typer
+
+from cli.calls.options import AsJson, fail, print_json, print_table, say
+from service.auth.key import digest, new_id, new_key
+from service.auth.key_entry import KeyEntry, KeysError, to_entry, to_plain
+from service.auth.key_place import change_keys, keys_at
+from service.generation.caller import Limits, Scope
+
+Result = TypeVar("Result")
+
+APP = typer.Typer(help="Keys that callers of the service need.", no_args_is_help=True, rich_markup_mode=None)
+
+_DEFAULT_SCOPES = [Scope.GENERATE, Scope.EMBED, Scope.TOKENIZE, Scope.ENDPOINTS_READ]
+_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_LIMITS = [field.name for field in fields(Limits)]
+
+File: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--file",
+        "-f",
+        envvar=["SLUICE_KEYS_FILE", "SLUICE_SERVICE_AUTH__KEYS_FILE"],
+        help="The keys file, what the service has as auth.keys_file; or its store.redis_url, with auth.keys_in_store.",
+    ),
+]
+KeyId: TypeAlias = Annotated[str, typer.Argument(metavar="ID", help="The key's id.")]
+
+
+@APP.command()
+def create(
+    file: File,
+    name: Annotated[str, typer.Option(help="Whom the key is for, in words.")] = "",
+    key_id: Annotated[str, typer.Option("--id", help="Small letters, digits and -; default: a random one.")] = "",
+    scope: Annotated[list[Scope], typer.Option(help="What the key may do; repeat for more.")] = _DEFAULT_SCOPES,
+    model: Annotated[list[str], typer.Option(help="Pattern of models' names, such as 'llama-*'.")] = ["*"],
+    endpoint: Annotated[list[str], typer.Option(help="Pattern of endpoints' names.")] = ["*"],
+    limit: Annotated[
+        list[str], typer.Option(metavar="[MODEL:]NAME=N", help=f"A limit, in all or by model: {', '.join(_LIMITS)}.")
+    ] = [],
+    min_priority: Annotated[int, typer.Option(help="The best place in the queue it may ask for, -100 to 100.")] = 0,
+    weight: Annotated[float, typer.Option(help="Its part of what keys compete for.")] = 1.0,
+    cache_group: Annotated[str, typer.Option(help="Keys of one group share cached prompts; default: none.")] = "",
+    expires: Annotated[str, typer.Option(help="A date, or a time from now such as 90d or 12h; default: never.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Make a key, and print it: it can't be shown again. Makes the file if there is none."""
+    key_id = key_id or new_id()
+    key = new_key(key_id)
+    in_all, by_model = _limits(limit)
+    given = {
+        "id": key_id,
+        "name": name,
+        "sha256": digest(key),
+        "scopes": list(scope),
+        "models": model,
+        "endpoints": endpoint,
+        "limits": in_all,
+        "limits_by_model": by_model,
+        "min_priority": min_priority,
+        "weight": weight,
+        "cache_group": cache_group,
+        "expires": _instant(expires),
+    }
+
+    def add(entries: list[KeyEntry]) -> tuple[list[KeyEntry], KeyEntry]:
+        if any(each.id == key_id for each in entries):
+            raise KeysError(f"--id: there is a key {key_id!r}")
+        entry = to_entry(given, "the new key")
+        return [*entries, entry], entry
+
+    _show_new(key, _changed(file, add, must_exist=False), as_json=as_json)
+
+
+@APP.command("list")
+def list_keys(file: File, as_json: AsJson = False) -> None:
+    """List all keys."""
+    entries = _checked(lambda: keys_at(file))
+    if as_json:
+        print_json([_told(entry) for entry in entries])
+        return
+    print_table([("ID", "NAME", "STATE", "EXPIRES", "SCOPES"), *map(_row, entries)])
+
+
+@APP.command()
+def show(key_id: KeyId, file: File, as_json: AsJson = False) -> None:
+    """Show all that is kept of a key. The key itself isn't."""
+    entry = _checked(lambda: _find(keys_at(file), key_id))
+    if as_json:
+        print_json(_told(entry))
+        return
+    for name, value in _told(entry).items():
+        say(f"{name}: {json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value}")
+
+
+@APP.command()
+def revoke(
+    key_id: KeyId,
+    file: File,
+    delete: Annotated[
+        bool, typer.Option("--delete", help="Remove the entry, so that its holder isn't told why.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Let a key in no more. Answers that have begun go on."""
+
+    def change(entries: list[KeyEntry]) -> tuple[list[KeyEntry], KeyEntry]:
+        entry = _find(entries, key_id)
+        revoked = entry.model_copy(update={"disabled": True})
+        rest = [revoked if each is entry else each for each in entries]
+        return [each for each in rest if each is not revoked] if delete else rest, revoked
+
+    entry = _changed(file, change)
+    if as_json:
+        print_json(_told(entry))
+    else:
+        typer.echo(f"{key_id} is revoked")
+
+
+@APP.command()
+def rotate(
+    key_id: KeyId,
+    file: File,
+    overlap: Annotated[str, typer.Option(help="How long the old key stays good, such as 24h.")] = "24h",
+    as_json: AsJson = False,
+) -> None:
+    """Make a new key of the same id and rights, and print it: it can't be shown again."""
+    key = new_key(key_id)
+
+    def change(entries: list[KeyEntry]) -> tuple[list[KeyEntry], KeyEntry]:
+        entry = _find(entries, key_id)
+        rotated = entry.model_copy(
+            update={
+                "sha256": digest(key),
+                "previous_sha256": entry.sha256,
+                "previous_expires": _instant(overlap) or datetime.now(UTC),
+            }
+        )
+        return [rotated if each is entry else each for each in entries], rotated
+
+    _show_new(key, _changed(file, change), as_json=as_json)
+
+
+def _changed(
+    file: str, change: Callable[[list[KeyEntry]], tuple[list[KeyEntry], KeyEntry]], *, must_exist: bool = True
+) -> KeyEntry:
+    return _checked(lambda: change_keys(file, change, must_exist=must_exist))
+
+
+def _checked(work: Callable[[], Result]) -> Result:
+    """What `work` returns; its KeysError ends the command."""
+    try:
+        return work()
+    except KeysError as error:
+        fail(str(error))
+
+
+def _find(entries: Iterable[KeyEntry], key_id: str) -> KeyEntry:
+    if (found := next((each for each in entries if each.id == key_id), None)) is None:
+        raise KeysError(f"there is no key {key_id!r}")
+    return found
+
+
+def _limits(given: Iterable[str]) -> tuple[dict[str, int], dict[str, dict[str, int]]]:
+    """Limits in all, and by model, of texts such as `max_n=4` and `llama-3:max_tokens=512`."""
+    in_all: dict[str, int] = {}
+    by_model: dict[str, dict[str, int]] = {}
+    for each in given:
+        place, _, value = each.rpartition("=")
+        model, colon, name = place.rpartition(":")
+        if name not in _LIMITS or not value.isdecimal():
+            raise typer.BadParameter(f"{each!r} must be NAME=N or MODEL:NAME=N; the names are {', '.join(_LIMITS)}")
+        (by_model.setdefault(model, {}) if colon else in_all)[name] = int(value)
+    return in_all, by_model
+
+
+def _instant(text: str) -> datetime | None:
+    """`90d` from now, or a date; None for an empty text."""
+    if not text:
+        return None
+    if found := re.fullmatch(r"([0-9]{1,5})([mhdw])", text):
+        return datetime.now(UTC).replace(microsecond=0) + timedelta(**{_UNITS[found[2]]: int(found[1])})
+    try:
+        instant = datetime.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter(
+            f"{text!r} must be a date such as 2027-01-31, or a time from now such as 90d"
+        ) from None
+    return instant if instant.tzinfo else instant.replace(tzinfo=UTC)
+
+
+def _show_new(key: str, entry: KeyEntry, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"key": key, **_told(entry)})
+    else:
+        typer.echo(key)
+        typer.echo(f"This is the key of {entry.id}. It is not kept, and can't be shown again.", err=True)
+
+
+def _told(entry: KeyEntry) -> dict[str, Any]:
+    """An entry for people and programs: without hashes, with its state."""
+    told = {name: value for name, value in to_plain(entry).items() if not name.endswith("sha256")}
+    return {**told, "state": _state(entry)}
+
+
+def _state(entry: KeyEntry) -> str:
+    if entry.disabled:
+        return "revoked"
+    return "expired" if entry.expires is not None and entry.expires <= datetime.now(UTC) else "active"
+
+
+def _row(entry: KeyEntry) -> tuple[str, str, str, str, str]:
+    expires = entry.expires.date().isoformat() if entry.expires else "never"
+    return entry.id, entry.name, _state(entry), expires, ",".join(entry.scopes)

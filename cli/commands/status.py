@@ -1,0 +1,124 @@
+"""`sluice status`: how one server fares, or several."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from typing import Annotated, Any, Final
+
+import httpx
+import typer
+
+from cli.calls.options import DEFAULT, AsJson, CaFile, Key, connected, fail, print_json, print_table, say
+from cli.calls.server import Server, ServerError
+
+_HEADS: Final = ("SERVER", "STATE", "VERSION", "MODEL", "RUNNING", "WAITING", "CACHE IN USE", "TOKENS/S")
+_LOAD: Final = "/status.json"
+
+
+@dataclass(slots=True)
+class Load:
+    """Of one model. `cache` is the share of its blocks in use; None for one that has none."""
+
+    running: int
+    waiting: int
+    cache: float | None
+    tokens_per_s: float | None  # generated; None where the server has begun anew between two readings
+
+
+@dataclass(slots=True)
+class State:
+    """Of one server. `models` and `load`, by model, are None where this caller may not know; `problem` says why."""
+
+    url: str
+    ready: bool = False
+    version: str | None = None
+    models: list[str] | None = None
+    load: dict[str, Load] | None = None
+    problem: str | None = field(default=None)
+
+
+def status(
+    as_json: AsJson = False,
+    url: Annotated[
+        list[str], typer.Option(envvar="SLUICE_URL", help="A server's base URL; repeat for more.", show_envvar=True)
+    ] = [DEFAULT],
+    key: Key = "",
+    ca_file: CaFile = "",
+    over: Annotated[float, typer.Option(min=0.1, help="Seconds over which tokens a second are counted.")] = 1.0,
+) -> None:
+    """Say whether servers are ready, what they are, and how much they have to do. Exit code 1 if one isn't ready."""
+    with ThreadPoolExecutor(len(url)) as pool:
+        states = list(pool.map(lambda each: _state(each, key, ca_file, over), url))
+    if len(states) == 1 and states[0].problem and not states[0].ready and states[0].models is None:
+        fail(states[0].problem)
+    with connected(url[0], key, ca_file):  # a reader that leaves is none of ours
+        if as_json:
+            told = [asdict(state) for state in states]
+            print_json(told[0] if len(told) == 1 else told)
+        else:
+            _show(states)
+    if not all(state.ready for state in states):
+        raise typer.Exit(1)
+
+
+def _state(url: str, key: str, ca_file: str, over_s: float) -> State:
+    state = State(url)
+    try:
+        server = Server(url, key or None, ca_file or None)
+    except ServerError as error:
+        state.problem = str(error)
+        return state
+    try:
+        state.url = server.url
+        state.ready = server.status("/readyz") == httpx.codes.OK
+        with suppress(ServerError, KeyError, TypeError):  # another's server, or operators' pages are elsewhere
+            state.version = str(server.get("/openapi.json")["info"]["version"])
+        state.models = server.models()
+        with suppress(KeyError, TypeError, AttributeError):  # as above
+            state.load = _load(server, over_s)
+    except ServerError as error:
+        state.problem = str(error)
+    finally:
+        server.close()
+    return state
+
+
+def _load(server: Server, over_s: float) -> dict[str, Load]:
+    """By model, of two readings. Raises ServerError, and KeyError and its like for what is none."""
+    before = server.get(_LOAD)
+    time.sleep(over_s)
+    after = server.get(_LOAD)
+    took_s = after["time_s"] - before["time_s"]
+    generated = {each["model"]: each["generated_tokens"] for each in before["service"]["models"]}
+    found = {}
+    for each in after["service"]["models"]:
+        num = each["generated_tokens"] - generated.get(each["model"], 0)
+        speed = num / took_s if num >= 0 and took_s > 0 else None
+        cache = each["used_blocks"] / each["blocks"] if each["blocks"] else None
+        found[each["model"]] = Load(each["running"], each["waiting"], cache, speed)
+    return found
+
+
+def _show(states: Sequence[State]) -> None:
+    rows: list[tuple[str, ...]] = [_HEADS]
+    for state in states:
+        own = (state.url, "ready" if state.ready else "not ready", state.version or "-")
+        loads = state.load or dict.fromkeys(state.models or ["-"])
+        for index, (model, load) in enumerate(loads.items()):
+            rows.append((*(own if index == 0 else ("", "", "")), model, *_words(load)))
+    print_table(rows)
+    for state in states:
+        if state.problem:
+            say(f"{state.url}: {state.problem}")
+
+
+def _words(load: Any) -> tuple[str, str, str, str]:
+    if load is None:
+        return ("-", "-", "-", "-")
+    cache = "-" if load.cache is None else f"{100 * load.cache:.0f} %"
+    speed = "-" if load.tokens_per_s is None else f"{load.tokens_per_s:,.0f}"
+    return (str(load.running), str(load.waiting), cache, speed)

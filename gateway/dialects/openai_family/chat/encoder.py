@@ -1,0 +1,202 @@
+"""A chat's answer in the JSON of OpenAI's family: `chat.completion`, and `chat.completion.chunk` on a stream.
+
+A stream has the role before a choice's first delta, the finish reason in a chunk of its own, usage last if asked for,
+`[DONE]` at the end and only there. All that stays the same over a stream is encoded once, when it starts: a text delta
+then costs one small JSON string and one join.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+from sluice.v1.chat_pb2 import (
+    ChatChoice,
+    ChatResponse,
+    ChatStarted,
+    ContentDelta,
+    ReasoningEffort,
+    StreamChatResponse,
+    ToolCallDelta,
+)
+from sluice.v1.content_pb2 import Message
+
+from gateway.dialects.openai_family.answers.extra_fields import ExtraFields
+from gateway.dialects.openai_family.answers.prompt_scores import to_prompt_logprobs
+from gateway.dialects.openai_family.answers.streamed_tokens import StreamedTokens
+from gateway.dialects.openai_family.answers.usage import FINISH_REASONS, to_logprobs, to_usage
+from gateway.dialects.openai_family.chat.body import EFFORT_NAMES
+from gateway.dialects.openai_family.parameters.stream_options import StreamedUsage
+from gateway.dialects.seam.encoder import COMMENT
+
+_DONE = b"data: [DONE]\n\n"
+_OPEN_CHOICE = b'},"logprobs":null,"finish_reason":null}'
+_NOTHING = ExtraFields()
+
+
+class ChatEncoder:
+    """Encodes one answer.
+
+    `usage` is which chunks have one, `has_logprobs` whether logprobs are asked for, `beside` what else is.
+    """
+
+    ping = COMMENT
+    whole_object = "chat.completion"
+    tells_effort = False  # whether an answer has the reasoning effort in force
+
+    def __init__(
+        self,
+        *,
+        usage: StreamedUsage = StreamedUsage.NONE,
+        has_logprobs: bool = False,
+        extra_fields: ExtraFields = _NOTHING,
+    ) -> None:
+        self._usage = usage
+        self._has_logprobs = has_logprobs
+        self._extra_fields = extra_fields
+        self._tokens = StreamedTokens(usage, with_ids=extra_fields.token_ids)
+        self._head = b""  # up to the list of choices
+        self._prompt_token_ids: list[int] | None = None  # until the first chunk has told them
+        self._text_heads: dict[int, bytes] = {}  # up to a text delta's text, by choice; a choice is in it once begun
+        self._text_tail = _OPEN_CHOICE + b"]" + self._tokens.plain_tail
+
+    def chunk(self, event: StreamChatResponse) -> bytes:
+        """The SSE events for one event of the service; none where the dialect says nothing."""
+        kind = event.WhichOneof("event")
+        if self._tokens.is_emitted and event.HasField("tokens"):
+            self._tokens.add(getattr(event, kind or "").choice_index, event.tokens)
+        if kind == "content_delta":
+            return self._content(event.content_delta)
+        if kind == "reasoning_delta":
+            reasoning = event.reasoning_delta
+            told = dict.fromkeys(self._extra_fields.reasoning_names, reasoning.text)
+            return self._begun_delta(reasoning.choice_index, told) if told else b""
+        if kind == "tool_call_delta":
+            call = event.tool_call_delta
+            return self._begun_delta(call.choice_index, {"tool_calls": [_to_tool_call_delta(call)]}, content=None)
+        if kind == "choice_finished":
+            end = event.choice_finished
+            return self._begun_delta(end.choice_index, {}, finish_reason=FINISH_REASONS[end.finish_reason])
+        return self._mark(event, kind)
+
+    def whole(self, response: ChatResponse) -> bytes:
+        """The body of an unstreamed answer."""
+        answer: dict[str, Any] = {
+            "id": f"chatcmpl-{response.id}",
+            "object": self.whole_object,
+            "created": response.created.seconds,
+            "model": response.model,
+            "system_fingerprint": response.system_fingerprint,
+            **self._effort(response.reasoning_effort),
+            "choices": [orjson.Fragment(orjson.dumps(self._choice(choice))) for choice in response.choices],
+            "usage": to_usage(response.usage),
+        }
+        if self._extra_fields.prompt_logprobs:
+            answer["prompt_logprobs"] = to_prompt_logprobs(response.prompt_logprobs)
+        if self._extra_fields.token_ids:
+            answer["prompt_token_ids"] = list(response.prompt_token_ids)
+        return orjson.dumps(answer)
+
+    def _choice(self, choice: ChatChoice) -> dict[str, Any]:
+        told = {
+            "index": choice.index,
+            "message": _to_message(choice.message, self._extra_fields),
+            "logprobs": to_logprobs(choice.logprobs) if self._has_logprobs else None,
+            "finish_reason": FINISH_REASONS[choice.finish_reason],
+        }
+        return told | {"token_ids": list(choice.token_ids)} if self._extra_fields.token_ids else told
+
+    def _mark(self, event: StreamChatResponse, kind: str | None) -> bytes:
+        """What goes out for an event that belongs to no choice."""
+        if kind == "started":
+            self._start(event.started)
+        elif kind == "usage" and self._usage is not StreamedUsage.NONE:
+            return b'%b],"usage":%b}\n\n' % (self._head, orjson.dumps(to_usage(event.usage)))
+        elif kind == "completed":
+            return _DONE
+        return b""
+
+    def _effort(self, effort: ReasoningEffort) -> dict[str, str]:
+        """The reasoning effort in force, where the dialect tells it and there is one."""
+        return {"reasoning_effort": EFFORT_NAMES[effort]} if self.tells_effort and effort in EFFORT_NAMES else {}
+
+    def _start(self, started: ChatStarted) -> None:
+        head = orjson.dumps(
+            {
+                "id": f"chatcmpl-{started.id}",
+                "object": "chat.completion.chunk",
+                "created": started.created.seconds,
+                "model": started.model,
+                "system_fingerprint": started.system_fingerprint,
+                **self._effort(started.reasoning_effort),
+            }
+        )
+        self._head = b"data: " + head[:-1] + b',"choices":['
+        self._tokens.start([started.prompt_tokens])
+        if self._extra_fields.token_ids:
+            self._prompt_token_ids = list(started.prompt_token_ids)
+
+    def _content(self, delta: ContentDelta) -> bytes:
+        index = delta.choice_index
+        if delta.logprobs or self._tokens.is_emitted:
+            logprobs = to_logprobs(delta.logprobs) if delta.logprobs else None
+            return self._begun_delta(index, {"content": delta.text}, logprobs=logprobs)
+        begin = b"" if index in self._text_heads else self._begin(index, "")
+        return begin + self._text_heads[index] + orjson.dumps(delta.text) + self._text_tail
+
+    def _begun_delta(
+        self,
+        index: int,
+        delta: dict[str, Any],
+        *,
+        content: str | None = "",
+        logprobs: dict[str, Any] | None = None,
+        finish_reason: str | None = None,
+    ) -> bytes:
+        """A delta, after the choice's role if it is the choice's first. `content` is the role's: null before a call."""
+        begin = b"" if index in self._text_heads else self._begin(index, content)
+        choice = {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": finish_reason}
+        told = orjson.dumps(choice | self._tokens.take_ids(index))
+        return begin + self._head + told + b"]" + self._tokens.tail(index)
+
+    def _begin(self, index: int, content: str | None) -> bytes:
+        """The role, and what all callers ask for comes with it: the echo, and once the prompt's tokens."""
+        self._text_heads[index] = b'%b{"index":%d,"delta":{"content":' % (self._head, index)
+        delta = {"role": "assistant", "content": self._extra_fields.echo or content, "refusal": None}
+        choice = {"index": index, "delta": delta, "logprobs": None, "finish_reason": None}
+        tail = self._tokens.tail(index)
+        if self._prompt_token_ids is not None:
+            tail = b',"prompt_token_ids":%b%b' % (orjson.dumps(self._prompt_token_ids), tail)
+            self._prompt_token_ids = None
+        return self._head + orjson.dumps(choice) + b"]" + tail
+
+
+def _to_tool_call_delta(call: ToolCallDelta) -> dict[str, Any]:
+    function = {"arguments": call.arguments}
+    if not call.HasField("id"):
+        return {"index": call.tool_call_index, "function": function}
+    function = {"name": call.name, **function}
+    return {"index": call.tool_call_index, "id": call.id, "type": "function", "function": function}
+
+
+def _to_message(message: Message, extra_fields: ExtraFields) -> dict[str, Any]:
+    texts = [part.text for part in message.content]
+    if extra_fields.echo:
+        texts.insert(0, extra_fields.echo)
+    told: dict[str, Any] = {
+        "role": "assistant",
+        "content": "".join(texts) if texts or not message.tool_calls else None,
+        "refusal": None,
+    }
+    if message.HasField("reasoning"):
+        told |= dict.fromkeys(extra_fields.reasoning_names, message.reasoning)
+    if message.tool_calls:
+        told["tool_calls"] = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.function.name, "arguments": call.function.arguments},
+            }
+            for call in message.tool_calls
+        ]
+    return told

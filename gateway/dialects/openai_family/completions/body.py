@@ -1,0 +1,58 @@
+"""The body of a text completion, as OpenAI's family writes it. A dialect adds its own fields by inheritance.
+
+Null means the same as not given, everywhere.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import msgspec
+from sluice.v1 import completion_pb2
+
+from gateway.dialects.openai_family.parameters.prompt_input import PromptInput, prompt_name, to_prompts
+from gateway.dialects.openai_family.parameters.response_format import ResponseFormat, to_constraint
+from gateway.dialects.openai_family.parameters.sampling import CALLER_NAMES, SamplingBody
+from gateway.dialects.seam.caller_name import dotted, renamed
+from gateway.dialects.seam.contract_limit import check_length, put
+
+_CALLER_NAMES: Final = {
+    **CALLER_NAMES,
+    "logprobs.top_logprobs": "logprobs",
+    "output_constraint": "response_format",
+    "output_constraint.json_object": "response_format",
+}
+
+
+class CompletionBody(SamplingBody, kw_only=True):
+    """What all of them have. Ranges are the contract's. `logprobs` is how many of the most likely tokens to list."""
+
+    prompt: PromptInput
+    max_tokens: Annotated[int, msgspec.Meta(ge=0)] | None = None  # 0 with echo; the contract's least is 1
+    echo: bool | None = None
+    suffix: str | None = None
+    logprobs: int | None = None
+    response_format: ResponseFormat | None = None
+
+    def to_request(self, model: str) -> completion_pb2.CompleteRequest:
+        """The contract's request. Raises Failure for a value that no message can hold."""
+        prompts = to_prompts(self.prompt, "prompt")
+        check_length(completion_pb2.CompleteRequest, "prompts", prompts, "prompt")
+        request = completion_pb2.CompleteRequest(model=model, prompts=prompts, suffix=self.suffix, echo=self.echo)
+        self.put_sampling(request)
+        if self.echo and self.max_tokens == 0:  # as benchmarks ask to score a text
+            request.prompt_only = True
+            request.ClearField("stopping")
+        if self.logprobs is not None:
+            request.logprobs.SetInParent()
+            put(request.logprobs, "top_logprobs", self.logprobs, "logprobs")
+        if self.response_format is not None and (constraint := to_constraint(self.response_format)) is not None:
+            request.output_constraint.CopyFrom(constraint)
+        return request
+
+    def caller_name(self, field: str) -> str:
+        """The caller's name of the contract's `field`: `sampling.top_k` → `top_k`, `prompts[1].text` → `prompt.1`."""
+        path = dotted(field)
+        if path.partition(".")[0] == "prompts":
+            return prompt_name(path, self.prompt, "prompt")
+        return self.stop_name(path) or renamed(path, _CALLER_NAMES)

@@ -1,0 +1,207 @@
+"""The body of a response's request: every field of OpenAI's responses API, and those that Databricks adds.
+
+Which fields have effect, which are accepted without effect, and which are refused, since to ignore them would mislead
+the caller, is in the table of docs/api/responses.md; a test tries every row of it. Null means the same as not given.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+from sluice.v1 import response_pb2, serving_pb2
+
+from gateway.dialects.openai_family.chat.body import EFFORTS
+from gateway.dialects.openai_family.parameters.sampling import CALLER_NAMES, DrawingBody
+from gateway.dialects.openai_family.parameters.stream_options import StreamOptions, streamed_usage
+from gateway.dialects.openai_family.responses.item import Input, item_name, to_items
+from gateway.dialects.openai_family.responses.tool import (
+    Format,
+    NamedTool,
+    ResponseTool,
+    SchemaFormat,
+    ToolChoice,
+    format_answer,
+    to_constraint,
+    to_tool,
+    to_tool_choice,
+    tool_answer,
+    tool_choice_answer,
+)
+from gateway.dialects.seam.caller_name import dotted, renamed
+from gateway.dialects.seam.contract_limit import check_length, put
+from gateway.dialects.seam.failure import Failure, Reason
+from gateway.dialects.seam.json_body import is_given
+
+_REFUSED: Final = {
+    "context_management": "context compaction is not available",
+    "conversation": "conversations are not stored; send the items in input",
+    "moderation": "moderation is not available",
+    "previous_response_id": "responses are not stored; send the earlier items in input",
+    "prompt": "prompts are not stored; use instructions and input",
+    "service_tier": "service tiers are not available",
+}
+_LOGPROBS: Final = "message.output_text.logprobs"
+_CALLER_NAMES: Final = {  # the contract's path → the caller's, for whole paths and for their beginnings
+    **CALLER_NAMES,
+    "logprobs.top_logprobs": "top_logprobs",
+    "output_constraint": "text.format",
+    "output_constraint.json_object": "text.format",
+    "output_constraint.json_schema": "text.format",
+    "reasoning_effort": "reasoning.effort",
+    "serving.error_behavior": "truncation",
+    "tool_choice.mode": "tool_choice",
+    "tool_choice.function_name": "tool_choice.name",
+}
+_TOOL: Final = re.compile(r"^tools\.(\d+)\.function(?:\.(.*))?$")
+
+
+class TextConfig(msgspec.Struct, forbid_unknown_fields=True):
+    """What the text looks like."""
+
+    format: Format | None = None
+    verbosity: Literal["low", "medium", "high"] | None = None
+
+
+class ReasoningConfig(msgspec.Struct, forbid_unknown_fields=True):
+    """How much to reason. Reasoning is returned as it is: there are no summaries, and nothing is encrypted."""
+
+    effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
+    summary: Literal["auto", "concise", "detailed"] | None = None
+    generate_summary: Literal["auto", "concise", "detailed"] | None = None
+    encrypted_content: str | None = None
+
+
+class ResponseBody(DrawingBody, kw_only=True):
+    """The body of a request. Fields of type Raw are looked at, not read."""
+
+    model: str
+    input: Input
+    instructions: str | None = None
+    max_output_tokens: int | None = None
+    max_tool_calls: Annotated[int, msgspec.Meta(ge=1, le=2**32 - 1)] | None = None  # of tools that aren't here
+    text: TextConfig | None = None
+    reasoning: ReasoningConfig | None = None
+    tools: list[ResponseTool] | None = None
+    tool_choice: ToolChoice | None = None
+    parallel_tool_calls: bool | None = None
+    include: (
+        list[
+            Literal[
+                "file_search_call.results",
+                "web_search_call.results",
+                "web_search_call.action.sources",
+                "message.input_image.image_url",
+                "computer_call_output.output.image_url",
+                "code_interpreter_call.outputs",
+                "reasoning.encrypted_content",
+                "message.output_text.logprobs",
+            ]
+        ]
+        | None
+    ) = None
+    top_logprobs: int | None = None
+    truncation: Literal["auto", "disabled"] | None = None
+    metadata: dict[str, str] | None = None
+    prompt_cache_key: str | None = None
+    stream_options: StreamOptions | None = None
+    store: bool | None = None
+    background: bool | None = None
+    prompt_cache_retention: Literal["in_memory", "24h"] | None = None
+    safety_identifier: str | None = None
+    user: str | None = None
+    context_management: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    conversation: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    moderation: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    previous_response_id: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    prompt: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    prompt_cache_options: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    service_tier: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+
+    def check(self) -> None:
+        """Raise Failure for what this server would have to ignore, and for fields that contradict each other."""
+        for name, why in _REFUSED.items():
+            if is_given(getattr(self, name)):
+                raise Failure.of_field(name, f"not supported: {why}", Reason.UNSUPPORTED_FIELD)
+        if self.store:
+            raise Failure.of_field("store", "must be false: responses are not stored", Reason.UNSUPPORTED_FIELD)
+        if self.background:
+            text = "must be false: responses are not stored, so none can run in the background"
+            raise Failure.of_field("background", text, Reason.UNSUPPORTED_FIELD)
+        streamed_usage(self.stream_options, stream=self.stream)
+
+    def to_request(self, model: str) -> response_pb2.CreateResponseRequest:
+        """The contract's request to `model`. Raises Failure for what can't be served or held."""
+        self.check()
+        if not isinstance(self.input, str):
+            check_length(response_pb2.CreateResponseRequest, "input", self.input, "input")
+        check_length(response_pb2.CreateResponseRequest, "tools", self.tools or (), "tools")
+        check_length(response_pb2.CreateResponseRequest, "metadata", self.metadata or (), "metadata")
+        request = response_pb2.CreateResponseRequest(
+            model=model,
+            input=to_items(self.input),
+            instructions=self.instructions,
+            tools=[to_tool(tool, f"tools.{i}") for i, tool in enumerate(self.tools or ())],
+            parallel_tool_calls=self.parallel_tool_calls,
+            metadata=self.metadata,
+        )
+        self.put_drawing(request)
+        put(request, "max_output_tokens", self.max_output_tokens, "max_output_tokens")
+        if self.top_logprobs or _LOGPROBS in (self.include or ()):
+            request.logprobs.SetInParent()
+            put(request.logprobs, "top_logprobs", self.top_logprobs, "top_logprobs")
+        if self.text is not None and self.text.format is not None:
+            constraint = to_constraint(self.text.format)
+            if constraint is not None:
+                request.output_constraint.CopyFrom(constraint)
+        if self.tool_choice is not None:
+            request.tool_choice.CopyFrom(to_tool_choice(self.tool_choice))
+        if self.reasoning is not None and self.reasoning.effort is not None:
+            request.reasoning_effort = EFFORTS[self.reasoning.effort]
+        if self.truncation == "auto":
+            request.serving.error_behavior = serving_pb2.ERROR_BEHAVIOR_TRUNCATE
+        return request
+
+    def caller_name(self, field: str) -> str:
+        """The caller's name of the contract's `field`: `sampling.top_p` → `top_p`, `input[0].message` → `input.0`."""
+        path = dotted(field)
+        if (name := item_name(self.input, path)) is not None:
+            return name
+        if (tool := _TOOL.match(path)) and self.tools and self.tools[int(tool[1])].function is None:
+            return ".".join(part for part in (f"tools.{tool[1]}", tool[2]) if part)
+        if path == "tool_choice.function_name" and self._names_tool_inside():
+            return "tool_choice.function.name"
+        if path.startswith("output_constraint.json_schema") and self._has_schema_inside():
+            return path.replace("output_constraint", "text.format", 1)
+        return renamed(path, _CALLER_NAMES)
+
+    def echo(self) -> dict[str, Any]:
+        """What the answer tells of the request, but for what the answer itself decides."""
+        reasoning = self.reasoning or ReasoningConfig()
+        text = self.text or TextConfig()
+        return {
+            "background": False,
+            "instructions": self.instructions,
+            "max_output_tokens": self.max_output_tokens,
+            "max_tool_calls": self.max_tool_calls,
+            "parallel_tool_calls": self.parallel_tool_calls is not False,
+            "prompt_cache_key": self.prompt_cache_key,
+            "prompt_cache_retention": self.prompt_cache_retention,
+            "reasoning": {"effort": reasoning.effort, "summary": reasoning.summary or reasoning.generate_summary},
+            "safety_identifier": self.safety_identifier,
+            "store": False,
+            "text": {"format": format_answer(text.format), "verbosity": text.verbosity},
+            "tool_choice": tool_choice_answer(self.tool_choice),
+            "tools": [tool_answer(tool) for tool in self.tools or ()],
+            "top_logprobs": self.top_logprobs or 0,
+            "truncation": self.truncation or "disabled",
+            "user": self.user,
+        }
+
+    def _names_tool_inside(self) -> bool:
+        return isinstance(self.tool_choice, NamedTool) and self.tool_choice.function is not None
+
+    def _has_schema_inside(self) -> bool:
+        wanted = self.text.format if self.text is not None else None
+        return isinstance(wanted, SchemaFormat) and wanted.json_schema is not None

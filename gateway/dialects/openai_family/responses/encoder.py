@@ -1,0 +1,136 @@
+"""A response as it goes out: one JSON object, or OpenAI's events on a stream.
+
+A stream that fails ends with `response.failed`, which has what there is of the response and is numbered like the rest.
+All that stays the same over an item's text deltas is encoded once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import orjson
+from sluice.v1.response_event_pb2 import OutputTextDelta, StreamResponseResponse
+from sluice.v1.response_pb2 import CreateResponseResponse
+
+from gateway.dialects.openai_family.answers.token_list import to_token_list
+from gateway.dialects.openai_family.responses.response_object import ResponseObject, to_item, to_part, to_usage
+from gateway.dialects.seam.encoder import COMMENT
+from gateway.dialects.seam.failure import Failure, Reason
+
+_KINDS: Final = {  # the contract's events → the type of the caller's
+    "created": "response.created",
+    "in_progress": "response.in_progress",
+    "output_item_added": "response.output_item.added",
+    "output_item_done": "response.output_item.done",
+    "content_part_added": "response.content_part.added",
+    "content_part_done": "response.content_part.done",
+    "output_text_delta": "response.output_text.delta",
+    "output_text_done": "response.output_text.done",
+    "reasoning_text_delta": "response.reasoning_text.delta",
+    "reasoning_text_done": "response.reasoning_text.done",
+    "function_call_arguments_delta": "response.function_call_arguments.delta",
+    "function_call_arguments_done": "response.function_call_arguments.done",
+    "completed": "response.completed",
+    "incomplete": "response.incomplete",
+}
+_WRITERS: Final[dict[str, Callable[[Any], Any]]] = {"item": to_item, "part": to_part, "logprobs": to_token_list}
+_RESPONSES: Final = frozenset({"created", "in_progress", "completed", "incomplete"})
+_REASONING: Final = frozenset({"reasoning_text_delta", "reasoning_text_done"})
+_TEXT_DELTA: Final = _KINDS["output_text_delta"]
+_INVALID: Final = frozenset({Reason.INVALID_FIELD, Reason.PROMPT_TOO_LONG, Reason.CONSTRAINT_FAILED})
+
+
+class ResponseEncoder:
+    """Encodes one answer. `response` writes it with what it tells of its request."""
+
+    ping = COMMENT
+
+    def __init__(self, response: ResponseObject) -> None:
+        self._response = response
+        self._so_far: dict[str, Any] = {}  # the response as it was last told, with the items that are done
+        self._call_name = ""  # of the last call that began
+        self._num_events = 0
+        self._text_head = b""  # of the deltas of the item `_text_id`, up to the number
+        self._text_id = ""
+
+    def chunk(self, event: StreamResponseResponse) -> bytes:
+        """The SSE event for one event of the service; none for a cost that an error follows."""
+        kind = event.WhichOneof("event") or ""
+        if kind == "usage":
+            self._so_far["usage"] = to_usage(event.usage)
+            return b""
+        self._num_events = event.sequence_number + 1
+        if kind == "output_text_delta" and not event.output_text_delta.logprobs:
+            return self._text_delta(event.output_text_delta, event.sequence_number)
+        return _event(_KINDS[kind], event.sequence_number, self._fields(event, kind))
+
+    def whole(self, answer: CreateResponseResponse) -> bytes:
+        """The body of an unstreamed answer."""
+        return orjson.dumps(self._response.write(answer.response))
+
+    def error(self, failure: Failure) -> bytes:
+        """The last event of a stream that failed."""
+        error = {
+            "code": _error_code(failure),
+            "message": failure.message,
+            "param": failure.field,
+            "type": _error_type(failure),
+        }
+        failed = self._so_far | {"status": "failed", "error": error}
+        return _event("response.failed", self._num_events, {"response": failed})
+
+    def _fields(self, event: StreamResponseResponse, kind: str) -> dict[str, Any]:
+        """What the event tells beside its type and number: the contract's fields have the callers' names."""
+        inner = getattr(event, kind)
+        if kind in _RESPONSES:
+            self._so_far = self._response.write(inner.response)
+            return {"response": self._so_far}
+        fields = {
+            field.name: _WRITERS.get(field.name, _same)(getattr(inner, field.name)) for field in inner.DESCRIPTOR.fields
+        }
+        if kind == "output_item_added":
+            self._call_name = inner.item.function_call.name
+        elif kind == "output_item_done":
+            self._so_far["output"].append(fields["item"])
+        elif kind == "function_call_arguments_done":
+            fields["name"] = self._call_name
+        elif kind in _REASONING:
+            fields["content_index"] = 0
+        return fields
+
+    def _text_delta(self, delta: OutputTextDelta, number: int) -> bytes:
+        if delta.item_id != self._text_id:
+            self._text_id = delta.item_id
+            fields = {
+                "type": _TEXT_DELTA,
+                "item_id": delta.item_id,
+                "output_index": delta.output_index,
+                "content_index": delta.content_index,
+                "logprobs": [],
+            }
+            head = orjson.dumps(fields)[:-1]
+            self._text_head = b"event: " + _TEXT_DELTA.encode() + b"\ndata: " + head + b',"sequence_number":'
+        return b'%b%d,"delta":%b}\n\n' % (self._text_head, number, orjson.dumps(delta.delta))
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _event(kind: str, number: int, fields: dict[str, Any]) -> bytes:
+    data = orjson.dumps({"type": kind, "sequence_number": number, **fields})
+    return b"event: %b\ndata: %b\n\n" % (kind.encode(), data)
+
+
+def _error_code(failure: Failure) -> str:
+    """One of the codes that clients know for a response that failed."""
+    if failure.status == 429:
+        return "rate_limit_exceeded"
+    return "invalid_prompt" if failure.reason in _INVALID else "server_error"
+
+
+def _error_type(failure: Failure) -> str:
+    if failure.status == 429:
+        return "rate_limit_error"
+    return "invalid_request_error" if failure.status < 500 else "server_error"

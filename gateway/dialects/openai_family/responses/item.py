@@ -1,0 +1,139 @@
+"""Items of a response's input, as callers write them, and their mapping to the contract.
+
+An item of an answer can be sent back as it came, whatever a client has added to it: fields that its type doesn't have
+are ignored.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+from sluice.v1 import content_pb2, response_item_pb2
+
+from gateway.dialects.openai_family.chat.message import JsonObject, json_text
+from gateway.dialects.openai_family.responses.part import (
+    InputFilePart,
+    InputImagePart,
+    Part,
+    ReasoningTextPart,
+    SummaryTextPart,
+    text_of,
+    to_part,
+)
+from gateway.dialects.seam.contract_limit import check_length
+from gateway.dialects.seam.failure import Failure, Reason
+
+_ROLES: Final = {
+    "system": content_pb2.ROLE_SYSTEM,
+    "developer": content_pb2.ROLE_SYSTEM,  # OpenAI's newer name
+    "user": content_pb2.ROLE_USER,
+    "assistant": content_pb2.ROLE_ASSISTANT,
+}
+_REQUIRED: Final = {
+    "message": ("role", "content"),
+    "function_call": ("call_id", "name", "arguments"),
+    "function_call_output": ("call_id", "output"),
+    "reasoning": (),
+}
+_ITEM: Final = re.compile(r"^(input\.\d+)(?:\.(message|function_call|function_call_output|reasoning))?(?:\.(.*))?$")
+_PART: Final = re.compile(r"^(content\.\d+)\.(image_url|file)(?:\.(\w+))?$")
+
+
+class ResponseItem(msgspec.Struct, kw_only=True):
+    """One item: a message, unless its `type` says otherwise. Which fields are read depends on that."""
+
+    type: Literal["message", "function_call", "function_call_output", "reasoning"] = "message"
+    role: Literal["user", "assistant", "system", "developer"] | None = None
+    content: str | list[Part] | None = None
+    call_id: str | None = None
+    name: str | None = None
+    arguments: str | JsonObject | None = None
+    output: str | list[Part] | JsonObject | None = None
+    summary: list[SummaryTextPart] | None = None
+
+
+Input: TypeAlias = str | list[ResponseItem]
+
+
+def to_items(given: Input) -> list[response_item_pb2.InputItem]:
+    """The contract's items; a text is a user's message. Raises Failure for what doesn't fit an item's type."""
+    if isinstance(given, str):
+        return [_message(content_pb2.ROLE_USER, [content_pb2.ContentPart(text=given)])]
+    return [_to_item(item, f"input.{index}") for index, item in enumerate(given)]
+
+
+def item_name(given: Input, path: str) -> str | None:
+    """The caller's name of the dotted `path` of an item: `input.0.message.role` → `input.0.role`. None for another."""
+    match = _ITEM.match(path)
+    if match is None:
+        return None
+    if isinstance(given, str):
+        return "input"
+    item, head, kind, rest = given[int(match[1].partition(".")[2])], match[1], match[2], match[3] or ""
+    if kind == "reasoning" or (rest.startswith("content.") and isinstance(item.content, str)):
+        rest = "content"
+    elif (part := _PART.match(rest)) is not None:
+        rest = _part_name(part[1], part[2], part[3] or "url")
+    return f"{head}.{rest}" if rest else head
+
+
+def _part_name(path: str, kind: str, field: str) -> str:
+    """A picture's address is `image_url` itself; a file's may be in one of several fields."""
+    if field != "url":
+        return f"{path}.{field}"
+    return f"{path}.image_url" if kind == "image_url" else path
+
+
+def _to_item(item: ResponseItem, path: str) -> response_item_pb2.InputItem:
+    _check_fields(item, path)
+    match item.type:
+        case "message":
+            content = [item.content] if isinstance(item.content, str) else item.content or []
+            check_length(response_item_pb2.InputMessage, "content", content, f"{path}.content")
+            return _message(
+                _ROLES[item.role or "user"], [to_part(part, f"{path}.content.{i}") for i, part in enumerate(content)]
+            )
+        case "function_call":
+            call = response_item_pb2.FunctionCallItem(
+                call_id=item.call_id, name=item.name, arguments=json_text(item.arguments)
+            )
+            return response_item_pb2.InputItem(function_call=call)
+        case "function_call_output":
+            output = _output_text(item.output, f"{path}.output")
+            return response_item_pb2.InputItem(function_call_output={"call_id": item.call_id or "", "output": output})
+        case _:
+            return response_item_pb2.InputItem(reasoning={"text": _reasoning(item, path)})
+
+
+def _check_fields(item: ResponseItem, path: str) -> None:
+    """Raise Failure for a field that the item's type needs."""
+    for name in _REQUIRED[item.type]:
+        if getattr(item, name) is None:
+            raise Failure.of_field(f"{path}.{name}", "required, but missing", Reason.MISSING_FIELD)
+
+
+def _message(role: content_pb2.Role, content: Iterable[content_pb2.ContentPart]) -> response_item_pb2.InputItem:
+    return response_item_pb2.InputItem(message=response_item_pb2.InputMessage(role=role, content=content))
+
+
+def _output_text(output: str | list[Part] | JsonObject | None, path: str) -> str:
+    if not isinstance(output, list):
+        return json_text(output)
+    for index, part in enumerate(output):
+        if isinstance(part, InputImagePart | InputFilePart):
+            text = "must be text: a function's output has no images or files"
+            raise Failure.of_field(f"{path}.{index}", text, Reason.UNSUPPORTED_MODALITY)
+    return "".join(text_of(part) for part in output)
+
+
+def _reasoning(item: ResponseItem, path: str) -> str:
+    """The reasoning, or its summary where there is nothing else. Encrypted reasoning is none."""
+    if isinstance(item.content, str):
+        return item.content
+    for index, part in enumerate(item.content or ()):
+        if not isinstance(part, ReasoningTextPart):
+            raise Failure.of_field(f"{path}.content.{index}.type", "must be reasoning_text in a reasoning item")
+    return "".join(text_of(part) for part in item.content or item.summary or ())

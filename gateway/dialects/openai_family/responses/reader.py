@@ -1,0 +1,44 @@
+"""The reading half of a translator of responses: the dialects that have them differ in their errors only."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import msgspec
+from sluice.v1 import chat_pb2, response_pb2
+
+from gateway.dialects.openai_family.responses.body import ResponseBody
+from gateway.dialects.openai_family.responses.encoder import ResponseEncoder
+from gateway.dialects.openai_family.responses.response_object import ResponseObject
+from gateway.dialects.seam.http_request import HttpRequest
+from gateway.dialects.seam.json_body import decode
+from gateway.dialects.seam.translator import ParsedRequest
+
+
+class ResponseReader:
+    """Reads one request for a response. To be joined with a half that tells errors."""
+
+    encoder: ClassVar[type[ResponseEncoder]] = ResponseEncoder
+    default_effort: ClassVar[chat_pb2.ReasoningEffort] = chat_pb2.REASONING_EFFORT_UNSPECIFIED
+    decoder: ClassVar[msgspec.json.Decoder[ResponseBody]] = msgspec.json.Decoder(ResponseBody)
+
+    def parse(self, arrival: HttpRequest) -> ParsedRequest[response_pb2.CreateResponseRequest]:
+        """Read a request. Raises Failure."""
+        body = decode(arrival.body, self.decoder)
+        self.check(body)
+        request = body.to_request(self.model(arrival, body))
+        request.default_reasoning_effort = self.default_effort
+        return ParsedRequest(
+            request=request,
+            stream=bool(body.stream),
+            encoder=self.encoder(ResponseObject.of(body)),
+            caller_name=body.caller_name,
+            affinity=body.prompt_cache_key or "",
+        )
+
+    def check(self, body: ResponseBody) -> None:
+        """Raise Failure for what only this dialect refuses."""
+
+    def model(self, arrival: HttpRequest, body: ResponseBody) -> str:  # noqa: ARG002  other ways in name it elsewhere
+        """The name to ask for. Raises Failure."""
+        return body.model

@@ -1,0 +1,106 @@
+"""A response in the JSON of OpenAI's responses API: the object, its items and its usage."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sluice.v1 import chat_pb2, response_item_pb2
+from sluice.v1.usage_pb2 import Usage
+
+from gateway.dialects.openai_family.answers.token_list import to_token_list
+from gateway.dialects.openai_family.chat.body import EFFORT_NAMES
+from gateway.dialects.openai_family.responses.body import ResponseBody
+
+_STATUSES: Final = {
+    response_item_pb2.RESPONSE_STATUS_IN_PROGRESS: "in_progress",
+    response_item_pb2.RESPONSE_STATUS_COMPLETED: "completed",
+    response_item_pb2.RESPONSE_STATUS_INCOMPLETE: "incomplete",
+}
+_INCOMPLETE_REASONS: Final = {
+    chat_pb2.FINISH_REASON_LENGTH: "max_output_tokens",
+    chat_pb2.FINISH_REASON_CONTENT_FILTER: "content_filter",
+}
+
+
+_NUMBERS: Final = ("temperature", "top_p", "frequency_penalty", "presence_penalty")
+_ABSENT: Final = {  # what clients know of a response, and there is none of here
+    "conversation": None,
+    "moderation": None,
+    "previous_response_id": None,
+    "prompt": None,
+    "service_tier": "default",  # the only one that there is
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseObject:
+    """Writes the responses of one request, with what they tell of it: `echo`, and the numbers that were given."""
+
+    given: dict[str, float | None]
+    echo: dict[str, Any]
+
+    @classmethod
+    def of(cls, body: ResponseBody) -> ResponseObject:
+        """The writer for a request."""
+        return cls({name: getattr(body, name) for name in _NUMBERS}, body.echo())
+
+    def write(self, response: response_item_pb2.Response) -> dict[str, Any]:
+        """The object. Parameters are those in force; a number that was given is told as it was given."""
+        sampling = response.sampling
+        numbers = {name: _decimal(getattr(sampling, name)) if it is None else it for name, it in self.given.items()}
+        effort = EFFORT_NAMES.get(response.reasoning_effort, self.echo["reasoning"]["effort"])
+        reason = _INCOMPLETE_REASONS.get(response.incomplete_reason)
+        return {
+            "id": f"resp_{response.id}",
+            "object": "response",
+            "created_at": response.created.seconds,
+            "completed_at": response.completed.seconds if response.HasField("completed") else None,
+            "status": _STATUSES[response.status],
+            "error": None,
+            "incomplete_details": None if reason is None else {"reason": reason},
+            "model": response.model,
+            "system_fingerprint": response.system_fingerprint,
+            "output": [to_item(item) for item in response.output],
+            "usage": to_usage(response.usage) if response.HasField("usage") else None,
+            "metadata": dict(response.metadata),
+            **numbers,
+            **self.echo,
+            "reasoning": self.echo["reasoning"] | {"effort": effort},
+            **_ABSENT,
+        }
+
+
+def _decimal(number: float) -> float:
+    """What has 32 bits in the contract, to the seven digits that these hold: 0.3, not 0.30000001192092896."""
+    return float(f"{number:.7g}")
+
+
+def to_item(item: response_item_pb2.OutputItem) -> dict[str, Any]:
+    """An item of `output`."""
+    shared = {"id": item.id, "type": item.WhichOneof("item"), "status": _STATUSES[item.status]}
+    match item.WhichOneof("item"):
+        case "message":
+            return {**shared, "role": "assistant", "content": [to_part(part) for part in item.message.content]}
+        case "function_call":
+            call = item.function_call
+            return {**shared, "call_id": call.call_id, "name": call.name, "arguments": call.arguments}
+        case _:
+            reasoning = {"type": "reasoning_text", "text": item.reasoning.text}
+            return {**shared, "summary": [], "content": [reasoning] if item.reasoning.text else []}
+
+
+def to_part(part: response_item_pb2.OutputText) -> dict[str, Any]:
+    """A part of a message."""
+    return {"type": "output_text", "text": part.text, "annotations": [], "logprobs": to_token_list(part.logprobs)}
+
+
+def to_usage(usage: Usage) -> dict[str, Any]:
+    """`usage` of a response. Nothing is written into a cache at a price, which is what clients count there."""
+    return {
+        "input_tokens": usage.prompt_tokens,
+        "input_tokens_details": {"cached_tokens": usage.cached_tokens, "cache_write_tokens": 0},
+        "output_tokens": usage.completion_tokens,
+        "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+        "total_tokens": usage.prompt_tokens + usage.completion_tokens,
+    }

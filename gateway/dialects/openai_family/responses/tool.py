@@ -1,0 +1,159 @@
+"""Tools and formats of a response, in both forms that callers write, and their mapping to the contract.
+
+The one form is that of chats, with a `function` or a `json_schema` inside; in the other its fields are beside `type`.
+An answer repeats them in the form that was given.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+import orjson
+from sluice.v1 import sampling_pb2, tool_pb2
+
+from gateway.dialects.openai_family.parameters import response_format as chat_format
+from gateway.dialects.openai_family.parameters import tool as chat_tool
+from gateway.dialects.openai_family.parameters.response_format import (
+    JsonObjectFormat,
+    JsonSchemaFormat,
+    NamedSchema,
+    TextFormat,
+)
+from gateway.dialects.openai_family.parameters.tool import ChosenFunction, ChosenTool, OfferedFunction, OfferedTool
+from gateway.dialects.seam.failure import Failure, Reason
+from gateway.dialects.seam.json_body import is_given
+
+_ONE_LINE: Final = bytes.maketrans(b"\r\n", b"  ")
+_TWICE: Final = "give its fields inside {0} or beside type, not both"
+
+
+class ResponseTool(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """A function that the model may call."""
+
+    type: Literal["function"]
+    function: OfferedFunction | None = None
+    name: str | None = None
+    description: str | None = None
+    parameters: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    strict: bool | None = None
+
+
+class NamedTool(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """The function that must be called."""
+
+    type: Literal["function"]
+    function: ChosenFunction | None = None
+    name: str | None = None
+
+
+class SchemaFormat(msgspec.Struct, tag_field="type", tag="json_schema", forbid_unknown_fields=True, kw_only=True):
+    """JSON that matches a schema."""
+
+    json_schema: NamedSchema | None = None
+    name: str | None = None
+    description: str | None = None
+    schema: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    strict: bool | None = None
+
+
+ToolChoice: TypeAlias = Literal["none", "auto", "required"] | NamedTool
+Format: TypeAlias = TextFormat | JsonObjectFormat | SchemaFormat
+
+
+def to_tool(tool: ResponseTool, path: str) -> tool_pb2.Tool:
+    """The contract's tool. Raises Failure naming `path`."""
+    function = tool.function
+    if function is None:
+        name = _required(tool.name, f"{path}.name")
+        function = OfferedFunction(name, tool.description, tool.parameters, tool.strict)
+    elif (tool.name, tool.description, tool.strict) != (None, None, None) or is_given(tool.parameters):
+        raise Failure.of_field(path, _TWICE.format("function"))
+    return chat_tool.to_tool(OfferedTool("function", function))
+
+
+def to_tool_choice(choice: ToolChoice) -> tool_pb2.ToolChoice:
+    """The contract's tool choice. Raises Failure."""
+    if not isinstance(choice, NamedTool):
+        return chat_tool.to_tool_choice(choice)
+    if choice.function is None:
+        function = ChosenFunction(_required(choice.name, "tool_choice.name"))
+    elif choice.name is not None:
+        raise Failure.of_field("tool_choice", _TWICE.format("function"))
+    else:
+        function = choice.function
+    return chat_tool.to_tool_choice(ChosenTool("function", function))
+
+
+def to_constraint(wanted: Format) -> sampling_pb2.OutputConstraint | None:
+    """The contract's constraint; None for free text. Raises Failure."""
+    if not isinstance(wanted, SchemaFormat):
+        return chat_format.to_constraint(wanted)
+    named, path = wanted.json_schema, "text.format.json_schema"
+    if named is None:
+        path = "text.format"
+        name = _required(wanted.name, f"{path}.name")
+        named = NamedSchema(name, wanted.description, wanted.schema, wanted.strict)
+    elif (wanted.name, wanted.description, wanted.strict) != (None, None, None) or is_given(wanted.schema):
+        raise Failure.of_field("text.format", _TWICE.format("json_schema"))
+    if not is_given(named.schema):
+        raise Failure.of_field(f"{path}.schema", "required, but missing", Reason.MISSING_FIELD)
+    return chat_format.to_constraint(JsonSchemaFormat(named))
+
+
+def tool_answer(tool: ResponseTool) -> dict[str, Any]:
+    """The tool as the answer tells it: in the form in which it was given, with all of that form's fields."""
+    if tool.function is not None:
+        return {"type": "function", "function": _function_answer(tool.function)}
+    return {"type": "function", **_function_answer(tool)}
+
+
+def tool_choice_answer(choice: ToolChoice | None) -> Any:
+    """The tool choice as the answer tells it: as it was given."""
+    if not isinstance(choice, NamedTool):
+        return choice or "auto"
+    if choice.function is not None:
+        return {"type": "function", "function": {"name": choice.function.name}}
+    return {"type": "function", "name": choice.name}
+
+
+def format_answer(wanted: Format | None) -> dict[str, Any]:
+    """The format as the answer tells it: in the form in which it was given, with all of that form's fields."""
+    match wanted:
+        case SchemaFormat(json_schema=NamedSchema() as named):
+            return {"type": "json_schema", "json_schema": _schema_answer(named)}
+        case SchemaFormat():
+            return {"type": "json_schema", **_schema_answer(wanted)}
+        case JsonObjectFormat():
+            return {"type": "json_object"}
+        case _:
+            return {"type": "text"}
+
+
+def _function_answer(function: OfferedFunction | ResponseTool) -> dict[str, Any]:
+    return {
+        "name": function.name,
+        "description": function.description,
+        "parameters": _verbatim(function.parameters),
+        "strict": function.strict,
+    }
+
+
+def _schema_answer(named: NamedSchema | SchemaFormat) -> dict[str, Any]:
+    return {
+        "name": named.name,
+        "description": named.description,
+        "schema": _verbatim(named.schema),
+        "strict": named.strict,
+    }
+
+
+def _verbatim(raw: msgspec.Raw) -> orjson.Fragment | None:
+    """A value as it was written, in one line: an event's data is one. JSON has line ends between values only."""
+    return orjson.Fragment(bytes(raw).translate(_ONE_LINE)) if is_given(raw) else None
+
+
+def _required(name: str | None, path: str) -> str:
+    if name is None:
+        raise Failure.of_field(path, "required, but missing", Reason.MISSING_FIELD)
+    return name

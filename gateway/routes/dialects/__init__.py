@@ -1,0 +1,1 @@
+"""The surface of each dialect: its paths, each once, with an example."""

@@ -1,0 +1,51 @@
+"""The routes of Databricks' generating APIs, under /serving-endpoints."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from gateway.dialects.databricks.answer import DatabricksError
+from gateway.dialects.databricks.chat import DatabricksChatBody, DatabricksChatTranslator
+from gateway.dialects.databricks.completion import DatabricksCompletionBody, DatabricksCompletionTranslator
+from gateway.dialects.databricks.embedding import DatabricksEmbeddingBody, DatabricksEmbeddingTranslator
+from gateway.dialects.databricks.error import DatabricksErrors
+from gateway.dialects.databricks.invocation import InvocationTranslator
+from gateway.dialects.databricks.response import DatabricksResponseTranslator, InvocationResponseBody
+from gateway.routes.examples.example import (
+    BY_EMBEDDER,
+    BY_MODEL,
+    ENDPOINT_NAME,
+    RESPONSE,
+    chat,
+    completion,
+    embedding,
+    response,
+)
+from gateway.routes.handling.handler import Generation
+from gateway.routes.operation import Operation
+from gateway.routes.surface import Surface
+
+_ROOT: Final = "/serving-endpoints"
+
+DATABRICKS: Final = Surface(
+    tag="Databricks",
+    error=DatabricksError,
+    refuse=DatabricksErrors().refuse,
+    prefixes=(_ROOT,),
+    operations=(
+        Operation("POST", f"{_ROOT}/{{name:path}}/invocations", "Queries an endpoint; the body decides the task.",
+                  Generation(InvocationTranslator), streams=True, parameters=[ENDPOINT_NAME],
+                  bodies=[chat(DatabricksChatBody), completion(DatabricksCompletionBody),
+                          embedding(DatabricksEmbeddingBody, embedder_in="name"),
+                          response(InvocationResponseBody)]),
+        Operation("POST", f"{_ROOT}/chat/completions", "Creates a chat completion.",
+                  Generation(DatabricksChatTranslator), [chat(DatabricksChatBody, **BY_MODEL)], streams=True),
+        Operation("POST", f"{_ROOT}/completions", "Creates text completions.",
+                  Generation(DatabricksCompletionTranslator), [completion(DatabricksCompletionBody, **BY_MODEL)],
+                  streams=True),
+        Operation("POST", f"{_ROOT}/embeddings", "Creates embeddings.",
+                  Generation(DatabricksEmbeddingTranslator), [embedding(DatabricksEmbeddingBody, **BY_EMBEDDER)]),
+        Operation("POST", f"{_ROOT}/responses", "Creates a response.",
+                  Generation(DatabricksResponseTranslator), [RESPONSE], streams=True),
+    ),
+)  # fmt: skip

@@ -1,0 +1,110 @@
+"""The routes of MindIE and Triton, and KServe's about the server and its models, under /v2."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from importlib.metadata import version
+from typing import Final
+
+from sluice.v1.model_pb2 import Model
+
+from gateway.dialects.mindie.answer import (
+    GenerationAnswer,
+    GenerationChunk,
+    Liveness,
+    ModelMetadata,
+    ModelReadiness,
+    Readiness,
+    ServerMetadata,
+    TritonError,
+)
+from gateway.dialects.mindie.body import GenerateBody
+from gateway.dialects.mindie.error import MindieErrors
+from gateway.dialects.mindie.generate import MindieTranslator
+from gateway.dialects.mindie.model import (
+    LIVE,
+    READY,
+    check_version,
+    to_model_metadata,
+    to_model_readiness,
+    to_server_metadata,
+)
+from gateway.dialects.seam.failure import Failure, Reason
+from gateway.dialects.seam.http_request import HttpRequest
+from gateway.routes.examples.example import MODEL_NAME
+from gateway.routes.handling.handler import Generation, Lookup
+from gateway.routes.operation import Body, Operation, Parameter
+from gateway.routes.surface import Surface
+from gateway.routes.upstream.upstream import Upstream
+from gateway.routes.upstream.vocabulary_limit import check_vocabulary
+from gateway.upstream.client import Caller
+
+_MODEL: Final = "/v2/models/{model:path}"  # a model's name may have slashes
+_FORMS: Final = (f"{_MODEL}/versions/{{version}}", _MODEL)  # the longer first: the shorter would take it for a name
+_VERSION: Final = Parameter("version", "path", "The model's version.", "1")
+_PROMPT: Final = {"text_input": "One, two,", "parameters": {"max_new_tokens": 4}}
+_BODY: Final = Body(GenerateBody, _PROMPT, GenerationAnswer, chunk=GenerationChunk)
+_METADATA: Final = to_server_metadata(version("sluice"))
+
+
+async def _live(upstream: Upstream, arrival: HttpRequest, caller: Caller) -> bytes:  # noqa: ARG001  a lookup's signature
+    return LIVE
+
+
+async def _ready(upstream: Upstream, arrival: HttpRequest, caller: Caller) -> bytes:  # noqa: ARG001  a lookup's signature
+    reason = await upstream.client.unready_reason()
+    if reason is not None:
+        raise Failure(503, Reason.UNAVAILABLE, reason, retry_after_s=1)
+    return READY
+
+
+async def _server(upstream: Upstream, arrival: HttpRequest, caller: Caller) -> bytes:  # noqa: ARG001  a lookup's signature
+    return _METADATA
+
+
+def _of_model(describe: Callable[[Model], bytes]) -> Lookup:
+    async def answer(upstream: Upstream, arrival: HttpRequest, caller: Caller) -> bytes:
+        model = await upstream.client.get_model(arrival.path["model"], caller)
+        check_version(model, arrival.path.get("version"))
+        return describe(model)
+
+    return Lookup(answer)
+
+
+def _parameters(form: str) -> list[Parameter]:
+    return [MODEL_NAME, _VERSION] if "{version}" in form else [MODEL_NAME]
+
+
+def _generate(form: str, *, stream: bool) -> Operation:
+    path, summary = ("generate_stream", "Generates a text, streamed.") if stream else ("generate", "Generates a text.")
+    handler = Generation(partial(MindieTranslator, stream=stream), check_vocabulary)
+    return Operation(
+        "POST", f"{form}/{path}", summary, handler, [_BODY], streams=stream, parameters=_parameters(form),
+        is_closed=True,
+    )  # fmt: skip
+
+
+def _get(route: str, summary: str, handler: Lookup, answer: type) -> Operation:
+    parameters = _parameters(route) if "{model" in route else []
+    return Operation("GET", route, summary, handler, answer=answer, parameters=parameters)
+
+
+MINDIE: Final = Surface(
+    tag="MindIE and Triton",
+    error=TritonError,
+    refuse=MindieErrors().refuse,
+    prefixes=("/v2",),
+    operations=(
+        _get("/v2", "Describes the server.", Lookup(_server), ServerMetadata),
+        _get("/v2/health/live", "Checks that the server is alive.", Lookup(_live), Liveness),
+        _get("/v2/health/ready", "Checks that the server is ready.", Lookup(_ready), Readiness),
+        *(_generate(form, stream=False) for form in _FORMS),
+        *(_generate(form, stream=True) for form in _FORMS),
+        *(
+            _get(f"{form}/ready", "Checks that a model is ready.", _of_model(to_model_readiness), ModelReadiness)
+            for form in _FORMS
+        ),
+        *(_get(form, "Describes a model.", _of_model(to_model_metadata), ModelMetadata) for form in _FORMS),
+    ),
+)

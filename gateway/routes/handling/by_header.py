@@ -1,0 +1,47 @@
+"""Choose between two dialects that share a path, by a header that one's clients always send."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from gateway.config import Settings
+from gateway.dialects.seam.refusal import Refuse
+from gateway.http.headers import headers_of
+from gateway.routes.handling.handler import Lookup
+from gateway.routes.handling.response_headers import SendHeaders, WithResponseHeaders
+from gateway.routes.upstream.upstream import Upstream
+
+
+@dataclass(frozen=True, slots=True)
+class OtherDialect:
+    """Who answers a request that has the header `marked_by`, with which headers and types of bodies."""
+
+    marked_by: str
+    lookup: Lookup
+    answer: type
+    error: type
+    refuse: Refuse
+    headers: SendHeaders
+
+
+@dataclass(frozen=True, slots=True)
+class ByHeader:
+    """Two lookups on one path: the `other` dialect's, and the surface's own."""
+
+    own: Lookup
+    other: OtherDialect
+
+    def endpoint(self, upstream: Upstream, refuse: Refuse, settings: Settings) -> ASGIApp:
+        """The application."""
+        own = self.own.endpoint(upstream, refuse, settings)
+        other = WithResponseHeaders(
+            self.other.lookup.endpoint(upstream, self.other.refuse, settings), self.other.headers
+        )
+
+        async def choose(scope: Scope, receive: Receive, send: Send) -> None:
+            is_other = self.other.marked_by in headers_of(scope)
+            await (other if is_other else own)(scope, receive, send)
+
+        return choose

@@ -1,0 +1,190 @@
+"""Handle one generation request: read the body, parse it, call the service, send the answer.
+
+A caller that leaves ends the call at the service, at any moment. A stream commits to status 200 at its first event;
+until then an error is an HTTP status, after it one last event.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Coroutine
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Protocol
+
+from google.protobuf.message import Message
+from starlette.datastructures import QueryParams
+from starlette.types import Receive, Scope, Send
+
+from gateway.config import Settings
+from gateway.dialects.seam.encoder import Encoder, ends_answer
+from gateway.dialects.seam.failure import Failure, Reason
+from gateway.dialects.seam.http_request import HttpRequest
+from gateway.dialects.seam.translator import ParsedRequest, ServiceRequest, Translator
+from gateway.http.body import CallerLeft, disconnected, read_json_body
+from gateway.http.cost import cost_comment
+from gateway.http.event_id import HEADER, EventMarks
+from gateway.http.headers import headers_of
+from gateway.http.offload import offload
+from gateway.http.reply import known, send_json, send_refusal
+from gateway.http.sse import EventStream
+from gateway.routes.handling.credential_first import Told, as_found
+from gateway.upstream.client import Caller
+
+_LAST_WORDS_S = 1.0
+_STALL_GRACE_S = 5.0  # what a reader has to take in the end of a stream whose deadline has passed
+
+
+class GenerationClient(Protocol):
+    """What an endpoint asks for answers: a ServiceClient, or one that does something first."""
+
+    async def call(self, request: Message, caller: Caller, affinity: str = "") -> Any:
+        """The whole answer. Raises Failure."""
+
+    def stream(
+        self, request: Message, caller: Caller, affinity: str = ""
+    ) -> contextlib.AbstractAsyncContextManager[AsyncIterator[Message]]:
+        """The answer's events. Reading them raises what leaving the block turns into Failure."""
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationEndpoint:
+    """An ASGI application that answers one route in one dialect. `translator` makes a translator for each request.
+
+    `told` says what callers hear of a body that can't be read.
+    """
+
+    translator: Callable[[], Translator]
+    client: GenerationClient
+    settings: Settings
+    told: Told = as_found
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = headers_of(scope)
+        caller = Caller.of(scope["state"]["request_id"], headers)
+        translator = self.translator()
+        try:
+            body = await read_json_body(headers, receive, self.settings.max_body_bytes)
+            arrival = HttpRequest(body, headers, dict(scope["path_params"]), dict(QueryParams(scope["query_string"])))
+            parsed = await offload(len(body), partial(translator.parse, arrival))
+            marks = EventMarks(arrival.headers)
+            if parsed.stream and marks.last is not None:
+                marks.last.ask(parsed.request)
+        except CallerLeft:
+            raise
+        except Exception as error:  # noqa: BLE001  what is unknown is logged, and told in the dialect's shape
+            failure = await self.told(known(error, caller.request_id), caller)
+            await send_refusal(send, translator.refuse(failure), failure)
+            return
+        if parsed.timeout_s is not None:
+            caller = replace(caller, timeout_s=parsed.timeout_s)
+        if parsed.stream:
+            answer = self._stream(translator, parsed, caller, send, marks)
+        else:
+            answer = self._whole(translator, parsed, caller, send)
+        await _answer(answer, receive, self.settings.request_deadline_s + _STALL_GRACE_S)
+
+    async def _whole(
+        self, translator: Translator, parsed: ParsedRequest[ServiceRequest], caller: Caller, send: Send
+    ) -> None:
+        async def fail(failure: Failure) -> None:
+            renamed = failure.renamed(parsed.caller_name)
+            await send_refusal(send, translator.refuse(renamed), renamed)
+
+        try:
+            response = await self.client.call(parsed.request, caller, parsed.affinity)
+            body = await offload(response.ByteSize(), partial(parsed.encoder.whole, response))
+        except asyncio.CancelledError:
+            await fail(known(_stopping(), caller.request_id))
+            raise
+        except Exception as error:  # noqa: BLE001  as above
+            await fail(known(error, caller.request_id))
+        else:
+            await send_json(send, 200, body)
+
+    async def _stream(
+        self,
+        translator: Translator,
+        parsed: ParsedRequest[ServiceRequest],
+        caller: Caller,
+        send: Send,
+        marks: EventMarks,
+    ) -> None:
+        encoder = parsed.encoder
+        stream = EventStream(send, ping=encoder.ping, interval_s=self.settings.keep_alive_interval_s)
+        event: Message | None = None
+        told_at_end = cost_comment if encoder.ping else bytes  # some clients take no comments
+
+        async def fail(failure: Failure) -> None:
+            renamed = failure.renamed(
+                lambda field: HEADER if field.startswith("resume.") else parsed.caller_name(field)
+            )
+            if not stream.is_open:
+                await send_refusal(send, translator.refuse(renamed), renamed)
+            elif ends_answer(event):
+                await stream.close(told_at_end())  # the answer was whole: its terminal event is out
+            else:
+                await stream.close(encoder.error(renamed) + told_at_end())
+
+        try:
+            async with self.client.stream(parsed.request, caller, parsed.affinity) as events:
+                event = await anext(events, None)
+                if event is not None:
+                    await stream.open(marks.put(await _encoded(encoder, event), event))
+                    async with _beside(stream.keep_alive()):
+                        async for event in events:
+                            await stream.write(marks.put(await _encoded(encoder, event), event))
+            _check_end(event)
+        except asyncio.CancelledError:
+            await fail(known(_stopping(), caller.request_id))
+            raise
+        except CallerLeft:
+            raise
+        except Exception as error:  # noqa: BLE001  as above
+            await fail(known(error, caller.request_id))
+        else:
+            await stream.close(told_at_end())
+
+
+async def _answer(answer: Coroutine[Any, Any, None], receive: Receive, limit_s: float) -> None:
+    """Run `answer` until it ends or the caller leaves. A caller that reads nothing for `limit_s` seconds has left."""
+    answering = asyncio.create_task(answer)
+    leaving = asyncio.create_task(disconnected(receive))
+    try:
+        await asyncio.wait({answering, leaving}, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
+        if not answering.done():
+            raise CallerLeft
+        await answering
+    finally:
+        answering.cancel()
+        leaving.cancel()
+        await asyncio.wait({answering, leaving}, timeout=_LAST_WORDS_S)
+        answering.cancel()  # its last words found no reader
+
+
+@contextlib.asynccontextmanager
+async def _beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Run `work` as long as the block runs."""
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)  # that its writing found no reader, `stream` will see, too
+
+
+async def _encoded(encoder: Encoder, event: Message) -> bytes:
+    """What goes out for an event; one with very many logprobs is written beside the loop."""
+    return await offload(event.ByteSize(), partial(encoder.chunk, event))
+
+
+def _check_end(last: Message | None) -> None:
+    """Whatever the status says."""
+    if not ends_answer(last):
+        raise Failure(500, Reason.INTERNAL, "the answer ended unexpectedly")
+
+
+def _stopping() -> Failure:
+    """For requests that the end of the process cuts off. To a caller that has left, it goes nowhere."""
+    return Failure(503, Reason.UNAVAILABLE, "the server is shutting down", retry_after_s=1)

@@ -1,0 +1,60 @@
+"""Handle one request that generates nothing: models, endpoints, metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from starlette.datastructures import QueryParams
+from starlette.types import Receive, Scope, Send
+
+from gateway.config import Settings
+from gateway.dialects.seam.failure import Failure
+from gateway.dialects.seam.http_request import HttpRequest
+from gateway.dialects.seam.refusal import Refuse
+from gateway.http.body import CallerLeft, read_json_body
+from gateway.http.headers import headers_of
+from gateway.http.reply import known, send_json, send_refusal
+from gateway.routes.handling.credential_first import Told, as_found
+from gateway.upstream.client import Caller
+
+_WITH_BODY: Final = frozenset({"POST", "PUT", "PATCH"})
+
+Lookup: TypeAlias = Callable[[HttpRequest, Caller], Awaitable[bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class LookupEndpoint:
+    """An ASGI application over one function: `answer` gives the JSON body of status 200, or raises Failure.
+
+    `told` says what callers hear of a body that can't be received.
+    """
+
+    answer: Lookup
+    refuse: Refuse
+    settings: Settings
+    told: Told = as_found
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = headers_of(scope)
+        caller = Caller.of(scope["state"]["request_id"], headers)
+        try:
+            body = await self._body(scope, headers, receive, caller)
+            arrival = HttpRequest(body, headers, dict(scope["path_params"]), dict(QueryParams(scope["query_string"])))
+            answer = await self.answer(arrival, caller)
+        except CallerLeft:
+            raise
+        except Exception as error:  # noqa: BLE001  what is unknown is logged, and told in the dialect's shape
+            failure = known(error, caller.request_id)
+            await send_refusal(send, self.refuse(failure), failure)
+        else:
+            await send_json(send, 200, answer)
+
+    async def _body(self, scope: Scope, headers: Mapping[str, str], receive: Receive, caller: Caller) -> bytes:
+        if scope["method"] not in _WITH_BODY:
+            return b""
+        try:
+            return await read_json_body(headers, receive, self.settings.max_body_bytes)
+        except Failure as failure:
+            raise await self.told(failure, caller) from None

@@ -1,0 +1,22 @@
+"""The interface of the service for routes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gateway.routes.upstream.endpoint_lists import EndpointLists
+from gateway.routes.upstream.model_choice import ModelChoice
+from gateway.upstream.client import ServiceClient
+
+
+@dataclass(frozen=True, slots=True)
+class Upstream:
+    """The service's client, and the choice among what the service has."""
+
+    client: ServiceClient
+    choice: ModelChoice
+
+    @classmethod
+    def of(cls, client: ServiceClient) -> Upstream:
+        """Over a client."""
+        return cls(client, ModelChoice(EndpointLists(client)))

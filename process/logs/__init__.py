@@ -1,0 +1,1 @@
+"""Log lines, and text that is safe to print on a terminal."""

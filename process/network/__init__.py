@@ -1,0 +1,1 @@
+"""TLS files, loopback addresses, and the warning about credentials in plain text."""

@@ -1,0 +1,1 @@
+"""Settings of a process: their sources, names, errors, reload, and their display."""

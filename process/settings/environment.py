@@ -1,0 +1,74 @@
+"""The `SLUICE_…` variables: a process's own, and those of the rest of the product.
+
+All processes of a machine may share one environment. Each checks every name with its own prefix; it accepts its
+siblings' names by their prefix, and the runner's by name.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, EnvSettingsSource
+
+from process.settings.errors import ConfigError
+from process.settings.names import mappings, paths, suggestion
+
+FAMILY = "SLUICE_"
+PREFIXES = ("SLUICE_SERVICE_", "SLUICE_GATEWAY_")
+RUNNER = frozenset(
+    {
+        "SLUICE_HOST",
+        "SLUICE_ENVOY_PORT",
+        "SLUICE_ENVOY_ADMIN_PORT",
+        "SLUICE_GATEWAY_PORT",
+        "SLUICE_SERVICE_PORT",
+        "SLUICE_SERVICE_METRICS_PORT",
+        "SLUICE_MODEL",
+        "SLUICE_MODELS",
+        "SLUICE_CONFIG",
+        "SLUICE_ENDPOINTS_FILE",
+        "SLUICE_KEYS_FILE",
+        "SLUICE_ALLOW_ANONYMOUS",
+        "SLUICE_OTLP_ENDPOINT",
+        "SLUICE_DRAIN_TIME_S",
+        "SLUICE_DRAIN_TIMEOUT_S",
+        "SLUICE_TLS",
+        "SLUICE_CERTS_FOLDER",
+        "SLUICE_CORS_ORIGINS",
+    }
+)
+COMMAND = frozenset({"SLUICE_URL", "SLUICE_API_KEY", "SLUICE_CA_FILE"})  # of `sluice chat` and its like
+_DELIMITER = "__"
+
+
+class Environment(EnvSettingsSource):
+    """What the environment says. Reading it raises ConfigError for a name that nobody knows, and for bad JSON."""
+
+    def __call__(self) -> dict[str, Any]:
+        for name in sorted(os.environ):
+            _check(self.settings_cls, self.env_prefix, name)
+        return super().__call__()
+
+    def prepare_field_value(self, field_name: str, field: FieldInfo, value: Any, value_is_complex: bool) -> Any:  # noqa: FBT001  the library's signature
+        try:
+            return super().prepare_field_value(field_name, field, value, value_is_complex)
+        except ValueError as error:
+            raise ConfigError(f"{field_name}: invalid JSON in the environment: {error}") from error
+
+
+def _check(kind: type[BaseSettings], prefix: str, name: str) -> None:
+    """Raise ConfigError if `name` is of the family and of none of its members."""
+    upper = name.upper()
+    others = tuple(other for other in PREFIXES if other != prefix)
+    if not upper.startswith(FAMILY) or upper in RUNNER | COMMAND or upper.startswith(others):
+        return
+    own = [prefix + _DELIMITER.join(path).upper() for path in paths(kind)]
+    open_ended = tuple(f"{prefix}{_DELIMITER.join(path)}{_DELIMITER}".upper() for path in mappings(kind))
+    if upper in own or upper.startswith(open_ended):
+        return
+    rest = upper.removeprefix(FAMILY).partition("_")[2]
+    known = [*own, *sorted(RUNNER | COMMAND), *(other + rest for other in others if rest)]
+    start = prefix if upper.startswith(prefix) else FAMILY
+    raise ConfigError(f"{name}: unknown variable{suggestion(upper, known, start)}")

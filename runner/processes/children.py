@@ -1,0 +1,180 @@
+"""The processes of a run: started, started again when they die, stopped in order, and never left behind."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TypeAlias
+
+from runner.processes.lifeline import dying_with_parent
+
+_MAX_LINE = 1 << 20  # bytes of a log line
+
+
+class DiedTooOften(Exception):  # noqa: N818 it says what happened
+    """A process is not started again any more; the text is one line for the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restarts:
+    """How a process that has died is started again: after a delay that doubles, until the last of `max_deaths`.
+
+    Deaths count for `window_s`, which is long beside the load of a model.
+    """
+
+    first_delay_s: float = 0.5
+    max_deaths: int = 5
+    window_s: float = 600.0
+
+    def delay_s(self, num_deaths: int) -> float:
+        """What to wait after so many deaths."""
+        return self.first_delay_s * 2.0 ** (num_deaths - 1)
+
+
+Log: TypeAlias = Callable[[str, str], None]  # takes a process's name and a line of its log
+
+
+class Child:
+    """One process and those it starts, which are a session of their own: Ctrl-C reaches only the runner."""
+
+    def __init__(self, name: str, command: Sequence[str], folder: Path, log: Log) -> None:
+        """Start it."""
+        self.name = name
+        self._command = command
+        self._folder = folder
+        self._log_line = log
+        self.start()
+
+    def start(self) -> None:
+        """Start it again, once it has ended."""
+        self._process = subprocess.Popen(
+            self._command, cwd=self._folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL, start_new_session=True,
+            preexec_fn=dying_with_parent(),  # noqa: PLW1509 there is one thread
+        )  # fmt: skip
+        self._exit = asyncio.ensure_future(self._until_exit(self._process))
+        self._log = asyncio.ensure_future(self._copy_log(self._process))
+
+    async def wait(self) -> int:
+        """Its exit code."""
+        return await asyncio.shield(self._exit)
+
+    async def stop(self, number: signal.Signals, timeout_s: float) -> None:
+        """Ask it to stop by a signal, kill it after `timeout_s`, and return when its log is written."""
+        if not self._exit.done():
+            self._process.send_signal(number)
+            await asyncio.wait([self._exit], timeout=timeout_s)
+            self.kill()
+        await self._exit
+        await self._log
+
+    def kill(self) -> None:
+        """Kill it and all that it has started."""
+        if not self._exit.done():
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+    async def _until_exit(self, process: subprocess.Popen[bytes]) -> int:
+        """Wait for the exit, and kill what it has left behind: that might hold what its next life needs."""
+        loop, exited = asyncio.get_running_loop(), asyncio.Event()
+        handle = os.pidfd_open(process.pid)
+        loop.add_reader(handle, exited.set)
+        try:
+            await exited.wait()
+        finally:
+            loop.remove_reader(handle)
+            os.close(handle)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # before it is reaped: its number is not another's yet
+        return process.wait()
+
+    async def _copy_log(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdout is not None  # noqa: S101 it was made with PIPE
+        reader = asyncio.StreamReader(_MAX_LINE)
+        make = partial(asyncio.StreamReaderProtocol, reader)
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(make, process.stdout)
+        with contextlib.closing(transport):
+            while True:
+                try:
+                    line = await reader.readline()
+                except ValueError:
+                    continue  # a line above the limit is dropped; if nobody read the pipe, the process would block
+                if not line:
+                    return
+                self._log_line(self.name, line.decode(errors="replace").rstrip())
+
+
+class Children:
+    """The running processes, in start order. Used by one event loop."""
+
+    def __init__(
+        self, folder: Path, say: Callable[[str], None], log: Log | None = None, restarts: Restarts | None = None
+    ) -> None:
+        """`folder` is where they run; `say` takes what is to be said of them, `log` the lines that they write."""
+        self._folder = folder
+        self._say = say
+        self._log = log or (lambda name, line: say(f"{name:7} | {line}"))
+        self._restarts = restarts or Restarts()
+        self._children: list[Child] = []
+
+    def start(self, name: str, command: Sequence[str]) -> None:
+        """Start one. A loop must be running."""
+        self._children.append(Child(name, command, self._folder, self._log))
+
+    async def first_exit(self) -> tuple[str, int]:
+        """(name, exit code) of the first one that exits."""
+        waits = {asyncio.create_task(child.wait()): child.name for child in self._children}
+        try:
+            done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            task = next(iter(done))
+            return waits[task], task.result()
+        finally:
+            for task in waits:
+                task.cancel()
+
+    async def keep(self) -> None:
+        """Start each again when it exits, while the others go on. Raises DiedTooOften; ends by being cancelled."""
+        keepers = {asyncio.create_task(self._keep(child)) for child in self._children}
+        try:
+            done, _ = await asyncio.wait(keepers, return_when=asyncio.FIRST_COMPLETED)
+            next(iter(done)).result()
+        finally:
+            for keeper in keepers:
+                keeper.cancel()
+
+    async def stop(self, numbers: Sequence[signal.Signals], timeout_s: float) -> None:
+        """Stop them in reverse start order, each after the one before has exited.
+
+        `numbers` are the signals for the last started, the one before it, and so on; the last of them is for the rest.
+        """
+        for index, child in enumerate(reversed(self._children)):
+            await child.stop(numbers[min(index, len(numbers) - 1)], timeout_s)
+
+    def kill(self) -> None:
+        """Kill all of them."""
+        for child in self._children:
+            child.kill()
+
+    async def _keep(self, child: Child) -> None:
+        restarts = self._restarts
+        deaths: deque[float] = deque()
+        while True:
+            code = await child.wait()
+            now = time.monotonic()
+            deaths.append(now)
+            while deaths[0] < now - restarts.window_s:
+                deaths.popleft()
+            if len(deaths) >= restarts.max_deaths:
+                text = f"{child.name} has exited {len(deaths)} times in {now - deaths[0]:.0f} s"
+                raise DiedTooOften(f"{text}, at last with code {code}, and is not started again; its log is above")
+            delay_s = restarts.delay_s(len(deaths))
+            self._say(f"run: {child.name} exited with code {code}; it is started again in {delay_s:g} s")
+            await asyncio.sleep(delay_s)
+            child.start()

@@ -1,0 +1,71 @@
+"""Format the processes' JSON log lines as short coloured lines. For a terminal only."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Any, Final
+
+from process.logs.terminal import plain, spelled
+
+_DIM, _RED, _YELLOW, _BOLD, _PLAIN = "\x1b[2m", "\x1b[31m", "\x1b[33m", "\x1b[1m", "\x1b[0m"
+_COLOURS: Final = {"warning": _YELLOW, "error": _RED, "critical": _RED}
+_OWN: Final = {"time", "level", "logger", "message", "trace_id", "span_id", "exception"}
+_REQUESTS: Final = {"request", "call"}  # the messages of the gateway's and the service's access lines
+_UVICORN: Final = "uvicorn."  # it repeats what our own lines say
+
+
+class Readable:
+    """Turns lines into people's, one call a line."""
+
+    def __init__(self) -> None:
+        self.has_greeted = False  # before that, requests are the runner's own
+
+    def line(self, name: str, text: str) -> str | None:
+        """The line of the process `name` to show; None for one that tells people nothing.
+
+        Envoy's access lines are none: gateway and service have theirs. What isn't JSON stays as it is. Callers wrote
+        some of it: control characters, which the terminal would obey, are spelled or left out.
+        """
+        try:
+            given = json.loads(text)
+        except ValueError:
+            return self._shown(name, plain(text))
+        if not isinstance(given, dict):
+            return self._shown(name, plain(text))
+        if "message" not in given:
+            return None if name == "envoy" else self._shown(name, plain(text))
+        entry = {spelled(key): spelled(value) if isinstance(value, str) else value for key, value in given.items()}
+        if entry["message"] in _REQUESTS:
+            return self._request(name, entry) if self.has_greeted else None
+        level = entry.get("level", "info")
+        if str(entry.get("logger", "")).startswith(_UVICORN) and level == "info":
+            return None
+        colour = _COLOURS.get(level, "")
+        shown = f"{colour}{entry['message']}{_PLAIN if colour else ''}{_fields(entry)}"
+        if "exception" in given:
+            shown += f"\n{plain(str(given['exception']))}"
+        return self._shown(name, shown, entry)
+
+    def _request(self, name: str, entry: dict[str, Any]) -> str:
+        """What was asked, how it ended, and how long it took."""
+        what = entry.get("method", "")
+        if "path" in entry:
+            what = f"{what} {entry['path']}"
+        status = entry.get("status", entry.get("code", ""))
+        is_wrong = status not in {"OK", "CANCELLED"} and not (isinstance(status, int) and status < 400)
+        colour = _YELLOW if is_wrong else ""
+        took = f"  {1000 * entry['duration_s']:.0f} ms" if "duration_s" in entry else ""
+        return self._shown(name, f"{what}  {colour}{status}{_PLAIN if colour else ''}{took}", entry)
+
+    @staticmethod
+    def _shown(name: str, text: str, entry: dict[str, Any] | None = None) -> str:
+        moment = ""
+        if entry is not None and "time" in entry:
+            moment = f"{datetime.fromisoformat(entry['time']).astimezone():%H:%M:%S} "
+        return f"{_DIM}{moment}{name:7}{_PLAIN} {text}"
+
+
+def _fields(entry: dict[str, Any]) -> str:
+    told = [f"{name}={value}" for name, value in entry.items() if name not in _OWN and value is not None]
+    return f"  {_DIM}{' '.join(told)}{_PLAIN}" if told else ""

@@ -1,0 +1,86 @@
+"""envoy/envoy.yaml as one run needs it: with its addresses, and without tracing where there is no collector."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from runner.proxy.envoy_tls import EnvoyTls
+
+_HERE = Path(__file__).resolve().parents[1]
+# In a wheel it is the package's own; beside the sources it is one folder up.
+FILE = next(path for path in (_HERE / "envoy" / "envoy.yaml", _HERE.parent / "envoy" / "envoy.yaml") if path.is_file())
+
+
+class AddressError(ValueError):
+    """An address can't be used; the message is one line for the user."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Addresses:
+    """Where everything listens, and who may call.
+
+    `otlp_endpoint` is a collector's, None for no tracing. `cors_origins` are those of pages that may call, "*" for all.
+    """
+
+    host: str = "127.0.0.1"
+    envoy_port: int
+    envoy_admin_port: int
+    gateway_port: int
+    service_port: int
+    otlp_endpoint: str | None = None
+    cors_origins: tuple[str, ...] = ()
+    tls: EnvoyTls | None = None
+
+
+def envoy_config(addresses: Addresses) -> dict[str, Any]:
+    """The file's content with these addresses. Raises AddressError."""
+    config: dict[str, Any] = yaml.safe_load(FILE.read_text())
+    resources = config["static_resources"]
+    ports = {"service": addresses.service_port, "gateway": addresses.gateway_port}
+    _place(config["admin"]["address"], "127.0.0.1", addresses.envoy_admin_port)
+    _place(resources["listeners"][0]["address"], addresses.host, addresses.envoy_port)
+    for cluster in resources["clusters"]:
+        if cluster["name"] in ports:
+            _place(_only_endpoint(cluster), addresses.host, ports[cluster["name"]])
+        elif addresses.otlp_endpoint is not None:
+            _place(_only_endpoint(cluster), *collector_address(addresses.otlp_endpoint))
+            cluster["type"] = "STRICT_DNS"  # a collector is often given by host name
+    (host,) = connection_manager(config)["route_config"]["virtual_hosts"]
+    cors = host["typed_per_filter_config"]["envoy.filters.http.cors"]
+    cors["allow_origin_string_match"] = [
+        {"safe_regex": {"regex": ".*"}} if origin == "*" else {"exact": origin} for origin in addresses.cors_origins
+    ]
+    if addresses.tls is not None:
+        addresses.tls.apply(config)
+    if addresses.otlp_endpoint is None:
+        del connection_manager(config)["tracing"]
+        resources["clusters"] = [cluster for cluster in resources["clusters"] if cluster["name"] in ports]
+    return config
+
+
+def connection_manager(config: dict[str, Any]) -> dict[str, Any]:
+    """The part of the configuration that serves HTTP."""
+    filters = config["static_resources"]["listeners"][0]["filter_chains"][0]["filters"]
+    manager: dict[str, Any] = filters[-1]["typed_config"]
+    return manager
+
+
+def collector_address(endpoint: str) -> tuple[str, int]:
+    """(host, port) of `http://host:port` or `host:port`; OTLP's own port 4317 if none is given. Raises AddressError."""
+    host, _, port = endpoint.rpartition("://")[2].rstrip("/").partition(":")
+    if not host or not (port or "4317").isdigit():
+        raise AddressError(f"otlp_endpoint {endpoint!r} must be host:port or http://host:port")
+    return host, int(port or 4317)
+
+
+def _only_endpoint(cluster: dict[str, Any]) -> dict[str, Any]:
+    address: dict[str, Any] = cluster["load_assignment"]["endpoints"][0]["lb_endpoints"][0]["endpoint"]["address"]
+    return address
+
+
+def _place(address: dict[str, Any], host: str, port: int) -> None:
+    address["socket_address"] = {"address": host, "port_value": port}

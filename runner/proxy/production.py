@@ -1,0 +1,183 @@
+"""Envoy's configuration for several gateways and services: `sluice envoy FLEET`.
+
+It is made of envoy/envoy.yaml, which has every limit, of envoy/production.yaml, which has what replicas need, and of
+the fleet's addresses.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import yaml
+
+from runner.proxy.eds import Host, assignment, hosts_file, write_hosts
+from runner.proxy.envoy_config import FILE, AddressError, Addresses, connection_manager, envoy_config
+from runner.proxy.envoy_tls import EnvoyTls
+from runner.proxy.fleet import DEFAULT, GATEWAYS, Fleet, FleetError, Pool, read_fleet
+
+PRODUCTION = FILE.with_name("production.yaml")
+
+
+def production_config(fleet: Fleet) -> dict[str, Any]:
+    """The whole configuration. Raises AddressError; with TLS it writes the files of secrets, and may raise OSError."""
+    parts: dict[str, Any] = yaml.safe_load(PRODUCTION.read_text())
+    config = envoy_config(_addresses(fleet))
+    resources = config["static_resources"]
+    resources["listeners"][0]["address"] = fleet.listen.socket_address()
+    config["admin"]["address"] = fleet.admin.socket_address()
+    _replicate(resources, fleet, parts)
+    (door,) = connection_manager(config)["route_config"]["virtual_hosts"]
+    door["retry_policy"].update(parts["retry_policy"])
+    (grpc,) = (route for route in door["routes"] if route["name"] == "grpc")
+    to_services = _routes(grpc, fleet, parts)
+    at = door["routes"].index(grpc)
+    door["routes"][at : at + 1] = to_services
+    resources["listeners"].append(_inner(fleet, parts, to_services, door["retry_policy"]))
+    if fleet.tls is not None:
+        EnvoyTls(**fleet.tls.model_dump()).apply(config)
+    return config
+
+
+def affinity_cluster(pool: str) -> str:
+    """The name of the cluster with a pool's hosts for calls that say whom they belong to."""
+    return f"{pool}-affinity"
+
+
+def write_first_hosts(fleet: Fleet) -> None:
+    """Write the files of hosts that are not there, since Envoy doesn't start without them. Raises OSError."""
+    if (folder := fleet.hosts_folder) is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        for pool, hosts in fleet.pools().items():
+            if not hosts_file(folder, pool).exists():
+                write_hosts(folder, pool, hosts)
+
+
+def _addresses(fleet: Fleet) -> Addresses:
+    return Addresses(  # ports of clusters are put in their place with the fleet's hosts
+        host=fleet.listen.address,
+        envoy_port=fleet.listen.port,
+        envoy_admin_port=fleet.admin.port,
+        gateway_port=1,
+        service_port=1,
+        otlp_endpoint=fleet.otlp_endpoint,
+        cors_origins=tuple(fleet.cors_origins),
+    )
+
+
+def _replicate(resources: dict[str, Any], fleet: Fleet, parts: dict[str, Any]) -> None:
+    """Put in place of one gateway and one service the clusters of the fleet's pools."""
+    single = {cluster["name"]: cluster for cluster in resources["clusters"]}
+    gateway, service = map(_without_host, map(single.pop, (GATEWAYS, DEFAULT)))
+    clusters = [gateway | parts["clusters"]["gateway"] | _hosts(GATEWAYS, fleet, parts)]
+    for pool in fleet.services:
+        for name, kind in ((pool.name, "service"), (affinity_cluster(pool.name), "affinity")):
+            clusters.append(service | parts["clusters"][kind] | _hosts(pool.name, fleet, parts) | {"name": name})
+    resources["clusters"] = [*clusters, *single.values()]
+
+
+def _without_host(cluster: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in cluster.items() if key not in {"type", "load_assignment"}}
+
+
+def _hosts(pool: str, fleet: Fleet, parts: dict[str, Any]) -> dict[str, Any]:
+    """How Envoy learns of a pool's hosts."""
+    if (folder := fleet.hosts_folder) is None:
+        return {**parts["hosts_by_name"], "load_assignment": assignment(pool, fleet.pools()[pool])}
+    found: dict[str, Any] = copy.deepcopy(parts["hosts_by_file"])
+    path = hosts_file(folder.absolute(), pool)
+    source = {"path": str(path), "watched_directory": {"path": str(path.parent)}}
+    found["eds_cluster_config"]["service_name"] = pool
+    found["eds_cluster_config"]["eds_config"]["path_config_source"] = source
+    return found
+
+
+def _routes(grpc: dict[str, Any], fleet: Fleet, parts: dict[str, Any]) -> list[dict[str, Any]]:
+    """Where each gRPC call goes: by its model to a pool, and in that by whom it belongs to, if it says so."""
+    routes = []
+    for pool in sorted(fleet.services, key=lambda pool: pool.name == DEFAULT):  # the default is what is left
+        for is_bound in (True, False):
+            route = copy.deepcopy(grpc)
+            cluster = affinity_cluster(pool.name) if is_bound else pool.name
+            route["name"], route["route"]["cluster"] = f"grpc-{cluster}", cluster
+            headers = route["match"]["headers"]
+            if pool.name != DEFAULT:
+                of_pool = {"safe_regex": {"regex": _models(pool)}}
+                headers.append({"name": parts["model_header"], "string_match": of_pool})
+            if is_bound:
+                headers.append({"name": parts["affinity_header"], "present_match": True})
+                route["route"]["hash_policy"] = [{"header": {"header_name": parts["affinity_header"]}}]
+            routes.append(route)
+    return routes
+
+
+def _models(pool: Pool) -> str:
+    """What the header may say for a call to go to a pool: names are percent-encoded there, as gateways write them."""
+    return "|".join(re.escape(quote(model, safe="")) for model in pool.models)
+
+
+def _inner(
+    fleet: Fleet, parts: dict[str, Any], routes: Sequence[dict[str, Any]], retry_policy: dict[str, Any]
+) -> dict[str, Any]:
+    """The gateways' listener."""
+    listener: dict[str, Any] = parts["inner_listener"]
+    listener["address"] = fleet.inner.socket_address()
+    (chain,) = listener["filter_chains"]
+    (host,) = chain["filters"][0]["typed_config"]["route_config"]["virtual_hosts"]
+    host["routes"], host["retry_policy"] = copy.deepcopy(list(routes)), copy.deepcopy(retry_policy)
+    return listener
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write the configuration; returns the exit code, 2 for a fleet that can't be as it is described."""
+    parser = argparse.ArgumentParser(
+        prog="sluice envoy", description="Make Envoy's configuration before several gateways and services."
+    )
+    parser.add_argument("fleet", type=Path, help="YAML file that says where they are; envoy/fleet.yaml is an example")
+    parser.add_argument("--output", type=Path, help="file to write; default: standard output")
+    parser.add_argument(
+        "--hosts",
+        action="append",
+        default=[],
+        metavar="POOL=HOST:PORT,…",
+        help="only write a pool's file in hosts_folder; may come several times",
+    )
+    chosen = parser.parse_args(arguments)
+    try:
+        fleet = read_fleet(chosen.fleet)
+        if chosen.hosts:
+            _write_given(fleet, chosen.hosts)
+            return 0
+        write_first_hosts(fleet)
+        text = yaml.safe_dump(production_config(fleet), sort_keys=False, width=120)
+        if chosen.output is None:
+            sys.stdout.write(text)
+        else:
+            chosen.output.write_text(text, encoding="utf-8")
+    except (FleetError, AddressError, OSError) as error:
+        sys.stderr.write(f"sluice envoy: {error}\n")
+        return 2
+    return 0
+
+
+def _write_given(fleet: Fleet, given: Sequence[str]) -> None:
+    if fleet.hosts_folder is None:
+        raise FleetError("--hosts needs a hosts_folder in the fleet's file")
+    for each in given:
+        pool, _, hosts = each.partition("=")
+        if pool not in fleet.pools():
+            raise FleetError(f"--hosts {each}: there is no pool {pool!r}; there are {', '.join(fleet.pools())}")
+        try:
+            write_hosts(fleet.hosts_folder, pool, [Host.parse(host) for host in hosts.split(",") if host])
+        except ValueError as error:
+            raise FleetError(f"--hosts {each}: {error}") from error
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""Certificates for development, and the TLS settings of a run."""

@@ -1,0 +1,153 @@
+"""Every example of the README and of docs/ works as it is written: calls of a running product, and settings.
+
+Answers are drawn at random, so each call is tried several times, as often as EXAMPLE_TRIES says.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from process.settings.process_settings import read_settings
+from service.settings.config import Settings
+from tests.e2e.stack import ROOT, Stack
+
+DOOR = "http://127.0.0.1:8080"  # as the documents have it
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), ROOT / "clients/python/README.md"]
+COMMAND = re.compile(r"(\.venv/bin/)?sluice (chat [\"']|complete|embed|models(?! load)|endpoints|status|bench)")
+BLOCK = re.compile(r"^```(sh|python|yaml)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+TRIES = int(os.environ.get("EXAMPLE_TRIES", "2"))
+LONGEST_S = 110 + 2 * TRIES  # that all tries of an example may take
+# What the bundled model knows: whoever asks this is told that.
+KNOWN = {"What is the capital of France?": "Paris", "Who are you?": "sluice-demo"}
+TEXT = re.compile(r'"(?:content|text|delta|text_output)":\s*("(?:[^"\\]|\\.)*")')
+ERROR = re.compile(r'"error\w*":\s*(?!\s|null)')  # as a field: a text may begin so, too
+AGAIN = """
+import sys
+for _ in range(int(sys.argv[2])):
+    exec(compile(sys.argv[1], "example", "exec"), {"__name__": "__main__"})
+    print("\f")
+"""
+# A status of 400 or above ends the block; a stream that fails later says so in its last event.
+PRELUDE = f"""
+set -eu
+curl() {{ command curl --silent --show-error --fail-with-body --max-time 60 "$@"; echo; }}
+buf() {{ "{ROOT}/.cache/npm/node_modules/.bin/buf" "$@"; }}
+sluice() {{ "{sys.executable}" -m cli "$@"; }}
+"""
+
+
+def examples(language: str, text: str = DOOR) -> list[tuple[Path, str]]:
+    """(page, code) of each block that has the text; by default, that calls the product."""
+    found = [(page, block) for page in PAGES for block in BLOCK.findall(page.read_text())]
+    return [(page, code) for page, (kind, code) in found if kind == language and text in code]
+
+
+def names(found: list[tuple[Path, str]]) -> list[str]:
+    """The page and the place of each."""
+    return [f"{page.relative_to(ROOT)} {index}" for index, (page, _) in enumerate(found)]
+
+
+def run(command: list[str], **environment: str) -> str:
+    """What a command prints. It must end well within LONGEST_S, and print something."""
+    limited = ["timeout", str(LONGEST_S), *command]  # which ends what the command has started, too
+    done = subprocess.run(limited, capture_output=True, text=True, check=False, cwd=ROOT, env=os.environ | environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.strip()
+    return done.stdout
+
+
+def is_right(code: str, said: str) -> bool:
+    """Whether the model's text has what it knows, where the example asks for it, and is no excuse."""
+    asked = {answer: code.count(question) for question, answer in KNOWN.items() if question in code}
+    return all(said.count(answer) >= times for answer, times in asked.items()) and not (asked and "cannot help" in said)
+
+
+def commands() -> list[tuple[Path, str]]:
+    """(page, line) of each line that calls a running product by `sluice`, and needs no terminal."""
+    found = [(page, code) for page in PAGES for kind, code in BLOCK.findall(page.read_text()) if kind == "sh"]
+    lines = [(page, line) for page, code in found for line in code.splitlines() if DOOR not in line]
+    return [(page, line) for page, line in lines if COMMAND.match(line)]
+
+
+CALLS, PYTHON, SETTINGS = examples("sh"), examples("python"), examples("yaml", "service.yaml")
+STARTS = [(page, code) for page, code in CALLS if "make run" in code]
+SHELL = [each for each in CALLS if each not in STARTS]
+COMMANDS = commands()
+
+
+@pytest.mark.parametrize(("page", "code"), SHELL, ids=names(SHELL))
+def test_shell_example(stack: Stack, page: Path, code: str) -> None:
+    """Each command is answered, each stream comes to its end, and what the model knows it says every time."""
+    for _ in range(1 if "conformance" in code else TRIES):  # which asks everything anew itself
+        printed = run(["bash", "-c", PRELUDE + code.replace(DOOR, stack.door)])
+        assert not ERROR.search(printed), printed
+        ends = ("data: [DONE]", "event: response.completed", "event: message_stop", '"text_output":"","finish_reason"')
+        assert sum(printed.count(end) for end in ends) == code.count("curl -N")
+        assert is_right(code, "".join(json.loads(text) for text in TEXT.findall(printed))), printed
+
+
+@pytest.mark.parametrize(("page", "line"), COMMANDS, ids=names(COMMANDS))
+def test_command_example(stack: Stack, page: Path, line: str) -> None:
+    """A command of ours ends well, and prints what the model knows."""
+    for _ in range(TRIES):
+        script = PRELUDE + line.removeprefix(".venv/bin/")
+        printed = run(["bash", "-c", script], SLUICE_URL=stack.door)
+        assert is_right(line, printed), printed
+
+
+@pytest.mark.parametrize(("page", "code"), STARTS, ids=names(STARTS))
+def test_started_example(tmp_path: Path, page: Path, code: str) -> None:
+    """What is done before the product starts counts for what is asked of it: the key that is printed is good."""
+    code = code.replace("keys.yaml", str(tmp_path / "keys.yaml"))
+    before, variables, after = re.split(r"^(.*)make run\n", code, flags=re.MULTILINE)
+    (key,) = run(["bash", "-c", PRELUDE + before]).split()
+    stack = Stack("--model=demo=demo/model", environment=dict(each.split("=", 1) for each in variables.split()))
+    try:
+        stack.wait_for("sluice is ready.")
+        call = PRELUDE + after.replace(DOOR, stack.door)
+        assert '"object":"list"' in run(["bash", "-c", call.replace("sk-sluice-…", key)])
+        refused = subprocess.run(["bash", "-c", call], capture_output=True, text=True, timeout=60, check=False)
+        assert "401" in refused.stderr
+    finally:
+        stack.stop()
+
+
+@pytest.mark.parametrize(("page", "code"), PYTHON, ids=names(PYTHON))
+def test_python_example(stack: Stack, page: Path, code: str) -> None:
+    """Each SDK, in its own environment, answers what the page asks it; what needs none runs in the project's."""
+    sdks = re.findall(r"^(?:from|import) (\w+)", code, re.MULTILINE)
+    own = [python for sdk in sdks if (python := ROOT / ".venvs" / sdk / "bin" / "python").exists()]
+    python = own[0] if own else sys.executable
+    paths = os.pathsep.join(str(ROOT / each) for each in ("generated", "clients/python/src"))
+    environment = {} if own else {"PYTHONPATH": paths}
+    words = [str(python), "-c", AGAIN, code.replace(DOOR, stack.door), str(TRIES)]
+    *tries, rest = run(words, LITELLM_LOCAL_MODEL_COST_MAP="True", **environment).split("\f")
+    assert len(tries) == TRIES
+    assert not rest.strip()
+    for printed in tries:
+        assert is_right(code, printed), printed
+
+
+@pytest.mark.parametrize(("page", "code"), SETTINGS, ids=names(SETTINGS))
+def test_settings_example(tmp_path: Path, page: Path, code: str) -> None:
+    """The service takes each file of settings."""
+    file = tmp_path / "service.yaml"
+    file.write_text(code)
+    settings = read_settings(Settings, ["--config", str(file)])
+    assert len(settings.served_models()) == code.count("path: ")
+    if page.parent == ROOT:
+        assert settings.endpoints
+        assert settings.served_models()[0].cache_share == 0.8
+
+
+def test_every_dialect_has_both() -> None:
+    """Each dialect's page has an SDK and a call of curl, which is a stream where anything streams."""
+    for page in set((ROOT / "docs" / "api").glob("*.md")) - {ROOT / "docs" / "api" / "clients.md"}:
+        call = "curl " if page.stem == "rank" else "curl -N"
+        assert any(each == page and call in code for each, code in SHELL), page.name
+        assert any(each == page for each, _ in PYTHON), page.name

@@ -1,0 +1,118 @@
+"""gRPC callers that are not Python: Node's grpc-js by the .proto files, and buf curl by reflection, through Envoy."""
+
+import importlib
+import json
+import subprocess
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.e2e.stack import ROOT, Stack
+
+MODULES = ROOT / ".cache/npm/node_modules"
+QUESTION = "What is the capital of France?"
+MODEL = "sluice-demo"
+EMBEDDER = "all-minilm-l6-v2"
+GREEDY = {"temperature": 0}
+SHORT = {"max_tokens": 4}
+CHAT = {"model": MODEL, "messages": [{"role": "ROLE_USER", "content": [{"text": QUESTION}]}], "sampling": GREEDY}
+PROMPTS = [{"text": "One, two,"}, {"token_ids": {"ids": [5, 6, 7]}}]
+COMPLETE = {"model": MODEL, "prompts": PROMPTS, "sampling": GREEDY, "stopping": SHORT}
+GENERATE = {"model": MODEL, "text_input": "One, two,", "stopping": SHORT}
+INPUT = [{"message": {"role": "ROLE_USER", "content": [{"text": QUESTION}]}}]
+RESPOND = {"model": MODEL, "input": INPUT, "sampling": GREEDY}
+ENTITIES = [{"name": "a", "model": MODEL, "traffic_percentage": 100}]
+CALLS: list[tuple[str, str, dict[str, Any]]] = [
+    ("ChatService", "Chat", CHAT),
+    ("ChatService", "StreamChat", CHAT),
+    ("CompletionService", "Complete", COMPLETE),
+    ("CompletionService", "StreamComplete", COMPLETE),
+    ("TextGenerationService", "GenerateText", GENERATE),
+    ("TextGenerationService", "StreamGenerateText", GENERATE),
+    ("ResponseService", "CreateResponse", RESPOND),
+    ("ResponseService", "StreamResponse", RESPOND),
+    ("EmbeddingService", "Embed", {"model": EMBEDDER, "inputs": [{"text": "a cat"}]}),
+    ("RankService", "Rank", {"model": EMBEDDER, "query": "a kitten", "documents": ["a cat", "a dog"]}),
+    ("RankService", "Score", {"model": EMBEDDER, "queries": ["a kitten"], "documents": ["a cat"]}),
+    ("TokenService", "TokenizeText", {"model": MODEL, "text": QUESTION}),
+    ("TokenService", "DetokenizeText", {"model": MODEL, "token_ids": [5, 6, 7]}),
+    ("TokenService", "CountTokens", {"chat": CHAT}),
+    ("ModelService", "ListModels", {}),
+    ("ModelService", "GetModel", {"model": MODEL}),
+    ("ModelService", "GetLoad", {}),
+    ("AdapterService", "ListAdapters", {}),
+    ("EndpointService", "CreateEndpoint", {"name": "from-node", "entities": ENTITIES}),
+    ("EndpointService", "UpdateEndpoint", {"name": "from-node", "entities": ENTITIES}),
+    ("EndpointService", "GetEndpoint", {"name": "from-node"}),
+    ("EndpointService", "ListEndpoints", {}),
+    ("EndpointService", "DeleteEndpoint", {"name": "from-node"}),
+    ("WatermarkService", "DetectWatermark", {"model": MODEL, "text": "one two three four five six"}),
+]
+OF_ADMINISTRATORS = [
+    *(f"ModelService.{name}" for name in ("LoadModel", "UnloadModel", "SleepModel", "WakeModel")),
+    *(f"AdapterService.{name}" for name in ("LoadAdapter", "UnloadAdapter")),
+]
+
+
+@pytest.fixture(scope="module")
+def expected(stack: Stack) -> str:
+    """The greedy answer over REST."""
+    body = {"model": MODEL, "temperature": 0, "messages": [{"role": "user", "content": QUESTION}]}
+    answer = httpx.post(f"{stack.door}/v1/chat/completions", json=body, timeout=60).json()
+    return str(answer["choices"][0]["message"]["content"])
+
+
+@pytest.fixture(scope="module")
+def answers(stack: Stack) -> dict[str, dict[str, Any]]:
+    """What grpc-js got from each call, by the method's name."""
+    lines = [json.dumps({"service": each[0], "method": each[1], "request": each[2]}) for each in CALLS]
+    target = f"127.0.0.1:{stack.ports['envoy']}"
+    command = ["node", "tests/e2e/clients/rpc_client.mjs", target, "proto", ".cache/protovalidate", str(MODULES)]
+    done = subprocess.run(
+        command, cwd=ROOT, input="\n".join(lines), capture_output=True, text=True, timeout=100, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    results = [json.loads(line) for line in done.stdout.splitlines()]
+    return {each[1]: result for each, result in zip(CALLS, results, strict=True)}
+
+
+def test_every_method_is_called() -> None:
+    """The list above has every method of every service of the contract, but for those that change what is served."""
+    files = sorted(path.name for path in (ROOT / "proto/sluice/v1").glob("*.proto"))
+    modules = [importlib.import_module(f"sluice.v1.{name.removesuffix('.proto')}_pb2") for name in files]
+    services = [service for module in modules for service in module.DESCRIPTOR.services_by_name.values()]
+    every = sorted(f"{s.name}.{m.name}" for s in services for m in s.methods)
+    assert every == sorted([*(f"{service}.{method}" for service, method, _ in CALLS), *OF_ADMINISTRATORS])
+
+
+@pytest.mark.parametrize("method", [method for _, method, _ in CALLS])
+def test_node_calls_every_method(method: str, answers: dict[str, dict[str, Any]]) -> None:
+    """Each call of grpc-js ends with OK and its message or messages."""
+    answer = answers[method]
+    assert answer["code"] == "OK", answer
+    assert answer["messages"]
+
+
+def test_node_streams(answers: dict[str, dict[str, Any]], expected: str) -> None:
+    """grpc-js streams the text that REST gives, event by event."""
+    events = answers["StreamChat"]["messages"]
+    kinds = [event["event"] for event in events]
+    assert (kinds[0], kinds[-1]) == ("started", "completed")
+    assert "content_delta" in kinds  # as many as the answer was slower than the caller
+    assert "".join(event["content_delta"]["text"] for event in events if event["event"] == "content_delta") == expected
+
+
+def test_buf_curl_streams_by_reflection(stack: Stack, expected: str) -> None:
+    """A command line without any .proto file streams the same text, by the server's reflection."""
+    url = f"{stack.door}/sluice.v1.ChatService/StreamChat"
+    command = [str(MODULES / ".bin/buf"), "curl", "--protocol", "grpc", "--http2-prior-knowledge"]
+    command += ["-d", json.dumps(CHAT), url]
+    done = subprocess.run(command, cwd="/", capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    events, rest, decoder = [], done.stdout.strip(), json.JSONDecoder()
+    while rest:
+        event, end = decoder.raw_decode(rest)
+        events.append(event)
+        rest = rest[end:].lstrip()
+    assert "".join(e.get("contentDelta", {}).get("text", "") for e in events) == expected

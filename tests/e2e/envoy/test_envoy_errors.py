@@ -1,0 +1,242 @@
+"""What Envoy itself says, to callers, to logs and to whoever asks whether it is ready."""
+
+import json
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import grpc
+import httpx
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from sluice.v1 import chat_pb2_grpc, token_pb2, token_pb2_grpc
+
+from gateway.dialects.seam.failure import Failure, Reason
+from gateway.dialects.seam.refusal import Refusal
+from gateway.routes.surface import SurfaceMap
+from gateway.routes.surfaces import SURFACES
+from tests.e2e.answers.test_chat import grpc_request
+from tests.e2e.collector import Collector
+from tests.e2e.door import Door
+from tests.e2e.stack import Stack, free_ports
+from tests.waiting import GUARD_S
+
+PATHS = [
+    "/v1/chat/completions",
+    "/v1/messages?beta=true",
+    "/v1/messages?beta=true",
+    "/openai/deployments/sluice-demo/chat/completions?api-version=2024-10-21",
+    "/chat/completions?api-version=2024-05-01-preview",
+    "/serving-endpoints/sluice-demo/invocations",
+    "/api/2.0/serving-endpoints",
+    "/v2/models/sluice-demo/generate",
+    "/v2/rerank",
+    "/score",
+    "/nothing/of/ours",
+]
+TOO_LARGE = b"x" * (22 << 20)
+EMPTY_FRAME = bytes(5)
+
+
+@pytest.fixture(scope="module")
+def closed_door() -> Iterator[Door]:
+    """An Envoy with nothing behind it."""
+    with Door(free_ports(1)[0], free_ports(1)[0], healthy=False) as door:
+        yield door
+
+
+def told(path: str, answer: httpx.Response, failure: Failure) -> Refusal:
+    """What the gateway would have answered to the request."""
+    state = {"request_id": answer.headers["x-request-id"]}
+    scope = {"type": "http", "path": path.partition("?")[0], "headers": [], "state": state}
+    return SurfaceMap(SURFACES).refuse(scope, failure)
+
+
+def metadata(count: int, size: int) -> list[tuple[str, str]]:
+    return [(f"x-entry-{number}", "v" * size) for number in range(count)]
+
+
+def health(target: str, entries: list[tuple[str, str]] | None = None) -> str:
+    """The name of the status that a health check ends with."""
+    with grpc.insecure_channel(target) as channel:
+        stub: Any = health_pb2_grpc.HealthStub(channel)  # it ships no types
+        try:
+            stub.Check(health_pb2.HealthCheckRequest(), timeout=GUARD_S, metadata=entries)
+        except grpc.RpcError as error:
+            return str(error.code().name)
+        return "OK"
+
+
+def with_id(body: bytes, answer: httpx.Response) -> dict[str, Any]:
+    """A body with the answer's own request id, if its dialect has a place for one."""
+    expected: dict[str, Any] = json.loads(body)
+    return expected | ({"request_id": answer.headers["x-request-id"]} if "request_id" in expected else {})
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_its_errors_are_the_dialects(closed_door: Door, path: str) -> None:
+    """503 has the body that the gateway would have sent, and says when to come back."""
+    answer = httpx.post(closed_door.url + path, json={}, timeout=60)
+    expected = told(path, answer, Failure(503, Reason.UNAVAILABLE, "the service is not available"))
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.json() == with_id(expected.body, answer)
+    assert [answer.headers[name.decode()] for name, _ in expected.headers] == [v.decode() for _, v in expected.headers]
+
+
+def test_each_surface_is_tried() -> None:
+    """A dialect that is new has a path here."""
+    tried = [path.partition("?")[0] for path in PATHS]
+    surfaces = [surface for surface in SURFACES if surface.prefixes]
+    assert all(any(path.startswith(tuple(surface.prefixes)) for path in tried) for surface in surfaces)
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_body_that_is_too_large_for_it(stack: Stack, path: str) -> None:
+    """413 is the dialect's too: the gateway would have refused it with the same words but for the limit."""
+    answer = httpx.post(stack.door + path, content=TOO_LARGE, timeout=60)
+    expected = told(path, answer, Failure(413, Reason.BODY_TOO_LARGE, "the request exceeds the limit of 21 MiB"))
+    assert answer.status_code == 413
+    assert answer.json() == with_id(expected.body, answer)
+
+
+def test_grpc_callers_get_a_status(stack: Stack, closed_door: Door) -> None:
+    """No upstream is UNAVAILABLE, a message that is too large RESOURCE_EXHAUSTED, both in plain words."""
+    with grpc.insecure_channel(closed_door.target) as channel:
+        stub: Any = health_pb2_grpc.HealthStub(channel)  # it ships no types
+        with pytest.raises(grpc.RpcError) as caught:
+            stub.Check(health_pb2.HealthCheckRequest(), timeout=GUARD_S)
+        assert (caught.value.code(), caught.value.details()) == (
+            grpc.StatusCode.UNAVAILABLE,
+            "the service is not available",
+        )
+    with grpc.insecure_channel(f"127.0.0.1:{stack.ports['envoy']}") as channel:
+        call: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary("/sluice.v1.ModelService/ListModels")
+        with pytest.raises(grpc.RpcError) as caught:
+            call(TOO_LARGE, timeout=GUARD_S)
+        assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+def test_large_metadata_is_refused_by_a_status(stack: Stack) -> None:
+    """300 entries are served; 2,000, a large one and 90 kB in all are refused; none ends with a reset's INTERNAL."""
+    target = f"127.0.0.1:{stack.ports['envoy']}"
+    assert [
+        health(target, metadata(count, size)) for count, size in ((300, 10), (2000, 1), (1, 50_000), (30, 3000))
+    ] == [
+        "OK",
+        *["RESOURCE_EXHAUSTED"] * 3,
+    ]
+    assert {health(target, metadata(1, 15_000)) for _ in range(20)} == {"OK"}  # not at random
+
+
+def test_deadlines_end_as_deadlines(stack: Stack) -> None:
+    """However short, a deadline ends a stream with DEADLINE_EXCEEDED and nothing else, if it ends it."""
+    own = [("grpc.use_local_subchannel_pool", 1)]  # Envoy ends a connection of many calls that were left at once
+    with grpc.insecure_channel(f"127.0.0.1:{stack.ports['envoy']}", own) as channel:
+        stub = chat_pb2_grpc.ChatServiceStub(channel)
+        request = grpc_request()
+
+        def ask(number: int) -> str:
+            try:
+                list(stub.StreamChat(request, timeout=0.003 + number * 0.0005))
+            except grpc.RpcError as error:
+                return str(error.code().name)
+            return "OK"
+
+        with ThreadPoolExecutor(4) as pool:
+            ends = Counter(pool.map(ask, range(200)))
+    assert set(ends) <= {"OK", "DEADLINE_EXCEEDED"}, ends
+    assert ends["DEADLINE_EXCEEDED"] > 0
+
+
+@pytest.mark.parametrize("method", ["Chat", "CountTokens", "TokenizeText"])
+def test_a_deadline_of_milliseconds_blames_nobody(stack: Stack, method: str) -> None:
+    """What ends while its prompt is made ready ends with the deadline's status: not the caller's fault, nor others'."""
+    chat = grpc_request()
+    requests = {
+        "Chat": chat,
+        "CountTokens": token_pb2.CountTokensRequest(chat=chat),
+        "TokenizeText": token_pb2.TokenizeTextRequest(model=chat.model, text="One, two. " * 2000),
+    }
+    own = [("grpc.use_local_subchannel_pool", 1)]  # Envoy ends a connection of many calls that were left at once
+    with grpc.insecure_channel(f"127.0.0.1:{stack.ports['envoy']}", own) as channel:
+        chats, tokens = chat_pb2_grpc.ChatServiceStub(channel), token_pb2_grpc.TokenServiceStub(channel)
+        call: Any = getattr(chats if method == "Chat" else tokens, method)
+        call(requests[method], timeout=60)
+
+        def ask(number: int) -> str:
+            try:
+                call(requests[method], timeout=0.001 + number % 15 * 0.0005)
+            except grpc.RpcError as error:
+                return str(error.code().name)
+            return "OK"
+
+        with ThreadPoolExecutor(4) as pool:
+            ends = Counter(pool.map(ask, range(150)))
+    assert set(ends) <= {"OK", "DEADLINE_EXCEEDED"}, ends
+    assert ends["DEADLINE_EXCEEDED"] > 0
+
+
+def test_ready_means_both_ways(stack: Stack) -> None:
+    """/readyz is 503 while gRPC through Envoy has no upstream, whatever the gateway says, and 200 once it has one."""
+    assert httpx.get(f"{stack.door}/readyz", timeout=60).json() == {"status": "ready"}
+    with Door(stack.ports["gateway"], free_ports(1)[0], healthy=False) as door:
+        door.until_healthy("gateway")
+        assert httpx.get(f"{stack.gateway}/readyz", timeout=60).status_code == 200
+        answer = httpx.get(f"{door.url}/readyz", timeout=60)
+        assert (answer.status_code, answer.json()["status"]) == (503, "unready")
+        assert health(door.target) == "UNAVAILABLE"
+        assert httpx.get(f"{door.url}/healthz", timeout=60).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/v1/models", "/v1/nothing"])
+def test_logs_and_spans_have_no_query(stack: Stack, collector: Collector, path: str) -> None:
+    """A key in the query, as some clients write it, is in no log line and on no span."""
+    trace_id = uuid.uuid4().hex
+    httpx.get(
+        f"{stack.door}{path}?api-key=tulip-key",
+        headers={"traceparent": f"00-{trace_id}-b7ad6b7169203331-01"},
+        timeout=60,
+    )
+    stack.wait_for("envoy", trace_id)
+    stack.wait_for("gateway", trace_id)
+    assert "tulip-key" not in stack.output
+    num_spans = 4 if path == "/v1/models" else 2
+    spans = collector.trace(trace_id, num_spans)
+    assert not [span for span in spans if "tulip-key" in str(span.attributes) + span.name]
+
+
+@pytest.mark.parametrize("request_id", ["order 17", "not-a-uuid", "8b2c7bb8-3f0d-4c1e-9d4a-0e0f7f2d6d11"])
+@pytest.mark.parametrize("sampled", [True, False])
+def test_a_callers_request_id_stays_as_it_is(
+    stack: Stack, collector: Collector, request_id: str, *, sampled: bool
+) -> None:
+    """It comes back unchanged, Envoy's line has it, and there is a trace."""
+    headers = {"x-request-id": request_id}
+    trace_id = uuid.uuid4().hex
+    if sampled:
+        headers["traceparent"] = f"00-{trace_id}-b7ad6b7169203331-01"
+    answer = httpx.get(f"{stack.door}/v1/models", headers=headers, timeout=60)
+    assert answer.headers["x-request-id"] == request_id
+    stack.wait_for("envoy", f'"request_id":"{request_id}"')
+    if not sampled:
+        lines = [
+            line for line in stack.output.splitlines() if f'"request_id":"{request_id}"' in line and "envoy" in line
+        ]
+        trace_id = json.loads(lines[-1].partition("|")[2])["trace_id"]
+    assert {span.service for span in collector.trace(trace_id, 4)} >= {"sluice-envoy", "sluice-gateway"}
+
+
+@pytest.mark.parametrize(
+    ("method", "status"), [("ModelService/ListModels", "OK"), ("ModelService/GetModel", "InvalidArgument")]
+)
+@pytest.mark.parametrize("content_type", ["application/grpc-web+proto", "application/grpc-web-text"])
+def test_grpc_web_is_logged_by_its_status(stack: Stack, content_type: str, method: str, status: str) -> None:
+    """A gRPC-web call's log line has the status that its body ends with."""
+    request_id = f"{content_type} {method}"
+    body = EMPTY_FRAME if content_type.endswith("proto") else b"AAAAAAA="
+    headers = {"content-type": content_type, "x-request-id": request_id}
+    httpx.post(f"{stack.door}/sluice.v1.{method}", content=body, headers=headers, timeout=60).raise_for_status()
+    stack.wait_for("envoy", f'"request_id":"{request_id}"', f'"grpc_status":"{status}"')

@@ -1,0 +1,286 @@
+"""Where calls go behind Envoy's configuration for a fleet: a real Envoy before services that say who they are."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+import yaml
+from grpc import aio
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1.health import aio as aio_health
+
+from runner.proxy.eds import Host, write_hosts
+from runner.proxy.fleet import Fleet
+from runner.proxy.production import production_config, write_first_hosts
+from runner.tls.development_tls import DevelopmentTls
+from service.interceptors.load_report import as_binary, as_text
+from tests.e2e.door import Door
+from tests.e2e.stack import ROOT, free_ports
+from tests.waiting import GUARD_S
+
+CALL = "/sluice.v1.ChatService/Chat"
+HEALTH_NAME = "sluice.v1.ChatService"
+
+
+class Replica:
+    """A service that answers every call with its name, or as `refusal` says."""
+
+    def __init__(self, name: str, tls: DevelopmentTls | None = None) -> None:
+        self.name = name
+        self.num_calls = 0
+        self.refusal: Callable[[Any], Any] | None = None
+        self.trailers: tuple[tuple[str, str | bytes], ...] = ()
+        self.release = asyncio.Event()
+        self.release.set()
+        self.health = aio_health.HealthServicer()
+        self._server = aio.server()
+        handler = grpc.method_handlers_generic_handler(
+            "sluice.v1.ChatService", {"Chat": grpc.unary_unary_rpc_method_handler(self._answer)}
+        )
+        self._server.add_generic_rpc_handlers((handler,))
+        health_pb2_grpc.add_HealthServicer_to_server(self.health, self._server)
+        if tls is None:
+            port = self._server.add_insecure_port("127.0.0.1:0")
+        else:
+            authority, key, chain = (
+                (tls.folder / f"{name}.pem").read_bytes() for name in ("ca", "server-key", "server")
+            )
+            mutual = grpc.ssl_server_credentials([(key, chain)], authority, require_client_auth=True)
+            port = self._server.add_secure_port("127.0.0.1:0", mutual)
+        self.host = Host("127.0.0.1", port)
+
+    async def start(self) -> None:
+        """Serve, and say so."""
+        await self.health.set(HEALTH_NAME, health_pb2.HealthCheckResponse.SERVING)
+        await self._server.start()
+
+    async def stop(self) -> None:
+        """End at once."""
+        await self._server.stop(None)
+
+    async def _answer(self, request: bytes, context: Any) -> bytes:
+        self.num_calls += 1
+        await self.release.wait()
+        if self.refusal is not None:
+            await self.refusal(context)
+        context.set_trailing_metadata(self.trailers)
+        return self.name.encode()
+
+
+@contextlib.asynccontextmanager
+async def replicas(*names: str, tls: DevelopmentTls | None = None) -> AsyncIterator[list[Replica]]:
+    """Running ones of these names."""
+    found = [Replica(name, tls) for name in names]
+    await asyncio.gather(*(each.start() for each in found))
+    try:
+        yield found
+    finally:
+        await asyncio.gather(*(each.stop() for each in found))
+
+
+class FleetDoor(Door):
+    """A door by a fleet's description. `inner` is the gateways' listener."""
+
+    def __init__(
+        self, folder: Path, tls: DevelopmentTls | None = None, policy: Any = None, **pools: list[Replica]
+    ) -> None:
+        """`policy` takes the place of how a pool's calls without a key are shared out."""
+        (self.inner_port,) = free_ports(1)
+        self.folder = folder
+
+        def change(config: dict[str, Any]) -> None:
+            listen = config["static_resources"]["listeners"][0]["address"]["socket_address"]["port_value"]
+            services = [
+                {"name": name, "models": [] if name == "service" else [f"org/{name}"], "hosts": [r.host for r in hosts]}
+                for name, hosts in pools.items()
+            ]
+            fleet = Fleet.model_validate(
+                {
+                    "listen": f"127.0.0.1:{listen}",
+                    "inner": f"127.0.0.1:{self.inner_port}",
+                    "admin": f"127.0.0.1:{config['admin']['address']['socket_address']['port_value']}",
+                    "hosts_folder": folder,
+                    "services": services,
+                    "tls": tls and {"certificates": tls.folder, "secrets": folder},
+                }
+            )
+            write_first_hosts(fleet)
+            config.clear()
+            config.update(production_config(fleet))
+            for cluster in config["static_resources"]["clusters"] if policy else ():
+                if cluster["name"] in pools:
+                    del cluster["lb_policy"]
+                    cluster["load_balancing_policy"] = policy
+
+        super().__init__(1, 1, change, healthy=False)
+        for name, hosts in pools.items():
+            self.until_members(name, len(hosts))
+
+    def until_members(self, pool: str, count: int) -> None:
+        """Return when Envoy finds so many replicas healthy, for all that lead to them."""
+        names = [f"cluster.{name}.membership_healthy" for name in (pool, f"{pool}-affinity")]
+        self.until(lambda: all(self.stat(name) == count for name in names))
+
+
+async def ask(port: int, **headers: str) -> str:
+    """Who answers a call with these headers of ours."""
+    async with aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        return await ask_on(channel, **headers)
+
+
+async def ask_on(channel: aio.Channel, **headers: str) -> str:
+    """As `ask`, on a connection that is there."""
+    metadata = [(f"x-sluice-{name}", value) for name, value in headers.items()]
+    call: Any = channel.unary_unary(CALL)  # of bytes
+    answer: bytes = await call(b"", timeout=GUARD_S, metadata=metadata)
+    return answer.decode()
+
+
+async def homes(door: FleetDoor, *names: str) -> dict[str, str]:
+    """Who answers each of some keys, when these are all who answer: Envoy's threads learn of hosts a little later."""
+    found: dict[str, str] = {}
+    async with aio.insecure_channel(door.target) as channel:
+        while set(found.values()) != set(names):
+            found = {key: await ask_on(channel, affinity=key) for key in map(str, range(60))}
+    return found
+
+
+async def test_a_key_leads_to_one_replica_and_a_model_to_its_pool(tmp_path: Path) -> None:
+    """At both listeners alike, and without either, all replicas of the default pool have calls."""
+    async with replicas("a", "b", "c", "large") as (a, b, c, large):
+        door = await asyncio.to_thread(FleetDoor, tmp_path, service=[a, b, c], large=[large])
+        with door:
+            for key, home in list((await homes(door, "a", "b", "c")).items())[:12]:
+                assert {await ask(port, affinity=key) for port in (door.port, door.inner_port)} == {home}
+            for headers in ({"model": "org%2Flarge"}, {"model": "org%2Flarge", "affinity": "1"}):
+                assert await ask(door.inner_port, **headers) == "large"
+            assert await ask(door.port, model="org%2Fother") in {"a", "b", "c"}
+            assert {await ask(door.port) for _ in range(40)} == {"a", "b", "c"}
+
+
+async def test_a_hot_key_is_spread(tmp_path: Path) -> None:
+    """Of many calls at once with one key no replica has more than its bound, half again its share."""
+    async with replicas("a", "b", "c") as hosts:
+        door = await asyncio.to_thread(FleetDoor, tmp_path, service=hosts)
+        with door:
+            await homes(door, "a", "b", "c")
+            num_before = sum(each.num_calls for each in hosts)
+            for each in hosts:
+                each.release.clear()
+            calls = [asyncio.create_task(ask(door.port, affinity="hot")) for _ in range(30)]
+            while sum(each.num_calls for each in hosts) < num_before + 30:  # noqa: ASYNC110  a counter has no event
+                await asyncio.sleep(0.01)
+            for each in hosts:
+                each.release.set()
+            shares = Counter(await asyncio.gather(*calls))
+            assert len(shares) > 1
+            assert max(shares.values()) <= 16
+
+
+async def test_replicas_come_and_go_by_their_file(tmp_path: Path) -> None:
+    """One that is added gets calls, one that is taken out gets none, and its keys go elsewhere; the others' stay."""
+    async with replicas("a", "b", "c") as (a, b, c):
+        door = await asyncio.to_thread(FleetDoor, tmp_path, service=[a, b])
+        with door:
+            before = await homes(door, "a", "b")
+            write_hosts(tmp_path, "service", [each.host for each in (a, b, c)])
+            between = await homes(door, "a", "b", "c")
+            assert sum(between[key] == before[key] for key in before) >= 24  # about a third moves
+            write_hosts(tmp_path, "service", [each.host for each in (a, c)])
+            after = await homes(door, "a", "c")
+            moved = [key for key in between if between[key] not in {"b", after[key]}]
+            assert len(moved) <= 12  # besides those of b
+            assert {await ask(door.port) for _ in range(20)} == {"a", "c"}
+
+
+@pytest.mark.parametrize(
+    ("reason", "refusals"),
+    [("DRAINING", 0), ("STARTING", 0), ("MODEL_NOT_LOADED", 0), ("MODEL_ASLEEP", 0), ("INTERNAL", 100)],
+)
+async def test_what_was_refused_before_it_began_is_tried_elsewhere(reason: str, refusals: int, tmp_path: Path) -> None:
+    """And nothing else: what failed at one replica might fail at all."""
+    async with replicas("a", "b") as (a, b):
+
+        async def refuse(context: Any) -> None:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "not now", (("x-sluice-reason", reason),))
+
+        a.refusal = refuse
+        door = await asyncio.to_thread(FleetDoor, tmp_path, service=[a, b])
+        with door:
+            ends: Counter[str] = Counter()
+            while a.num_calls < 100:
+                try:
+                    ends[await ask(door.port)] += 1
+                except aio.AioRpcError as error:
+                    ends[error.code().name] += 1
+            assert set(ends) <= {"b", "UNAVAILABLE"}
+            assert ends["UNAVAILABLE"] == refusals
+
+
+async def test_short_deadlines_put_no_replica_aside(tmp_path: Path) -> None:
+    """A caller whose calls all end by their deadline takes no replica from others."""
+    async with replicas("a", "b") as hosts:
+
+        async def late(context: Any) -> None:
+            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "too late")
+
+        for each in hosts:
+            each.refusal = late
+        door = await asyncio.to_thread(FleetDoor, tmp_path, service=hosts)
+        with door:
+            for _ in range(24):
+                with pytest.raises(aio.AioRpcError):
+                    await ask(door.port)
+            assert door.stat("cluster.service.outlier_detection.ejections_active") == 0
+            assert door.stat("cluster.service.membership_healthy") == 2
+
+
+async def test_all_connections_have_tls(tmp_path: Path) -> None:
+    """Callers are shown a certificate, gateways must show one, and so must Envoy towards services."""
+    tls = DevelopmentTls(tmp_path / "certs", mutual=True)
+    tls.make("127.0.0.1")
+    async with replicas("a", "b", tls=tls) as hosts:
+        door = await asyncio.to_thread(FleetDoor, tmp_path, tls, service=hosts)
+        with door:
+            known = grpc.ssl_channel_credentials(*tls.caller_pems())
+            stranger = grpc.ssl_channel_credentials((tls.folder / "ca.pem").read_bytes())
+            for port, credentials in ((door.port, stranger), (door.inner_port, known)):
+                async with aio.secure_channel(f"127.0.0.1:{port}", credentials) as channel:
+                    assert await ask_on(channel, affinity="1") in {"a", "b"}
+            async with aio.secure_channel(f"127.0.0.1:{door.inner_port}", stranger) as channel:
+                with pytest.raises(aio.AioRpcError) as refusal:
+                    await ask_on(channel)
+            assert refusal.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
+def documented_policy() -> Any:
+    """What docs/deployment.md says to write for a pool of unequal machines."""
+    page = (ROOT / "docs" / "deployment.md").read_text()
+    text = page.partition("```yaml\nload_balancing_policy:")[2].partition("```")[0]
+    return yaml.safe_load("load_balancing_policy:" + text)["load_balancing_policy"]
+
+
+async def test_load_reports_weigh_replicas(tmp_path: Path) -> None:
+    """In either form: who says that it is four times as full has the fewest calls, where Envoy is told to weigh."""
+    async with replicas("idle", "half", "full") as (idle, half, full):
+        idle.trailers = (("endpoint-load-metrics", as_text(1.0, 0.0, 0.2, {})),)
+        half.trailers = (("endpoint-load-metrics", as_text(1.0, 0.0, 0.4, {})),)
+        full.trailers = (("endpoint-load-metrics-bin", as_binary(1.0, 0.0, 0.8, {"num_requests_waiting": 3.0})),)
+        door = await asyncio.to_thread(FleetDoor, tmp_path, policy=documented_policy(), service=[idle, half, full])
+        with door:
+            async with aio.insecure_channel(door.target) as channel, asyncio.timeout(GUARD_S):
+                while True:  # weights count after a while of reports
+                    shares = Counter([await ask_on(channel) for _ in range(140)])
+                    if (
+                        abs(shares["idle"] - 80) <= 8
+                        and abs(shares["half"] - 40) <= 8
+                        and abs(shares["full"] - 20) <= 8
+                    ):
+                        break

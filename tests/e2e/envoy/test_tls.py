@@ -1,0 +1,180 @@
+"""TLS and mTLS of all processes: who is let in, and certificates that change while streams run."""
+
+import contextlib
+import re
+import socket
+import ssl
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import httpx
+import pytest
+import sluice_client
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from sluice.v1 import model_pb2, model_pb2_grpc
+
+from runner.proxy.envoy_tls import EnvoyTls
+from runner.tls.certificates import make_certificates
+from runner.tls.development_tls import DevelopmentTls
+from tests.e2e.door import Door
+from tests.e2e.stack import Stack, free_ports
+from tests.waiting import GUARD_S
+
+NAMES = ["localhost", "127.0.0.1"]
+LONG = {"model": "sluice-demo", "stream": True, "max_tokens": 400, "messages": [{"role": "user", "content": "Hi!"}]}
+LISTENERS = ("envoy", "gateway", "service")
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> DevelopmentTls:
+    """Where the run's certificates are."""
+    return DevelopmentTls(tmp_path_factory.mktemp("certs"), mutual=True)
+
+
+@pytest.fixture(scope="module")
+def secure(certificates: DevelopmentTls) -> Iterator[Stack]:
+    """The product with mTLS everywhere."""
+    stack = Stack("--tls=mutual", f"--certs-folder={certificates.folder}")
+    try:
+        stack.wait_for("sluice is ready.")
+        yield stack
+    finally:
+        assert stack.stop() == 0, stack.output
+
+
+def certificate_at(port: int, certificates: DevelopmentTls) -> bytes:
+    """What a new connection is shown."""
+    context = certificates.caller_context()
+    context.set_alpn_protocols(["h2", "http/1.1"])
+    plain = socket.create_connection(("127.0.0.1", port), timeout=GUARD_S)
+    with context.wrap_socket(plain, server_hostname="localhost") as connection:
+        shown = connection.getpeercert(binary_form=True)
+    assert shown is not None
+    return shown
+
+
+def client(certificates: DevelopmentTls) -> httpx.Client:
+    return httpx.Client(verify=certificates.caller_context(), timeout=60)
+
+
+def list_models(port: int, certificates: DevelopmentTls) -> list[str]:
+    """By gRPC, over a connection of its own."""
+    credentials = grpc.ssl_channel_credentials(*certificates.caller_pems())
+    with grpc.secure_channel(f"127.0.0.1:{port}", credentials) as channel:
+        answer = model_pb2_grpc.ModelServiceStub(channel).ListModels(model_pb2.ListModelsRequest(), timeout=GUARD_S)
+    return [model.name for model in answer.models]
+
+
+def test_our_own_client(secure: Stack, certificates: DevelopmentTls) -> None:
+    """The Python client shows its certificate, and trusts whom it is told to, or the system."""
+    ca, own, key = (certificates.folder / f"{name}.pem" for name in ("ca", "client", "client-key"))
+    url = f"https://127.0.0.1:{secure.ports['envoy']}"
+    with sluice_client.Client(url, tls=sluice_client.Tls(authorities=ca, certificate=own, key=key)) as client:
+        assert client.chat("Hello!", max_tokens=3).text
+    for tls in (None, sluice_client.Tls(authorities=ca)):
+        with sluice_client.Client(url, tls=tls) as client, pytest.raises(sluice_client.UnavailableError):
+            client.models()
+    with pytest.raises(ValueError, match="no TLS"):
+        sluice_client.Client(url.replace("https", "http"), tls=sluice_client.Tls())
+
+
+def test_the_printed_request_works(secure: Stack) -> None:
+    """What the greeting says to try streams as it stands."""
+    (command,) = re.findall(r"^  (curl -N .*)$", secure.output, re.MULTILINE)
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60, check=True)  # noqa: S602 what a newcomer pastes
+    assert done.stdout.endswith("data: [DONE]\n\n")
+
+
+@pytest.mark.parametrize("name", LISTENERS)
+def test_who_has_no_certificate_gets_nothing(secure: Stack, certificates: DevelopmentTls, name: str) -> None:
+    """Neither plain text nor TLS without a certificate of the authority is answered."""
+    port = secure.ports[name]
+    with pytest.raises(httpx.TransportError):
+        httpx.get(f"http://127.0.0.1:{port}/healthz", timeout=60).raise_for_status()
+    stranger = ssl.create_default_context(cafile=certificates.folder / "ca.pem")
+    with pytest.raises(httpx.TransportError), httpx.Client(verify=stranger, timeout=60) as outsider:
+        outsider.get(f"https://127.0.0.1:{port}/healthz")
+
+
+@pytest.mark.parametrize("name", ["envoy", "service"])
+def test_grpc_over_mutual_tls(secure: Stack, certificates: DevelopmentTls, name: str) -> None:
+    """A caller with a certificate is served, through Envoy and directly."""
+    assert "sluice-demo" in list_models(secure.ports[name], certificates)
+
+
+def test_certificates_change_while_streams_run(secure: Stack, certificates: DevelopmentTls) -> None:
+    """New connections are shown the new certificate everywhere; those that stand, and their streams, go on."""
+    before = {name: certificate_at(secure.ports[name], certificates) for name in LISTENERS}
+    doors = [f"https://127.0.0.1:{secure.ports[name]}" for name in ("envoy", "gateway")]
+    credentials = grpc.ssl_channel_credentials(*certificates.caller_pems())
+    with client(certificates) as caller, contextlib.ExitStack() as stack:
+        watches = []
+        for name in ("envoy", "service"):
+            channel = stack.enter_context(grpc.secure_channel(f"127.0.0.1:{secure.ports[name]}", credentials))
+            stub: Any = health_pb2_grpc.HealthStub(channel)  # it ships no types
+            watch = stub.Watch(health_pb2.HealthCheckRequest(), timeout=100)
+            assert next(watch).status == health_pb2.HealthCheckResponse.SERVING
+            watches.append(watch)
+        ways = [network_stream(caller.get(f"{door}/healthz")) for door in doors]
+        with caller.stream("POST", f"{doors[0]}/v1/chat/completions", json=LONG) as answer:
+            make_certificates(certificates.folder, NAMES, 30)
+            after = changed(secure, certificates, before)
+            assert list(answer.iter_lines())[-2] == "data: [DONE]"
+        assert [watch.done() for watch in watches] == [False, False]
+        assert len(set(after.values())) == 1  # the new one, everywhere
+        assert [network_stream(caller.get(f"{door}/healthz")) for door in doors] == ways
+    with client(certificates) as caller:
+        assert caller.get(f"{doors[0]}/v1/models").status_code == 200
+    assert "sluice-demo" in list_models(secure.ports["envoy"], certificates)
+
+
+def network_stream(answer: httpx.Response) -> object:
+    """The local end of the connection that it came on."""
+    return answer.extensions["network_stream"].get_extra_info("client_addr")
+
+
+def changed(stack: Stack, certificates: DevelopmentTls, before: dict[str, bytes]) -> dict[str, bytes]:
+    """What each listener shows once it shows another certificate."""
+    deadline = time.monotonic() + GUARD_S
+    while time.monotonic() < deadline:
+        after = {name: certificate_at(stack.ports[name], certificates) for name in LISTENERS}
+        if all(after[name] != before[name] for name in LISTENERS):
+            return after
+    raise AssertionError([name for name in LISTENERS if after[name] == before[name]])
+
+
+def test_bad_files_change_nothing(secure: Stack, certificates: DevelopmentTls) -> None:
+    """A certificate that is none, or not its key's, is told in the log; the one before stays in use."""
+    file = certificates.folder / "server.pem"
+    good = file.read_bytes()
+    before = {name: certificate_at(secure.ports[name], certificates) for name in LISTENERS}
+    partial = file.with_suffix(".new")
+    partial.write_text("no certificate")
+    partial.replace(file)
+    try:
+        assert {name: certificate_at(secure.ports[name], certificates) for name in LISTENERS} == before
+        for name in ("gateway", "service"):
+            secure.wait_for(name, "certificates can't be used; those before stay", str(file))
+    finally:
+        partial.write_bytes(good)
+        partial.replace(file)
+
+
+def test_a_handshake_that_never_ends_is_given_up(tmp_path: Path) -> None:
+    """Who connects and says nothing is disconnected."""
+    make_certificates(tmp_path / "certs", NAMES, 1)
+
+    def change(config: dict[str, Any]) -> None:
+        chain = config["static_resources"]["listeners"][0]["filter_chains"][0]
+        chain["transport_socket_connect_timeout"] = "0.5s"
+
+    tls = EnvoyTls(certificates=tmp_path / "certs", secrets=tmp_path)
+    ports = free_ports(2)
+    with contextlib.ExitStack() as stack:
+        door = stack.enter_context(Door(ports[0], ports[1], change, healthy=False, tls=tls))
+        connection = stack.enter_context(socket.create_connection(("127.0.0.1", door.port), timeout=GUARD_S))
+        assert connection.recv(1) == b""

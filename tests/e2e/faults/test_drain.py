@@ -1,0 +1,129 @@
+"""Nothing that was accepted is lost when processes are stopped under load."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import httpx
+import pytest
+from grpc import aio
+from sluice.v1 import chat_pb2_grpc
+
+from tests.e2e.faults.test_run import chat_request, until_served
+from tests.e2e.replicas import Replicas
+from tests.e2e.stack import Stack
+from tests.soak.load import AWAY, DONE, Load
+from tests.waiting import GUARD_S
+
+# Those of half of the replicas have less room: beside other tests, which slow them, callers wait for it.
+PATIENT = ("--engine.max-queue-wait-s=60",)
+
+
+@asynccontextmanager
+async def under(load: Load) -> AsyncIterator[None]:
+    """The load runs beside the block; at the end its last requests are awaited."""
+    enough = asyncio.Event()
+    running = asyncio.create_task(load.run(enough))
+    try:
+        async with asyncio.timeout(GUARD_S):
+            await until_num(load, 4 * load.num_callers)
+        yield
+    finally:
+        enough.set()
+        await running
+
+
+async def until_num(load: Load, count: int) -> None:
+    """Return when so many requests more have ended."""
+    wanted = load.outcomes.total() + count
+    while load.outcomes.total() < wanted:  # noqa: ASYNC110 a counter has no event
+        await asyncio.sleep(0.02)
+
+
+async def test_the_runner_drains_all() -> None:
+    """SIGTERM of the runner: each request is answered whole, or finds nobody listening; the code is 0."""
+    stack = Stack("--drain-timeout-s=50")  # the default, 22 s, may be too short for a busy machine
+    try:
+        await asyncio.to_thread(stack.wait_for, "sluice is ready.")
+        load = Load(stack.door, num_callers=16)
+        async with under(load):
+            stack.process.send_signal(signal.SIGTERM)
+            num_before = load.num(DONE)
+            code = await asyncio.to_thread(stack.wait)
+    finally:
+        stack.stop()
+    assert code == 0, stack.output
+    print(f"{load.num(DONE)} requests")  # noqa: T201 a figure of docs/reliability.md
+    assert not load.lost(), load.lost()
+    assert load.num(AWAY)
+    assert load.num(DONE) - num_before > load.num_callers  # it served on for a while
+
+
+@pytest.mark.timeout(600)  # four processes start twice, or five times
+@pytest.mark.parametrize(
+    "num_rounds", [pytest.param(1, marks=pytest.mark.long), pytest.param(4, marks=pytest.mark.soak)]
+)
+async def test_replicas_are_restarted_without_a_loss(num_rounds: int) -> None:
+    """SIGTERM, and a new process, of one gateway and one service after the other: no request is lost.
+
+    None is refused either but for want of room: half of the replicas have less.
+    """
+    with Replicas(options=PATIENT) as replicas:
+        load = Load(replicas.door, num_callers=8)
+        async with under(load):
+            for pair in (("gateway-1", "service-1"), ("gateway-2", "service-2")) * num_rounds:
+                codes = await asyncio.gather(*(asyncio.to_thread(replicas.restart, name) for name in pair))
+                assert codes == [0, 0]
+    check_all_done(load)
+
+
+@pytest.mark.cluster
+@pytest.mark.timeout(600)
+async def test_everything_is_restarted_without_a_loss() -> None:
+    """Each of three services, two gateways and Envoy is replaced under load, one after the other; nothing is lost."""
+    with Replicas(num_services=3, options=PATIENT) as replicas:
+        load = Load(replicas.door, num_callers=12)
+        async with under(load):
+            for name in (*replicas.services, *replicas.gateways):
+                assert await asyncio.to_thread(replicas.restart, name) == 0
+            assert await asyncio.to_thread(replicas.replace_envoy) == 0
+            await until_num(load, 4 * load.num_callers)
+    check_all_done(load)
+
+
+def check_all_done(load: Load) -> None:
+    """Nothing is lost, nor refused but a little for want of room."""
+    print(f"{load.outcomes.total()} requests")  # noqa: T201 a figure of docs/reliability.md
+    crowded = load.num("refused 429") + load.num("refused RESOURCE_EXHAUSTED")
+    assert load.num(DONE) + crowded == load.outcomes.total(), load.outcomes
+    assert crowded * 50 < load.outcomes.total(), load.outcomes
+
+
+async def test_envoy_alone_is_drained() -> None:
+    """SIGTERM of its keeper: the streams that run end whole, and the runner starts it again."""
+    stack = Stack("--model=demo=demo/model")
+    try:
+        await asyncio.to_thread(stack.wait_for, "sluice is ready.")
+        async with aio.insecure_channel(stack.door.removeprefix("http://")) as channel:
+            stub = chat_pb2_grpc.ChatServiceStub(channel)
+            streams = [aiter(stub.StreamChat(chat_request("demo", max_tokens=1500))) for _ in range(8)]
+            for stream in streams:
+                await anext(stream)
+            os.kill(stack.children()["envoy"], signal.SIGTERM)
+            async with httpx.AsyncClient(base_url=stack.door, timeout=60) as caller:
+                ready = await caller.get("/readyz")
+                while ready.status_code == 200:
+                    ready = await caller.get("/readyz")
+                assert ready.status_code == 503
+                models = await caller.get("/v1/models")  # while health says no
+            ends = [[event async for event in stream][-1] for stream in streams]
+        assert (models.status_code, models.headers["connection"]) == (200, "close")
+        assert all(end.HasField("completed") for end in ends)
+        await asyncio.to_thread(stack.wait_for, "run: envoy exited with code 0; it is started again in 0.5 s")
+        await asyncio.to_thread(until_served, stack, "demo")
+    finally:
+        stack.stop()

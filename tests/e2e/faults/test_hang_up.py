@@ -1,0 +1,215 @@
+"""A caller who leaves costs nothing: the engine is idle and every block free, whenever and wherever he leaves."""
+
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+import pytest
+from google.protobuf.message import Message
+from sluice.v1 import (
+    chat_pb2,
+    chat_pb2_grpc,
+    completion_pb2,
+    completion_pb2_grpc,
+    content_pb2,
+    embedding_pb2,
+    embedding_pb2_grpc,
+    prompt_pb2,
+    response_item_pb2,
+    response_pb2,
+    response_pb2_grpc,
+    sampling_pb2,
+    text_generation_pb2,
+    text_generation_pb2_grpc,
+)
+
+from tests.e2e.stack import Stack
+from tests.waiting import GUARD_S, wait_until
+
+MODEL = "sluice-demo"
+LONG = "word " * 300
+ENDLESS = sampling_pb2.StopParams(ignore_eos=True)
+ENDS = (0, 2)  # the tokens that end a text of the demo model
+NO_END = dict.fromkeys(ENDS, -100.0)
+MAX_TOKENS_LEFT = 1500  # of a choice; each would generate more
+
+
+@dataclass(frozen=True)
+class Endless:
+    """A request that would run for the model's whole context; `path` says what `stream` says, where they differ."""
+
+    path: str
+    body: dict[str, Any]
+    doors: tuple[str, ...] = ("envoy",)
+
+    @property
+    def num_choices(self) -> int:
+        prompts = self.body.get("prompt")
+        return int(self.body.get("n", 1)) * (len(prompts) if isinstance(prompts, list) else 1)
+
+    def send(self, port: int, *, stream: bool) -> socket.socket:
+        """The connection with the request on it, of which nothing is read."""
+        is_generate = self.path.endswith("generate")
+        path = f"{self.path}_stream" if is_generate and stream else self.path
+        body = json.dumps(self.body if is_generate else self.body | {"stream": stream}).encode()
+        head = f"POST {path} HTTP/1.1\r\nhost: sluice\r\ncontent-type: application/json\r\n"
+        head += f"extra-parameters: pass-through\r\ncontent-length: {len(body)}\r\n\r\n"
+        connection = socket.create_connection(("127.0.0.1", port), timeout=GUARD_S)
+        connection.sendall(head.encode() + body)
+        return connection
+
+
+DRAWN = {"temperature": 1, "top_p": 1}  # texts that don't repeat themselves: those are guessed ahead, and over at once
+FOUR = {"ignore_eos": True, "n": 4, **DRAWN}
+CHAT = FOUR | {"messages": [{"role": "user", "content": LONG}]}
+# MindIE has no way to forbid the end but to make it unlikely, as what the prompt has already.
+BABBLE = {**DRAWN, "repetition_penalty": 100.0, "max_new_tokens": 2000}
+REQUESTS = [
+    Endless("/v1/chat/completions", CHAT | {"model": MODEL}, ("gateway", "envoy")),
+    Endless("/v1/completions", {"model": MODEL, "prompt": [LONG] * 2, "ignore_eos": True, "n": 2, **DRAWN}),
+    Endless(
+        "/v1/messages", {"model": MODEL, "max_tokens": 2000, "ignore_eos": True, "messages": CHAT["messages"], **DRAWN}
+    ),
+    Endless("/v1/responses", {"model": MODEL, "input": LONG, "logit_bias": NO_END, **DRAWN}),
+    Endless(f"/serving-endpoints/{MODEL}/invocations", CHAT),
+    Endless("/chat/completions?api-version=2024-05-01-preview", CHAT | {"model": MODEL}),
+    Endless(f"/openai/deployments/{MODEL}/chat/completions?api-version=2024-10-21", CHAT),
+    Endless(f"/v2/models/{MODEL}/generate", {"text_input": f"<|im_end|><|endoftext|>{LONG}", "parameters": BABBLE}),
+]
+DOORS = [pytest.param(each, door, id=f"{each.path}-{door}") for each in REQUESTS for door in each.doors]
+
+
+def num_tokens(stack: Stack) -> float:
+    """How many tokens the service has generated."""
+    return stack.metric("sluice_engine_generated_tokens_total")
+
+
+def until_generating(stack: Stack, before: float) -> None:
+    """Return when there are more tokens than `before`."""
+    wait_until(lambda: num_tokens(stack) != before, lambda: "the request never ran")
+
+
+@contextmanager
+def left_early(stack: Stack, num_choices: int = 1) -> Iterator[float]:
+    """Within, a request is left; gives the number of tokens before it. In the end it must have stopped, all freed."""
+    stack.until_idle()
+    before = num_tokens(stack)
+    yield before
+    stack.until_idle()
+    assert num_tokens(stack) - before < num_choices * MAX_TOKENS_LEFT, "it went on without its caller"
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize(("endless", "door"), DOORS)
+def test_hang_up_frees_everything(stack: Stack, endless: Endless, door: str, moment: str, *, stream: bool) -> None:
+    """REST: before and after the first token, streamed and whole, in every dialect."""
+    with left_early(stack, endless.num_choices) as before, endless.send(stack.ports[door], stream=stream) as connection:
+        if moment == "after":
+            until_generating(stack, before)
+            if stream:
+                assert connection.recv(4096).startswith(b"HTTP/1.1 200")
+
+
+LONG_CHAT = chat_pb2.ChatRequest(
+    model=MODEL,
+    messages=[content_pb2.Message(role=content_pb2.ROLE_USER, content=[content_pb2.ContentPart(text=LONG)])],
+    sampling=sampling_pb2.SamplingParams(temperature=1, top_p=1),
+    stopping=ENDLESS,
+    n=4,
+)
+STREAMS: dict[str, tuple[type, Message]] = {
+    "Chat": (chat_pb2_grpc.ChatServiceStub, LONG_CHAT),
+    "Complete": (
+        completion_pb2_grpc.CompletionServiceStub,
+        completion_pb2.CompleteRequest(
+            model=MODEL,
+            prompts=[prompt_pb2.Prompt(text=LONG)] * 3,
+            sampling=sampling_pb2.SamplingParams(temperature=1, top_p=1),
+            stopping=ENDLESS,
+            n=2,
+        ),
+    ),
+    "GenerateText": (
+        text_generation_pb2_grpc.TextGenerationServiceStub,
+        text_generation_pb2.GenerateTextRequest(
+            model=MODEL,
+            text_input=LONG,
+            do_sample=True,
+            sampling=sampling_pb2.SamplingParams(temperature=1, top_p=1),
+            stopping=sampling_pb2.StopParams(ignore_eos=True, max_tokens=2000),
+        ),
+    ),
+    "CreateResponse": (
+        response_pb2_grpc.ResponseServiceStub,
+        response_pb2.CreateResponseRequest(
+            model=MODEL,
+            input=[
+                response_item_pb2.InputItem(
+                    message=response_item_pb2.InputMessage(
+                        role=content_pb2.ROLE_USER, content=[content_pb2.ContentPart(text=LONG)]
+                    )
+                )
+            ],
+            sampling=sampling_pb2.SamplingParams(logit_bias=NO_END, temperature=1, top_p=1),
+        ),
+    ),
+}
+TWINS = {"CreateResponse": "StreamResponse"}
+
+
+def num_choices(request: Any) -> int:
+    """Return the number of choices of a request of any method."""
+    return max(getattr(request, "n", 1), 1) * max(len(getattr(request, "prompts", ())), 1)
+
+
+def is_text(event: Any) -> bool:
+    """Return whether a stream's event has text of the model."""
+    return str(event.WhichOneof("event")).endswith("delta")
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("method", STREAMS)
+@pytest.mark.parametrize("door", ["service", "envoy"])
+def test_grpc_cancel_frees_everything(stack: Stack, method: str, door: str, moment: str, *, streamed: bool) -> None:
+    """gRPC: a cancelled call of every generating method, at once and after the first token, there and through Envoy."""
+    kind, request = STREAMS[method]
+    target = f"127.0.0.1:{stack.ports[door]}"
+    with left_early(stack, num_choices(request)) as before, grpc.insecure_channel(target) as channel:
+        if streamed:
+            events = getattr(kind(channel), TWINS.get(method, f"Stream{method}"))(request)
+            if moment == "after":
+                next(event for event in events if is_text(event))
+            events.cancel()
+        else:
+            call = getattr(kind(channel), method).future(request)
+            if moment == "after":
+                until_generating(stack, before)
+            call.cancel()
+
+
+def test_grpc_deadline_frees_everything(stack: Stack) -> None:
+    """The caller's deadline stops the generation, and the status says so."""
+    target = f"127.0.0.1:{stack.ports['envoy']}"
+    with left_early(stack, LONG_CHAT.n), grpc.insecure_channel(target) as channel:
+        with pytest.raises(grpc.RpcError) as caught:
+            chat_pb2_grpc.ChatServiceStub(channel).Chat(LONG_CHAT, timeout=0.1)
+        assert caught.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+
+
+def test_grpc_embeddings_stop_when_their_caller_leaves(stack: Stack) -> None:
+    """Texts whose caller left before their turn are never computed."""
+    texts = [prompt_pb2.Prompt(text=f"{index} {LONG[:1000]}") for index in range(2048)]
+    request = embedding_pb2.EmbedRequest(model="all-minilm-l6-v2", inputs=texts)
+    with grpc.insecure_channel(f"127.0.0.1:{stack.ports['envoy']}") as channel:
+        stub = embedding_pb2_grpc.EmbeddingServiceStub(channel)
+        with pytest.raises(grpc.RpcError) as caught:
+            stub.Embed(request, timeout=0.5)
+        assert caught.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+        small = embedding_pb2.EmbedRequest(model="all-minilm-l6-v2", inputs=[prompt_pb2.Prompt(text="a cat")])
+        assert len(stub.Embed(small, timeout=GUARD_S).embeddings) == 1

@@ -1,0 +1,55 @@
+"""The API does what its description says, tried by schemathesis: answers, errors, and what must be refused."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from gateway.routes.surfaces import OPERATIONS
+from tests.e2e.stack import ROOT, Stack
+
+PROGRAM = ROOT / ".venvs/schemathesis/bin/schemathesis"
+CONFIG = ROOT / "tests/e2e/hostile/schemathesis.toml"
+# The paths whose bodies are read by the same code as another path's: each rule of the description is tried once.
+TWINS = r"^/models/|^/serving-endpoints/(responses|\{name\})|^/openai/|/versions/|/pt|/generate_stream$"
+
+
+@pytest.fixture(scope="module")
+def short_stack() -> Iterator[Stack]:
+    """The product with a short context, since a valid request may ask for 128 answers up to the context's end."""
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("SLUICE_SERVICE_ENGINE__MAX_MODEL_LEN", "64")
+        stack = Stack()
+    try:
+        stack.wait_for("sluice is ready.")
+        yield stack
+    finally:
+        assert stack.stop() == 0, stack.output
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--phases=examples,fuzzing", "--max-examples=6"),
+        ("--phases=coverage", f"--exclude-path-regex={TWINS}"),
+    ],
+    ids=["examples and random requests", "each rule kept and broken"],
+)
+def test_product_is_as_described(options: tuple[str, ...], short_stack: Stack) -> None:
+    """Every answer has a documented status, type and schema, bad data is refused, and nothing is the server's fault.
+
+    The gateway is asked itself: Envoy refuses in words of its own what it holds for bad HTTP, such as a method that it
+    doesn't know, or an underscore in a header's name. One worker, since Python 3.11 can't parse in several threads
+    at once, which Hypothesis does.
+    """
+    command = [str(PROGRAM), "--config-file", str(CONFIG), "run", f"{short_stack.gateway}/openapi.json", *options]
+    command += ["--seed=1", "--generation-database=none", "--request-timeout=60", "--no-color"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout[-8000:]
+    if "examples" in options[0]:
+        assert f"Tested: {len(OPERATIONS)}\n" in done.stdout
+        assert "Skipped:" not in done.stdout

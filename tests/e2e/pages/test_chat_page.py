@@ -1,0 +1,138 @@
+"""The page to chat on, in a real browser: what people do there, what models may try, and who can use it."""
+
+import json
+import shutil
+import subprocess
+from typing import Any
+
+import httpx
+import pytest
+
+from gateway.openapi.document import build_document
+from gateway.routes.surfaces import SURFACES
+from tests.e2e.stack import ROOT, Stack
+
+ANSWER = "I am sluice-demo, the small demo model of the sluice service."
+
+
+def seen(stack: Stack, scenario: str) -> Any:
+    """What the browser saw while somebody did what the scenario says."""
+    browser = shutil.which("chromium-headless-shell")
+    assert browser is not None, "make test installs it"
+    modules = str(ROOT / ".cache/npm/node_modules")
+    command = ["node", "tests/e2e/pages/chat_page.mjs", f"{stack.door}/", browser, modules, scenario]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_a_conversation_streams_and_stays(stack: Stack) -> None:
+    """Two turns with their speeds; kept over a reload and a new conversation; and nobody else is asked for anything."""
+    found = seen(stack, "conversation")
+    assert found["messages"] == [
+        "Who are you?",
+        ANSWER,
+        "What is the capital of France?",
+        "The capital of France is Paris.",
+    ]
+    assert all("first after" in each and "tokens" in each for each in found["facts"])
+    assert found["kept"] == found["again"] == found["messages"]
+    assert found["fresh"] == 0
+    assert found["errors"] == []
+    assert [url for url in found["asked"] if not url.startswith((f"{stack.door}/", "data:"))] == []
+
+
+def test_edited_questions_and_new_answers_are_branches(stack: Stack) -> None:
+    """Both ways of a fork can be gone back to."""
+    found = seen(stack, "branches")
+    assert found["edited"] == ["Second question?"]
+    assert found["first"] == ["First question?"]
+    question, answer = found["turns"]
+    assert "1 of 2" in question
+    assert "2 of 2" in answer
+    assert found["errors"] == []
+
+
+def test_stop_frees_what_the_answer_held(stack: Stack) -> None:
+    """Escape ends the answer, keeps what came, and the engine computes no more of it."""
+    found = seen(stack, "stop")
+    assert "ended by your stop" in found["facts"][0]
+    assert found["length"] > 20
+    stack.until_idle()
+    assert found["errors"] == []
+
+
+def test_no_text_becomes_markup(stack: Stack) -> None:
+    """Neither a model's nor a user's: no script runs, no element or attribute comes of it, nothing is loaded."""
+    found = seen(stack, "hostile")
+    assert set(found["names"]) <= {"p", "a", "code", "pre", "table", "thead", "tbody", "tr", "th", "td"}
+    assert set(found["attributes"]) <= {"href", "rel", "target"}
+    assert all(link.startswith("https://example.com/") for link in found["links"])
+    assert found["hit"] is None
+    assert found["hitByQuestion"] is None
+    assert found["question"].startswith("<img src=x onerror=window.hit=1>\n<script>")
+    assert [url for url in found["asked"] if "example.com" in url] == []
+    assert found["deepest"] <= 64  # thousands of marks neither hold the page up nor break it
+
+
+def test_markdown_is_drawn(stack: Stack) -> None:
+    """As models write it, unfinished text too."""
+    assert seen(stack, "markdown") == {
+        "inline": "<p>a <strong>b</strong> <em>c</em> <code>d*e*</code> <del>f</del> snake_case_name 2*3*4</p>",
+        "code": '<pre tabindex="0" data-language="py"><code>x = \'&lt;b&gt;\'</code></pre>',
+        "unfinished": '<p>text</p><pre tabindex="0"><code>x = 1</code></pre>',
+        "list": '<ol start="1"><li>one</li><li>two<ul><li>deep</li><li>deeper</li></ul></li></ol><p>after</p>',
+        "table": "<table><thead><tr><th>a</th><th>b</th></tr></thead>"
+        "<tbody><tr><td>1</td><td><code>2</code></td></tr></tbody></table>",
+        "heading": "<h3>Title</h3><p>text\nmore</p>",
+        "quote": "<blockquote><p>said\nso</p></blockquote>",
+        "link": '<p>see <a href="https://a.example/x_(y)" rel="noopener noreferrer" target="_blank">'
+        "https://a.example/x_(y)</a>. and "
+        '<a href="https://b.example" rel="noopener noreferrer" target="_blank">z</a></p>',
+    }
+
+
+def test_settings_shape_the_request(stack: Stack) -> None:
+    """Ranges are told before anything is sent, likelihoods and schemas show, code runs, keys are kept if asked."""
+    found = seen(stack, "settings")
+    assert found["range"].startswith("Temperature: ")
+    assert "".join(token for token, _ in found["tokens"]) == ANSWER
+    assert {lines for _, lines in found["tokens"]} == {4}  # the token, and three that it might have been
+    assert json.loads(found["object"])["a"] in {True, False}
+    assert found["broken"].startswith("JSON schema of the answer: ")
+    command = found["code"]["curl"]
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60, check=True)  # noqa: S602  as it is pasted
+    assert done.stdout.endswith("data: [DONE]\n\n")
+    compile(found["code"]["python"], "snippet", "exec")
+    assert "sluice.v1.ChatService/StreamChat" in found["code"]["grpc"]
+    assert (found["unasked"], found["kept"]) == (False, True)
+    assert found["errors"] == []
+
+
+def test_anybody_can_use_it(stack: Stack) -> None:
+    """No violation that axe knows, by day, by night and on a phone, and each control can be reached by keys."""
+    found = seen(stack, "access")
+    assert {name: each for name, each in found["violations"].items() if each} == {}
+    assert {"new", "model", "show-settings", "question", "send"} <= set(found["reached"])
+
+
+def test_ranges_are_the_contracts() -> None:
+    """Each number's bounds on the page are those of the API's description."""
+    document = build_document(SURFACES)
+    page = (ROOT / "gateway/page/static/index.html").read_text()
+    fields = document["components"]["schemas"]["ChatCompletionBody"]["properties"]
+    for name in ("temperature", "top_p", "frequency_penalty", "presence_penalty", "min_p"):
+        bounds = next(each for each in fields[name]["anyOf"] if "maximum" in each)
+        lowest = bounds.get("minimum", bounds.get("exclusiveMinimum"))
+        assert f'name="{name}" type="number" min="{lowest:g}" max="{bounds["maximum"]:g}"' in page
+
+
+@pytest.mark.parametrize("path", ["/", "/page/app.js"])
+def test_files_are_guarded_and_sent_once(stack: Stack, path: str) -> None:
+    """By a policy that lets nothing in from elsewhere; what has not changed isn't sent again."""
+    first = httpx.get(f"{stack.door}{path}", timeout=60)
+    assert first.status_code == 200
+    assert "default-src 'none'" in first.headers["content-security-policy"]
+    assert "frame-ancestors 'none'" in first.headers["content-security-policy"]
+    again = httpx.get(f"{stack.door}{path}", headers={"if-none-match": first.headers["etag"]}, timeout=60)
+    assert (again.status_code, again.content) == (304, b"")

@@ -1,0 +1,147 @@
+"""The operators' page in a real browser: what it shows of load, what it says when there is nothing to show."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.e2e.guarded import Guarded
+from tests.e2e.stack import ROOT, Stack
+
+
+def seen(door: str, scenario: str, **environment: str) -> Any:
+    """What the browser saw while somebody did what the scenario says."""
+    browser = shutil.which("chromium-headless-shell")
+    assert browser is not None, "make test installs it"
+    modules = str(ROOT / ".cache/npm/node_modules")
+    command = ["node", "tests/e2e/pages/status_page.mjs", f"{door}/", browser, modules, scenario]
+    done = subprocess.run(
+        command, cwd=ROOT, env={**os.environ, **environment}, capture_output=True, text=True, timeout=100, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def computed(script: str) -> Any:
+    """What a script makes of the page's own arithmetic."""
+    source = json.dumps((ROOT / "gateway/page/status/readings.js").read_text())
+    head = f'const {{ Readings, percentile }} = await import("data:text/javascript," + encodeURIComponent({source}));\n'
+    command = ["node", "--input-type=module", "-e", head + script]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_percentiles_lie_where_the_counts_say() -> None:
+    """Between the ends of their range; under the first, over the last, and nothing of nothing."""
+    found = computed("""
+        const of = (counts, share) => percentile({ bounds: [1, 2, 4], counts }, share);
+        console.log(JSON.stringify([
+          of([0, 10, 0, 0], 0.5), of([0, 0, 4, 0], 1), of([8, 0, 0, 0], 0.5), of([1, 0, 0, 9], 0.95),
+          of([0, 0, 0, 0], 0.5), percentile(null, 0.5), of([5, 5, 0, 0], 0.75),
+        ]));
+    """)
+    seconds = [each and each["seconds"] for each in found]
+    assert seconds == [1.5, 4, 1, 4, None, None, 1.5]
+    assert [(each["isFirst"], each["isOver"]) for each in found[2:4]] == [(True, False), (False, True)]
+
+
+def test_rates_are_of_one_life_of_the_service() -> None:
+    """Counts that begin anew, or are not known, make a gap and no rate; a gateway's new life forgets the old one."""
+    found = computed("""
+        const reading = (time_s, seconds, generated_tokens) => ({
+          time_s, gateway: { active: 0, responses: {} },
+          service: seconds && {
+            started: { seconds, nanos: 0 }, models: [{ model: "m", generated_tokens }], calls: [], entities: [],
+          },
+        });
+        const readings = new Readings();
+        const rates = [[0, 7, 100], [5, 7, 150], [10, 9, 20], [15, 9, 70], [20, null, 0], [25, 9, 170]].map((each) => {
+          readings.add(reading(...each));
+          return readings.rate(readings.all.length - 1, "", "generated_tokens");
+        });
+        readings.add(reading(1, 9, 200));
+        console.log(JSON.stringify([rates, readings.all.length]));
+    """)
+    assert found == [[None, 10, None, 10, None, None], 1]
+
+
+def test_load_is_seen_while_it_lasts(stack: Stack) -> None:
+    """Two endless answers run, hold blocks and make tokens; a refusal is told by its reason; every plot has a curve."""
+    found = seen(stack.door, "load")
+    assert found["busy"]["Running"] in {"1", "2"}
+    assert found["busy"]["Cache in use"].endswith(" %")
+    assert found["rate"] not in {"\u2013", "0"}
+    assert found["first"].endswith("s")
+    of, reason, recent, since = found["refused"]
+    assert (of, reason, recent) == ("service", "MODEL_NOT_FOUND", "1")
+    assert int(since.replace(",", "")) >= 1
+    titles = [label.partition(",")[0] for label, _ in found["drawn"]]
+    assert len(titles) == 7
+    assert [label for label, has_curve in found["drawn"] if not has_curve] == []
+    assert found["models"] == ["all models", "sluice-demo", "all-minilm-l6-v2"]
+    assert found["other"] == "\u2013"
+    assert found["errors"] == []
+    assert [url for url in found["asked"] if not url.startswith((f"{stack.door}/", "data:"))] == []
+
+
+def test_shares_are_those_that_came_about(stack: Stack) -> None:
+    """What an endpoint's entity was to get, and what it got."""
+    url = f"{stack.door}/api/2.0/serving-endpoints"
+    entity = {"name": "only", "entity_name": "sluice-demo", "entity_version": "1"}
+    routes = {"routes": [{"served_model_name": "only", "traffic_percentage": 100}]}
+    body = {"name": "shared", "config": {"served_entities": [entity], "traffic_config": routes}}
+    assert httpx.post(url, json=body, timeout=60).status_code == 200
+    try:
+        chat = {"model": "shared", "max_tokens": 1, "messages": [{"role": "user", "content": "Hi"}]}
+        for _ in range(3):
+            assert httpx.post(f"{stack.door}/v1/chat/completions", json=chat, timeout=60).status_code == 200
+        found = seen(stack.door, "shares")
+    finally:
+        httpx.delete(f"{url}/shared", timeout=60)
+    assert found["shares"] == ["shared", "only", "sluice-demo", "100 %", "100 %", "3"]
+    assert found["errors"] == []
+
+
+def test_what_moves_can_be_paused(stack: Stack) -> None:
+    """By the keyboard: nothing is asked meanwhile, and it goes on after."""
+    assert seen(stack.door, "pause") == {"pressed": "true", "meanwhile": 0, "errors": []}
+
+
+def test_a_lost_server_is_said(stack: Stack) -> None:
+    """And forgotten as soon as it is back."""
+    found = seen(stack.door, "lost")
+    assert found["problem"] != ""
+    assert found["after"] == ""
+
+
+def test_numbers_need_their_scope(guarded: Guarded) -> None:
+    """The page itself has no secret and is there for everybody; a key goes into no store of the browser's."""
+    found = seen(guarded.base, "key", KEYS=f"{guarded.keys['operator']} {guarded.keys['team']}")
+    assert "give a key with the scope metrics" in found["without"]
+    assert found["problem"] == ""
+    assert found["stored"] == "{}"
+    assert "sluice-demo" in found["models"]
+
+
+def test_anybody_can_use_it(stack: Stack) -> None:
+    """No violation that axe knows, by day, by night and on a phone, and each control can be reached by keys."""
+    found = seen(stack.door, "access")
+    assert {name: each for name, each in found["violations"].items() if each} == {}
+    assert {"model", "span", "key", "pause"} <= set(found["reached"])
+
+
+@pytest.mark.parametrize("path", ["/status", "/page/status.js"])
+def test_files_are_guarded_and_sent_once(stack: Stack, path: str) -> None:
+    """As the other page's are."""
+    first = httpx.get(f"{stack.door}{path}", timeout=60)
+    assert first.status_code == 200
+    assert "default-src 'none'" in first.headers["content-security-policy"]
+    again = httpx.get(f"{stack.door}{path}", headers={"if-none-match": first.headers["etag"]}, timeout=60)
+    assert (again.status_code, again.content) == (304, b"")

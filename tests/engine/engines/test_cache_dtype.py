@@ -1,0 +1,68 @@
+"""`engine.kv_cache_dtype`: a type of its own for keys and values, in the backends that can; refused by the others."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import torch
+
+from service.engine.config import EngineConfig
+from service.engine.loading.generator import LoadedModel, load_model
+from service.engine.models.backends import choose_backend
+from service.generation.errors import ModelLoadError
+from tests.engine.tiny_models import NUM_BLOCKS, Part, load, reference, run, save, spec, tokens
+
+FOLDER = Path(__file__).parents[3] / "demo" / "model"
+BLOCK_SIZE, LENGTH = 16, 45
+# How far logits may be off, as a part of their size.
+ROUNDING = {"float16": 4 * 2**-11, "bfloat16": 4 * 2**-8}
+
+
+@pytest.mark.parametrize("kv_cache_dtype", ROUNDING)
+@pytest.mark.parametrize("backend", ["native", "torch"])
+def test_logits_are_off_by_rounding_alone(backend: str, kv_cache_dtype: str, tmp_path: Path) -> None:
+    """A prompt whole, in pieces, and in scattered blocks; a block takes half of the bytes."""
+    model = save("qwen3", tmp_path)
+    ids = tokens(LENGTH)
+    expected = reference(model, ids)
+    own = load(tmp_path, torch.float32, backend, BLOCK_SIZE, kv_cache_dtype)
+    assert 2 * own.bytes_per_block(BLOCK_SIZE) == load(
+        tmp_path, backend=backend, block_size=BLOCK_SIZE
+    ).bytes_per_block(BLOCK_SIZE)
+    for ends, table in (((), [3, 4, 5]), ((20, 21, 22), [31, 2, 17]), (range(1, LENGTH), [7, 8, 9])):
+        cuts = (0, *ends, LENGTH)
+        parts = [Part(ids, start, end, table) for start, end in pairwise(cuts)]
+        found = torch.cat([run(own, [part], BLOCK_SIZE)[0].clone() for part in parts])
+        assert 0 < (found - expected).norm() / expected.norm() <= ROUNDING[kv_cache_dtype]
+
+
+def test_torch_keeps_in_float16_what_is_too_large_as_its_largest_number(tmp_path: Path) -> None:
+    model = save("llama", tmp_path)
+    for name, parameter in model.named_parameters():
+        if name.endswith("v_proj.weight"):
+            parameter.data *= 1e6
+    model.save_pretrained(tmp_path)
+    backend = load(tmp_path, backend="torch", block_size=BLOCK_SIZE, kv_cache_dtype="float16")
+    assert run(backend, [Part(tokens(LENGTH), 0, LENGTH, [0, 1, 2])], BLOCK_SIZE)[0].isfinite().all()
+
+
+def test_a_backend_that_keeps_the_models_type_refuses_another(tmp_path: Path) -> None:
+    save("qwen3", tmp_path)
+    with pytest.raises(ModelLoadError, match=r"it keeps keys and values in float32, not in float16 \(engine\.kv_cache"):
+        choose_backend(spec(tmp_path, kv_cache_dtype="float16"), "transformers")
+    own = spec(tmp_path, torch.bfloat16, kv_cache_dtype="bfloat16")
+    assert choose_backend(own, "transformers").name == "transformers"
+
+
+def test_twice_as_many_blocks_fit_and_the_fingerprint_differs() -> None:
+    plain, half = (loaded(kv_cache_dtype=each) for each in ("auto", "float16"))
+    assert 2 * half.runner.backend.bytes_per_block(16) == plain.runner.backend.bytes_per_block(16)
+    assert half.info.fingerprint != plain.info.fingerprint
+    assert loaded(kv_cache_dtype="auto").info.fingerprint == plain.info.fingerprint
+
+
+def loaded(**settings: str) -> LoadedModel:
+    config = EngineConfig(backend="native", num_blocks=NUM_BLOCKS, **settings)  # type: ignore[arg-type]
+    return load_model(str(FOLDER), config, compute_dtype="float32", device="cpu")

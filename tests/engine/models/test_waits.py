@@ -1,0 +1,123 @@
+"""A step waits for its device once, when all that it asks for is known there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from service.engine.core.sequences.sequence import Sequence
+from service.engine.models.attention.accelerator import Accelerator
+from service.engine.models.attention.varlen import VarlenKernel
+from service.engine.models.torch.load_decoder import load_decoder
+from service.engine.sampler.torch_sampler import TorchSampler
+from service.engine.watermark import Watermark
+from service.generation.errors import SequenceError
+from service.generation.parameters import LogprobsOptions, SamplingParams, StopParams
+from tests.engine.accelerator_double import REFERENCE, accelerator
+from tests.engine.pretended_device import PretendedDevice, on_device
+from tests.engine.sampler.test_sampler import Only
+from tests.engine.sampling import sequence_of
+from tests.engine.tiny_models import BLOCK_SIZE, MAX_POSITIONS, NUM_BLOCKS, Part, batch_of, save, spec, tokens
+
+VOCAB_SIZE = 701  # no multiple of a word's bits
+WATERMARK = Watermark()
+
+
+class Instead(Only):
+    """Takes another token than the one that was drawn."""
+
+    def settle(self, token_id: int, room: int) -> int:
+        assert room > 0
+        return next(allowed for allowed in self.allowed if allowed != token_id)
+
+
+def sequences() -> list[Sequence]:
+    """One for each way that parameters have with a row."""
+    drawn = [
+        SamplingParams(temperature=0),
+        SamplingParams(top_k=20, top_p=0.8),
+        SamplingParams(top_p=0.5),
+        SamplingParams(min_p=0.1, typical_p=0.7, temperature=3),
+        SamplingParams(repetition_penalty=1.4, frequency_penalty=0.5, presence_penalty=0.5),
+        SamplingParams(logit_bias={3: 5.0, 700: 40.0}),
+        SamplingParams(watermark=True),
+    ]
+    made = [sequence_of(each, generated=[5, 6, 5], seed=seed, top_logprobs=2) for seed, each in enumerate(drawn)]
+    made += [
+        sequence_of(stopping=StopParams(min_tokens=9), eos_token_ids=[4], top_logprobs=3),
+        sequence_of(constraint=Only(7, 31, 32, 650, 700)),
+        sequence_of(constraint=Only()),  # fails
+    ]
+    return made
+
+
+def sample(make: Callable[[], list[Sequence]]) -> list[Any]:
+    """Each row's token and logprobs, or the words of its failure; the rows in another order than the sequences."""
+    wanted = make()
+    logits = torch.randn(len(wanted), VOCAB_SIZE, generator=torch.Generator().manual_seed(1)) * 2
+    found = TorchSampler(WATERMARK).sample(logits, wanted, list(range(len(wanted)))[::-1])
+    return [str(each) if isinstance(each, SequenceError) else each for each in found]
+
+
+def test_sampling_waits_once_whatever_is_asked_for() -> None:
+    """And chooses what it chooses on a CPU, where some of it is done in other ways."""
+    found, waits = on_device(lambda: sample(sequences))
+    assert waits == ["cpu"]
+    assert found == sample(sequences)
+    assert sum(isinstance(each, str) for each in found) == 1
+
+
+def test_a_token_that_is_replaced_is_asked_for_once_more() -> None:
+    """Its logprob isn't that of the token which was drawn."""
+
+    def make() -> list[Sequence]:
+        return [sequence_of(constraint=Instead(7, 31), top_logprobs=1), sequence_of(top_logprobs=1)]
+
+    found, waits = on_device(lambda: sample(make))
+    assert waits == ["cpu", "cpu"]
+    assert found == sample(make)
+
+
+def test_prompts_logprobs_wait_once_a_prompt() -> None:
+    options = LogprobsOptions(2, token_ids=(1, 700))
+
+    def told() -> Any:
+        logits = torch.randn(5, VOCAB_SIZE, generator=torch.Generator().manual_seed(1))
+        return TorchSampler(WATERMARK).prompt_logprobs(logits, 1, [4, 5, 6], options)
+
+    found, waits = on_device(told)
+    assert waits == ["cpu"]
+    assert found == told()
+
+
+def without_waits(query: Tensor, *_args: Any, **_kwargs: Any) -> Tensor:
+    """In the kernel's place: what it computes doesn't matter here."""
+    return query.clone()
+
+
+@pytest.mark.parametrize("records", [False, True])
+def test_a_forward_never_waits(tmp_path: Path, records: bool) -> None:  # noqa: FBT001
+    """Neither prompts and decodes together nor what is replayed; so the logits may be sampled from in turn."""
+    save("qwen3", tmp_path)
+    source, beside = spec(tmp_path), accelerator()
+    kernel = VarlenKernel(without_waits, REFERENCE.dtypes, 1, 1, 256, 1)
+    made = Accelerator(kernel, beside.recorder, beside.limits)
+    decoder = load_decoder(
+        source.config, source.checkpoint, torch.float32, torch.device("cpu"), MAX_POSITIONS, accelerator=made
+    )
+    mixed = batch_of([Part(tokens(20), 0, 20, [0, 1, 2]), Part(tokens(9), 8, 9, [4, 5])])
+    decodes = batch_of([Part(tokens(21), 20, 21, [0, 1, 2]), Part(tokens(10), 9, 10, [4, 5])])
+    with PretendedDevice() as device:
+        decoder.allocate(NUM_BLOCKS, BLOCK_SIZE)
+        if records:
+            decoder.record_decodes()
+        device.waits.clear()
+        decoder.forward(mixed)
+        decoder.forward(decodes)
+    assert device.waits == []
+    assert decoder.num_replays == int(records)

@@ -1,0 +1,81 @@
+"""docs/errors.md says what callers are told: every row of its tables is tried, and none is missing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import grpc
+import pytest
+from grpc.aio import AioRpcError, Metadata
+
+from gateway.dialects.anthropic.error import AnthropicErrors
+from gateway.dialects.azure.error import AzureErrors
+from gateway.dialects.databricks.error import DatabricksErrors
+from gateway.dialects.mindie.error import MindieErrors
+from gateway.dialects.openai.error import OpenAIErrors
+from gateway.dialects.seam.failure import Failure, Reason, Violation
+from gateway.upstream.errors import to_failure
+from service.interceptors.errors import TABLE
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "errors.md"
+
+
+def rows(num_columns: int) -> list[list[str]]:
+    """The cells of each row of a reason, in the tables that have so many columns."""
+    lines = [line for line in PAGE.read_text().splitlines() if line.startswith("| `")]
+    cells = [[cell.strip(" `") for cell in line.strip("|").split("|")] for line in lines]
+    return [each for each in cells if len(each) == num_columns]
+
+
+OVER_GRPC, OVER_HTTP = rows(4), rows(7)
+# of RPCs that change what is loaded, which no REST path calls
+WITHOUT_REST = {
+    "ADAPTER_EXISTS",
+    "ADAPTER_NOT_FOUND",
+    "ADAPTER_REFUSED",
+    "CANNOT_SLEEP",
+    "CHANGES_UNAVAILABLE",
+    "LOADING_OFF",
+    "MODEL_EXISTS",
+    "MODEL_REFUSED",
+    "TOO_MANY_ADAPTERS",
+}
+TOLD_BY_REST = [(reason, code) for reason, code, *_ in OVER_GRPC if reason not in WITHOUT_REST]
+
+
+def test_every_reason_of_the_service_has_a_row() -> None:
+    """The first table has the reasons and codes of the service's own, and no other."""
+    assert sorted((reason, code) for reason, code, *_ in OVER_GRPC) == sorted({(r.reason, r.code.name) for r in TABLE})
+
+
+def test_every_reason_over_http_has_a_row() -> None:
+    """The others have every reason that the gateway can tell, once."""
+    assert sorted(reason for reason, *_ in OVER_HTTP) == sorted(Reason)
+
+
+@pytest.mark.parametrize(("reason", "code"), TOLD_BY_REST)
+def test_status_follows_from_the_code(reason: str, code: str) -> None:
+    """A reason's HTTP status is that of its gRPC code."""
+    error = AioRpcError(grpc.StatusCode[code], Metadata(), Metadata(), "words")
+    (status,) = [row[1] for row in OVER_HTTP if row[0] == reason]
+    assert to_failure(error).status == int(status)
+
+
+@pytest.mark.parametrize("row", OVER_HTTP, ids=[row[0] for row in OVER_HTTP])
+def test_each_dialect_tells_its_own_code(row: list[str]) -> None:
+    """Each dialect's body, or header, has the code of its column, and Azure's and Anthropic's answers their status."""
+    reason, status, openai, azure, databricks, mindie, anthropic = row
+    is_of_field = databricks == "INVALID_PARAMETER_VALUE"
+    failure = Failure(int(status), Reason(reason), "words", violations=[Violation("f", "words")] if is_of_field else ())
+    refusal = AzureErrors().refuse(failure)
+    azure_status = f"{refusal.status} `" if refusal.status != failure.status else ""
+    message = AnthropicErrors().refuse(failure)
+    message_status = f"{message.status} `" if message.status != failure.status else ""
+    assert [openai, azure, databricks, mindie, anthropic] == [
+        json.loads(OpenAIErrors().refuse(failure).body)["error"]["code"] or "",
+        azure_status + dict(refusal.headers)[b"x-ms-error-code"].decode(),
+        json.loads(DatabricksErrors().refuse(failure).body)["error_code"],
+        json.loads(MindieErrors().refuse(failure).body)["error_type"],
+        message_status + json.loads(message.body)["error"]["type"],
+    ]

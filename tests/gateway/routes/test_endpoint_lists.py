@@ -1,0 +1,104 @@
+"""The remembered lists of endpoints: whose they are, how long they are believed, and how many there may be."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from sluice.v1 import endpoint_pb2, model_pb2
+
+from gateway.dialects.seam.failure import Failure, Reason
+from gateway.routes.upstream.endpoint_lists import EndpointLists
+from gateway.upstream.client import Caller
+
+
+class Source:
+    """Lists one endpoint, named after the caller's credential; counts the lists of each."""
+
+    def __init__(self) -> None:
+        self.num_listed: Counter[str | None] = Counter()
+
+    async def list_endpoints(self, caller: Caller) -> list[endpoint_pb2.Endpoint]:
+        """What the caller may see."""
+        self.num_listed[caller.authorization] += 1
+        return [endpoint_pb2.Endpoint(name=f"of {caller.authorization}")]
+
+    async def list_models(self, caller: Caller) -> list[model_pb2.Model]:
+        """What the caller may use."""
+        return [model_pb2.Model(name=f"model of {caller.authorization}", tasks=[model_pb2.TASK_CHAT])]
+
+
+class Clock:
+    """Seconds that pass by assignment."""
+
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.mark.parametrize("others", [[None, ""], ["Bearer a", "bearer a"], ["Bearer a", "Bearer a "], ["ä", "Ã¤"]])
+async def test_credentials_that_differ_at_all_share_nothing(others: list[str | None]) -> None:
+    """No credential is not an empty one, and none is compared but to the letter."""
+    source = Source()
+    lists = EndpointLists(source, Clock())
+    for authorization in [*others, *others]:
+        (endpoint,) = await lists.of(Caller("r", authorization))
+        assert endpoint.name == f"of {authorization}"
+    assert set(source.num_listed.values()) == {1}
+
+
+async def test_list_is_believed_for_two_seconds() -> None:
+    """Requests of one credential share its list until it is old; then it is asked for again."""
+    source, clock = Source(), Clock()
+    lists = EndpointLists(source, clock)
+    for now, num_listed in ((100.0, 1), (101.9, 1), (102.0, 2), (103.9, 2), (104.1, 3)):
+        clock.now = now
+        await lists.of(Caller("r", "Bearer a"))
+        assert source.num_listed["Bearer a"] == num_listed
+
+
+async def test_lists_are_bounded() -> None:
+    """A caller with ever new credentials pushes out the oldest lists."""
+    source, clock = Source(), Clock()
+    lists = EndpointLists(source, clock)
+    await lists.of(Caller("r", "first"))
+    for i in range(1023):
+        await lists.of(Caller("r", str(i)))
+    await lists.of(Caller("r", "first"))
+    assert source.num_listed["first"] == 1
+    await lists.of(Caller("r", "one more"))
+    await lists.of(Caller("r", "first"))
+    assert source.num_listed["first"] == 2
+
+
+async def test_failed_list_is_not_kept() -> None:
+    """The next request asks again."""
+
+    class Failing(Source):
+        async def list_endpoints(self, caller: Caller) -> list[endpoint_pb2.Endpoint]:
+            found = await super().list_endpoints(caller)
+            if self.num_listed[caller.authorization] == 1:
+                raise ConnectionError
+            return found
+
+    lists = EndpointLists(Failing(), Clock())
+    with pytest.raises(ConnectionError):
+        await lists.of(Caller("r", "a"))
+    assert [each.name for each in await lists.of(Caller("r", "a"))] == ["of a"]
+
+
+async def test_who_may_not_list_endpoints_has_the_models() -> None:
+    """A key that may generate and no more finds the models' own endpoints; other failures stay what they are."""
+
+    class Closed(Source):
+        async def list_endpoints(self, caller: Caller) -> list[endpoint_pb2.Endpoint]:
+            status = 403 if caller.authorization == "known" else 401
+            raise Failure(status, Reason.PERMISSION_DENIED, "no")
+
+    lists = EndpointLists(Closed(), Clock())
+    (endpoint,) = await lists.of(Caller("r", "known"))
+    assert (endpoint.name, endpoint.task, endpoint.is_model) == ("model of known", model_pb2.TASK_CHAT, True)
+    assert [entity.model for entity in endpoint.entities] == ["model of known"]
+    with pytest.raises(Failure):
+        await lists.of(Caller("r", "stranger"))

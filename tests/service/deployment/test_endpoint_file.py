@@ -1,0 +1,151 @@
+"""The file that keeps endpoints: what it holds after whatever happens to its writer."""
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from service.contract.model import EndpointJson
+from service.registry.endpoint_file import EndpointFile
+from service.storage.shared_file import SharedFileError
+from tests.service.endpoint_states import state
+
+ROOT = Path(__file__).resolve().parents[3]
+GOOD = '{"endpoints": [{"name": "x", "entities": [{"name": "a", "model": "a", "traffic_percentage": 100}]}]}'
+
+
+def file_at(path: Path) -> EndpointFile:
+    return EndpointFile(path, EndpointJson())
+
+
+def names_in(folder: Path) -> list[str]:
+    """The names of all that lies there, sorted."""
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_file_gives_back_what_was_written(tmp_path: Path) -> None:
+    """Every field comes back, the newest state counts, and nothing else lies in the folder."""
+    file = file_at(tmp_path / "endpoints.json")
+    assert file.read() == []
+    file.write(state(9))
+    file.write(state(3))
+    assert file.read() == state(3)
+    assert names_in(tmp_path) == ["endpoints.json"]
+
+
+def test_write_that_fails_leaves_the_old_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that refuses, at any point before the end, costs the new state only."""
+    file = file_at(tmp_path / "endpoints.json")
+    file.write(state(2))
+
+    def refuse(_handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    with pytest.raises(OSError, match="No space left"):
+        file.write(state(5))
+    assert file.read() == state(2)
+    assert names_in(tmp_path) == ["endpoints.json"]
+
+
+@asynccontextmanager
+async def writing(path: Path, *how: str) -> AsyncIterator[asyncio.StreamReader]:
+    """What a process that writes says; killed by SIGKILL at the end."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tests.service.endpoint_writer", str(path), *how),
+        cwd=ROOT,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    try:
+        yield process.stdout
+    finally:
+        process.kill()
+        await process.wait()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("point", "size", "left"),
+    [(("fsync", "1"), 3, 1), (("replace", "1"), 3, 1), (("fsync", "2"), 50, 0)],
+    ids=["before it is on the disk", "before it is in place", "before its name is on the disk"],
+)
+async def test_file_is_whole_at_each_step_of_a_write(
+    point: tuple[str, str], size: int, left: int, tmp_path: Path
+) -> None:
+    """A writer killed between two steps leaves the old state or the new one; what lies beside it is removed."""
+    path = tmp_path / "endpoints.json"
+    async with writing(path, *point) as said:
+        assert await said.readline() == b"stands still\n"
+    assert len(names_in(tmp_path)) == 1 + left
+    assert file_at(path).read() == state(size)
+    assert names_in(tmp_path) == ["endpoints.json"]
+
+
+@pytest.mark.slow
+async def test_file_is_whole_whenever_its_writer_is_killed(tmp_path: Path) -> None:
+    """SIGKILL at random moments of a loop of writes: the file is one state, no older than the last one confirmed."""
+    path, draw = tmp_path / "endpoints.json", Random(5)
+    for _ in range(5):
+        async with writing(path, "loop") as said:
+            lines = [await said.readline() for _ in range(draw.randrange(1, 40))]
+            await asyncio.sleep(draw.random() / 100)
+        lines += [line for line in (await said.read()).splitlines(keepends=True) if line.endswith(b"\n")]
+        kept = file_at(path).read()
+        assert kept == state(len(kept))
+        assert len(kept) in {int(lines[-1]), int(lines[-1]) % 59 + 1}  # the one confirmed last, or the one after it
+        assert names_in(tmp_path) == ["endpoints.json"]
+
+
+def test_leftovers_of_a_dead_writer_are_removed(tmp_path: Path) -> None:
+    """Its own only: what else lies in the folder stays."""
+    for name in (".endpoints.json.abc123.tmp", ".other.json.abc123.tmp", "endpoints.json.tmp"):
+        (tmp_path / name).write_text("{")
+    assert file_at(tmp_path / "endpoints.json").read() == []
+    assert names_in(tmp_path) == [".other.json.abc123.tmp", "endpoints.json.tmp"]
+
+
+def test_leftovers_beside_a_name_with_brackets_are_removed(tmp_path: Path) -> None:
+    """The file's name is no pattern."""
+    for name in (".a[1].json.abc123.tmp", ".a1.json.abc123.tmp"):
+        (tmp_path / name).write_text("{")
+    assert file_at(tmp_path / "a[1].json").read() == []
+    assert names_in(tmp_path) == [".a1.json.abc123.tmp"]
+
+
+def test_file_of_another_folder_is_refused(tmp_path: Path) -> None:
+    """A missing folder is told at the start, not with the first change."""
+    with pytest.raises(SharedFileError, match=r"nowhere/endpoints\.json: the folder does not exist$"):
+        file_at(tmp_path / "nowhere" / "endpoints.json").read()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "endpoints.json: "),
+        ("{", "endpoints.json: "),
+        ("[" * 200_000, "endpoints.json: it is nested too deeply"),
+        ("[]", "endpoints.json: it must hold a JSON object"),
+        ('{"endpoint": []}', '"endpoint"'),
+        (GOOD.replace('"x"', '"no spaces"'), "'no spaces': does not match regex"),
+        (GOOD.replace("100", "99"), "'x': traffic_percentage must add up to 100, not 99"),
+        (GOOD.replace("100", "101"), "'x': must be less than or equal to 100"),
+        ('{"endpoints": [{"name": "x"}]}', "'x': must contain at least 1 item"),
+        (GOOD.replace("}]}", "}]}, " + GOOD[len('{"endpoints": [') : -2]), "duplicate endpoint 'x'"),
+    ],
+)
+def test_bad_file_is_one_line_with_its_path(text: str, words: str, tmp_path: Path) -> None:
+    """What can't be an endpoint of the API can't be one of the file, and nothing of it is taken silently."""
+    path = tmp_path / "endpoints.json"
+    path.write_text(text)
+    with pytest.raises(SharedFileError) as caught:
+        file_at(path).read()
+    assert str(caught.value).startswith(f"{path}: ")
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert path.read_text() == text

@@ -1,0 +1,204 @@
+"""What a replica makes of the others' changes while it loads, restarts or can't; and what it starts with."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sluice.v1 import adapter_pb2, model_pb2
+
+from service.deployment.changes import Changes, LoadedAdapter, LoadedModel
+from service.engine.client.generator import GeneratorClient
+from service.generation.adapter import AdapterLoaded
+from service.generation.errors import EngineClosed, EngineRestarting
+from service.settings.config import EndpointSettings
+from service.settings.model_settings import ModelSettings
+from tests.service.deployment.test_shared_deployment import failed, listed, load, unload, until_equal
+from tests.service.endpoint_fakes import Serving, serving
+from tests.service.fakes import refused, request, settings_of
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> dict[str, Any]:
+    """Of services that share a file of what callers load."""
+    for name in ("new", "french"):
+        (tmp_path / "root" / name).mkdir(parents=True)
+    root = tmp_path / "root"
+    return {"models_root": root, "adapters_root": root, "loaded_models_file": tmp_path / "loaded.json"}
+
+
+@pytest.fixture
+def adapter_loads(monkeypatch: pytest.MonkeyPatch) -> list[Exception]:
+    """Adapters load at once, except that loads raise what is in the list, one after the other."""
+    errors: list[Exception] = []
+
+    async def load_adapter(self: GeneratorClient, name: str, folder: Path) -> AdapterLoaded:
+        if "gone" in str(folder):
+            raise EngineClosed(f"{folder} is gone")
+        if errors:
+            raise errors.pop()
+        return AdapterLoaded(1, 1, name)
+
+    async def drop_adapter(*_: object) -> None:
+        return
+
+    monkeypatch.setattr(GeneratorClient, "load_adapter", load_adapter)
+    monkeypatch.setattr(GeneratorClient, "drop_adapter", drop_adapter)
+    return errors
+
+
+@pytest.fixture
+def sleeps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Engines of threads can sleep, too; the list has what slept and woke, in turn."""
+    log: list[str] = []
+
+    async def sleep(self: GeneratorClient, timeout_s: float) -> None:
+        self.is_asleep = True
+        log.append("sleep")
+
+    async def wake(self: GeneratorClient) -> None:
+        self.is_asleep = False
+        log.append("wake")
+
+    monkeypatch.setattr(GeneratorClient, "sleep", sleep)
+    monkeypatch.setattr(GeneratorClient, "wake", wake)
+    return log
+
+
+def write(settings: dict[str, Any], changes: Changes) -> None:
+    """As another replica would."""
+    settings["loaded_models_file"].write_text(changes.to_text())
+
+
+def with_adapter(path: str = "french") -> ModelSettings:
+    """A model of the settings that has an adapter."""
+    return ModelSettings(name="c", path="nowhere", adapters={"french": path})
+
+
+async def load_adapter(run: Serving, model: str, name: str, path: str) -> None:
+    await run.adapters.LoadAdapter(adapter_pb2.LoadAdapterRequest(model=model, name=name, path=path))
+
+
+async def unload_adapter(run: Serving, model: str, name: str) -> None:
+    await run.adapters.UnloadAdapter(adapter_pb2.UnloadAdapterRequest(model=model, name=name))
+
+
+async def reason(run: Serving, model: str) -> str:
+    """What a request for that model is refused by, if it is."""
+    try:
+        await run.chat.Chat(request(model=model))
+    except Exception:  # noqa: BLE001  refused() says what it is
+        found: str = (await refused(run.chat.Chat(request(model=model)))).info.reason
+        return found
+    return ""
+
+
+async def test_an_endpoint_of_the_settings_outlives_its_model(settings: dict[str, Any]) -> None:
+    """One that callers have unloaded stops neither a reload nor a start."""
+    share = {"name": "x", "model": "a", "traffic_percentage": 100}
+    settings["endpoints"] = [EndpointSettings.model_validate({"name": "prod", "entities": [share]})]
+    async with serving("a", "b", **settings) as run:
+        await unload(run, "a")
+        run.server.apply(settings_of(model=dict.fromkeys(("a", "b"), "nowhere"), **settings))
+    async with serving("a", "b", **settings) as run:
+        assert await listed(run) == ["b"]
+        assert await reason(run, "prod") == "MODEL_NOT_FOUND"
+
+
+@pytest.mark.parametrize("error", [EngineRestarting("it restarts", 0.1), RuntimeError("nobody knows")])
+async def test_what_keeps_an_adapter_out_passes(
+    settings: dict[str, Any], adapter_loads: list[Exception], error: Exception
+) -> None:
+    """Whatever it is: the adapter is tried again, and changes after it are made."""
+    async with serving("a", **settings) as run:
+        adapter_loads.append(error)
+        entry = LoadedAdapter(model="a", name="french", path="french")
+        write(settings, Changes(adapters=(entry,)))
+        await until_equal(lambda: failed(run), {"a:french": str(error)})
+        write(settings, Changes(adapters=(entry,), models=(LoadedModel(name="new", path="new"),)))
+        await until_equal(lambda: listed(run), ["a", "a:french", "new"])
+        await until_equal(lambda: failed(run), {})
+        assert run.server.registry.loads["a:french"]
+
+
+async def test_all_that_is_to_come_is_refused_as_such_at_once(settings: dict[str, Any]) -> None:
+    """Also what the store hears of while something else is loaded."""
+    async with serving("a", **settings) as run:
+        run.held["one"] = asyncio.Event()
+        models = [LoadedModel(name=name, path="new") for name in ("one", "two", "three")]
+        adapter = LoadedAdapter(model="two", name="french", path="french")
+        write(settings, Changes(models=tuple(models[:2]), adapters=(adapter,)))
+        await until_equal(lambda: reason(run, "two"), "MODEL_NOT_LOADED")
+        assert await reason(run, "two:french") == "MODEL_NOT_LOADED"
+        write(settings, Changes(models=tuple(models)))
+        await until_equal(lambda: reason(run, "three"), "MODEL_NOT_LOADED")
+        await until_equal(lambda: reason(run, "two:french"), "MODEL_NOT_FOUND")
+        assert (await refused(run.create("three", ("a", "a", 100)))).info.reason == "ENDPOINT_EXISTS"
+        assert run.log == ["a", "one"]
+        run.held["one"].set()
+        await until_equal(lambda: listed(run), ["a", "one", "two", "three"])
+
+
+async def test_what_sleeps_makes_room_first(settings: dict[str, Any], sleeps: list[str]) -> None:
+    """Before anything is loaded: beside others' changes, and at a start."""
+    new = LoadedModel(name="new", path="new")
+    async with serving("a", "b", **settings) as run:
+        run.held["new"] = asyncio.Event()
+        write(settings, Changes(models=(new,), asleep=frozenset({"b"})))
+        await until_equal(lambda: _value(run.log), ["a", "b", "new"])
+        assert sleeps == ["sleep"]
+        run.held["new"].set()
+    async with serving("a", "b", **settings) as run:
+        assert run.log == ["b", "a", "new"]
+        assert [model.engine.is_asleep for model in run.server.registry.loaded[:3]] == [True, False, False]
+        run.held["newer"] = asyncio.Event()
+        write(settings, Changes(models=(new, LoadedModel(name="newer", path="new"))))
+        await until_equal(lambda: _value(run.log[3:]), ["newer"])
+        assert sleeps == ["sleep", "sleep"]
+        run.held["newer"].set()
+        await until_equal(lambda: _value(sleeps), ["sleep", "sleep", "wake"])
+
+
+async def _value(value: object) -> object:
+    return value
+
+
+async def test_what_the_settings_have_comes_back_as_it_was(
+    settings: dict[str, Any], adapter_loads: list[Exception]
+) -> None:
+    """By a load of its path, everywhere, with its adapters; a load of another path is another model."""
+    assert not adapter_loads
+    settings |= {"models": [with_adapter()]}
+    async with serving("a", **settings) as one, serving("a", **settings) as other:
+        whole = ["a", "c", "c:french"]
+        await unload_adapter(one, "c", "french")
+        await until_equal(lambda: listed(other), ["a", "c"])
+        await load_adapter(one, "c", "french", "french")
+        assert (await refused(load_adapter(one, "c", "french", "french"))).info.reason == "ADAPTER_EXISTS"
+        await until_equal(lambda: listed(other), whole)
+        await unload_adapter(one, "c", "french")
+        await unload(one, "c")
+        await until_equal(lambda: listed(other), ["a"])
+        await one.models.LoadModel(model_pb2.LoadModelRequest(name="c", path="nowhere"))
+        for run in (one, other):
+            await until_equal(partial(listed, run), whole)
+        assert Changes.of_text(settings["loaded_models_file"].read_text()) == Changes()
+        assert (await refused(load(one, "c"))).info.reason == "MODEL_EXISTS"
+        await unload(one, "c")
+        await load(one, "c")
+        await until_equal(lambda: listed(other), ["a", "c"])
+
+
+async def test_an_adapter_that_was_unloaded_may_be_gone_at_the_next_start(
+    settings: dict[str, Any], adapter_loads: list[Exception]
+) -> None:
+    assert not adapter_loads
+    async with serving(models=[with_adapter()], **settings) as run:
+        await unload_adapter(run, "c", "french")
+    async with serving(models=[with_adapter("gone")], **settings) as run:
+        assert await listed(run) == ["c"]

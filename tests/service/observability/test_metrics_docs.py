@@ -1,0 +1,45 @@
+"""docs/metrics.md lists the metrics of the service that there are, and no others."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from service.observability.vllm_names import TABLE
+from tests.service.fakes import request, running
+
+DOCS = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text()
+OWN = re.compile(r"(sluice|gen_ai|rpc)_|process_thread_count")
+OF_PROCESSES = {
+    "sluice_engine_process_memory_bytes",
+    "sluice_engine_process_open_files",
+    "sluice_engine_process_threads",
+}
+ELSEWHERE = {"sluice_quota_refusals_total", "sluice_event_loop_tasks"}  # with limits; of a process of its own
+
+
+@pytest.mark.slow
+async def test_the_table_of_the_service_is_the_page_s() -> None:
+    """With the kind of each, as Prometheus names it."""
+    section = DOCS.split("## Service metrics")[1].split("\n## ")[0]
+    told = dict(re.findall(r"^\| `(\w+)` \| (\w+) \|", section, re.MULTILINE))
+    async with running() as run:
+        await run.chat.Chat(request())
+        families = {
+            f"{family.name}_total" if family.type == "counter" else family.name: family.type
+            for family in run.telemetry.registry.collect()
+            if OWN.match(family.name)
+        }
+    assert told == families | {name: told[name] for name in OF_PROCESSES | ELSEWHERE}
+
+
+def test_the_table_of_vllm_s_names_is_the_code_s() -> None:
+    """Row by row."""
+    section = DOCS.split("## Under vLLM's names")[1].split("\n## ")[0]
+    told = re.findall(r"^\| `(vllm:\w+)` \| `(\w+)`", section, re.MULTILINE)
+    suffixes = {"counter": "_total", "gauge": "", "histogram": ""}
+    assert told == [
+        (f"{row.vllm}{suffixes[row.kind]}", row.sample or f"{row.ours}{suffixes[row.kind]}") for row in TABLE
+    ]

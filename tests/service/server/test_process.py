@@ -1,0 +1,177 @@
+"""The process: its exit codes, its one line on the way out, and its signals."""
+
+import asyncio
+import json
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from grpc import aio
+from sluice.v1 import chat_pb2_grpc
+
+from tests.e2e.stack import free_ports
+from tests.service.fakes import MODEL, kinds_of, refused, request
+
+pytestmark = pytest.mark.slow  # each test starts a process
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@dataclass
+class Process:
+    """A running service and a channel to it."""
+
+    process: asyncio.subprocess.Process
+    channel: aio.Channel
+
+    def stream(self) -> Any:
+        """A stream that ends only with the service, or at its limit."""
+        return chat_pb2_grpc.ChatServiceStub(self.channel).StreamChat(request())
+
+    async def until_logged(self, message: str) -> list[str]:
+        """The lines up to one of that message."""
+        assert self.process.stderr is not None
+        lines: list[str] = []
+        while line := (await self.process.stderr.readline()).decode():
+            lines.append(line)
+            if line.startswith("{") and json.loads(line)["message"] == message:
+                return lines
+        raise AssertionError("".join(lines))
+
+    async def rest(self) -> tuple[int, list[str]]:
+        """The exit code, and the lines that were not read yet."""
+        assert self.process.stderr is not None
+        lines = (await self.process.stderr.read()).decode().splitlines()
+        return await self.process.wait(), lines
+
+
+@asynccontextmanager
+async def started(path: str = "hello", flags: Mapping[str, object] | None = None) -> AsyncIterator[Process]:
+    """A service with a scripted model that says `path`; killed at the end if it still runs."""
+    (port,) = free_ports(1)
+    chosen = {"port": port, "metrics-port": 0, "model": f"{MODEL}={path}", "drain-delay-s": 0, **(flags or {})}
+    words = [f"--{name}={value}" for name, value in chosen.items()]
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tests.service.scripted_process", *words), cwd=ROOT, stderr=asyncio.subprocess.PIPE
+    )
+    try:
+        async with aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+            yield Process(process, channel)
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_process_stops_in_order(number: signal.Signals) -> None:
+    """A signal drains: what runs longer than the drain time ends with UNAVAILABLE, and the code is 0."""
+    async with started(flags={"drain-timeout-s": 0.2}) as run:
+        await run.until_logged("serving")
+        call = run.stream()
+        await call.read()
+        run.process.send_signal(number)
+        refusal = await refused(call)
+        code, lines = await run.rest()
+    assert (refusal.code, refusal.info.reason) == (grpc.StatusCode.UNAVAILABLE, "DRAINING")
+    assert kinds_of(refusal.events)[-1] == "usage"
+    assert code == 0
+    assert [json.loads(line)["message"] for line in lines][-1] == "stopped"
+
+
+async def test_settings_are_read_again(tmp_path: Path) -> None:
+    """At SIGHUP and when the file changes: endpoints and the log's level are as it says, what can't be is refused."""
+    path = tmp_path / "service.yaml"
+    path.write_text("log_level: info\n")
+
+    def endpoint(model: str) -> str:
+        return f"[{{name: other, entities: [{{name: a, model: {model}, traffic_percentage: 100}}]}}]"
+
+    async with started(flags={"config": path}) as run:
+        await run.until_logged("serving")
+        chat = chat_pb2_grpc.ChatServiceStub(run.channel)
+        asked = request(model="other", stopping={"max_tokens": 1})
+        assert (await refused(chat.Chat(asked))).info.reason == "MODEL_NOT_FOUND"
+        path.write_text(f"endpoints: {endpoint(MODEL)}\nmax_request_bytes: 1000000\n")
+        assert '"waiting":["max_request_bytes"]' in (await run.until_logged("settings wait for the next start"))[-1]
+        assert (await chat.Chat(asked)).model == MODEL
+        path.write_text(f"endpoints: {endpoint('nobody')}\n")
+        refusal = await run.until_logged(
+            "the settings can't be used; those before stay: endpoints.0.entities: no model named 'nobody' is served"
+        )
+        assert '"level":"error"' in refusal[-1]
+        assert (await chat.Chat(asked)).model == MODEL
+        path.write_text("log_level: error\n")
+        await run.until_logged("settings were read again")
+        run.process.send_signal(signal.SIGHUP)
+        run.process.send_signal(signal.SIGTERM)
+        code, lines = await run.rest()
+    assert (code, lines) == (0, [])
+
+
+async def test_process_ends_at_once_by_a_second_signal() -> None:
+    """Who asks twice does not wait."""
+    async with started() as run:
+        await run.until_logged("serving")
+        call = run.stream()
+        await call.read()
+        run.process.send_signal(signal.SIGTERM)
+        await run.until_logged("draining")
+        run.process.send_signal(signal.SIGTERM)
+        code, _ = await run.rest()
+        call.cancel()
+    assert code == -signal.SIGTERM
+
+
+async def test_process_ends_with_its_engine() -> None:
+    """An engine that dies ends its streams with INTERNAL and the process with code 1 and one line that says so."""
+    async with started("die:hello") as run:
+        await run.until_logged("serving")
+        refusal = await refused(run.stream())
+        code, lines = await run.rest()
+    assert (refusal.code, refusal.info.reason) == (grpc.StatusCode.INTERNAL, "ENGINE_FAILED")
+    assert code == 1
+    assert lines[-1] == f"sluice-service: the engine of {MODEL} died: RuntimeError: no memory"
+    assert [line for line in lines[:-1] if not line.startswith("{")] == []
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "words"),
+    [
+        (["--port=many"], 2, "port: "),
+        (["--no-such-flag"], 2, "--no-such-flag"),
+        (["--config=/nowhere.yaml"], 2, "config: /nowhere.yaml: No such file or directory"),
+        (["--model=x=/nowhere"], 1, "the model folder /nowhere does not exist"),
+    ],
+)
+async def test_process_refuses_bad_settings_in_one_line(flags: list[str], code: int, words: str) -> None:
+    """Code 2 for a bad value, 1 for a model that isn't there; the last line names it."""
+    (port,) = free_ports(1)
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "service", f"--port={port}", "--metrics-port=0", "--log-level=error", *flags),
+        cwd=ROOT,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    _, stderr = await process.communicate()
+    assert process.returncode == code
+    (line,) = stderr.decode().splitlines()
+    assert line.startswith("sluice-service: ")
+    assert words in line
+
+
+@pytest.mark.parametrize("flag", ["port", "metrics-port"])
+async def test_process_refuses_a_port_in_use(flag: str) -> None:
+    """One line with the address, and code 1."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        async with started(flags={flag: port}) as run:
+            code, lines = await run.rest()
+    assert code == 1
+    assert lines == [f"sluice-service: 127.0.0.1:{port} can't be listened on: Address already in use"]

@@ -1,0 +1,324 @@
+"""EmbeddingService on a real server: its vectors, its refusals, and what leaving a call does."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+from sluice.v1 import embedding_pb2, model_pb2, serving_pb2
+
+from service.contract.embedding import to_texts
+from service.engine.client.embedder import EmbedderClient
+from service.generation.stats import EngineStats
+from service.loading.model import load_model
+from service.observability.health import ServingPhase
+from service.registry.description import Task
+from service.registry.models import ServedEncoder
+from service.settings.config import EMBEDDING_NAME, Settings
+from tests.engine.encoder_fakes import BEGIN, FINISH
+from tests.engine.fakes import until
+from tests.engine.vectors import vector_of
+from tests.service.encoder_fakes import ENCODER, RunningEncoder, embed, running_encoder
+from tests.service.fakes import MODEL, refused, request
+from tests.service.observability.test_observation import samples
+
+LONG = "x" * 15  # with the tokens around it one above the limit
+
+
+def framed(text: str) -> list[int]:
+    return [BEGIN, *text.encode(), FINISH]
+
+
+async def test_embed_answers_each_input_in_its_place() -> None:
+    """Vectors by index, the model's own name, an id and the tokens of all inputs, those that frame them included."""
+    async with running_encoder() as run:
+        request = embed("ab", "hello")
+        request.inputs.add(token_ids={"ids": [7, 8]})
+        first: embedding_pb2.EmbedResponse = await run.embeddings.Embed(request)
+        second: embedding_pb2.EmbedResponse = await run.embeddings.Embed(request)
+    assert [each.index for each in first.embeddings] == [0, 1, 2]
+    assert [list(each.values) for each in first.embeddings] == [
+        vector_of(framed("ab")),
+        vector_of(framed("hello")),
+        vector_of([7, 8]),
+    ]
+    assert (first.model, first.usage.prompt_tokens, first.usage.completion_tokens) == (ENCODER, 4 + 7 + 2, 0)
+    assert first.created.seconds > 0
+    assert first.id != second.id
+    assert first.embeddings == second.embeddings
+
+
+async def test_embed_cuts_to_dimensions() -> None:
+    """The leading components at unit length."""
+    async with running_encoder() as run:
+        response = await run.embeddings.Embed(embed("ab", dimensions=2))
+    length, total, *_ = vector_of(framed("ab"))
+    expected = np.array([length, total]) / np.hypot(length, total)
+    assert list(response.embeddings[0].values) == pytest.approx(expected)
+
+
+async def test_embed_puts_the_instruction_before_each_text() -> None:
+    """And counts its tokens for each."""
+    async with running_encoder() as run:
+        response = await run.embeddings.Embed(embed("a", "b", instruction="do "))
+    assert [list(each.values) for each in response.embeddings] == [vector_of(framed(f"do {each}")) for each in "ab"]
+    assert response.usage.prompt_tokens == 12
+
+
+async def test_embed_truncates_where_it_is_asked_to() -> None:
+    """The end of the text is lost, and not counted."""
+    serving = serving_pb2.ServingOptions(error_behavior=serving_pb2.ERROR_BEHAVIOR_TRUNCATE)
+    async with running_encoder() as run:
+        response = await run.embeddings.Embed(embed(LONG, serving=serving))
+    assert list(response.embeddings[0].values) == vector_of(framed("x" * 14))
+    assert response.usage.prompt_tokens == 16
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason", "field"),
+    [
+        ({"model": ""}, "INVALID_FIELD", "model"),
+        ({"inputs": []}, "INVALID_FIELD", "inputs"),
+        ({"inputs": [{"text": "a"}] * 2049}, "INVALID_FIELD", "inputs"),
+        ({"inputs": [{}]}, "INVALID_FIELD", "inputs[0].prompt"),
+        ({"inputs": [{"text": "a"}, {"text": ""}]}, "INVALID_FIELD", "inputs[1].text"),
+        ({"inputs": [{"token_ids": {}}]}, "INVALID_FIELD", "inputs[0].token_ids.ids"),
+        ({"inputs": [{"text": "a"}, {"token_ids": {"ids": [258]}}]}, "INVALID_FIELD", "inputs[1]"),
+        ({"inputs": [{"text": "a"}, {"text": LONG}]}, "PROMPT_TOO_LONG", "inputs[1]"),
+        ({"inputs": [{"token_ids": {"ids": [1] * 17}}]}, "PROMPT_TOO_LONG", "inputs[0]"),
+        ({"dimensions": 0}, "INVALID_FIELD", "dimensions"),
+        ({"dimensions": 5}, "INVALID_FIELD", "dimensions"),
+        ({"instruction": "x" * 16_385}, "INVALID_FIELD", "instruction"),
+        ({"instruction": "x", "inputs": [{"token_ids": {"ids": [1]}}]}, "INVALID_FIELD", "instruction"),
+        ({"serving": {"priority": 101}}, "INVALID_FIELD", "serving.priority"),
+        ({"model": MODEL}, "UNSUPPORTED_TASK", "model"),
+    ],
+)
+async def test_embed_refuses_bad_input(fields: dict[str, Any], reason: str, field: str) -> None:
+    """INVALID_ARGUMENT with the field; nothing is computed, and the next request is served."""
+    async with running_encoder() as run:
+        refusal = await refused(run.embeddings.Embed(embed(**{"inputs": [{"text": "a"}], **fields})))
+        assert not run.runner.batches
+        assert await run.embeddings.Embed(embed("a"))
+    assert (refusal.code, refusal.info.reason) == (grpc.StatusCode.INVALID_ARGUMENT, reason)
+    assert refusal.fields[0][0] == field
+
+
+async def test_embed_tells_the_lengths_of_a_long_text() -> None:
+    """As numbers, for callers with words of their own."""
+    async with running_encoder() as run:
+        refusal = await refused(run.embeddings.Embed(embed(LONG)))
+    assert {**refusal.info.metadata} == {"field": "inputs[0]", "num_prompt_tokens": "17", "limit": "16"}
+
+
+async def test_embed_with_an_unknown_model_is_not_found() -> None:
+    """As everywhere."""
+    async with running_encoder() as run:
+        refusal = await refused(run.embeddings.Embed(embed("a", model="nobody")))
+    assert (refusal.code, refusal.info.metadata["model"]) == (grpc.StatusCode.NOT_FOUND, "nobody")
+
+
+async def test_models_are_listed_in_the_order_of_the_settings() -> None:
+    """Those that generate come first: many clients take the first of the list."""
+    names = ["zebra", ENCODER, "ant"]
+    async with running_encoder(model=dict.fromkeys(names, "nowhere")) as run:
+        listed = await run.models.ListModels(model_pb2.ListModelsRequest())
+    assert [model.name for model in listed.models] == ["zebra", "ant", ENCODER]
+
+
+async def test_chat_with_an_encoder_is_refused() -> None:
+    """INVALID_ARGUMENT that names `model`, and the encoder is listed with what it does."""
+    async with running_encoder() as run:
+        refusal = await refused(run.chat.Chat(request(model=ENCODER)))
+        got = await run.models.GetModel(model_pb2.GetModelRequest(model=ENCODER))
+    assert (refusal.code, refusal.info.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "UNSUPPORTED_TASK")
+    assert refusal.fields[0][0] == "model"
+    assert (list(got.model.tasks), got.model.embedding_dimensions) == (
+        [model_pb2.TASK_EMBEDDING, model_pb2.TASK_RANK],
+        4,
+    )
+
+
+@pytest.mark.parametrize("moment", ["waiting", "begun"])
+async def test_embed_left_by_its_caller_is_not_computed(moment: str) -> None:
+    """Hanging up before the first batch and after it: no more batches, nobody waits, others are served."""
+    async with running_encoder({"max_batch_tokens": 64}) as run:
+        with run.runner.paused():
+            ahead = run.embeddings.Embed(embed("ahead")) if moment == "waiting" else None
+            if ahead is not None:
+                await until(run.runner.entered.is_set)
+            call = run.embeddings.Embed(embed(*["left"] * 100))
+            await until(lambda: run.engine.num_open == (2 if ahead is not None else 1))
+            if ahead is None:
+                await until(run.runner.entered.is_set)
+            call.cancel()
+            await until(lambda: run.engine.num_open == (1 if ahead is not None else 0))
+        await run.until_idle()
+        if ahead is not None:
+            await ahead
+        assert len(run.runner.batches) == 1
+        assert await run.embeddings.Embed(embed("next"))
+
+
+async def test_embed_ends_at_the_callers_deadline() -> None:
+    """DEADLINE_EXCEEDED, and nothing goes on behind the caller's back."""
+    async with running_encoder({"max_batch_tokens": 64}) as run:
+        with run.runner.paused():
+            refusal = await refused(run.embeddings.Embed(embed(*["late"] * 100), timeout=0.3))
+            await until(lambda: not run.engine.num_open)
+        await run.until_idle()
+        assert len(run.runner.batches) == 1
+    assert refusal.code is grpc.StatusCode.DEADLINE_EXCEEDED
+
+
+async def test_embed_is_refused_when_the_queue_is_full() -> None:
+    """RESOURCE_EXHAUSTED with the time to come back."""
+    async with running_encoder({"max_queue_requests": 1}) as run:
+        with run.runner.paused():
+            first = run.embeddings.Embed(embed("a"))
+            await until(lambda: run.engine.num_open == 1)
+            refusal = await refused(run.embeddings.Embed(embed("b")))
+        assert await first
+    assert (refusal.code, refusal.info.reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "QUEUE_FULL")
+    assert refusal.retry_after_s
+
+
+async def test_large_request_does_not_hold_up_a_small_one() -> None:
+    """While 2,048 inputs are computed, a request of one is answered after the next batch."""
+    async with running_encoder({"max_batch_tokens": 64}) as run:
+        with run.runner.paused():
+            large = run.embeddings.Embed(embed(*["large"] * 2048))
+            await until(run.runner.entered.is_set)
+            small = run.embeddings.Embed(embed("small"))
+            await until(lambda: run.engine.num_open == 2)
+            run.runner.max_runs = 3
+        await small
+        assert len(run.runner.batches) <= 3
+        run.runner.max_runs = None
+        run.runner.gate.set()
+        response = await large
+    assert [each.index for each in response.embeddings] == list(range(2048))
+
+
+async def test_server_drains_a_running_embedding() -> None:
+    """At a stop a running call gets its vectors; one that outlasts the time ends with UNAVAILABLE."""
+    async with running_encoder(drain_timeout_s=0.05) as run:
+        with run.runner.paused():
+            call = run.embeddings.Embed(embed("a"))
+            await until(run.runner.entered.is_set)
+            await run.server.drain()
+            refusal = await refused(call)
+    assert (refusal.code, refusal.info.reason) == (grpc.StatusCode.UNAVAILABLE, "DRAINING")
+    async with running_encoder() as run:
+        with run.runner.paused():
+            call = run.embeddings.Embed(embed("a"))
+            await until(run.runner.entered.is_set)
+            stop = asyncio.create_task(run.server.drain())
+            await until(lambda: run.server.health.phase is ServingPhase.DRAINING)
+        assert len((await call).embeddings) == 1
+        await stop
+
+
+async def test_engine_that_dies_fails_its_calls() -> None:
+    """INTERNAL without the inner words, and the watch tells which engine it was."""
+    async with running_encoder() as run:
+        watching = asyncio.create_task(run.server.watch())
+        run.runner.fail_with = RuntimeError("secret words of the encoder")
+        refusal = await refused(run.embeddings.Embed(embed("a")))
+        with pytest.raises(Exception, match=f"the engine of {ENCODER} died"):
+            await watching
+    assert (refusal.code, refusal.info.reason) == (grpc.StatusCode.INTERNAL, "ENGINE_FAILED")
+    assert "secret" not in refusal.text
+
+
+async def spans_of(run: RunningEncoder, num: int) -> dict[str, Any]:
+    await until(lambda: len(run.spans.get_finished_spans()) >= num)
+    return {span.name: span for span in run.spans.get_finished_spans()}
+
+
+@pytest.mark.slow
+async def test_telemetry_tells_of_an_embedding(caplog: pytest.LogCaptureFixture) -> None:
+    """Its span with stages, its histograms, the engine's series and the call's log line; nothing of the text."""
+    labels = {
+        "gen_ai_operation_name": "embeddings",
+        "gen_ai_request_model": ENCODER,
+        "gen_ai_token_type": "input",
+    }
+    with caplog.at_level(logging.INFO):
+        async with running_encoder() as run:
+            response = await run.embeddings.Embed(embed("ab", "c", dimensions=2))
+            spans = await spans_of(run, 4)
+            usage = samples(run, "gen_ai_client_token_usage_sum")  # type: ignore[arg-type]  # it has a telemetry
+            durations = samples(run, "gen_ai_server_request_duration_seconds_count")  # type: ignore[arg-type]
+            steps = samples(run, "sluice_engine_step_sequences_sum")  # type: ignore[arg-type]
+            tokens = samples(run, "sluice_engine_computed_tokens_total")  # type: ignore[arg-type]
+    span = spans[f"embeddings {ENCODER}"]
+    told = dict(span.attributes)
+    assert told.pop("sluice.cost.compute") > 0
+    assert told.pop("sluice.cost.block") == 0
+    assert told == {
+        "gen_ai.operation.name": "embeddings",
+        "gen_ai.provider.name": "sluice",
+        "gen_ai.request.model": ENCODER,
+        "gen_ai.response.model": ENCODER,
+        "gen_ai.response.id": response.id,
+        "gen_ai.embeddings.dimension.count": 2,
+        "gen_ai.usage.input_tokens": 7,
+        "sluice.endpoint": ENCODER,
+        "sluice.entity": ENCODER,
+        "sluice.key": "anonymous",
+    }
+    assert {spans[name].parent.span_id for name in ("queue", "encode")} == {span.context.span_id}
+    ((found, value),) = usage.items()
+    assert labels.items() <= set(found)
+    assert value == 7
+    assert list(durations.values()) == [1]
+    own = frozenset({("gen_ai_request_model", ENCODER)})
+    assert (steps[own], tokens[own]) == (2, 7)
+    (fields,) = [vars(record)["fields"] for record in caplog.records if record.name == "sluice.access"]
+    assert (fields["model"], fields["prompt_tokens"]) == (ENCODER, 7)
+    assert "completion_tokens" not in fields
+
+
+@pytest.mark.slow
+async def test_failed_embedding_tells_its_error() -> None:
+    """The span and the histogram have the kind of error."""
+    async with running_encoder() as run:
+        await refused(run.embeddings.Embed(embed(LONG)))
+        spans = await spans_of(run, 2)
+        (labels,) = samples(run, "gen_ai_server_request_duration_seconds_count")  # type: ignore[arg-type]
+    assert spans[f"embeddings {ENCODER}"].attributes["error.type"] == "PromptTooLong"
+    assert dict(labels)["error_type"] == "PromptTooLong"
+
+
+class Nobody:
+    """Watches no steps."""
+
+    def on_step(self, stats: EngineStats) -> None:
+        """Look away."""
+
+
+@pytest.mark.slow
+async def test_bundled_encoder_is_loaded_by_its_folder() -> None:
+    """The default settings' second model is an encoder, described as one, and knows near from far."""
+    _, settings = Settings(device="cpu").served_models()
+    model = load_model(settings, Nobody())
+    assert isinstance(model, ServedEncoder)
+    description = model.description
+    assert (description.name, list(description.tasks)) == (EMBEDDING_NAME, [Task.EMBEDDING, Task.RANK])
+    assert (description.architecture, description.embedding_dimensions) == ("BertModel", 384)
+    assert (description.max_model_len, description.vocab_size) == (256, 30522)
+    assert description.num_parameters == pytest.approx(22.7e6, rel=0.01)
+    texts = embed("A cat sits on the mat.", "There is a kitten on the carpet.", "Interest rates were raised again.")
+    assert isinstance(model.engine, EmbedderClient)
+    async with model.engine as engine:
+        output = await engine.embed(await model.prompts.prepare(to_texts(texts), "r"))
+    cat, kitten, rates = output.vectors
+    assert np.dot(cat, cat) == pytest.approx(1, abs=1e-5)
+    assert np.dot(cat, kitten) > 0.4
+    assert np.dot(cat, rates) < 0.2
+    model.prompts.close()

@@ -1,0 +1,249 @@
+"""The settings: where they come from, which source wins, and what a bad one says."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from process.settings.errors import ConfigError
+from process.settings.process_settings import read_settings
+from service.auth.settings import AuthSettings
+from service.settings.config import DEMO_FOLDER, DEMO_NAME, EMBEDDING_NAME, Settings, embedding_folder
+
+
+@pytest.fixture(autouse=True)
+def _bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OTEL_EXPORTER_OTLP_ENDPOINT", raising=False)
+
+
+def test_defaults_serve_the_bundled_models() -> None:
+    """Without a word the service listens where the table of addresses says, and serves the two bundled models."""
+    settings = read_settings(Settings, [])
+    assert (settings.host, settings.port, settings.metrics_port) == ("127.0.0.1", 50051, 9464)
+    demo, encoder = settings.served_models()
+    assert (demo.name, demo.path) == (DEMO_NAME, str(DEMO_FOLDER))
+    assert (encoder.name, encoder.path) == (EMBEDDING_NAME, str(embedding_folder()))
+    assert settings.otlp_endpoint is None
+    assert not settings.capture_content
+
+
+def test_context_length_is_not_for_the_bundled_encoder() -> None:
+    """A length that the demo model is given doesn't stop the encoder, whose own is shorter."""
+    demo, encoder = read_settings(
+        Settings, ["--engine.max-model-len=1000", "--engine.max-batch-tokens=77"]
+    ).served_models()
+    assert demo.engine is not None
+    assert encoder.engine is not None
+    assert (demo.engine.max_model_len, encoder.engine.max_model_len) == (1000, None)
+    assert demo.engine.max_batch_tokens == encoder.engine.max_batch_tokens == 77
+
+
+def test_backend_is_a_setting_of_the_engine() -> None:
+    """It is chosen by flag for all models; by itself it is `auto`."""
+    by_itself, forced = (
+        read_settings(Settings, flags).served_models()[0] for flags in ([], ["--engine.backend=transformers"])
+    )
+    assert by_itself.engine is not None
+    assert forced.engine is not None
+    assert (by_itself.engine.backend, forced.engine.backend) == ("auto", "transformers")
+
+
+def test_missing_embedding_package_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line says how to install it; whoever names models of his own doesn't need it."""
+    monkeypatch.setattr("service.settings.config.EMBEDDING_PACKAGE", "no_such_package")
+    with pytest.raises(ConfigError, match=r"^models: none is given, .*requirements-embedding\.txt$"):
+        read_settings(Settings, [])
+    assert read_settings(Settings, ["--model=a=/a"]).served_models()
+
+
+def test_flags_win_over_environment_over_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The nearer source wins, setting by setting."""
+    file = tmp_path / "service.yaml"
+    file.write_text("port: 1\nmetrics_port: 1\ndrain_delay_s: 1\n")
+    monkeypatch.setenv("SLUICE_SERVICE_PORT", "2")
+    monkeypatch.setenv("SLUICE_SERVICE_METRICS_PORT", "2")
+    settings = read_settings(Settings, ["--config", str(file), "--port", "3"])
+    assert (settings.port, settings.metrics_port, settings.drain_delay_s) == (3, 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("service.yaml", "models: [{name: a, path: /a, engine: {max_batch_tokens: 99}}, {name: b, path: /b}]"),
+        (
+            "service.toml",
+            'models = [{name = "a", path = "/a", engine = {max_batch_tokens = 99}}, {name = "b", path = "/b"}]',
+        ),
+    ],
+)
+def test_models_of_a_file_have_settings_of_their_own(
+    name: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """YAML and TOML alike; what a model leaves out is as for all. The file may be named by the environment."""
+    (tmp_path / name).write_text(text)
+    monkeypatch.setenv("SLUICE_SERVICE_CONFIG", str(tmp_path / name))
+    first, second = read_settings(Settings, ["--dtype=float32", "--engine.max-batch-tokens=77"]).served_models()
+    assert first.engine is not None
+    assert second.engine is not None
+    assert (first.name, first.path, first.dtype, first.engine.max_batch_tokens) == ("a", "/a", "float32", 99)
+    assert (second.name, second.path, second.dtype, second.engine.max_batch_tokens) == ("b", "/b", "float32", 77)
+
+
+def test_models_of_a_file_chat_as_it_says(tmp_path: Path) -> None:
+    """A system prompt, a tool syntax and reasoning budgets belong to one model; an unknown syntax is refused."""
+    file = tmp_path / "service.yaml"
+    file.write_text(
+        "models: [{name: a, path: /a, chat: {system_prompt: Be brief., tool_syntax: llama3, reasoning_budget_low: 9}}]"
+    )
+    (model,) = read_settings(Settings, [f"--config={file}"]).served_models()
+    assert (model.chat.system_prompt, model.chat.tool_syntax) == ("Be brief.", "llama3")
+    assert (model.chat.reasoning_budget_low, model.chat.reasoning_budget_medium) == (9, 4096)
+    file.write_text("models: [{name: a, path: /a, chat: {tool_syntax: morse}}]")
+    with pytest.raises(ConfigError, match=r"models\.0\.chat\.tool_syntax"):
+        read_settings(Settings, [f"--config={file}"])
+
+
+def test_models_share_the_memory_for_caches() -> None:
+    """Each takes of what is left as much as it leaves to each one after it, unless it is told how much."""
+    flags = ['--models=[{"name": "a", "path": "/a"}, {"name": "b", "path": "/b", "cache_share": 0.2}]', "--model=c=/c"]
+    shares = {model.name: model.cache_share for model in read_settings(Settings, flags).served_models()}
+    assert shares == {"c": 1 / 3, "a": 1 / 2, "b": 0.2}
+
+
+def test_quantization_is_not_the_bundled_encoders() -> None:
+    """A setting for all models is one for those that generate; an encoder named by a caller would refuse it."""
+    chat, encoder = read_settings(Settings, ["--engine.quantization=int8"]).served_models()
+    assert chat.engine is not None
+    assert encoder.engine is not None
+    assert (chat.engine.quantization, encoder.engine.quantization) == ("int8", None)
+
+
+def test_model_flag_may_stand_several_times() -> None:
+    """NAME=PATH, once a model."""
+    models = read_settings(Settings, ["--model", "a=/a", "--model", "b=/b"]).served_models()
+    assert [(model.name, model.path) for model in models] == [("a", "/a"), ("b", "/b")]
+
+
+def test_opentelemetrys_own_variable_is_the_last_resort(monkeypatch: pytest.MonkeyPatch) -> None:
+    """OTEL_EXPORTER_OTLP_ENDPOINT counts where nothing nearer names a collector."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://standard:4317")
+    assert read_settings(Settings, []).otlp_endpoint == "http://standard:4317"
+    assert read_settings(Settings, ["--otlp-endpoint=own:4317"]).otlp_endpoint == "own:4317"
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--port=70000"], "port: "),
+        (["--port=x"], "port: "),
+        (["--drain-delay-s=-1"], "drain_delay_s: "),
+        (["--drain-delay-s=inf"], "drain_delay_s: "),
+        (["--keepalive-time-s=inf"], "keepalive_time_s: "),
+        (["--log-level=loud"], "log_level: "),
+        (["--dtype=int3"], "dtype: "),
+        (["--engine.block-size=0"], "block_size must be"),
+        (["--engine.quantization=int3"], "engine.quantization: "),
+        (["--model=x"], "model"),
+        (["--models=[{}]"], "models.0.name: "),
+        (["--models=[{"], "models"),
+        (["--model=a=/a", '--models=[{"name": "a", "path": "/b"}]'], "models: duplicate name 'a'"),
+        (["--nonsense=1"], "--nonsense"),
+        (["--engine=1"], "engine: must be a mapping of settings by name"),
+    ],
+)
+def test_bad_value_is_one_line_with_its_name(flags: list[str], words: str) -> None:
+    """The reader of the line knows what to change."""
+    with pytest.raises(ConfigError) as caught:
+        read_settings(Settings, flags)
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+ENDPOINT = "{name: x, entities: [{name: main, model: a, traffic_percentage: 100}]}"
+ENDPOINTS = """
+models: [{name: a, path: /a, version: 2024-05}, {name: b, path: /b}]
+endpoints: [{name: x, entities: [
+  {name: main, model: a, traffic_percentage: 90}, {name: trial, model: b, traffic_percentage: 10}]}]
+endpoints_file: state/endpoints.json
+"""
+
+
+def test_endpoints_of_a_file(tmp_path: Path) -> None:
+    """Names, models and percentages; models have a version, "1" where nobody says."""
+    file = tmp_path / "service.yaml"
+    file.write_text(ENDPOINTS)
+    settings = read_settings(Settings, [f"--config={file}"])
+    assert [model.version for model in settings.served_models()] == ["2024-05", "1"]
+    (endpoint,) = settings.endpoints
+    assert [(each.name, each.model, each.traffic_percentage) for each in endpoint.entities] == [
+        ("main", "a", 90),
+        ("trial", "b", 10),
+    ]
+    assert settings.endpoints_file == Path("state/endpoints.json")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("90", "80", "endpoints.0.entities: traffic_percentage must add up to 100, not 90"),
+        ("90", "101", "endpoints.0.entities.0.traffic_percentage: "),
+        ("trial", "main", "endpoints.0.entities: duplicate name 'main'"),
+        ("trial", "no spaces", "endpoints.0.entities.1.name: "),
+        ("model: b", "model: c", "endpoints.0.entities: no model named 'c' is served"),
+        ("name: x", "name: a", "endpoints.0.name: 'a' is the name of a model"),
+        ("name: x", "name: x/y", "endpoints.0.name: "),
+        ("endpoints: [", f"endpoints: [{ENDPOINT}, ", "endpoints: duplicate name 'x'"),
+        ("traffic_percentage: 10}", "traffic_percentage: 10, weight: 1}", "endpoints.0.entities.1.weight: "),
+        ("version: 2024-05", "cache_share: 0", "models.0.cache_share: "),
+        ("version: 2024-05", "version: ''", "models.0.version: "),
+    ],
+)
+def test_bad_endpoint_is_one_line_with_its_place(old: str, new: str, words: str, tmp_path: Path) -> None:
+    """A mistake in an endpoint of the settings stops the start, told by its place."""
+    file = tmp_path / "service.yaml"
+    file.write_text(ENDPOINTS.replace(old, new))
+    with pytest.raises(ConfigError) as caught:
+        read_settings(Settings, [f"--config={file}"])
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("prot: 1", "prot"),
+        ("port: [", "service.yaml"),
+        ("- port", "service.yaml: must be a mapping of settings by name"),
+        ("models: [{name: a, path: b, engine: {blok_size: 1}}]", "models.0.engine.blok_size"),
+        ("quota: {redis_url: 'http://h'}", "quota.redis_url: "),
+        ("quota: {redis_url: 'redis://h:x'}", "quota.redis_url: Port could not be cast to integer value as 'x'"),
+        ("quota: {redis_url: 'redis://h?foo=1'}", "quota.redis_url: unexpected keyword argument 'foo'"),
+        ("quota: {on_store_loss: guess}", "quota.on_store_loss: "),
+        ("quota: {limits_by_model: {a: {max_n: 0}}}", "quota.limits_by_model.a: max_n must be at least 1, not 0"),
+        ("quota: {limits_by_model: {a: {requests: 1}}}", "quota.limits_by_model.a.requests: unknown setting"),
+    ],
+)
+def test_bad_file_is_one_line_with_its_name(text: str, words: str, tmp_path: Path) -> None:
+    """A file's mistakes are told as the flags' are, unknown names included."""
+    file = tmp_path / "service.yaml"
+    file.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        read_settings(Settings, [f"--config={file}"])
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "sluice.example.test"])  # noqa: S104  not listened on
+def test_address_that_others_reach_needs_keys(host: str, tmp_path: Path) -> None:
+    """Without keys, tokens or the word that nobody needs any, the settings are refused; on loopback all is open."""
+    with pytest.raises(ValidationError, match=r"allow_anonymous: true"):
+        Settings(host=host)
+    ways: list[dict[str, Any]] = [
+        {"keys_file": tmp_path / "keys.yaml"},
+        {"jwks": "x", "issuer": "i", "audience": "a"},
+        {"allow_anonymous": True},
+    ]
+    for auth in ways:
+        assert Settings(host=host, auth=AuthSettings(**auth)).host == host
+    assert not Settings(host="127.0.0.1").auth.is_on

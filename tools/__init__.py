@@ -1,0 +1,1 @@
+"""Programs that build, check and release the project; `make` lists what they are for."""

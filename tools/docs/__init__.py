@@ -1,0 +1,1 @@
+"""Builds the documentation: its pages, the references made from code and contract, and the README's pictures."""

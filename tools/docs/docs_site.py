@@ -1,0 +1,224 @@
+"""Builds the documentation as pages: `make docs`, offline, into gateway/page/site/, where the gateway finds it.
+
+The pages are docs/ and the files of OTHERS, copied with their links turned to where they lie in the site; what has no
+page there, such as a source file, is named without a link. A link that leads nowhere fails. Pages that NAVIGATION
+doesn't name stand under "More". Scripts that the generator writes into pages become files, so that the gateway's
+policy needs to allow no script within a page.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+Navigation: TypeAlias = Mapping[str, Sequence[str]]
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+DOCS: Final = ROOT / "docs"
+SITE: Final = ROOT / "gateway" / "page" / "site"
+GENERATOR: Final = ROOT / ".venvs" / "tool-docs" / "bin" / "zensical"
+OTHERS: Final = {  # files outside docs/ that are pages, too, and their paths in the site
+    "README.md": "index.md",  # a link to it is one to the first page; docs/index.md is its text
+    "CONTRIBUTING.md": "contributing.md",
+    "SECURITY.md": "security.md",
+    "CHANGELOG.md": "changelog.md",
+    "bench/README.md": "measurements.md",
+    "demo/README.md": "demo_model.md",
+    "examples/README.md": "examples.md",
+    "clients/python/README.md": "clients/python.md",
+    "clients/typescript/README.md": "clients/typescript.md",
+}
+NAVIGATION: Final[Navigation] = {
+    "Start": ["index", "getting_started", "command", "faq"],
+    "REST": [
+        "api", "api/openai", "api/responses", "api/extensions", "api/databricks", "api/azure", "api/anthropic",
+        "api/rank", "api/mindie", "api/clients", "errors", "streams", "conformance",
+    ],
+    "gRPC": ["grpc", "grpc_reference", "clients/python", "clients/typescript", "examples"],
+    "Models": [
+        "models", "endpoints", "loading", "checkpoints", "tools", "images", "adapters", "parallel", "demo_model",
+    ],
+    "Operation": [
+        "deployment", "operations", "settings", "metrics", "envoy", "reliability", "performance", "gpu", "scale",
+        "measurements",
+    ],
+    "Alerts": ["runbooks/index", "runbooks/*"],
+    "Security": ["security", "keys", "limits", "fairness", "tls"],
+    "Inside": ["architecture", "decisions", "contributing", "changelog"],
+}  # fmt: skip
+_TITLES: Final = {  # where the page's own is for who reads it alone
+    "index": "What it is",
+    "clients/python": "Python client",
+    "clients/typescript": "TypeScript client",
+    "demo_model": "The bundled model",
+    "measurements": "Parts, measured",
+}
+
+_LINK: Final = re.compile(r"(?P<image>!?)\[(?P<text>[^\]]*)\]\((?P<target>[^)\s]+)\)")
+_HEADING: Final = re.compile(r"^# (.+)$", re.MULTILINE)
+_SCRIPT: Final = re.compile(r"<script>(.*?)</script>", re.DOTALL)
+_FEATURES: Final = [
+    "content.code.copy", "navigation.footer", "navigation.sections", "navigation.top", "search.highlight", "toc.follow",
+]  # fmt: skip
+_PALETTES: Final = (  # by day and by night, as the reader's system has it, with a switch
+    {"media": "(prefers-color-scheme: light)", "scheme": "default", "toggle": {"icon": "lucide/sun", "name": "Dark"}},
+    {"media": "(prefers-color-scheme: dark)", "scheme": "slate", "toggle": {"icon": "lucide/moon", "name": "Light"}},
+)
+_EXTENSIONS: Final[Mapping[str, Any]] = {
+    "tables": {"use_align_attribute": True},  # no style within a page
+    "toc": {"permalink": True, "slugify": {"object": "pymdownx.slugs.slugify", "kwds": {"case": "lower"}}},
+    "pymdownx.highlight": {"pygments_lang_class": True},
+    "pymdownx.superfences": {},
+    "pymdownx.inlinehilite": {},
+}
+
+
+class SiteError(Exception):
+    """The site can't be built; the text is one line that says why."""
+
+
+def build(folder: Path = SITE) -> int:
+    """The whole site into `folder`, which is emptied; how many pages it has. Raises SiteError."""
+    with tempfile.TemporaryDirectory() as made:
+        work = Path(made)
+        stage(work / "docs")
+        sections = complete(NAVIGATION, work / "docs")
+        (work / "zensical.toml").write_text(_config(sections, work / "docs"))
+        command: list[str | Path] = [GENERATOR, "build", "--clean", "--strict"]
+        plain = {**os.environ, "NO_COLOR": "1"}
+        done = subprocess.run(command, cwd=work, capture_output=True, text=True, check=False, env=plain)
+        if done.returncode:
+            raise SiteError(f"the generator refuses:\n{done.stdout}{done.stderr}")
+        for name in ("404.html", "sitemap.xml"):  # of a site with an address of its own
+            (work / "site" / name).unlink(missing_ok=True)
+        made_pages = sorted((work / "site").rglob("*.html"))
+        for page in made_pages:
+            _scripts_to_files(page, work / "site")
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(work / "site", folder)
+    return len(made_pages)
+
+
+def pages() -> dict[Path, str]:
+    """Each file that is a page, and its place in the site."""
+    own = {path: path.relative_to(DOCS).as_posix() for path in sorted(DOCS.rglob("*.md"))}
+    own = {path: place.replace("README.md", "index.md") for path, place in own.items()}  # a folder's first page
+    return own | {ROOT / name: place for name, place in OTHERS.items() if name != "README.md"}
+
+
+def stage(folder: Path) -> None:
+    """The pages' sources, with links as the site has them, and what else lies in docs/."""
+    places = pages() | {ROOT / "README.md": OTHERS["README.md"]}
+    for path, place in pages().items():
+        to = folder / place
+        to.parent.mkdir(parents=True, exist_ok=True)
+        to.write_text(turned(path, place, places))
+    for path in DOCS.rglob("*"):
+        if path.is_file() and path.suffix != ".md":
+            to = folder / path.relative_to(DOCS)
+            to.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, to)
+
+
+def turned(path: Path, place: str, places: Mapping[Path, str]) -> str:
+    """A page's text with its links turned. Raises SiteError for one that leads to no file."""
+
+    def turn(match: re.Match[str]) -> str:
+        target, _, anchor = match["target"].partition("#")
+        if not target or re.match(r"[a-z]+:", target):
+            return match[0]
+        there = Path(os.path.normpath(path.parent / target))
+        if not there.exists():
+            raise SiteError(f"{path.relative_to(ROOT)}: there is no {target}")
+        if there in places:
+            to = os.path.relpath(places[there], Path(place).parent)
+        elif there.is_relative_to(DOCS) and there.is_file():
+            to = os.path.relpath(there.relative_to(DOCS), Path(place).parent)
+        else:
+            return "" if match["image"] else match["text"]
+        return f"{match['image']}[{match['text']}]({to}{'#' * bool(anchor)}{anchor})"
+
+    # Of the parts between code and code, every second one is code: links have it in their texts only.
+    text = path.read_text()
+    fences = re.split(r"(^ *```.*?^ *```$)", text, flags=re.MULTILINE | re.DOTALL)
+    return "".join(part if index % 2 else _LINK.sub(turn, part) for index, part in enumerate(fences))
+
+
+def complete(sections: Navigation, folder: Path) -> dict[str, list[str]]:
+    """The navigation with every page of `folder`; those without a place come last. Raises SiteError for a lost one.
+
+    FOLDER/* stands for all pages of the folder that are named nowhere.
+    """
+    there = {path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.md")}
+    named = {name for names in sections.values() for name in names if not name.endswith("/*")}
+    if lost := sorted(named - there):
+        raise SiteError(f"the navigation names pages that are not there: {', '.join(lost)}")
+    found: dict[str, list[str]] = {}
+    for title, names in sections.items():
+        found[title] = []
+        for name in names:
+            inside = [each for each in sorted(there - named) if each.startswith(name.removesuffix("*"))]
+            found[title] += inside if name.endswith("/*") else [name]
+    more = sorted(there - {name for names in found.values() for name in names})
+    return found | ({"More": more} if more else {})
+
+
+def _config(sections: Mapping[str, Sequence[str]], folder: Path) -> str:
+    def title(name: str) -> str:
+        if name in _TITLES:
+            return _TITLES[name]
+        heading = _HEADING.search((folder / f"{name}.md").read_text())
+        if heading is None:
+            raise SiteError(f"{name}.md has no heading")
+        return heading[1].replace("`", "")
+
+    nav = [{section: [{title(name): f"{name}.md"} for name in names]} for section, names in sections.items()]
+    project = {
+        "site_name": "sluice",
+        "site_description": "An LLM inference microservice: REST in six dialects and gRPC over one core.",
+        "use_directory_urls": False,  # the pages are files, which any server has as they are
+        "nav": nav,
+        "theme": {"font": False, "features": _FEATURES, "palette": list(_PALETTES)},
+        "markdown_extensions": _EXTENSIONS,
+        "extra": {"generator": False},
+        "extra_css": ["assets/site.css"],
+        "extra_javascript": ["assets/site.js"],
+    }
+    return "[project]\n" + "\n".join(f"{name} = {_toml(value)}" for name, value in project.items()) + "\n"
+
+
+def _toml(value: object) -> str:
+    """A value in TOML, whose texts and lists are JSON's."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{json.dumps(name)} = {_toml(each)}" for name, each in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _scripts_to_files(page: Path, site: Path) -> None:
+    scripts = site / "assets" / "javascripts"
+
+    def move(match: re.Match[str]) -> str:
+        name = f"page.{hashlib.sha256(match[1].encode()).hexdigest()[:8]}.js"
+        (scripts / name).write_text(match[1])
+        return f'<script src="{os.path.relpath(scripts / name, page.parent)}"></script>'
+
+    page.write_text(_SCRIPT.sub(move, page.read_text()))
+
+
+if __name__ == "__main__":
+    try:
+        count = build()
+    except SiteError as error:
+        sys.exit(f"docs: {error}")
+    print(f"{count} pages in {SITE.relative_to(ROOT)}; the gateway serves them at /docs/ from its next start on")

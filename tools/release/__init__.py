@@ -1,0 +1,1 @@
+"""Builds a release into `dist/`, and tries it."""
