@@ -1,36 +1,36 @@
 #!/usr/bin/env bash
-# Installs the parts that are named, as the Makefile's targets do: tools/install.sh PART...
+# Install the named parts, as the Makefile's targets do: tools/install.sh PART...
 #   run       the product's Python packages
-#   dev       those, and what tests and checks need
-#   bench     those, and the server that the benches compare with
-#   llama     llama.cpp's server, for the benches, which takes a C++ compiler and about ten minutes
-#   native    the native step of native/, which takes a C++ compiler: the system's or, with NATIVE_COMPILER=zig, PyPI's
+#   dev       those, and the packages for tests and checks
+#   bench     those, and the server for comparison in benchmarks
+#   llama     llama.cpp's server, for benchmarks; needs a C++ compiler and about ten minutes
+#   native    the C++ backend (native/); needs a C++ compiler: the system's or, with NATIVE_COMPILER=zig, PyPI's
 #   native-host  the same, with the instruction sets of this CPU only, in half the time
-#   dist      a release, into dist/ (tools/release/dist.py), and what builds it
+#   dist      a release in dist/ (tools/release/dist.py), and its build tools
 #   cmake     a C++ compiler, CMake and ninja, to build native/ without Python
-#   npm       buf, clients of the tests (grpc-js, openai, @anthropic-ai/sdk, playwright), what builds the TypeScript client
+#   npm       buf, clients for tests (grpc-js, openai, @anthropic-ai/sdk, playwright), build tools of the TypeScript client
 #   validate  protovalidate's .proto file, for buf
-#   clients   other vendors' SDKs for the tests, each in an environment of its own, since their dependencies disagree
+#   clients   other vendors' SDKs for tests, each in its own environment, since their dependencies conflict
 #   examples  npm packages of the examples for Node, TypeScript and browsers
-#   languages the toolchains of the other examples, Debian's packages
-#   large-clients  those that are too large for every test run: benchmarks, lm-eval, frameworks
-#   browser   headless Chromium, for the tests of pages
+#   languages the toolchains of the other examples, as Debian packages
+#   large-clients  clients too large for every test run: benchmarks, lm-eval, frameworks
+#   browser   headless Chromium, for tests of pages
 #   shell     shellcheck
-#   audit     what looks for known vulnerabilities
-#   docs      what builds the documentation's pages
+#   audit     the scanner for known vulnerabilities
+#   docs      the documentation's build tools
 #   zig       PyPI's C compiler, for Envoy's filter
-#   redis     Redis' server, for the tests of limits that replicas share
-#   prometheus  Prometheus and promtool, for the tests of rules
-#   ray       Ray, in an environment of its own that finds the product's packages after its own
-#   deploy    what checks containers and charts: hadolint, Helm's own code, Kubernetes' and Compose's schemas
-# A part that is installed already is skipped, until a file that pins its versions changes.
+#   redis     Redis server, for tests of shared limits
+#   prometheus  Prometheus and promtool, for tests of rules
+#   ray       Ray, in its own environment, with the product's packages as a fallback
+#   deploy    checks of containers and charts: hadolint, Helm's own code, Kubernetes' and Compose's schemas
+# An installed part is skipped until a file that pins its versions changes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 say() { printf 'install: %s\n' "$*" >&2; }
 fail() { printf 'install: %s\n' "$*" >&2; exit 1; }
 
-apt() {  # packages a bare machine lacks; only root can install them. `otherwise`, if set, is told to others
+apt() {  # system packages, which only root can install. `otherwise`, if set, is printed to other users
     if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
         fail "$1 is missing; install it with: sudo apt-get install -y $*${otherwise:-}"
     fi
@@ -117,7 +117,7 @@ native_compiler() {  # native_compiler c++|zig: what CMake needs to find that co
     zig_part
     if [ ! "$zig/c++" -nt constraints.txt ]; then
         local tool
-        # By itself zig compiles for the CPU that it runs on, all instruction sets alike.
+        # By default zig compiles for the CPU that it runs on, in all instruction sets.
         for tool in ar ranlib "c++ -mcpu=baseline"; do
             # shellcheck disable=SC2016  # "$@" is the wrapper's
             printf '#!/bin/sh\nexec "%s" %s "$@"\n' "$zig/ziglang/zig" "$tool" >"$zig/${tool%% *}"
@@ -155,7 +155,7 @@ cmake_part() {
     [ -x .venv/bin/ninja ] && [ -x .venv/bin/cmake ] && return
     python_environment
     say "installing CMake and ninja into .venv"
-    # shellcheck disable=SC2046  # each is a word of its own
+    # shellcheck disable=SC2046  # word splitting is intended
     .venv/bin/pip install --quiet --disable-pip-version-check $(grep -oE '(cmake|ninja)==[0-9.]+' native/pyproject.toml)
 }
 
@@ -170,7 +170,7 @@ llama_part() {  # the sdist of its Python bindings holds llama.cpp whole
     .venv/bin/pip download --quiet --disable-pip-version-check --no-deps --no-binary llama-cpp-python "llama-cpp-python==$version" -d "$tmp"
     tar -xzf "$tmp/llama_cpp_python-$version.tar.gz" -C "$tmp"
     local -x PATH=$tmp/tools/bin:$PATH PYTHONPATH=$tmp/tools
-    # One program a tool, for this very CPU, and nothing that would be fetched.
+    # One program per tool, for this CPU, without downloads.
     if ! { cmake -G Ninja -S "$tmp/llama_cpp_python-$version/vendor/llama.cpp" -B "$tmp/build" -DCMAKE_BUILD_TYPE=Release \
         -DBUILD_SHARED_LIBS=OFF -DGGML_NATIVE=ON -DLLAMA_BUILD_SERVER=ON -DLLAMA_BUILD_TESTS=OFF -DLLAMA_OPENSSL=OFF \
         -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_APP=OFF -DLLAMA_BUILD_UI=OFF -DLLAMA_USE_PREBUILT_UI=OFF &&

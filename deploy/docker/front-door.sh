@@ -1,5 +1,5 @@
 #!/bin/sh
-# front-door.sh FLEET: Envoy before the fleet that the file tells of, ended by SIGTERM without a lost request.
+# front-door.sh FLEET: run Envoy for the fleet of this file; SIGTERM ends it without losing requests.
 set -eu
 python -m runner.proxy.production "$1" >/tmp/envoy.yaml
 exec python -m runner.proxy.front_door 127.0.0.1:9901 --drain-timeout-s "${SLUICE_DRAIN_TIMEOUT_S:-20}" -- \

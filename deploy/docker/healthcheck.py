@@ -28,6 +28,6 @@ def serves_grpc(target: str) -> bool:
 if __name__ == "__main__":
     try:
         serves = {"http": serves_http, "grpc": serves_grpc}[sys.argv[1]](sys.argv[2])
-    except Exception as error:  # noqa: BLE001  whatever it is, it doesn't serve
+    except Exception as error:  # noqa: BLE001  any error means unhealthy
         sys.exit(f"{type(error).__name__}: {error}")
     sys.exit(0 if serves else "it does not serve")

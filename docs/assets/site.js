@@ -1,5 +1,5 @@
-// What the generator's theme lacks for the keyboard and for screen readers: whatever scrolls by itself can be reached,
-// and each block of code has a name of its own.
+// Accessibility additions to the generator's theme: scrollable elements can be focused by keyboard, and each block of code
+// has its own name for screen readers.
 const reach = () => {
   for (const each of document.querySelectorAll(".md-typeset__scrollwrap, .md-typeset pre > code")) {
     if (each.scrollWidth > each.clientWidth) {

@@ -24,12 +24,7 @@ class Registry:
         self._adapted: dict[str, ServedGenerator] = {}  # by MODEL:NAME
         self._failed: dict[str, str] = {}  # models that are not loaded, with the reasons
         self._loading: set[str] = set()  # those of them that are being loaded
-        self._endpoints = EndpointTable()
-
-    @property
-    def endpoints(self) -> EndpointTable:
-        """The endpoints."""
-        return self._endpoints
+        self.endpoints = EndpointTable()
 
     def visible_to(self, caller: Caller, on_route: Callable[[str, str], None] = lambda *_: None) -> VisibleModels:
         """Return the models and endpoints that `caller` may use; all others look as if they didn't exist.

@@ -32,10 +32,10 @@ PACKAGES = {
 HEAD = """\
 # Clients
 
-Packages that are tried against a running product as they are, but for its address. `make test` tries all whose
-environment is small, `make test-clients` the others, too. Made from the tests by `python -m tests.clients.listing`.
+Packages that are tested unchanged, except for the address, against a running server. `make test` tests those with small
+environments, `make test-clients` also the others. Generated from the tests by `python -m tests.clients.listing`.
 
-| client | version | tried by | what was driven |
+| client | version | tested by | tested features |
 |---|---|---|---|
 """
 

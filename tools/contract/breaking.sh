@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Whether proto/ breaks the contract of the last release (proto/released/), or that of the branch $BASE. Tells both.
+# Check whether proto/ breaks the contract of the last release (proto/released/) or of the branch $BASE. Reports both.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 export PATH="$PWD/.cache/npm/node_modules/.bin:$PATH"
@@ -11,7 +11,7 @@ status=0
 release=$(find proto/released -name '*.binpb' | sort -V | tail -n 1)
 [ -n "$release" ] || { echo "proto/released/ has no release; make one with: make release-contract" >&2; exit 1; }
 echo "against $release"
-# A release is kept without what it imports. Descriptor sets are joined by writing one after the other.
+# Releases are stored without their imports. Concatenating descriptor sets merges them.
 buf build .cache/protovalidate --as-file-descriptor-set --exclude-source-info -o "$old/imports.binpb"
 cat "$old/imports.binpb" "$release" >"$old/release.binpb"
 buf build --config buf.rules.yaml -o "$old/now.binpb"

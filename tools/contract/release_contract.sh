@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Keeps the contract as the release that pyproject.toml's version names, in place of the release before.
+# Store the contract as the release of pyproject.toml's version, replacing the previous release.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 export PATH="$PWD/.venv/bin:$PWD/.cache/npm/node_modules/.bin:$PATH"
@@ -11,7 +11,7 @@ if [ -e "$release" ]; then
     exit 1
 fi
 mkdir -p proto/released
-# Without imports: protovalidate's file isn't ours to keep, and tools/contract/breaking.sh adds it.
+# Without imports: protovalidate's file is not part of the repository; tools/contract/breaking.sh adds it.
 buf build --config buf.rules.yaml --path proto/sluice --as-file-descriptor-set --exclude-imports --exclude-source-info -o "$release"
 find proto/released -name '*.binpb' ! -name "$version.binpb" -delete
 echo "wrote $release"

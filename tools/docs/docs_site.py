@@ -26,7 +26,7 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 DOCS: Final = ROOT / "docs"
 SITE: Final = ROOT / "gateway" / "page" / "site"
 GENERATOR: Final = ROOT / ".venvs" / "tool-docs" / "bin" / "zensical"
-OTHERS: Final = {  # files beside docs/ that are pages, too, and their places in the site
+OTHERS: Final = {  # files outside docs/ that are pages, too, and their paths in the site
     "README.md": "index.md",  # a link to it is one to the first page; docs/index.md is its text
     "CONTRIBUTING.md": "contributing.md",
     "SECURITY.md": "security.md",

@@ -54,10 +54,10 @@ The .proto files import nothing but protobuf's own:
 
     protoc -I . --java_out=OUT sluice/v1/*.proto
 
-`service_config.json` turns on gRPC's retries of what may be tried again."""
+`service_config.json` turns on gRPC's retries of calls that are safe to retry."""
 _RULES = """\
-The .proto files with the rules that the server checks, as annotations of protovalidate, whose file lies beside them
-with its licence. Code made of them needs protovalidate's package for its language."""
+The .proto files with the rules that the server checks, as annotations of protovalidate, whose file is included with its
+licence. Code generated from them needs protovalidate's package for its language."""
 
 
 class ReleaseError(Exception):
@@ -70,8 +70,8 @@ def version() -> str:
     found = {str(folder.relative_to(ROOT)): _project(folder)["version"] for folder in projects}
     found["clients/typescript"] = json.loads((typescript_client.SOURCE / "package.json").read_text())["version"]
     if len(set(found.values())) > 1:
-        told = ", ".join(f"{folder}: {each}" for folder, each in found.items())
-        raise ReleaseError(f"the parts have different versions: {told}")
+        found_versions = ", ".join(f"{folder}: {each}" for folder, each in found.items())
+        raise ReleaseError(f"the parts have different versions: {found_versions}")
     return str(found["."])
 
 

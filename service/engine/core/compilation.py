@@ -132,8 +132,8 @@ class Compilations:
             self._start()
         if not was_within_limit:
             return  # the job has failed already
-        if error := result.exception():
-            job.future.set_exception(error)
+        if failure := result.exception():
+            job.future.set_exception(failure)
         else:
             job.future.set_result(result.result())
 

@@ -23,7 +23,7 @@ ELSEWHERE = {"sluice_quota_refusals_total", "sluice_event_loop_tasks"}  # with l
 @pytest.mark.slow
 async def test_the_table_of_the_service_is_the_page_s() -> None:
     """With the kind of each, as Prometheus names it."""
-    section = DOCS.split("## Of the service")[1].split("\n## ")[0]
+    section = DOCS.split("## Service metrics")[1].split("\n## ")[0]
     told = dict(re.findall(r"^\| `(\w+)` \| (\w+) \|", section, re.MULTILINE))
     async with running() as run:
         await run.chat.Chat(request())
