@@ -25,8 +25,8 @@ from process.scheduling import let_others_finish
 from process.settings import read_settings
 from process.stop import StopSignal
 from service.deployment.deployment import LoadModel
-from service.engine.link.settle import bound_primitives, settle
-from service.engine.link.worker_process import start_ahead
+from service.engine.link.process_memory import freeze_heap, limit_primitive_cache
+from service.engine.link.worker_process import prestart_workers
 from service.engine.port import StepObserver
 from service.generation.errors import ModelLoadError
 from service.listener import StartError
@@ -41,7 +41,7 @@ from service.settings.model_settings import ModelSettings
 async def load_from_folder(settings: ModelSettings, observer: StepObserver) -> ServedModel:
     """Load a model's own weights, off the loop. Raises ModelLoadError."""
     served = await asyncio.to_thread(load_model, settings, observer)
-    settle()
+    freeze_heap()
     return served
 
 
@@ -53,9 +53,9 @@ def main(load: LoadModel = load_from_folder) -> None:
     except ConfigError as error:
         exit_with(PROGRAM, error, 2)
     configure_logs(settings.log_level, call_context)
-    bound_primitives()  # here, so that the engines' processes have it from the beginning
+    limit_primitive_cache()  # here, so that the engines' processes have it from the beginning
     if load is load_from_folder:
-        start_ahead(sum(model.engine.worker == "process" for model in settings.served_models() if model.engine))
+        prestart_workers(sum(model.engine.worker == "process" for model in settings.served_models() if model.engine))
     try:
         uvloop.run(_run(settings, load))
     except (StartError, ModelLoadError, EngineDied) as error:

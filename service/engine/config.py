@@ -1,6 +1,6 @@
-"""The engine's settings: limits of its batch, cache and queue, and how it computes.
+"""The engine's settings: the limits of its batch, cache and queue, and its compute options.
 
-`build` replaces what is None by what the model and the memory allow.
+Loading the model replaces None by values that fit the model and the memory.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from typing import Literal
 
 from service.engine.watermark import Watermark
 
-BLOCK_SIZE = 16  # tokens a cache block, where neither a setting nor the device says another
+BLOCK_SIZE = 16  # default tokens per cache block, if the device has no own default
 
-# The other fields are numbers of things.
+# Fields that are not positive integers.
 _OTHER_KINDS = {
     "backend",
     "quantization",
@@ -38,21 +38,21 @@ _ABOVE = {"max_slowdown": 1, "max_decode_slowdown": 1, "max_queue_wait_s": 0}
 
 @dataclass(frozen=True, slots=True)
 class EngineConfig:
-    """Settings of one engine. Raises ValueError with the field's name for a value that can't work.
+    """The settings of one engine. Raise ValueError with the field's name for an invalid value.
 
-    `backend` is a name of the table of backends, or "auto" for the first of them that can serve the model;
-    encoders have none. `quantization` None keeps the weights' own numbers; with int8 or int4 they are rounded as they
-    are loaded, which only some backends can. `kv_cache_dtype` is the type of cached keys and values: "auto" is what the
-    model computes in; with half of float32's bytes twice the tokens fit, and attention over long contexts reads half.
-    `block_size` None is 16, and 256 on CUDA devices, whose attention kernel reads such pages.
-    `num_blocks` None is as many as the memory holds, `max_model_len` None the model's own context length,
-    `num_threads`, of each process, None as many as suit its size, `output_interval_s` None 0.02 where the CPU computes,
-    which has the sending to do as well, and 0 elsewhere. `max_decode_slowdown` None lets as many sequences run as there
-    are places.
-    `prefix_caching` False keeps requests from sharing cached prompts; the choices of one request share theirs all the
-    same. `draft_model`, a folder or a hub id, is a cheaper one of the same vocabulary, whose guesses take the place of
-    those from a text's own past; `draft_quantization` is for its weights.
-    `max_adapters` None is as many as the service's settings name for the model, and 4 more where callers may load some.
+    `backend` is the name of a backend, or "auto" for the first backend that supports the model; encoders have none.
+    `quantization` None keeps the weights as stored; int8 and int4 quantize them during the load, which only some
+    backends support. `kv_cache_dtype` is the type of cached keys and values: "auto" is the model's compute type; a
+    16-bit type instead of float32 fits twice the tokens, and attention over long contexts reads half the bytes.
+    `block_size` None is 16, or 256 on CUDA devices, whose attention kernel reads pages of that size.
+    `num_blocks` None is the number that fits into memory, `max_model_len` None the model's context length,
+    `num_threads` None a number per process that suits the model's size. `output_interval_s` None is 0.02 on the CPU,
+    which also has to send the output, and 0 elsewhere. With `max_decode_slowdown` None, `max_batch_sequences` is the
+    only limit of running sequences.
+    `prefix_caching` False prevents requests from sharing cached prompts; the choices of one request still share theirs.
+    `draft_model`, a folder or a hub id, is a smaller model with the same vocabulary, whose drafts replace those from
+    the text's own past; `draft_quantization` is the quantization of its weights.
+    `max_adapters` None is the number in the service's settings for the model, plus 4 if clients may load adapters.
     """
 
     backend: str = "auto"
@@ -60,29 +60,29 @@ class EngineConfig:
     kv_cache_dtype: Literal["auto", "bfloat16", "float16"] = "auto"
     max_batch_tokens: int = 2048  # tokens computed in one step, of all sequences together
     max_batch_sequences: int = 64  # sequences that hold cache blocks at a time
-    max_prefill_chunk: int = 512  # prompt tokens in a step that also decodes, at most
-    max_slowdown: float = 2.5  # times a step's time that only decodes, on average, where it prefills too; above 1
-    output_interval_s: float | None = None  # tokens of a stream that come faster leave together; 0: after each step
-    max_decode_slowdown: float | None = None  # times a single sequence's step that one of several takes; above 1
-    worker: Literal["thread", "process"] = "process"  # where it computes: of the service's process, or of its own
-    block_size: int | None = None  # tokens a cache block
+    max_prefill_chunk: int = 512  # maximum prompt tokens in a step that also decodes
+    max_slowdown: float = 2.5  # maximum average time of a step with prefill, relative to a decode step; above 1
+    output_interval_s: float | None = None  # tokens generated faster are sent together; 0: send after each step
+    max_decode_slowdown: float | None = None  # maximum step time, relative to a single sequence's step; above 1
+    worker: Literal["thread", "process"] = "process"  # a thread of the service, or a worker process
+    block_size: int | None = None  # tokens per cache block
     num_blocks: int | None = None
     max_model_len: int | None = None  # tokens of a prompt and its answer together
-    max_queue_requests: int = 256  # requests that wait for their first step
+    max_queue_requests: int = 256  # requests queued for their first step
     max_queue_tokens: int = 262_144  # prompt tokens of those requests
-    max_queue_wait_s: float = 2.0  # time until a request's first step, as expected when it is let in; above 0
+    max_queue_wait_s: float = 2.0  # expected time until a request's first step, at admission; above 0
     prefix_caching: bool = True
-    speculation: bool = True  # compute guesses of the next tokens ahead, where that changes no answer
-    end_in_time: bool = True  # constrained answers end within their limit of tokens, and so match what was asked for
+    speculation: bool = True  # speculative decoding, on backends where it does not change answers
+    end_in_time: bool = True  # constrained answers end within their token limit, so that they match their constraint
     draft_model: str | None = None
     draft_quantization: Literal["int8", "int4"] | None = None
     num_threads: int | None = None
-    device_memory: float = 0.9  # part of an accelerator that all it holds may take; above 0, at most 1
-    batch_invariant: bool = False  # refuse a backend whose answers depend on what else is in a step
-    tensor_parallel: int = 1  # processes that share a model's weights and cache, each on an accelerator of its own
-    max_adapters: int | None = None  # that are held at a time; their memory is kept free
+    device_memory: float = 0.9  # fraction of an accelerator's memory to use; above 0, at most 1
+    batch_invariant: bool = False  # reject backends whose answers depend on the other requests of a step
+    tensor_parallel: int = 1  # processes that hold shards of weights and cache, each on its own accelerator
+    max_adapters: int | None = None  # loaded at a time; their memory is reserved
     max_adapter_rank: int = 64
-    watermark: Watermark = field(default_factory=Watermark)  # of the requests that ask for one
+    watermark: Watermark = field(default_factory=Watermark)  # for requests with a watermark
 
     def __post_init__(self) -> None:
         self._check_numbers()
@@ -105,7 +105,7 @@ class EngineConfig:
 
     @property
     def tokens_per_block(self) -> int:
-        """`block_size`, or the usual one."""
+        """The `block_size`, or its default."""
         return self.block_size or BLOCK_SIZE
 
     def _check_numbers(self) -> None:

@@ -166,9 +166,9 @@ def test_batches_on_a_cpu_are_short(sizes: dict[str, Any], expected: int, tmp_pa
 def test_length_above_the_folders_is_refused(tmp_path: Path) -> None:
     """Positions that were never trained, or don't exist, are not for serving."""
     save_encoder("bert", tmp_path)
-    with pytest.raises(ModelLoadError, match=r"max_model_len 41 exceeds the length that .* takes, 40"):
+    with pytest.raises(ModelLoadError, match=r"max_model_len 41 exceeds the maximum length of .*, 40"):
         build_encoder(tmp_path, EngineConfig(max_model_len=41, worker="thread"), device="cpu")
-    with pytest.raises(ModelLoadError, match=r"an encoder has no int8 weights \(engine\.quantization\)"):
+    with pytest.raises(ModelLoadError, match=r"engine\.quantization int8 is not supported for encoders"):
         build_encoder(tmp_path, EngineConfig(quantization="int8", worker="thread"), device="cpu")
 
 
@@ -286,7 +286,7 @@ def test_dense_module_of_another_shape_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelLoadError, match=r"linear\.weight has the shape \[20, 32\]"):
         build_encoder(tmp_path, EngineConfig(worker="thread"), device="cpu")
     file.write_text(json.dumps(said | {"activation_function": "torch.nn.modules.activation.Softmax"}))
-    with pytest.raises(ModelLoadError, match=r"activation_function is one of Identity, Tanh.* here, not Softmax"):
+    with pytest.raises(ModelLoadError, match=r"activation_function must be one of Identity, Tanh.*, not Softmax"):
         build_encoder(tmp_path, EngineConfig(worker="thread"), device="cpu")
 
 

@@ -148,7 +148,7 @@ def test_adapters_add_over_pages_what_they_add_elsewhere(qwen: tuple[Any, Path],
     ("dtype", "dims", "block_size", "reason"),
     [
         (torch.float16, (8, 8), 8, "computes in float16"),
-        (torch.float32, (8, 16), 8, "values are not as long as its keys"),
+        (torch.float32, (8, 16), 8, "values and keys differ in size"),
         (torch.float32, (320, 320), 8, "heads have 320 numbers"),
         (torch.float32, (6, 6), 8, "heads have 6 numbers"),
         (torch.float32, (8, 8), 6, "engine.block_size 6 is no multiple of 4"),

@@ -10,7 +10,7 @@ from service.generation.errors import AdapterRefused, TooManyAdapters
 
 
 class AdapterTable:
-    """`max_adapters` places. Only the engine's thread uses it."""
+    """`max_adapters` slots. Only the engine's thread uses it."""
 
     def __init__(
         self,
@@ -18,8 +18,8 @@ class AdapterTable:
         drop: abc.Callable[[int], None],
         max_adapters: int,
     ) -> None:
-        """`put` reads a folder and holds it at a place, or raises AdapterRefused; `drop` forgets a place."""
-        self.places: dict[str, int] = {}
+        """`put` reads a folder and holds it at a slot, or raises AdapterRefused; `drop` forgets a slot."""
+        self.slots: dict[str, int] = {}
         self._put = put
         self._drop = drop
         self._digests: dict[str, str] = {}
@@ -27,22 +27,22 @@ class AdapterTable:
 
     def load(self, name: str, folder: Path) -> AdapterLoaded:
         """Read an adapter and hold it under a name. Raises AdapterRefused or TooManyAdapters."""
-        if name in self.places:
+        if name in self.slots:
             raise AdapterRefused(f"the model has an adapter named {name!r}")
-        if len(self.places) >= self._max_adapters:
-            message = f"the model has {len(self.places)} adapters; engine.max_adapters is {self._max_adapters}"
+        if len(self.slots) >= self._max_adapters:
+            message = f"the model has {len(self.slots)} adapters; engine.max_adapters is {self._max_adapters}"
             raise TooManyAdapters(message)
-        place = min(set(range(self._max_adapters)) - set(self.places.values()))
-        loaded = self._put(place, folder)
-        self.places[name] = place
+        slot = min(set(range(self._max_adapters)) - set(self.slots.values()))
+        loaded = self._put(slot, folder)
+        self.slots[name] = slot
         self._digests[name] = loaded.digest
         return loaded
 
     def drop(self, name: str) -> None:
         """Forget an adapter that no sequence has any more; does nothing for a name that isn't held."""
-        if (place := self.places.pop(name, None)) is not None:
+        if (slot := self.slots.pop(name, None)) is not None:
             del self._digests[name]
-            self._drop(place)
+            self._drop(slot)
 
     def digest(self, name: str) -> str:
         """Changes with what may change an adapter's tokens; empty for no adapter. KeyError for one that isn't held."""

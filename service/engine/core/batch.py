@@ -42,19 +42,19 @@ class Batch:
     block_tables: Int32s  # [sequences, most blocks of a context], each filled up with the sequence's own first block
     output_rows: Int32s  # [rows], the tokens whose logits are wanted, in ascending order
     images: abc.Sequence[ImageRows] = ()  # those with tokens among them, in the tokens' order
-    places: abc.Sequence[int] = ()  # [sequences], a number of each while it runs, for backends that keep sequences
-    adapters: Int32s | None = None  # [sequences], the place of each one's adapter, -1 for none; None if none has any
+    sequence_slots: abc.Sequence[int] = ()  # [sequences], the slot of each sequence, for stateful backends
+    adapters: Int32s | None = None  # [sequences], the slot of each adapter, -1 for none; None without adapters
 
     @property
     def adapter_rows(self) -> dict[int, Int32s]:
-        """The tokens of each adapter that is asked for, in ascending order, by the adapter's place."""
+        """The tokens of each adapter that is asked for, in ascending order, by adapter slot."""
         if self.adapters is None:
             return {}
         of_token = np.repeat(self.adapters, np.diff(self.row_offsets))
         return {
-            int(place): np.flatnonzero(of_token == place).astype(np.int32)
-            for place in np.unique(self.adapters)
-            if place >= 0
+            int(slot): np.flatnonzero(of_token == slot).astype(np.int32)
+            for slot in np.unique(self.adapters)
+            if slot >= 0
         }
 
 
@@ -69,20 +69,20 @@ class BatchEntry(NamedTuple):
 
 
 def make_batch(
-    items: abc.Sequence[ScheduledSequence], block_size: int, places: abc.Mapping[str, int] | None = None
+    items: abc.Sequence[ScheduledSequence], block_size: int, adapter_slots: abc.Mapping[str, int] | None = None
 ) -> Batch:
     """Lay the items' tokens flat, in their order. There must be at least one item.
 
-    `places` are those of the adapters, by their names.
+    `adapter_slots` maps adapter names to slots.
     """
     if all(map(_is_decode, items)):
         batch = _lay_out_decodes([item.sequence for item in items], block_size)
     else:
         batch = lay_out([_part(item) for item in items], block_size)
-    names = [item.sequence.request.adapter for item in items] if places else []
-    if places is None or not any(names):
+    names = [item.sequence.request.adapter for item in items] if adapter_slots else []
+    if adapter_slots is None or not any(names):
         return batch
-    return replace(batch, adapters=np.array([places[name] if name else -1 for name in names], np.int32))
+    return replace(batch, adapters=np.array([adapter_slots[name] if name else -1 for name in names], np.int32))
 
 
 def lay_out(parts: abc.Sequence[BatchEntry], block_size: int) -> Batch:

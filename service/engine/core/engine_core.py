@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 from service.engine.core.scheduler import Scheduler
 from service.engine.core.sequences.sequence import Sequence, SequenceGroup
 from service.engine.core.step import ScheduledSequence, Step
-from service.engine.messages import Before, Report
+from service.engine.messages import BeforeStep, Report
 from service.engine.retry import retry_after_s
 from service.generation.errors import DeadlineExceeded, EngineError, EngineOverloaded, SequenceError
 from service.generation.output import TokenLogprob
@@ -90,7 +90,7 @@ class EngineCore:
         for sequence in self._scheduler.drop(group):
             self._runner.release(sequence)
 
-    def step(self, before: Before | None = None) -> bool:
+    def step(self, before: BeforeStep | None = None) -> bool:
         """Compute one step; whether somebody waits for what it has brought: a beginning, a first token, an end.
 
         `before` is called before a prompt is computed, with the seconds that the step will likely take.
@@ -111,14 +111,14 @@ class EngineCore:
         self._report.stats.append(self.stats())
         return self._is_urgent
 
-    def report(self, *, only_pressing: bool = False) -> Report:
+    def report(self, *, only_urgent: bool = False) -> Report:
         """Return what was not reported yet, and the state after each step since, or the newest one.
 
-        With `only_pressing`, return only urgent tokens: the first of a choice, and those up to its end.
+        With `only_urgent`, return only urgent tokens: the first of a choice, and those up to its end.
         """
         report, self._report = self._report, Report()
         pressing, self._pressing = self._pressing, {}
-        if only_pressing:
+        if only_urgent:
             reported = [sequence for sequence in pressing if sequence in self._pending_output]
             for sequence in reported:
                 del self._pending_output[sequence]
@@ -150,7 +150,7 @@ class EngineCore:
             self._report.outputs += [(group.serial, output) for output in sequence.take_outputs()]
         self.abort(group.serial)
 
-    def _compute(self, began: float, before: Before | None) -> None:
+    def _compute(self, began: float, before: BeforeStep | None) -> None:
         step = self._scheduler.schedule(began)
         if step is None:
             return

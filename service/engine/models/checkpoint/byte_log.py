@@ -1,6 +1,6 @@
-"""Progress lines in the log while bytes are transferred: how many of how many, and how fast.
+"""Log the progress of a byte transfer: the bytes done, the total, and the speed.
 
-`runner.startup_timeout` takes such a line as a sign that the start makes progress.
+`runner.startup_timeout` regards such a line as progress of the start.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from typing import Final
 
 _FIRST_S: Final = 2.0
 _LONGEST_S: Final = 15.0
-_SHARE: Final = 0.1  # of the time so far, to the next line
+_SHARE: Final = 0.1  # of the elapsed time, until the next line
 
 _log = logging.getLogger(__name__)
 
 
 class ByteLog:
-    """The first line comes after two seconds, later ones more seldom. May be used by several threads."""
+    """A progress log. It writes the first line after two seconds and later lines less often. It is thread-safe."""
 
     def __init__(self, what: str, clock: Callable[[], float] = time.monotonic) -> None:
-        """`what` is done, as `loading NAME`."""
+        """`what` describes the transfer, such as `loading NAME`."""
         self._what = what
         self._clock = clock
         self._began = clock()
@@ -31,7 +31,7 @@ class ByteLog:
         self._lock = threading.Lock()
 
     def advance(self, num: int, total: int) -> None:
-        """So many bytes more, of so many as far as is known."""
+        """Add `num` transferred bytes; `total` is the known total."""
         with self._lock:
             self._num += num
             now = self._clock()
