@@ -106,8 +106,8 @@ def read_deployment(path: Path) -> tuple[Deployment, Fleet]:
         deployment.check(fleet)
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise DeploymentError(f"{path}: {': '.join(filter(None, (place, first['msg'])))}") from error
+        field = ".".join(map(str, first["loc"]))
+        raise DeploymentError(f"{path}: {': '.join(filter(None, (field, first['msg'])))}") from error
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         reason = error.strerror if isinstance(error, OSError) else " ".join(str(error).split())
         raise DeploymentError(f"{path}: {reason}") from error

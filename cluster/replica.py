@@ -21,7 +21,7 @@ from cluster.load import Load, Page
 from cluster.plan import ReplicaPhase
 from cluster.report import Report
 from runner.eds import Host
-from runner.lifeline import dying_command
+from runner.lifeline import command_dying_with_parent
 
 _TIMEOUT_S: Final = 2.0
 _LOOPBACK: Final = "127.0.0.1"
@@ -69,7 +69,9 @@ class Replica:
     @staticmethod
     def _start(flags: list[str], file: int) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            dying_command([sys.executable, "-m", "service", *flags]),  # a fork fails while gRPC's threads work
+            command_dying_with_parent(
+                [sys.executable, "-m", "service", *flags]
+            ),  # a fork fails while gRPC's threads work
             stdin=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             pass_fds=(file,),

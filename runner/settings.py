@@ -17,25 +17,27 @@ from runner.development_tls import DevelopmentTls
 from runner.envoy_config import Addresses
 from runner.envoy_tls import EnvoyTls
 
-ROOT = Path(__file__).resolve().parent.parent  # where the processes' packages are
+ROOT = Path(__file__).resolve().parent.parent  # the folder of the processes' packages
 
 
 def state_folder() -> Path:
-    """Where a run keeps what outlives it: beside the sources, or, when installed, in the user's folder for state."""
+    """Return the folder of a run's persistent files: in the source tree or, if installed, the user's state folder."""
     if (ROOT / "pyproject.toml").is_file():
         return ROOT / ".cache"
     return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "sluice"
 
 
 def is_hub_id(source: str) -> bool:
-    """Whether it may be a model on the hub, ORG/MODEL, and is no folder here."""
+    """Return True if `source` can be a hub id, ORG/MODEL, and is not a local path."""
     return source.count("/") == 1 and not source.endswith("/") and source[0] not in "./~" and not Path(source).exists()
 
 
 def _origin(text: str) -> str:
-    """What a browser says where a page is from: without a path, in small letters."""
+    """Validate an origin as browsers send it: without a path, in lower case."""
     if text != "*" and not re.fullmatch(r"[a-z][a-z0-9+.-]*://[^\s/?#@*]+", text.lower()):
-        raise ValueError(f"{text!r} is no origin; expected SCHEME://HOST or SCHEME://HOST:PORT without a path, or *")
+        raise ValueError(
+            f"{text!r} is not an origin; expected SCHEME://HOST or SCHEME://HOST:PORT without a path, or *"
+        )
     return text.lower()
 
 
@@ -43,7 +45,7 @@ Origin: TypeAlias = Annotated[str, AfterValidator(_origin)]
 
 
 class RunError(Exception):
-    """The run can't go on; the message is one line for the user."""
+    """The run cannot continue; the message is one line for the user."""
 
 
 class Settings(BaseSettings):
@@ -70,22 +72,22 @@ class Settings(BaseSettings):
     service_port: int = Field(50051, ge=1, le=65535, description="the service's gRPC port")
     service_metrics_port: int = Field(9464, ge=1, le=65535, description="port of the service's /metrics")
     config: Path | None = Field(None, description="YAML or TOML file with settings of the service")
-    model: list[str] = Field([], description="the same as an option, which may come several times")
+    model: list[str] = Field([], description="same as `models`, as a repeatable option")
     endpoints_file: Path = Field(
         default_factory=lambda: state_folder() / "endpoints.json",
         description="file that stores the endpoints created through the API",
     )
     keys_file: Path | None = Field(
-        None, description="file of the keys that callers need, as `sluice keys` writes it; without it, nobody needs one"
+        None, description="file of the API keys, as `sluice keys` writes it; without it, no key is needed"
     )
     allow_anonymous: bool = Field(
-        False, description="without a keys_file: listen on a host that others can reach, and let everybody in"
+        False, description="without a keys_file: listen on a host that others can reach, without authentication"
     )
     drain_time_s: int = Field(
-        3, ge=1, description="at SIGTERM: time to accept requests while health says no; at Ctrl-C it is left out"
+        3, ge=1, description="at SIGTERM: seconds to accept requests while health checks fail; skipped at Ctrl-C"
     )
     drain_timeout_s: float = Field(
-        22, ge=0, allow_inf_nan=False, description="at a stop: time for running requests to end, in each process"
+        22, ge=0, allow_inf_nan=False, description="at a stop: seconds for running requests to end, in each process"
     )
     otlp_endpoint: str | None = Field(
         None,
@@ -95,15 +97,15 @@ class Settings(BaseSettings):
 
     cors_origins: Annotated[tuple[Origin, ...], NoDecode] = Field(
         (),
-        description="origins of web pages that may call, SCHEME://HOST[:PORT], with commas between them; * for all; "
-        "without it, browsers refuse pages of other origins",
+        description="allowed origins of web pages, SCHEME://HOST[:PORT], comma-separated; * for all; "
+        "without it, browsers block pages of other origins",
     )
     tls: Literal["off", "server", "mutual"] = Field(
-        "off", description="TLS of all connections, with certificates for development; mutual: callers need one, too"
+        "off", description="TLS of all connections, with development certificates; mutual: clients need one too"
     )
     certs_folder: Path = Field(
         default_factory=lambda: state_folder() / "certs",
-        description="folder of these certificates, made anew at a start",
+        description="folder of the development certificates, which are renewed at each start",
     )
 
     @field_validator("cors_origins", mode="before")
@@ -117,38 +119,38 @@ class Settings(BaseSettings):
         return self
 
     def served(self) -> dict[str, str]:
-        """What is given as models, folder or hub id by name. Raises ValueError for two of one name."""
+        """Return the folder or hub id of each model by name. Raise ValueError if two have the same name."""
         found: dict[str, str] = {}
         for given in (*self.models, *self.model):
             name, _, source = given.rpartition("=")
             source = source.removesuffix("/") if is_hub_id(source) else str(Path(source).expanduser().resolve())
             name = name or source.rpartition("/")[2]
             if found.setdefault(name, source) != source:
-                raise ValueError(f"{found[name]} and {source} are both called {name}; name one, as in NAME={source}")
+                raise ValueError(f"{found[name]} and {source} are both named {name}; rename one, as in NAME={source}")
         return found
 
     def development_tls(self) -> DevelopmentTls | None:
-        """The run's certificates; None without TLS."""
+        """Return the run's certificates, or None without TLS."""
         return None if self.tls == "off" else DevelopmentTls(self.certs_folder.resolve(), self.tls == "mutual")
 
     def addresses(self, secrets: Path) -> Addresses:
-        """What Envoy's configuration is made of. `secrets` is a folder of this run."""
+        """Return the input of Envoy's configuration. `secrets` is a folder of this run for SDS files."""
         given = {field.name: getattr(self, field.name) for field in fields(Addresses) if field.name != "tls"}
         if (tls := self.development_tls()) is None:
             return Addresses(**given)
         return Addresses(**given, tls=EnvoyTls(certificates=tls.folder, secrets=secrets, mutual=tls.mutual))
 
     def ports(self) -> dict[str, int]:
-        """Every port with the name of its setting."""
+        """Return all ports by setting name."""
         return {name: value for name, value in self.model_dump().items() if name.endswith("_port")}
 
 
 def check(settings: Settings) -> None:
-    """Check ports and model folders before anything starts, and make the folder of the endpoints' file."""
+    """Check ports and model folders before the start, and create the folder of the endpoints file and certificates."""
     used: dict[int, str] = {}
     for name, port in settings.ports().items():
         if used.setdefault(port, name) != name:
-            raise RunError(f"{used[port]} and {name} are both {port}; each needs a port of its own")
+            raise RunError(f"{used[port]} and {name} are both {port}; each needs its own port")
     for name, port in settings.ports().items():
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -176,7 +178,7 @@ def check(settings: Settings) -> None:
 
 
 def commands(settings: Settings, envoy_yaml: Path) -> dict[str, list[str]]:
-    """Each process's command line, in start order."""
+    """Return the command line of each process, in start order."""
     service = [sys.executable, "-m", "service", "--host", settings.host, "--port", str(settings.service_port)]
     service += ["--metrics-port", str(settings.service_metrics_port)]
     service += ["--endpoints-file", str(settings.endpoints_file.resolve())]
@@ -203,5 +205,5 @@ def commands(settings: Settings, envoy_yaml: Path) -> dict[str, list[str]]:
     envoy += ["--drain-time-s", str(settings.drain_time_s), "--drain-timeout-s", str(settings.drain_timeout_s), "--"]
     envoy += [str(Path(sys.executable).with_name("envoy")), "-c", str(envoy_yaml)]
     envoy += ["--concurrency", "1", "--disable-hot-restart", "-l", "warning"]
-    envoy += ["--file-flush-interval-msec", "500"]  # of its access log
+    envoy += ["--file-flush-interval-msec", "500"]  # for its access log
     return {"service": service, "gateway": gateway, "envoy": envoy}

@@ -76,7 +76,7 @@ def test_a_pool_is_there_once(tmp_path: Path) -> None:
             "hosts_folder must be set",
         ),
         ({"tls": {"certificates": "a", "secrets": "b"}}, "tls must be unset"),
-        ({"listen": "here"}, "listen: Value error, 'here' is no host:port"),
+        ({"listen": "here"}, "listen: Value error, 'here' is not a host:port"),
     ],
 )
 def test_the_fleet_must_fit(change: dict[str, Any], words: str, tmp_path: Path) -> None:

@@ -25,9 +25,9 @@ def test_progress_makes_it_longer() -> None:
         ("service", json.dumps({"logger": "service.access", "message": "service.engine.models.checkpoint.byte_log"})),
         ("service", '["service.engine.models.checkpoint.byte_log"]'),
     ):
-        startup_timeout.hear(name, text)
+        startup_timeout.observe(name, text)
         assert startup_timeout.left_s == 100
-    startup_timeout.hear("service", SIGN)
+    startup_timeout.observe("service", SIGN)
     assert startup_timeout.left_s == 300
     now = 900.0
     assert startup_timeout.left_s == 0

@@ -33,7 +33,7 @@ def test_models_are_named_by_their_folder_or_as_given(tmp_path: Path, monkeypatc
 def test_two_models_of_one_name_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One line says which two, and how to name one."""
     monkeypatch.setattr(sys, "argv", ["run", f"{tmp_path}/a/x", f"{tmp_path}/b/x"])
-    with pytest.raises(ValidationError, match=rf"{tmp_path}/a/x and {tmp_path}/b/x are both called x"):
+    with pytest.raises(ValidationError, match=rf"{tmp_path}/a/x and {tmp_path}/b/x are both named x"):
         Settings()
 
 
@@ -87,5 +87,5 @@ def test_origins_of_pages(flags: list[str], origins: tuple[str, ...], monkeypatc
 def test_what_is_no_origin_is_refused(origin: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A browser would never send it, so that nobody could call, without a word why."""
     monkeypatch.setattr(sys, "argv", ["run", f"--cors-origins={origin}"])
-    with pytest.raises(ValidationError, match="is no origin; expected SCHEME://HOST"):
+    with pytest.raises(ValidationError, match="is not an origin; expected SCHEME://HOST"):
         Settings()
