@@ -44,7 +44,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "bert": (lambda: config("bert", **_SMALL), "it is an encoder"),
     "recurrent_gemma": (
         lambda: config("recurrent_gemma", **{**_SMALL, "num_hidden_layers": 3}, lru_width=32, num_key_value_heads=1),
-        "does not let it go on with the text",
+        "its cache cannot continue a text",
     ),
 }
 

@@ -101,7 +101,7 @@ def test_what_cannot_be_shared_is_refused(name: str, num_ranks: int, reason: str
 
 def test_a_device_of_its_own_cannot_be_shared(tmp_path: Path) -> None:
     save("llama", tmp_path)
-    with pytest.raises(ModelLoadError, match="the device is cpu or cuda, not cuda:1"):
+    with pytest.raises(ModelLoadError, match="the device must be cpu or cuda, not cuda:1"):
         choose_backend(replace(spec(tmp_path), tensor_parallel=2, device="cuda:1"))
 
 

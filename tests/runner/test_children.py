@@ -53,7 +53,9 @@ async def test_one_that_dies_is_started_again_and_the_others_go_on(said: Said) -
     children = children_of(said)
     children.start("steady", SLEEPER)
     children.start("weak", [sys.executable, "-c", "print('up'); raise SystemExit(3)"])
-    with pytest.raises(DiedTooOften, match=r"^weak has exited 3 times in \d+ s, the last time with code 3, and is not "):
+    with pytest.raises(
+        DiedTooOften, match=r"^weak has exited 3 times in \d+ s, the last time with code 3, and is not "
+    ):
         await children.keep()
     await children.stop([signal.SIGTERM], 10)
     assert [line for line in said if line.startswith("run: ")] == [
