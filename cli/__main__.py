@@ -1,4 +1,4 @@
-"""Starts the command: `sluice` or `python -m cli`."""
+"""The entry point of the command: `sluice` or `python -m cli`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from cli.app import APP
 
 
 def main() -> None:
-    """The console script."""
+    """Run the command."""
     APP()
 
 

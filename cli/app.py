@@ -1,4 +1,4 @@
-"""The command `sluice`: its sub-commands, one file each."""
+"""The command `sluice` and its subcommands, one file each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cli.commands import adapters, certs, chat, endpoints, generate, keys, model
 
 APP = typer.Typer(
     name="sluice",
-    help="Serve models, and use what serves them.",
+    help="Serve models, and use model servers.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -26,7 +26,7 @@ APP.add_typer(keys.APP, name="keys")
 APP.add_typer(certs.APP, name="certs")
 
 
-def _show_version(is_asked: bool) -> None:  # noqa: FBT001  a callback of typer's
+def _show_version(is_asked: bool) -> None:  # noqa: FBT001  typer's callback signature
     if is_asked:
         typer.echo(version("sluice"))
         raise typer.Exit
@@ -35,7 +35,7 @@ def _show_version(is_asked: bool) -> None:  # noqa: FBT001  a callback of typer'
 @APP.callback()
 def _sluice(
     _: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and end.")
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Serve models, and use what serves them."""
+    """Serve models, and use model servers."""

@@ -1,1 +1,1 @@
-"""Replicas of the service on the nodes of a Ray cluster: started, counted, replaced, and told to Envoy."""
+"""Run and scale replicas of the service on a Ray cluster, and publish their addresses to Envoy."""

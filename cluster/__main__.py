@@ -1,7 +1,7 @@
-"""`sluice ray DEPLOYMENT`: keeps replicas on a Ray cluster, and Envoy informed, until a signal.
+"""`sluice ray DEPLOYMENT`: run replicas on a Ray cluster and publish them to Envoy, until a signal.
 
-The replicas outlive it: who starts it again takes over those that run. It runs where Envoy does, on a node of the
-cluster, and reads the deployment again when the file changes.
+The replicas outlive this process, and its next start adopts the running ones. It runs on Envoy's host, which is a node
+of the cluster, and reloads the deployment when the file changes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from runner.proxy.production import write_first_hosts
 
 
 def _changes(path: Path) -> Callable[[], bool]:
-    """Whether a file is another than at the last question."""
+    """Return a function that returns True if the file has changed since the last call."""
 
     def state() -> tuple[int, int] | None:
         try:
@@ -40,7 +40,7 @@ def _changes(path: Path) -> Callable[[], bool]:
 
 
 def keep(path: Path, say: Callable[[str], None], stop: threading.Event, *, down: bool) -> None:
-    """Keep the deployment until `stop`, or take it down. Raises DeploymentError, ConnectionError, OSError."""
+    """Maintain the deployment until `stop`, or drain it. Raise DeploymentError, ConnectionError or OSError."""
     has_changed = _changes(path)
     deployment, fleet = read_deployment(path)
     write_first_hosts(fleet)
@@ -48,11 +48,11 @@ def keep(path: Path, say: Callable[[str], None], stop: threading.Event, *, down:
 
     nodes = Nodes(deployment.address, deployment.namespace)
     try:
-        for number in (signal.SIGINT, signal.SIGTERM):  # after Ray has put in handlers of its own
+        for number in (signal.SIGINT, signal.SIGTERM):  # after Ray has installed its own handlers
             signal.signal(number, lambda *_: stop.set())
         keeper = Keeper(deployment, fleet, nodes, say)
         say(
-            "keeps "
+            "maintaining "
             + ", ".join(f"{each.name} ({each.min_replicas} to {each.max_replicas})" for each in deployment.pools)
         )
         if down:
@@ -62,23 +62,24 @@ def keep(path: Path, say: Callable[[str], None], stop: threading.Event, *, down:
             if has_changed():
                 try:
                     keeper.take(read_deployment(path)[0])
-                    say(f"{path} has changed, and is followed")
+                    say(f"{path} has changed and was reloaded")
                 except DeploymentError as error:
-                    say(f"{error}; what was before is kept")
+                    say(f"{error}; keeping the previous deployment")
             keeper.tick()
     finally:
         nodes.close()
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Returns the exit code: 0 after a signal, 2 for what can't be deployed."""
+    """Run the command. Return the exit code: 0 after a signal, 2 for an invalid deployment."""
     parser = argparse.ArgumentParser(
-        prog="sluice ray", description="Keep replicas of the service on a Ray cluster, and tell Envoy where they are."
+        prog="sluice ray",
+        description="Run and scale replicas of the service on a Ray cluster, and publish their addresses to Envoy.",
     )
     parser.add_argument("deployment", type=Path, help="YAML file; deploy/ray/deployment.yaml is an example")
-    parser.add_argument("--down", action="store_true", help="drain all replicas, and end")
+    parser.add_argument("--down", action="store_true", help="drain all replicas and exit")
     chosen = parser.parse_args(arguments)
-    lines = Lines(sys.stderr.fileno(), "sluice ray: {} lines were left out".format)
+    lines = Lines(sys.stderr.fileno(), "sluice ray: {} lines were dropped".format)
     stop = threading.Event()
 
     def say(text: str) -> None:

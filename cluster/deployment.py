@@ -1,4 +1,4 @@
-"""What `sluice ray` is to keep running: pools of a fleet, each with its service's settings and how many of it."""
+"""The deployment of `sluice ray`: pools of a fleet, each with its service settings and number of replicas."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST: Final = 1000
 
 
 class DeploymentError(ValueError):
-    """It can't be deployed as it is described; the message is one line for the user."""
+    """A deployment is invalid; the message is one line for the user."""
 
 
 def _without_addresses(settings: dict[str, Any]) -> dict[str, Any]:
@@ -30,25 +30,23 @@ def _without_addresses(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 class PoolDeployment(BaseModel):
-    """A pool's replicas, each a process of the service."""
+    """The replicas of a pool. Each is a process of the service."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str = Field(DEFAULT, description="one of the fleet's pools of services")
     settings: Annotated[dict[str, Any], AfterValidator(_without_addresses)] = Field(
-        {}, description="the service's, as in its file; paths are those of the nodes"
+        {}, description="the service's settings, as in its file; paths are on the nodes"
     )
-    min_replicas: int = Field(
-        1, ge=0, le=_MOST, description="how many there are at least; 0: none while none is called"
-    )
-    max_replicas: int = Field(1, ge=1, le=_MOST, description="how many there are at most")
+    min_replicas: int = Field(1, ge=0, le=_MOST, description="minimum number of replicas; 0: none until the first call")
+    max_replicas: int = Field(1, ge=1, le=_MOST, description="maximum number of replicas")
     resources: dict[str, Annotated[float, Field(gt=0, allow_inf_nan=False)]] = Field(
-        {"CPU": 1}, description="what a replica takes of its node, by Ray's names: CPU, GPU, memory (bytes), your own"
+        {"CPU": 1}, description="the resources of a replica, by Ray's names: CPU, GPU, memory (bytes), or custom ones"
     )
-    revision: str = Field("", max_length=64, description="any text; another one replaces all replicas")
+    revision: str = Field("", max_length=64, description="any text; changing it replaces all replicas")
     surge: bool = Field(True, description="replace a replica after its successor serves; false: before it starts")
     start_timeout_s: float = Field(600, gt=0, le=86_400, description="time in which a placed replica must serve")
-    scaling: Scaling = Field(Scaling(), description="when there are more and fewer")
+    scaling: Scaling = Field(Scaling(), description="the scaling rules")
 
     @model_validator(mode="after")
     def _counts_fit(self) -> Self:
@@ -58,28 +56,30 @@ class PoolDeployment(BaseModel):
 
     @property
     def service_settings(self) -> dict[str, Any]:
-        """What a replica starts with. By its name the pool has models of its own in a store that others use, too."""
+        """The settings of a replica. The pool's name separates its models from other pools' in a shared store."""
         return {**self.settings, "store": {"pool": self.name, **self.settings.get("store", {})}}
 
     @property
     def fingerprint(self) -> str:
-        """The same for what needs no replica to be replaced."""
+        """A hash of all that requires replicas to be replaced if it changes."""
         text = json.dumps([self.settings, self.resources, self.revision], sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 class Deployment(BaseModel):
-    """The pools, and where they are told to Envoy."""
+    """The pools, and the fleet whose EDS files they are published to."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    fleet: Path = Field(description="the file that `sluice envoy` takes, with a hosts_folder; relative to this one")
-    address: str = Field("auto", min_length=1, description="of the Ray cluster; auto: the one that this node is of")
-    namespace: str = Field("sluice", min_length=1, max_length=64, description="Ray's, of this deployment alone")
-    pools: list[PoolDeployment] = Field(min_length=1, description="what runs on Ray")
+    fleet: Path = Field(description="the fleet file of `sluice envoy`, with a hosts_folder; relative to this file")
+    address: str = Field("auto", min_length=1, description="address of the Ray cluster; auto: the cluster of this node")
+    namespace: str = Field(
+        "sluice", min_length=1, max_length=64, description="Ray namespace, used by this deployment only"
+    )
+    pools: list[PoolDeployment] = Field(min_length=1, description="the pools on Ray")
 
     def check(self, fleet: Fleet) -> Path:
-        """The folder of the files of hosts. Raises DeploymentError if the fleet is none for these pools."""
+        """Return the folder of EDS files. Raise DeploymentError if the fleet does not fit these pools."""
         if fleet.hosts_folder is None:
             raise DeploymentError(f"{self.fleet}: hosts_folder must be set: the replicas' addresses are written there")
         if fleet.tls is not None:
@@ -89,15 +89,15 @@ class Deployment(BaseModel):
         for index, name in enumerate(names):
             if name not in known:
                 raise DeploymentError(
-                    f"pools.{index}.name: {name!r} is no pool of {self.fleet}: {', '.join(sorted(known))}"
+                    f"pools.{index}.name: {name!r} is not a pool of {self.fleet}: {', '.join(sorted(known))}"
                 )
             if name in names[:index]:
-                raise DeploymentError(f"pools.{index}.name: {name!r} is there twice")
+                raise DeploymentError(f"pools.{index}.name: {name!r} is listed twice")
         return fleet.hosts_folder
 
 
 def read_deployment(path: Path) -> tuple[Deployment, Fleet]:
-    """What a YAML file describes, and its fleet, with paths by which they are found. Raises DeploymentError."""
+    """Read a deployment and its fleet from YAML files, with resolved paths. Raise DeploymentError if invalid."""
     try:
         found: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
         deployment = Deployment.model_validate(found if found is not None else {})
@@ -106,8 +106,8 @@ def read_deployment(path: Path) -> tuple[Deployment, Fleet]:
         deployment.check(fleet)
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise DeploymentError(f"{path}: {': '.join(filter(None, (place, first['msg'])))}") from error
+        field = ".".join(map(str, first["loc"]))
+        raise DeploymentError(f"{path}: {': '.join(filter(None, (field, first['msg'])))}") from error
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         reason = error.strerror if isinstance(error, OSError) else " ".join(str(error).split())
         raise DeploymentError(f"{path}: {reason}") from error

@@ -1,4 +1,4 @@
-"""What Envoy knows of pools without a replica: whether they are called."""
+"""Read from Envoy which pools without replicas are called."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _TIMEOUT_S: Final = 2.0
 
 
 class Callers:
-    """Calls of pools for which there was no host, as one Envoy counts them."""
+    """The calls of pools that had no host, as counted by one Envoy."""
 
     def __init__(self, admin: Host) -> None:
         self._url = f"http://{admin}/stats?format=json&filter=upstream_cx_none_healthy"
         self._before: dict[str, int] = {}
 
     def called(self) -> frozenset[str]:
-        """The clusters that were called in vain since the last time; none while Envoy doesn't answer."""
+        """Return the clusters with calls that found no host since the last time; empty if Envoy does not answer."""
         try:
             with urllib.request.urlopen(self._url, timeout=_TIMEOUT_S) as page:  # noqa: S310  http, by the line above
                 stats = json.load(page)["stats"]
@@ -32,5 +32,5 @@ class Callers:
 
 
 def is_called(pool: str, clusters: frozenset[str]) -> bool:
-    """Whether a pool is among them, under either of its names."""
+    """Return True if either cluster of a pool is among `clusters`."""
     return not clusters.isdisjoint({pool, affinity_cluster(pool)})

@@ -1,4 +1,4 @@
-"""What a replica has to do, read from its page of metrics."""
+"""The load of a replica, read from its metrics."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _CALLS, _REASON = "rpc_server_call_duration_seconds_count", "sluice_error_reason
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """`running` and `waiting` are sequences now, `free_cache` is the part of the fullest model's cache.
+    """The load of a replica: running and waiting sequences, and the free fraction of the fullest model's cache.
 
-    `started` requests had their first step since the page was read before, after `queue_time_s` on average, and
-    `refused` calls were refused for want of room.
+    Since the previous reading, `started` requests had their first step, after `queue_time_s` on average, and `refused`
+    calls were rejected because the queue was full.
     """
 
     running: int = 0
@@ -29,18 +29,18 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The page's numbers, summed over models; those of the queue's times and of refusals since the service began."""
+    """The metrics, summed over models; queue times and rejections are totals since the start of the service."""
 
     running: float = 0.0
     waiting: float = 0.0
-    cache_usage: float = 0.0  # of the fullest model's cache
+    cache_usage: float = 0.0  # the usage of the fullest model's cache
     num_started: float = 0.0
     queue_time_s: float = 0.0
     num_refused: float = 0.0
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Of Prometheus' text. Raises ValueError."""
+        """Parse Prometheus text. Raise ValueError if it is invalid."""
         samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
 
         def values(name: str) -> list[float]:
@@ -60,7 +60,7 @@ class Page:
         )
 
     def load_since(self, before: Page) -> Load:
-        """What there is to do, and how long requests have waited since another reading."""
+        """Return the current load, with queue times and rejections since an earlier reading."""
         started = self.num_started - before.num_started
         waited_s = self.queue_time_s - before.queue_time_s
         return Load(

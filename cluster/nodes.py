@@ -1,4 +1,4 @@
-"""Ray's nodes: where replicas are started, each as an actor that outlives who started it."""
+"""The nodes of a Ray cluster, on which replicas run as detached actors."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ from cluster.replica import Replica
 from cluster.report import Answer, Gone, Report
 
 _POLL_S: Final = 0.2
-_LONGEST: Final = 300  # characters of an error of Ray's, which may have a page of advice
+_LONGEST: Final = 300  # characters of a Ray error, which may be a page long
 
 
 class _Actor(Replica):
-    """A replica on the node that Ray has chosen."""
+    """A replica on the node that Ray has selected."""
 
     def __init__(self, revision: str, settings: Mapping[str, Any]) -> None:
         super().__init__(revision, settings, ray.util.get_node_ip_address())
 
 
 class Nodes:
-    """A Ray cluster. For one thread."""
+    """A Ray cluster. One thread uses it."""
 
     def __init__(self, address: str, namespace: str) -> None:
-        """Join it. Raises ConnectionError."""
+        """Connect to the cluster. Raise ConnectionError if that fails."""
         self._namespace = namespace
         ray.init(address=address, namespace=namespace, log_to_driver=False, configure_logging=False)
         self._actors: dict[str, Any] = {}
         self._asked: dict[str, Any] = {}
 
     def names(self) -> list[str]:
-        """The replicas that are there, whoever started them."""
+        """Return the names of all replicas, including those of earlier processes."""
         return sorted(ray.util.list_named_actors())
 
     def start(self, name: str, revision: str, settings: Mapping[str, Any], resources: Mapping[str, float]) -> None:
-        """Start one on a node that has the resources, now or as soon as there is one."""
+        """Start a replica on a node with the resources, as soon as there is one."""
         others = {key: amount for key, amount in resources.items() if key not in {"CPU", "GPU", "memory"}}
         actor: Any = ray.remote(_Actor)
         self._actors[name] = actor.options(
             name=name,
             lifetime="detached",
-            max_restarts=0,  # who has died has another address then, and is replaced
+            max_restarts=0,  # a restarted actor would have another address, so a new replica is started instead
             scheduling_strategy="SPREAD",
             num_cpus=resources.get("CPU", 0),
             num_gpus=resources.get("GPU", 0),
@@ -53,14 +53,14 @@ class Nodes:
         ).remote(revision, dict(settings))
 
     def answers(self, names: Sequence[str]) -> dict[str, Answer]:
-        """What those say that have an answer: their reports, or that they are gone."""
+        """Return the available answers of replicas: their reports, or `Gone` for those that have ended."""
         found: dict[str, Answer] = {}
         for name in names:
             if name not in self._asked:
                 try:
                     self._asked[name] = self._actor(name).report.remote()
                 except ValueError:  # no actor has the name
-                    found[name] = Gone("it is not there any more")
+                    found[name] = Gone("its actor does not exist any more")
         asked = {self._asked[name]: name for name in names if name in self._asked}
         done, _ = ray.wait(list(asked), num_returns=len(asked), timeout=_POLL_S) if asked else ([], [])
         for reference in done:
@@ -74,18 +74,18 @@ class Nodes:
         return found
 
     def drain(self, name: str) -> None:
-        """Let one end what runs."""
+        """Drain a replica."""
         self._actor(name).drain.remote()
 
     def end(self, name: str) -> None:
-        """End one now, and give its resources back."""
-        with contextlib.suppress(ValueError):  # it is not there
+        """Kill a replica and free its resources."""
+        with contextlib.suppress(ValueError):  # the actor does not exist
             ray.kill(self._actor(name), no_restart=True)
         self._actors.pop(name, None)
         self._asked.pop(name, None)
 
     def close(self) -> None:
-        """Leave the cluster; the replicas go on."""
+        """Disconnect from the cluster; the replicas keep running."""
         ray.shutdown()
 
     def _actor(self, name: str) -> Any:

@@ -1,4 +1,4 @@
-"""What to do with a pool's replicas, so that there are as many as wanted, and all of one revision."""
+"""Plan the starts and drains of a pool's replicas, to reach the wanted number and revision."""
 
 from __future__ import annotations
 
@@ -8,55 +8,56 @@ from dataclasses import dataclass
 
 
 class ReplicaPhase(enum.StrEnum):
-    """What a replica is about."""
+    """The phase of a replica's life."""
 
-    STARTING = "starting"  # waits for a node, or loads its models
+    STARTING = "starting"  # waiting for a node, or loading models
     SERVING = "serving"
-    DRAINING = "draining"  # ends what runs
+    DRAINING = "draining"  # finishing running requests
     ENDED = "ended"
     FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaStatus:
-    """Where a replica stands. `is_settled`: it serves for so long that Envoys send to it."""
+    """The state of a replica. With `is_settled` it has served long enough that Envoys route to it."""
 
     name: str
     revision: str
     phase: ReplicaPhase
     is_settled: bool = False
-    sequences: int = 0  # that run or wait there
+    sequences: int = 0  # running and waiting ones
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How many to start, and which to drain."""
+    """The number of replicas to start, and the names of those to drain."""
 
     num_starts: int = 0
     drains: tuple[str, ...] = ()
 
 
 def plan(replicas: Sequence[ReplicaStatus], wanted: int, revision: str, *, surge: bool) -> Plan:
-    """The next step to `wanted` replicas of `revision`.
+    """Return the next step to `wanted` replicas of `revision`.
 
-    Those of another are replaced one at a time: with `surge` after the new one serves, otherwise before it starts.
+    Replicas of other revisions are replaced one at a time. With `surge` the old one is drained after the new one
+    serves, otherwise before it starts.
     """
     active = [each for each in replicas if each.phase in {ReplicaPhase.STARTING, ReplicaPhase.SERVING}]
     current = [each for each in active if each.revision == revision]
     old = [each for each in active if each.revision != revision]
     if not old:
-        goes = sorted(current, key=_order_of_leaving)[: max(len(current) - wanted, 0)]
+        goes = sorted(current, key=_drain_order)[: max(len(current) - wanted, 0)]
         return Plan(max(wanted - len(current), 0), tuple(each.name for each in goes))
-    room = wanted + surge - len(active)
-    num_starts = max(min(wanted - len(current), room), 0)
+    num_startable = wanted + surge - len(active)
+    num_starts = max(min(wanted - len(current), num_startable), 0)
     idle = [each for each in old if each.phase is ReplicaPhase.STARTING]
     serving = [each for each in old if each.phase is ReplicaPhase.SERVING]
     least = max(wanted - (not surge), 0)
     num_spare = sum(each.is_settled for each in current) + len(serving) - least
-    goes = [*idle, *sorted(serving, key=_order_of_leaving)[: max(num_spare, 0)]]
+    goes = [*idle, *sorted(serving, key=_drain_order)[: max(num_spare, 0)]]
     return Plan(num_starts, tuple(each.name for each in goes))
 
 
-def _order_of_leaving(replica: ReplicaStatus) -> tuple[bool, bool, int, str]:
-    """Who serves nobody first, then who has least to do."""
+def _drain_order(replica: ReplicaStatus) -> tuple[bool, bool, int, str]:
+    """Return the sort key of drains: replicas that do not serve first, then those with the fewest sequences."""
     return replica.phase is ReplicaPhase.SERVING, replica.is_settled, replica.sequences, replica.name

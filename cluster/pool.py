@@ -1,4 +1,4 @@
-"""A pool's replicas: as many as needed, of the right revision, healthy, and known to Envoy."""
+"""The controller of a pool: it keeps the needed number of healthy replicas of one revision, and publishes them."""
 
 from __future__ import annotations
 
@@ -13,39 +13,39 @@ from cluster.report import Answer, Gone, Report
 from cluster.scaling import Scaler
 from runner.proxy.eds import Host
 
-SETTLE_S: Final = 3.0  # Envoys ask a new replica for its health every second, and send to it after that
-SILENCE_S: Final = 20.0  # who says nothing for so long is on a node that is lost
-ADOPT_S: Final = 10.0  # in which replicas of a keeper that went before are heard of
-_FIRST_DELAY_S, _LAST_DELAY_S = 1.0, 60.0  # before another is started in place of one that failed before it served
+SETTLE_S: Final = 3.0  # Envoys check a new replica's health every second before they route to it
+SILENCE_S: Final = 20.0  # a replica without a report for this time is regarded as lost
+ADOPT_S: Final = 10.0  # the time in which replicas of an earlier controller can report
+_FIRST_DELAY_S, _LAST_DELAY_S = 1.0, 60.0  # the delay before the replacement of a replica that never served
 
 
-class Places(Protocol):
-    """Where replicas run."""
+class ReplicaHost(Protocol):
+    """The system on which replicas run."""
 
     def names(self) -> list[str]:
-        """The replicas that are there, whoever started them."""
+        """Return the names of all replicas, including those of earlier processes."""
 
     def start(self, name: str, revision: str, settings: Mapping[str, Any], resources: Mapping[str, float]) -> None:
-        """Start one, as soon as there is room."""
+        """Start a replica as soon as there is capacity."""
 
     def answers(self, names: Sequence[str]) -> dict[str, Answer]:
-        """What those say that have an answer."""
+        """Return the available answers of replicas."""
 
     def drain(self, name: str) -> None:
-        """Let one end what runs."""
+        """Drain a replica."""
 
     def end(self, name: str) -> None:
-        """End one now."""
+        """Kill a replica."""
 
 
 @dataclass(slots=True)
 class _Member:
-    """A replica, as it was last heard of."""
+    """The last known state of a replica."""
 
     revision: str
     report: Report | None = None
     placed_at: float | None = None  # its first answer
-    heard_at: float | None = None
+    reported_at: float | None = None
     serves_since: float | None = None
     is_draining: bool = False
 
@@ -57,18 +57,18 @@ class _Member:
 
 
 class PoolKeeper:
-    """Keeps a pool as it is deployed. Its replicas' names begin with the pool's and a slash."""
+    """Maintains a pool by its deployment. The names of its replicas begin with the pool's name and a slash."""
 
     def __init__(
         self,
         deployment: PoolDeployment,
-        places: Places,
+        replica_host: ReplicaHost,
         publish: Callable[[str, Sequence[Host]], None],
         say: Callable[[str], None],
         found: Sequence[str] = (),
     ) -> None:
-        """`publish` tells Envoy a pool's hosts; `found` are names of replicas that run already."""
-        self._places = places
+        """`publish` writes a pool's hosts for Envoy; `found` are the names of replicas that already run."""
+        self._replica_host = replica_host
         self._publish = publish
         self._tell = say
         self._members = {name: _Member("") for name in found}
@@ -79,36 +79,36 @@ class PoolKeeper:
         self.take(deployment)
 
     def take(self, deployment: PoolDeployment) -> None:
-        """Keep it by another description from now on."""
+        """Apply a changed deployment."""
         self._deployment = deployment
         self._scaler = Scaler(deployment.scaling, deployment.min_replicas, deployment.max_replicas, self._num_wanted)
         self._num_failures, self._next_start_at = 0, 0.0
 
     @property
     def names(self) -> list[str]:
-        """All replicas that there are, those that drain among them."""
+        """All replicas, including draining ones."""
         return list(self._members)
 
     def tick(self, now: float, *, is_called: bool) -> None:
-        """Take one step; `is_called`: requests came for the pool while nobody served them."""
-        if not self._listen(now):
+        """Run one control step. With `is_called`, the pool was called while it had no serving replica."""
+        if not self._receive(now):
             return
         loads = [it.report.load for it in self._members.values() if it.report and it.phase is ReplicaPhase.SERVING]
         wanted = self._scaler.decide(now, loads, is_called=is_called)
         if wanted != self._num_wanted:
-            self._say(f"{wanted} replicas are needed, after {self._num_wanted}")
+            self._say(f"{wanted} replicas are needed instead of {self._num_wanted}")
             self._num_wanted = wanted
         self._carry_out(now, wanted)
 
     def drain_all(self, now: float) -> None:
-        """One step to a pool without replicas."""
-        if self._listen(now):
+        """Run one step of draining all replicas."""
+        if self._receive(now):
             self._carry_out(now, 0)
 
     def _carry_out(self, now: float, wanted: int) -> None:
         revision = self._deployment.fingerprint
         step = plan(
-            [self._standing(*each, now) for each in self._members.items()],
+            [self._status(*each, now) for each in self._members.items()],
             wanted,
             revision,
             surge=self._deployment.surge,
@@ -122,31 +122,31 @@ class PoolKeeper:
             for _ in range(step.num_starts):
                 name = f"{self._deployment.name}/{secrets.token_hex(4)}"
                 self._members[name] = _Member(revision)
-                self._places.start(name, revision, self._deployment.service_settings, self._deployment.resources)
+                self._replica_host.start(name, revision, self._deployment.service_settings, self._deployment.resources)
                 self._say(f"{name} starts")
 
     def _say(self, text: str) -> None:
         self._tell(f"{self._deployment.name}: {text}")
 
-    def _listen(self, now: float) -> bool:
-        """Hear of the replicas. False while some that ran already have yet to say where: till then all goes on."""
+    def _receive(self, now: float) -> bool:
+        """Receive reports. Return False while adopted replicas have not reported; until then nothing is changed."""
         if self._adopt_until is None:
             self._adopt_until = now + ADOPT_S
-        answers = self._places.answers(self.names)
+        answers = self._replica_host.answers(self.names)
         for name, member in list(self._members.items()):
             answer = answers.get(name)
             if isinstance(answer, Gone):
                 self._lose(name, now, answer.problem)
             elif answer is not None:
-                self._hear(name, member, answer, now)
-            elif member.heard_at is not None and now - member.heard_at > SILENCE_S:
-                self._lose(name, now, f"says nothing for {SILENCE_S:g} s")
+                self._on_report(name, member, answer, now)
+            elif member.reported_at is not None and now - member.reported_at > SILENCE_S:
+                self._lose(name, now, f"no report for {SILENCE_S:g} s")
         if now >= self._adopt_until or all(member.report for member in self._members.values()):
             self._adopt_until = now
         return now >= self._adopt_until
 
-    def _hear(self, name: str, member: _Member, report: Report, now: float) -> None:
-        member.report, member.revision, member.heard_at = report, report.revision, now
+    def _on_report(self, name: str, member: _Member, report: Report, now: float) -> None:
+        member.report, member.revision, member.reported_at = report, report.revision, now
         member.placed_at = now if member.placed_at is None else member.placed_at
         if report.phase is ReplicaPhase.ENDED:
             self._say(f"{name} has ended")
@@ -163,7 +163,7 @@ class PoolKeeper:
             self._lose(name, now, f"did not serve within start_timeout_s, {self._deployment.start_timeout_s:g} s")
 
     def _lose(self, name: str, now: float, problem: str) -> None:
-        """It is no more; another takes its place, later and later if none comes to serve."""
+        """Remove a lost replica. Its replacement starts with a growing delay while none becomes ready."""
         member = self._members[name]
         self._say(f"{name} is lost: {problem}")
         if member.serves_since is None and not member.is_draining:
@@ -173,15 +173,15 @@ class PoolKeeper:
 
     def _forget(self, name: str) -> None:
         del self._members[name]
-        self._places.end(name)
+        self._replica_host.end(name)
 
     def _drain(self, name: str) -> None:
-        if self._members[name].report is None:  # it waits for a node, or its process has only begun
+        if self._members[name].report is None:  # it waits for a node, or its process has just started
             self._say(f"{name} is not needed any more")
             self._forget(name)
         else:
             self._say(f"{name} drains")
-            self._places.drain(name)
+            self._replica_host.drain(name)
 
     def _report_to_envoy(self) -> None:
         members = self._members.values()
@@ -191,7 +191,7 @@ class PoolKeeper:
             self._hosts = hosts
 
     @staticmethod
-    def _standing(name: str, member: _Member, now: float) -> ReplicaStatus:
+    def _status(name: str, member: _Member, now: float) -> ReplicaStatus:
         is_settled = member.serves_since is not None and now - member.serves_since >= SETTLE_S
         load = member.report.load if member.report else None
         sequences = load.running + load.waiting if load else 0

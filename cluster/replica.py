@@ -1,4 +1,4 @@
-"""A replica: the ordinary process of the service on this node, and what is to be known of it."""
+"""A replica: a process of the service on this node, and its reports."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from cluster.load import Load, Page
 from cluster.plan import ReplicaPhase
 from cluster.report import Report
-from runner.processes.lifeline import dying_command
+from runner.processes.lifeline import command_dying_with_parent
 from runner.proxy.eds import Host
 
 _TIMEOUT_S: Final = 2.0
@@ -28,10 +28,10 @@ _LOOPBACK: Final = "127.0.0.1"
 
 
 class Replica:
-    """The service as a child of this process, with which it ends. For one thread."""
+    """The service as a child process that ends with this process. One thread uses it."""
 
     def __init__(self, revision: str, settings: Mapping[str, Any], address: str) -> None:
-        """`address` is this node's, as Envoy reaches it."""
+        """`address` is the node's address as reachable from Envoy."""
         self._revision = revision
         self._is_draining = self._has_served = False
         self._page = Page()
@@ -40,13 +40,13 @@ class Replica:
         self._host = Host(address, port)
         addresses = [f"--host={address}", f"--port={port}"]
         addresses += [f"--metrics-host={_LOOPBACK}", f"--metrics-port={self._metrics_port}"]
-        with _in_memory(json.dumps(dict(settings))) as file:  # JSON is YAML, too
+        with _in_memory(json.dumps(dict(settings))) as file:  # JSON is valid YAML
             self._process = self._start([f"--config=/proc/self/fd/{file}", *addresses], file)
         self._log = threading.Thread(target=self._copy_log, daemon=True)
         self._log.start()
 
     def report(self) -> Report:
-        """How it is now."""
+        """Return the current state."""
         if (code := self._process.poll()) is not None:
             if self._is_draining:
                 return self._report(ReplicaPhase.ENDED)
@@ -57,11 +57,11 @@ class Replica:
         if not self._has_served:
             self._has_served = self._is_serving("startup") is True
         elif self._is_serving("live") is False:
-            return self._report(ReplicaPhase.FAILED, "an engine of its service has failed for good")
+            return self._report(ReplicaPhase.FAILED, "an engine of its service has failed permanently")
         return self._report(ReplicaPhase.SERVING if self._has_served else ReplicaPhase.STARTING)
 
     def drain(self) -> None:
-        """Let it end what runs, and then itself."""
+        """Let the service finish running requests and exit."""
         self._is_draining = True
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGTERM)
@@ -69,7 +69,9 @@ class Replica:
     @staticmethod
     def _start(flags: list[str], file: int) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            dying_command([sys.executable, "-m", "service", *flags]),  # a fork fails while gRPC's threads work
+            command_dying_with_parent(
+                [sys.executable, "-m", "service", *flags]
+            ),  # a fork fails while gRPC's threads run
             stdin=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             pass_fds=(file,),
@@ -79,7 +81,7 @@ class Replica:
         return Report(self._revision, phase, self._host, self._read_load(), problem)
 
     def _is_serving(self, name: str) -> bool | None:
-        """What its health says of a name; None if it says nothing."""
+        """Return the health of a service name, or None if there is no answer."""
         with grpc.insecure_channel(str(self._host), [("grpc.use_local_subchannel_pool", 1)]) as channel:
             stub: Any = health_pb2_grpc.HealthStub(channel)  # it ships no types
             try:
@@ -98,7 +100,7 @@ class Replica:
         return load
 
     def _copy_log(self) -> None:
-        """To where Ray keeps this process's own."""
+        """Copy the service's log to this process's standard error, which Ray stores."""
         assert self._process.stderr is not None  # noqa: S101  it was made with PIPE
         with self._process.stderr as log:
             for line in log:
@@ -110,7 +112,7 @@ class Replica:
 
 @contextlib.contextmanager
 def _in_memory(text: str) -> Iterator[int]:
-    """The descriptor of a file that is on no disk: settings may have passwords, and nobody is sure to clean up."""
+    """Yield the descriptor of an in-memory file, because settings may contain passwords that must not stay on disk."""
     file = os.memfd_create("service.yaml")
     try:
         os.write(file, text.encode())
@@ -120,7 +122,7 @@ def _in_memory(text: str) -> Iterator[int]:
 
 
 def _free_ports(*addresses: str) -> list[int]:
-    """One for each address. Another process may take it before the service does: then that ends, and is replaced."""
+    """Return a free port per address. If another process takes it first, the service exits and is replaced."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in addresses]
         for each, address in zip(sockets, addresses, strict=True):

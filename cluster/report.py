@@ -1,4 +1,4 @@
-"""What is heard of a replica."""
+"""The reports of a replica."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from runner.proxy.eds import Host
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a replica says of itself; `problem` is why it has failed."""
+    """The state of a replica; `problem` is the reason of a failure."""
 
     revision: str
     phase: ReplicaPhase
@@ -23,7 +23,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """A replica has ended without being asked to."""
+    """A replica has ended unexpectedly."""
 
     problem: str
 

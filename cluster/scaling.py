@@ -1,4 +1,4 @@
-"""How many replicas a pool needs, by what they have to do."""
+"""Decide the number of replicas of a pool from their load."""
 
 from __future__ import annotations
 
@@ -10,27 +10,29 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from cluster.load import Load
 
-_ROOM: Final = 0.8  # of the target, which what is left must fit into for a replica to go: else it would come back
+_HEADROOM: Final = 0.8  # a replica is removed only if the load fits this fraction of the rest, to avoid flapping
 
 
 class Scaling(BaseModel):
-    """When a pool gets another replica, and when one goes."""
+    """The scaling rules of a pool."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    target_sequences: float = Field(8, gt=0, le=100_000, description="running and waiting sequences for each replica")
+    target_sequences: float = Field(8, gt=0, le=100_000, description="running and waiting sequences per replica")
     max_queue_time_s: float = Field(
         1, gt=0, le=3600, description="mean time from arrival to first step above which a replica is added"
     )
     min_free_cache: float = Field(
-        0.05, ge=0, lt=1, description="part of the caches, on average, below which a replica is added"
+        0.05, ge=0, lt=1, description="free fraction of the caches, on average, below which a replica is added"
     )
-    up_after_s: float = Field(5, ge=0, le=3600, description="time for which more must be needed")
-    down_after_s: float = Field(120, ge=0, le=86_400, description="time for which fewer must do, for each that goes")
+    up_after_s: float = Field(5, ge=0, le=3600, description="time for which more replicas must be needed")
+    down_after_s: float = Field(
+        120, ge=0, le=86_400, description="time for which fewer replicas must suffice, for each removal"
+    )
 
 
 class Scaler:
-    """A pool's number of replicas, decided again and again. Times are of a clock that only grows."""
+    """The number of replicas of a pool, updated periodically. Times are of a monotonic clock."""
 
     def __init__(self, scaling: Scaling, least: int, most: int, current: int) -> None:
         self._scaling = scaling
@@ -40,7 +42,7 @@ class Scaler:
         self._fewer_since: float | None = None
 
     def decide(self, now: float, loads: Sequence[Load], *, is_called: bool) -> int:
-        """The number, by what those have to do that serve; `is_called`: requests came while none served."""
+        """Return the number for the loads of serving replicas. With `is_called`, calls came while none served."""
         need = min(max(self._need(loads, is_called=is_called), self._least), self._most)
         if need == self._current:
             self._more_since = self._fewer_since = None
@@ -58,16 +60,16 @@ class Scaler:
 
     def _need(self, loads: Sequence[Load], *, is_called: bool) -> int:
         if not loads:
-            return max(self._current, int(is_called))  # those that start have not shown what they can do
+            return max(self._current, int(is_called))  # starting replicas have no load yet
         sequences = sum(load.running + load.waiting for load in loads)
         started = sum(load.started for load in loads)
         waited_s = sum(load.queue_time_s * load.started for load in loads) / max(started, 1)
         free = sum(load.free_cache for load in loads) / len(loads)
         more = math.ceil(sequences / self._scaling.target_sequences)
-        is_refusing = any(load.refused for load in loads)  # then lines are kept short, and few run
+        is_refusing = any(load.refused for load in loads)  # under overload queues are kept short and few sequences run
         if is_refusing or waited_s > self._scaling.max_queue_time_s or free < self._scaling.min_free_cache:
             return max(more, len(loads) + 1, self._current)
         if more > self._current:
             return more
-        fewer = math.ceil(sequences / (_ROOM * self._scaling.target_sequences))
+        fewer = math.ceil(sequences / (_HEADROOM * self._scaling.target_sequences))
         return min(max(fewer, int(started > 0)), self._current)

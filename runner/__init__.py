@@ -1,1 +1,1 @@
-"""Runs the whole product on one machine: `sluice serve`, `python -m runner`."""
+"""Run the whole product on one machine: `sluice serve`, `python -m runner`."""

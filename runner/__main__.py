@@ -1,9 +1,9 @@
-"""Starts the runner: `python -m runner`, which is what `sluice serve` runs."""
+"""The entry point of the runner: `python -m runner`, which `sluice serve` runs."""
 
 import signal
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C before anything has started needs no traceback
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback for Ctrl-C before the start
 
 import sys
 

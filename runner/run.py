@@ -1,10 +1,11 @@
-"""Runs the whole product on one machine: service, gateway and Envoy, until Ctrl-C.
+"""Run the whole product on one machine: service, gateway and Envoy, until Ctrl-C.
 
-Starts the three processes, waits until Envoy serves, prints the addresses, and stops the processes in reverse order:
-Envoy, gateway, service, each when its running requests have ended. SIGTERM does the same, with time for balancers to
-look elsewhere; a second signal kills. A port in use, a missing model folder or a process that exits before all is ready
-ends the run with a one-line error and a non-zero exit code; a process that exits later is started again, up to four
-times in ten minutes. Every setting is a flag or an environment variable, `SLUICE_` and the flag's name.
+The runner starts the three processes, waits until Envoy serves, prints the addresses, and at the end stops the
+processes in reverse order: Envoy, gateway, service, each when its running requests have ended. SIGTERM does the same
+after a delay for load balancers; a second signal kills. A port in use, a missing model folder or a process that exits
+before the run is ready ends the run with a one-line error and a non-zero exit code. A process that exits later is
+restarted, up to four times in ten minutes. Every setting is a flag or an environment variable, `SLUICE_` and the
+flag's name.
 """
 
 from __future__ import annotations
@@ -24,68 +25,71 @@ from process.lifetime.scheduling import let_others_finish
 from process.logs.lines import Lines
 from process.settings.process_settings import read_settings
 from runner.processes.children import Children, DiedTooOften
-from runner.processes.readable import Readable
+from runner.processes.readable import ReadableLog
 from runner.proxy.envoy_config import AddressError, envoy_config
 from runner.settings import ROOT, RunError, Settings, check, commands
 from runner.startup.startup_timeout import StartupTimeout
 
-READY_TIMEOUT_S = 300  # without progress: a large model is made ready from a slow disk
-STOP_TIMEOUT_S = 60  # longer than any process's own draining
+READY_TIMEOUT_S = 300  # without progress; loading a large model from a slow disk takes long
+STOP_TIMEOUT_S = 60  # longer than the drain timeout of each process
 
 
 def write_envoy_config(settings: Settings, folder: Path) -> Path:
-    """Envoy's file in the run's folder, and what it refers to."""
+    """Write Envoy's configuration, and the files that it refers to, to the run's folder."""
     path = folder / "envoy.yaml"
     path.write_text(yaml.safe_dump(envoy_config(settings.addresses(folder))))
     return path
 
 
 class StopSignal:
-    """The wish to stop: the first signal, in `number`; at the second all is killed."""
+    """Handles SIGINT and SIGTERM: the first signal, in `number`, requests a stop; a second one kills all processes."""
 
-    def __init__(self, children: Children, say: Callable[[str], None]) -> None:
+    def __init__(self, children: Children, log_line: Callable[[str], None]) -> None:
         self.number: signal.Signals | None = None
-        self._asked = asyncio.Event()
+        self._requested = asyncio.Event()
         self._children = children
-        self._say = say
+        self._log_line = log_line
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, self._on_signal, number)
 
     def _on_signal(self, number: signal.Signals) -> None:
         if self.number is None:
-            self._say("run: stopping when the running requests have ended; a second signal kills")
+            self._log_line("run: stopping when the running requests have ended; a second signal kills")
             self.number = number
-            self._asked.set()
+            self._requested.set()
         else:
             self._children.kill()
 
-    async def unless(self, *works: Coroutine[Any, Any, object]) -> bool:
-        """Whether the first of `works` is done; False if a signal came before. Raises what any of them raises."""
+    async def run_until_stop(self, *works: Coroutine[Any, Any, object]) -> bool:
+        """Run `works` until one is done or a signal arrives. Return True if the first of them is done.
+
+        An exception of any of them is raised.
+        """
         tasks = [asyncio.create_task(work) for work in works]
-        asked = asyncio.create_task(self._asked.wait())
+        requested = asyncio.create_task(self._requested.wait())
         try:
-            done, _ = await asyncio.wait({asked, *tasks}, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait({requested, *tasks}, return_when=asyncio.FIRST_COMPLETED)
             if self.number is not None:
                 return False
             for task in done:
                 task.result()
             return tasks[0].done()
         finally:
-            for task in (asked, *tasks):
+            for task in (requested, *tasks):
                 task.cancel()
 
 
 async def run(settings: Settings) -> None:
-    """Start all processes, serve until a signal or until one of them dies too often, then stop all."""
+    """Start all processes, serve until a signal or until a process dies too often, then stop all."""
     check(settings)
-    lines = Lines(sys.stdout.fileno(), "run: {} lines were left out".format)
-    readable = Readable()
+    lines = Lines(sys.stdout.fileno(), "run: {} lines were dropped".format)
+    readable = ReadableLog()
 
     startup_timeout = StartupTimeout(READY_TIMEOUT_S)
     is_terminal = sys.stdout.isatty()
 
     def show(name: str, text: str) -> None:
-        startup_timeout.hear(name, text)
+        startup_timeout.observe(name, text)
         if (shown := readable.line(name, text) if is_terminal else f"{name:7} | {text}") is not None:
             lines.write(shown)
 
@@ -98,7 +102,7 @@ async def run(settings: Settings) -> None:
 
     async def startup_timed_out() -> None:
         await startup_timeout.end()
-        raise RunError(f"not ready, and no progress for {READY_TIMEOUT_S} s; the logs are above")
+        raise RunError(f"not ready, and no progress for {READY_TIMEOUT_S} s; see the logs above")
 
     with tempfile.TemporaryDirectory(prefix="sluice-envoy-") as folder:
         envoy_yaml = write_envoy_config(settings, Path(folder))
@@ -107,15 +111,15 @@ async def run(settings: Settings) -> None:
                 children.start(name, command)
             # Only now, so that the processes load while this one does.
             from runner.startup.greeting import greeting  # noqa: PLC0415
-            from runner.startup.readiness import FrontAddress, models_of, until_ready  # noqa: PLC0415
+            from runner.startup.readiness import EnvoyAddress, models_of, until_ready  # noqa: PLC0415
 
-            front = FrontAddress.of(settings)
-            if await stop.unless(until_ready(front), exit_of_any(), startup_timed_out()):
-                lines.write(greeting(settings, await asyncio.to_thread(models_of, front)))
+            envoy = EnvoyAddress.of(settings)
+            if await stop.run_until_stop(until_ready(envoy), exit_of_any(), startup_timed_out()):
+                lines.write(greeting(settings, await asyncio.to_thread(models_of, envoy)))
                 readable.has_greeted = True
-                await stop.unless(children.keep())
+                await stop.run_until_stop(children.keep())
         finally:
-            # Who is behind Envoy gets no new requests once that has ended, and has nobody to tell of its leaving.
+            # After Envoy has ended, gateway and service get no new requests and need no delay for load balancers.
             await children.stop((stop.number or signal.SIGINT, signal.SIGINT), STOP_TIMEOUT_S)
 
 
@@ -125,17 +129,17 @@ def main() -> int:
         settings = read_settings(Settings, sys.argv[1:])
     except ConfigError as error:
         for problem in error.problems:
-            complain(problem)
+            print_error(problem)
         return 2
     let_others_finish()  # service, gateway and Envoy inherit it
     try:
         asyncio.run(run(settings))
     except (RunError, AddressError, DiedTooOften) as error:
-        complain(str(error))
+        print_error(str(error))
         return 1
     return 0
 
 
-def complain(text: str) -> None:
-    """One line on standard error, if anybody reads it."""
+def print_error(text: str) -> None:
+    """Write one line to standard error, if it is open."""
     Lines(sys.stderr.fileno(), str).write(f"run: {text}")

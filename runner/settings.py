@@ -20,7 +20,7 @@ from runner.proxy.envoy_config import Addresses
 from runner.proxy.envoy_tls import EnvoyTls
 from runner.tls.development_tls import DevelopmentTls
 
-ROOT = Path(__file__).resolve().parent.parent  # where the processes' packages are
+ROOT = Path(__file__).resolve().parent.parent  # the folder of the processes' packages
 
 
 def state_folder() -> Path:
@@ -131,7 +131,7 @@ class Settings(BaseSettings):
             source = source.removesuffix("/") if is_hub_id(source) else str(Path(source).expanduser().resolve())
             name = name or source.rpartition("/")[2]
             if found.setdefault(name, source) != source:
-                raise ValueError(f"{found[name]} and {source} are both called {name}; name one, as in NAME={source}")
+                raise ValueError(f"{found[name]} and {source} are both named {name}; rename one, as in NAME={source}")
         return found
 
     def development_tls(self) -> DevelopmentTls | None:
@@ -155,7 +155,7 @@ def check(settings: Settings) -> None:
     used: dict[int, str] = {}
     for name, port in settings.ports().items():
         if used.setdefault(port, name) != name:
-            raise RunError(f"{used[port]} and {name} are both {port}; each needs a port of its own")
+            raise RunError(f"{used[port]} and {name} are both {port}; each needs its own port")
     for name, port in settings.ports().items():
         try:
             _probe(settings.host, port)
@@ -216,5 +216,5 @@ def commands(settings: Settings, envoy_yaml: Path) -> dict[str, list[str]]:
     envoy += ["--drain-time-s", str(settings.drain_time_s), "--drain-timeout-s", str(settings.drain_timeout_s), "--"]
     envoy += [str(Path(sys.executable).with_name("envoy")), "-c", str(envoy_yaml)]
     envoy += ["--concurrency", "1", "--disable-hot-restart", "-l", "warning"]
-    envoy += ["--file-flush-interval-msec", "500"]  # of its access log
+    envoy += ["--file-flush-interval-msec", "500"]  # for its access log
     return {"service": service, "gateway": gateway, "envoy": envoy}

@@ -25,8 +25,8 @@ from process.logs.logs import configure_logs
 from process.settings.process_settings import read_settings
 from process.settings.reload import Reload
 from service.deployment.deployment import LoadModel
-from service.engine.link.settle import bound_primitives, settle
-from service.engine.link.worker_process import start_ahead
+from service.engine.link.process_memory import freeze_heap, limit_primitive_cache
+from service.engine.link.worker_process import prestart_workers
 from service.engine.port import StepObserver
 from service.generation.errors import ModelLoadError
 from service.listener import StartError
@@ -42,7 +42,7 @@ from service.settings.model_settings import ModelSettings
 async def load_from_folder(settings: ModelSettings, observer: StepObserver) -> ServedModel:
     """Load a model from its folder, off the event loop. Raises ModelLoadError."""
     served = await asyncio.to_thread(load_model, settings, observer)
-    settle()
+    freeze_heap()
     return served
 
 
@@ -54,9 +54,9 @@ def main(load: LoadModel = load_from_folder) -> None:
     except ConfigError as error:
         exit_with(PROGRAM, error, 2)
     configure_logs(settings.log_level, call_context)
-    bound_primitives()  # before the engines' processes start, which inherit it
+    limit_primitive_cache()  # here, so that the engines' processes have it from the beginning
     if load is load_from_folder:
-        start_ahead(sum(model.engine.worker == "process" for model in settings.served_models() if model.engine))
+        prestart_workers(sum(model.engine.worker == "process" for model in settings.served_models() if model.engine))
     try:
         uvloop.run(_run(settings, load))
     except (StartError, ModelLoadError, EngineDied) as error:

@@ -30,7 +30,7 @@ from service.engine.core.engine_core import EngineCore
 from service.engine.core.scheduler import Scheduler
 from service.engine.core.sequences.sequence import SequenceGroup
 from service.engine.link import wire
-from service.engine.link.pace import Pace
+from service.engine.link.report_pacer import ReportPacer
 from service.engine.link.send_buffer import SendBuffer
 from service.engine.loading.generator import LoadedModel, load_model
 from service.engine.messages import Report
@@ -94,7 +94,7 @@ async def measure(loaded: LoadedModel, num_streams: int) -> dict[str, float]:
         core.add(group(loaded, serial))
     ours, theirs = socket.socketpair()
     send_buffer, unpacker = SendBuffer(ours), wire.Unpacker()
-    pace = Pace(core.report, send_buffer.put, config.output_interval_s or 0.0)
+    pace = ReportPacer(core.report, send_buffer.put, config.output_interval_s or 0.0)
     steps: list[dict[str, float]] = []
     while core.has_work:
         clock.seconds = dict.fromkeys(PARTS, 0.0)
@@ -105,7 +105,7 @@ async def measure(loaded: LoadedModel, num_streams: int) -> dict[str, float]:
         parts["accept"] = time.perf_counter() - began - parts["schedule"] - parts["run"]
         parts["run"] -= parts["forward"] + parts["sample"]
         began = time.perf_counter()
-        pace.stepped(is_urgent=is_urgent)
+        pace.step_done(is_urgent=is_urgent)
         reported_s = time.perf_counter() - began
         await asyncio.sleep(0)
         if select.select([theirs], [], [], 0)[0]:

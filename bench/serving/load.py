@@ -18,11 +18,11 @@ from typing import Any
 
 import uvloop
 
-from cli.bench.dialects import DIALECTS, Way
+from cli.bench.dialects import DIALECTS, DialectName
 from cli.bench.http_sender import Address, Exchange
 from cli.bench.record import Record
 
-DIALECT = DIALECTS[Way.OPENAI_CHAT]
+DIALECT = DIALECTS[DialectName.OPENAI_CHAT]
 TIMEOUT_S = 200
 
 

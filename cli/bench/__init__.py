@@ -1,1 +1,1 @@
-"""`sluice bench`: what a running server does under load."""
+"""`sluice bench`: a load test of a running server."""

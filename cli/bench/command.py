@@ -1,4 +1,4 @@
-"""`sluice bench`: requests of a known size to a running server, and what became of them."""
+"""`sluice bench`: send requests of a known size to a running server, and report speed and latency."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.bench.dialects import Way
+from cli.bench.dialects import DialectName
 from cli.bench.plan import Outcome, Plan, Shape, Target
 from cli.calls.options import (
     DEFAULT,
@@ -31,42 +31,44 @@ _REQUESTS = 100
 
 
 def bench(
-    dialect: Annotated[Way, typer.Option("--dialect", "-d", help="How it is asked.")] = Way.OPENAI_CHAT,
+    dialect: Annotated[DialectName, typer.Option("--dialect", "-d", help="The API to use.")] = DialectName.OPENAI_CHAT,
     model: ModelName = "",
-    concurrency: Annotated[int, typer.Option("--concurrency", "-c", min=1, help="Requests at once.")] = 8,
+    concurrency: Annotated[int, typer.Option("--concurrency", "-c", min=1, help="Concurrent requests.")] = 8,
     rate: Annotated[
         float | None,
-        typer.Option(min=0.001, help="Requests a second instead, at random moments, however many are open then."),
+        typer.Option(min=0.001, help="Requests per second instead, at random times, regardless of open requests."),
     ] = None,
     requests: Annotated[
         int | None,
-        typer.Option("--requests", "-n", min=1, help=f"How many; default: {_REQUESTS}, or no limit of time."),
+        typer.Option(
+            "--requests", "-n", min=1, help=f"Number of requests; default: {_REQUESTS}, or unlimited with --seconds."
+        ),
     ] = None,
     seconds: Annotated[
-        float | None, typer.Option(min=0.1, help="How long requests begin; those that run then are waited for.")
+        float | None, typer.Option(min=0.1, help="Seconds in which requests start; running ones are awaited.")
     ] = None,
     prompt_tokens: Annotated[
-        int, typer.Option("--prompt-tokens", "-p", min=1, help="Of each prompt, with the chat template.")
+        int, typer.Option("--prompt-tokens", "-p", min=1, help="Tokens per prompt, including the chat template.")
     ] = 128,
-    max_tokens: Annotated[int, typer.Option("--max-tokens", "-t", min=1, help="Of each answer.")] = 128,
-    ignore_eos: Annotated[bool, typer.Option(help="Whether answers go on to their length, where a server can.")] = True,
-    warm_up: Annotated[int, typer.Option(min=0, help="Requests before those that count.")] = 4,
+    max_tokens: Annotated[int, typer.Option("--max-tokens", "-t", min=1, help="Maximum tokens per answer.")] = 128,
+    ignore_eos: Annotated[bool, typer.Option(help="Generate up to max-tokens, if the server supports it.")] = True,
+    warm_up: Annotated[int, typer.Option(min=0, help="Warm-up requests that are not counted.")] = 4,
     parameter: Annotated[
-        list[str], typer.Option("--set", metavar="NAME=VALUE", help="A parameter of requests; repeat for more.")
+        list[str], typer.Option("--set", metavar="NAME=VALUE", help="A request parameter; repeatable.")
     ] = [],
-    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds that a request may take.")] = 600,
-    seed: Annotated[int, typer.Option(help="The same one makes the same prompts and moments.")] = 0,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Timeout of a request in seconds.")] = 600,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same prompts and times.")] = 0,
     plot: Annotated[
-        str, typer.Option(metavar="FILE", help="Draw how times are spread: an SVG file, or - for here.")
+        str, typer.Option(metavar="FILE", help="Draw histograms of times: an SVG file, or - for the terminal.")
     ] = "",
     as_json: AsJson = False,
     url: Url = DEFAULT,
     key: Key = "",
     ca_file: CaFile = "",
 ) -> None:
-    """Load a server, and tell its speed and latency. Ctrl-C ends it with what was measured so far.
+    """Measure the speed and latency of a server under load. Ctrl-C reports the results so far.
 
-    Exit code 1 if no request was answered.
+    Exits with code 1 if no request succeeded.
     """
     try:
         parameters = {name: value for name, value in map(named_value, parameter) if value is not None}
@@ -77,16 +79,16 @@ def bench(
     if requests is None and seconds is None:
         requests = _REQUESTS
     plan = Plan(concurrency, rate, requests, seconds, seed)
-    from cli.bench.run import measure  # noqa: PLC0415  other commands start at once
+    from cli.bench.run import measure  # noqa: PLC0415  imported on use, for a fast start
 
     with connected(url, key, ca_file) as server:
         if not model and not (names := server.models()):
-            raise ServerError(f"{server.url} serves no model that this caller may use")
+            raise ServerError(f"{server.url} serves no model that this key may use")
         target = Target(server.url, dialect, model or names[0], key, ca_file, timeout)
         shape = Shape(prompt_tokens, max_tokens, ignore_eos, parameters)
         with _progress(plan) as watch:
             outcome = measure(target, shape, plan, warm_up, watch)
-        _tell(outcome, _asked(target, shape, plan), plot, as_json=as_json)
+        _print_report(outcome, _parameters(target, shape, plan), plot, as_json=as_json)
     if outcome.is_interrupted:
         raise typer.Exit(130)
     if all(record.error for record in outcome.records):
@@ -94,15 +96,15 @@ def bench(
 
 
 def _check_plot(path: Path) -> None:
-    """Before the load, which may take long."""
+    """Check the plot's path before the load, which may take long."""
     if path.suffix != ".svg":
         fail(f"--plot {path}: must end with .svg, or be -")
     if not path.parent.is_dir():
-        fail(f"--plot {path}: there is no folder {path.parent}")
+        fail(f"--plot {path}: the folder {path.parent} does not exist")
 
 
-def _asked(target: Target, shape: Shape, plan: Plan) -> dict[str, Any]:
-    """The question that the numbers are an answer to."""
+def _parameters(target: Target, shape: Shape, plan: Plan) -> dict[str, Any]:
+    """Return the parameters of the run, for the report."""
     return {
         "url": target.url,
         "model": target.model,
@@ -117,33 +119,33 @@ def _asked(target: Target, shape: Shape, plan: Plan) -> dict[str, Any]:
     }
 
 
-def _tell(outcome: Outcome, asked: dict[str, Any], plot: str, *, as_json: bool) -> None:
-    from cli.bench.plot import as_svg, in_terminal  # noqa: PLC0415  as above
+def _print_report(outcome: Outcome, parameters: dict[str, Any], plot: str, *, as_json: bool) -> None:
+    from cli.bench.plot import as_svg, in_terminal  # noqa: PLC0415  imported on use, for a fast start
     from cli.bench.summary import summary, times  # noqa: PLC0415
     from cli.bench.table import table  # noqa: PLC0415
 
-    told = {**asked, "is_interrupted": outcome.is_interrupted, **summary(outcome.records)}
+    report = {**parameters, "is_interrupted": outcome.is_interrupted, **summary(outcome.records)}
     found = times(outcome.records)
     if as_json:
-        print_json(told)
+        print_json(report)
     else:
-        say(table(told))
+        say(table(report))
         if plot == "-":
             say(in_terminal(found))
     if plot not in {"", "-"}:
         try:
-            Path(plot).write_text(as_svg(f"{asked['model']}, {asked['dialect']}", found))
+            Path(plot).write_text(as_svg(f"{parameters['model']}, {parameters['dialect']}", found))
         except OSError as error:
             fail(f"--plot {plot}: {error.strerror or error}")
 
 
 @contextmanager
 def _progress(plan: Plan) -> Iterator[Callable[[int], None]]:
-    """A bar on a terminal, drawn between requests only; on anything else nothing."""
+    """Show a progress bar if standard error is a terminal."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return
-    from rich.console import Console  # noqa: PLC0415  as above
+    from rich.console import Console  # noqa: PLC0415  imported on use, for a fast start
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
 
     columns = (TextColumn("requests"), BarColumn(), TextColumn("{task.completed:.0f}"), TimeElapsedColumn())

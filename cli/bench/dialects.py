@@ -1,4 +1,4 @@
-"""What is asked in each dialect, and what its streams' events tell."""
+"""The requests and stream events of each dialect."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from cli.bench.record import Record
 Event = dict[str, Any]
 
 
-class Way(StrEnum):
-    """How a server is asked."""
+class DialectName(StrEnum):
+    """The name of an API dialect."""
 
     OPENAI_CHAT = "openai-chat"
     OPENAI_COMPLETIONS = "openai-completions"
@@ -21,64 +21,74 @@ class Way(StrEnum):
     AZURE = "azure"
     ANTHROPIC = "anthropic"
     MINDIE = "mindie"
-    GRPC = "grpc"  # chats, by the contract; the others are over HTTP
+    GRPC = "grpc"  # chats over gRPC; the others use HTTP
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
-    """One request. `parameters` are further fields of the body."""
+class BenchRequest:
+    """One request. `parameters` are additional fields of the body."""
 
     model: str
     prompt: str
     max_tokens: int
-    ignores_end: bool = True  # the answer goes on until max_tokens
+    ignores_end: bool = True  # generate until max_tokens
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """One platform's stream over HTTP."""
+    """The HTTP streaming API of one platform."""
 
-    path: str  # with {model}, where that stands there
-    body: Callable[[Ask], Event]
-    note: Callable[[Event, Record], bool]  # takes an event's numbers; whether it has text
+    path: str  # with {model}, if the path contains it
+    body: Callable[[BenchRequest], Event]
+    note: Callable[[Event, Record], bool]  # records an event's numbers and returns True if it has text
     key_header: str = "authorization"
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def head(self, key: str) -> dict[str, str]:
-        """The headers of every request, the key's too if there is one."""
+        """Return the headers of each request, including the key, if any."""
         found = {"content-type": "application/json", "accept": "text/event-stream", **self.headers}
         if key:
             found[self.key_header] = f"Bearer {key}" if self.key_header == "authorization" else key
         return found
 
 
-def _common(ask: Ask) -> Event:
-    ends = {"ignore_eos": True} if ask.ignores_end else {}
-    return {"model": ask.model, "stream": True, "max_tokens": ask.max_tokens, **ends}
+def _common(request: BenchRequest) -> Event:
+    ends = {"ignore_eos": True} if request.ignores_end else {}
+    return {"model": request.model, "stream": True, "max_tokens": request.max_tokens, **ends}
 
 
-def _chat(ask: Ask) -> Event:
+def _chat(request: BenchRequest) -> Event:
     usage = {"stream_options": {"include_usage": True}}
-    return {**_common(ask), **usage, "messages": [{"role": "user", "content": ask.prompt}], **ask.parameters}
+    return {
+        **_common(request),
+        **usage,
+        "messages": [{"role": "user", "content": request.prompt}],
+        **request.parameters,
+    }
 
 
-def _invocation(ask: Ask) -> Event:
-    return {name: value for name, value in _chat(ask).items() if name != "model"}  # the path has it
+def _invocation(request: BenchRequest) -> Event:
+    return {name: value for name, value in _chat(request).items() if name != "model"}  # the path has the model
 
 
-def _completion(ask: Ask) -> Event:
-    return {**_common(ask), "stream_options": {"include_usage": True}, "prompt": ask.prompt, **ask.parameters}
+def _completion(request: BenchRequest) -> Event:
+    return {
+        **_common(request),
+        "stream_options": {"include_usage": True},
+        "prompt": request.prompt,
+        **request.parameters,
+    }
 
 
-def _message(ask: Ask) -> Event:
-    return {**_common(ask), "messages": [{"role": "user", "content": ask.prompt}], **ask.parameters}
+def _message(request: BenchRequest) -> Event:
+    return {**_common(request), "messages": [{"role": "user", "content": request.prompt}], **request.parameters}
 
 
-def _text(ask: Ask) -> Event:
-    """Without `ignore_eos`, which this dialect doesn't have."""
-    parameters = {"max_new_tokens": ask.max_tokens, "details": True, **ask.parameters}
-    return {"text_input": ask.prompt, "parameters": parameters}
+def _text(request: BenchRequest) -> Event:
+    """Return the body without `ignore_eos`, which this dialect does not have."""
+    parameters = {"max_new_tokens": request.max_tokens, "details": True, **request.parameters}
+    return {"text_input": request.prompt, "parameters": parameters}
 
 
 def _note_openai(event: Event, record: Record) -> bool:
@@ -113,15 +123,15 @@ def _note_mindie(event: Event, record: Record) -> bool:
 
 
 DIALECTS: Final = {
-    Way.OPENAI_CHAT: Dialect("/v1/chat/completions", _chat, _note_openai),
-    Way.OPENAI_COMPLETIONS: Dialect("/v1/completions", _completion, _note_openai),
-    Way.DATABRICKS: Dialect("/serving-endpoints/{model}/invocations", _invocation, _note_openai),
-    Way.AZURE: Dialect(
+    DialectName.OPENAI_CHAT: Dialect("/v1/chat/completions", _chat, _note_openai),
+    DialectName.OPENAI_COMPLETIONS: Dialect("/v1/completions", _completion, _note_openai),
+    DialectName.DATABRICKS: Dialect("/serving-endpoints/{model}/invocations", _invocation, _note_openai),
+    DialectName.AZURE: Dialect(
         "/chat/completions?api-version=2024-05-01-preview", _chat, _note_openai, "api-key",
         {"extra-parameters": "pass-through"},
     ),
-    Way.ANTHROPIC: Dialect(
+    DialectName.ANTHROPIC: Dialect(
         "/v1/messages", _message, _note_anthropic, "x-api-key", {"anthropic-version": "2023-06-01"}
     ),
-    Way.MINDIE: Dialect("/v2/models/{model}/generate_stream", _text, _note_mindie),
+    DialectName.MINDIE: Dialect("/v2/models/{model}/generate_stream", _text, _note_mindie),
 }  # fmt: skip

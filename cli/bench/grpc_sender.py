@@ -1,4 +1,4 @@
-"""Sends chats over gRPC, by the Python client."""
+"""Send chats over gRPC with the Python client."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from cli.bench.dialects import Ask
+from cli.bench.dialects import BenchRequest
 from cli.bench.record import Record
 
 _IN_A_CHECKOUT: Final = Path(__file__).parents[2] / "clients" / "python" / "src"
@@ -18,26 +18,26 @@ _IN_A_CHECKOUT: Final = Path(__file__).parents[2] / "clients" / "python" / "src"
 
 @dataclass(slots=True)
 class Call:
-    """One that has ended."""
+    """A completed call."""
 
-    told: Record
+    result: Record
     num_bytes: int = 0
 
     def record(self) -> Record:
-        """What came of it."""
-        return self.told
+        """Return the record of the call."""
+        return self.result
 
 
 class GrpcSender:
-    """Asks a server of this project. Nothing is tried again, and no broken stream taken up: failures are counted."""
+    """Sends chats to a server of this project. Failures are counted: there are no retries and no resumed streams."""
 
     def __init__(self, url: str, key: str, ca_file: str, timeout_s: float) -> None:
-        """Raises ValueError where there is no client, or for what is no address."""
+        """Raise ValueError if the client is not installed or the URL is invalid."""
         if importlib.util.find_spec("sluice_client") is None:
             if not _IN_A_CHECKOUT.is_dir():
                 raise ValueError("--dialect grpc needs the Python client: pip install sluice-client")
             sys.path.append(str(_IN_A_CHECKOUT))
-        import sluice_client  # noqa: PLC0415  gRPC takes long to load, and HTTP needs none of it
+        import sluice_client  # noqa: PLC0415  gRPC takes long to import, and HTTP does not need it
 
         self._error = sluice_client.SluiceError
         tls = sluice_client.Tls(authorities=ca_file or None) if url.startswith("https") else None
@@ -45,19 +45,24 @@ class GrpcSender:
             url, key=key or None, timeout=timeout_s, resume_timeout=0, tls=tls, options=[("grpc.enable_retries", 0)]
         )
 
-    async def send(self, ask: Ask) -> Call:
-        """A chat, when it has ended."""
-        ends: dict[str, Any] = {"ignore_eos": True} if ask.ignores_end else {}
-        options: dict[str, Any] = {"model": ask.model, "max_tokens": ask.max_tokens, **ends, **ask.parameters}
+    async def send(self, request: BenchRequest) -> Call:
+        """Send a chat and return when it has ended."""
+        ends: dict[str, Any] = {"ignore_eos": True} if request.ignores_end else {}
+        options: dict[str, Any] = {
+            "model": request.model,
+            "max_tokens": request.max_tokens,
+            **ends,
+            **request.parameters,
+        }
         record = Record(time.perf_counter())
         try:
-            async with self._client.stream_chat(ask.prompt, **options) as stream:
+            async with self._client.stream_chat(request.prompt, **options) as stream:
                 async for event in stream:
                     self._note(event, record)
         except self._error as error:
             record.fail(error.code.name, str(error))
         except (TypeError, ValueError, AttributeError) as error:
-            record.fail("no such request", str(error))
+            record.fail("invalid request", str(error))
         record.ended = time.perf_counter()
         return Call(record)
 

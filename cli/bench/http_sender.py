@@ -1,8 +1,8 @@
-"""Sends requests over HTTP/1.1 and notes when each piece of their streams came.
+"""Send requests over HTTP/1.1 and record the arrival time of each chunk of their streams.
 
-Whoever measures often shares its cores with the server, so nothing is parsed while answers come: a piece costs some
-microseconds, its time and its bytes are kept, and `Exchange.record` reads them later. Every request has a connection of
-its own, which is opened before its time begins.
+The load generator often shares its cores with the server, so nothing is parsed while answers arrive: a chunk takes some
+microseconds to store with its time, and `Exchange.record` parses it later. Each request has its own connection, which
+is opened before its time starts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from urllib.parse import quote, urlsplit
 
 import h11
 
-from cli.bench.dialects import Ask, Dialect
+from cli.bench.dialects import BenchRequest, Dialect
 from cli.bench.record import Record
 
 Note = Callable[[dict[str, Any], Record], bool]
@@ -26,12 +26,12 @@ _PORTS = {"http": 80, "https": 443}
 
 
 class Address:
-    """Where a server is: the parts of its base URL. Raises ValueError for what is none."""
+    """The address of a server, parsed from its base URL. Raise ValueError if the URL is invalid."""
 
     def __init__(self, url: str, ca_file: str = "") -> None:
         parts = urlsplit(url)
         if parts.scheme not in _PORTS or not parts.hostname:
-            raise ValueError(f"{url} is not a URL that begins with http:// or https://")
+            raise ValueError(f"{url} is not a URL that starts with http:// or https://")
         self.host = parts.hostname
         self.port = parts.port or _PORTS[parts.scheme]
         self.name = parts.netloc.rpartition("@")[2]
@@ -40,10 +40,10 @@ class Address:
 
 
 class Exchange(asyncio.Protocol):
-    """One request and what came of it."""
+    """One request and its response."""
 
     def __init__(self, address: Address, path: str, headers: Mapping[str, str], body: Any, note: Note) -> None:
-        """`note` reads the events of the dialect."""
+        """`note` records the events of the dialect."""
         self._note = note
         data = json.dumps(body).encode()
         every = {"host": address.name, **headers, "connection": "close", "content-length": str(len(data))}
@@ -54,15 +54,15 @@ class Exchange(asyncio.Protocol):
         self._message = (self._message or b"") + (self._http.send(h11.Data(data)) or b"")
         self._http.send(h11.EndOfMessage())
         self._address = address
-        self._pieces: list[tuple[float, bytes]] = []
+        self._chunks: list[tuple[float, bytes]] = []
         self._done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._failure = ("", "")
         self.sent = self.ended = 0.0
 
     @property
     def num_bytes(self) -> int:
-        """Kept of the answer."""
-        return sum(len(data) for _, data in self._pieces)
+        """The number of stored bytes of the response."""
+        return sum(len(data) for _, data in self._chunks)
 
     async def connect(self) -> asyncio.Transport:
         """Open the connection. Raises OSError."""
@@ -72,7 +72,7 @@ class Exchange(asyncio.Protocol):
         return transport
 
     async def run(self, timeout_s: float, transport: asyncio.Transport | None = None) -> None:
-        """Send it, and return when its answer has ended or the time is over; cancelled, it hangs up."""
+        """Send the request, and return when its response has ended or timed out. Cancelling closes the connection."""
         self.sent = self.ended = time.perf_counter()
         try:
             transport = transport or await self.connect()
@@ -84,23 +84,23 @@ class Exchange(asyncio.Protocol):
             transport.write(self._message)
             await asyncio.wait_for(self._done, timeout_s)
         except TimeoutError:
-            self._failure = ("no end in time", f"after {timeout_s:g} s")
+            self._failure = ("timeout", f"after {timeout_s:g} s")
         finally:
-            self.ended = self._pieces[-1][0] if self._pieces and self._done.done() else time.perf_counter()
+            self.ended = self._chunks[-1][0] if self._chunks and self._done.done() else time.perf_counter()
             transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        """Keep it."""
-        self._pieces.append((time.perf_counter(), data))
+        """Store a chunk with its time."""
+        self._chunks.append((time.perf_counter(), data))
         if data.endswith(_LAST_CHUNK):
             self._end()
 
     def eof_received(self) -> None:
-        """The server has said all."""
+        """Handle the end of the response."""
         self._end()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """As above, or it has hung up."""
+        """Handle the end of the connection."""
         if error is not None:
             self._failure = ("connection lost", str(error) or type(error).__name__)
         self._end()
@@ -110,7 +110,7 @@ class Exchange(asyncio.Protocol):
             self._done.set_result(None)
 
     def record(self) -> Record:
-        """What its bytes say. To be asked once."""
+        """Parse the stored bytes to a record. Call it once."""
         record = Record(self.sent, ended=self.ended)
         text = b""
         try:
@@ -118,11 +118,11 @@ class Exchange(asyncio.Protocol):
                 *lines, text = [text + data] if record.error else (text + data).split(b"\n")
                 for line in lines:
                     if line.startswith(b"data:") and line[5:].strip().startswith(b"{"):
-                        _take(json.loads(line[5:]), moment, record, self._note)
+                        _note_event(json.loads(line[5:]), moment, record, self._note)
         except h11.RemoteProtocolError as error:
             record.fail(*(self._failure if self._failure[0] else self._broken(str(error))))
         except (ValueError, LookupError, TypeError, AttributeError) as error:
-            record.fail("no such stream", str(error))
+            record.fail("invalid stream", str(error))
         if record.error:
             record.detail = record.detail or _reason(text)
         elif self._failure[0]:
@@ -132,12 +132,12 @@ class Exchange(asyncio.Protocol):
         return record
 
     def _broken(self, detail: str) -> tuple[str, str]:
-        """Why there is no whole answer, where nobody says so."""
-        return ("broken stream", detail) if self._pieces else ("connection lost", "closed without an answer")
+        """Return the error of an incomplete response without an error message."""
+        return ("broken stream", detail) if self._chunks else ("connection lost", "closed without an answer")
 
     def _body(self, record: Record) -> Iterator[tuple[float, bytes]]:
-        """(when it came, data) of the answer's body."""
-        for moment, piece in [*self._pieces, (self.ended, b"")]:
+        """Yield the arrival time and the data of each part of the response body."""
+        for moment, piece in [*self._chunks, (self.ended, b"")]:
             self._http.receive_data(piece)
             while not isinstance(event := self._http.next_event(), type) and not isinstance(event, h11.EndOfMessage):
                 if isinstance(event, h11.Response) and event.status_code != 200:
@@ -149,29 +149,29 @@ class Exchange(asyncio.Protocol):
                 return
 
 
-def _take(event: dict[str, Any], moment: float, record: Record, note: Note) -> None:
+def _note_event(event: dict[str, Any], moment: float, record: Record, note: Note) -> None:
     if event.get("error"):
-        record.fail("error in the stream", _words(event["error"]))
+        record.fail("error in the stream", _message(event["error"]))
     elif note(event, record):
         record.received.append(moment)
 
 
 def _reason(body: bytes) -> str:
-    """An error's own words."""
+    """Return the message of an error response."""
     text = body.decode(errors="replace")
     try:
-        told = json.loads(text)
-        return " ".join(_words(told.get("error", told)).split())[:300]
+        parsed = json.loads(text)
+        return " ".join(_message(parsed.get("error", parsed)).split())[:300]
     except (ValueError, AttributeError):
         return " ".join(text.split())[:300]
 
 
-def _words(error: Any) -> str:
+def _message(error: Any) -> str:
     return str(error.get("message", error)) if isinstance(error, dict) else str(error)
 
 
 class HttpSender:
-    """Asks a server in one dialect."""
+    """Sends requests to a server in one dialect."""
 
     def __init__(self, address: Address, dialect: Dialect, key: str, timeout_s: float) -> None:
         self._address = address
@@ -179,12 +179,12 @@ class HttpSender:
         self._head = dialect.head(key)
         self._timeout_s = timeout_s
 
-    async def send(self, ask: Ask) -> Exchange:
-        """Its exchange, when that has ended."""
-        path = self._dialect.path.format(model=quote(ask.model, safe=""))
-        exchange = Exchange(self._address, path, self._head, self._dialect.body(ask), self._dialect.note)
+    async def send(self, request: BenchRequest) -> Exchange:
+        """Send a request and return its exchange when it has ended."""
+        path = self._dialect.path.format(model=quote(request.model, safe=""))
+        exchange = Exchange(self._address, path, self._head, self._dialect.body(request), self._dialect.note)
         await exchange.run(self._timeout_s)
         return exchange
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing, because no connection stays open."""

@@ -1,4 +1,4 @@
-"""What is to be measured: whom to ask, for what, how often."""
+"""The parameters of a measurement: the target, the requests and the plan."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cli.bench.dialects import Way
+from cli.bench.dialects import DialectName
 from cli.bench.record import Record
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Whom to ask, and how."""
+    """The server, dialect and model to measure."""
 
     url: str
-    dialect: Way
+    dialect: DialectName
     model: str
     key: str = ""
     ca_file: str = ""
@@ -24,7 +24,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What is asked: lengths in tokens, and further fields of each request."""
+    """The shape of requests: lengths in tokens, and additional fields."""
 
     prompt_tokens: int
     max_tokens: int
@@ -34,9 +34,9 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`rate` is requests a second, at random moments (Poisson); without it, `concurrency` at once.
+    """The arrival plan: `rate` requests per second at random times (Poisson), or else `concurrency` at a time.
 
-    It ends after `num_requests`, or when none may begin any more because `seconds` are over.
+    It ends after `num_requests`, or when `seconds` have passed.
     """
 
     concurrency: int
@@ -48,7 +48,7 @@ class Plan:
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of it, and whether Ctrl-C ended it."""
+    """The records of a run, and whether Ctrl-C ended it."""
 
     records: list[Record]
     is_interrupted: bool

@@ -1,4 +1,4 @@
-"""How times are spread, as bars: in the terminal, or as an SVG file."""
+"""Histograms of times, in the terminal or as an SVG file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _STYLE: Final = (
 
 
 def binned(values: Sequence[float], num_bins: int) -> list[tuple[float, int]]:
-    """(where it begins, how many) of ranges that are equally wide, from 0 to the largest value."""
+    """Return the start and the count of each of `num_bins` equal bins from 0 to the largest value."""
     width = max(values) / num_bins or 1.0
     counts = [0] * num_bins
     for value in values:
@@ -27,13 +27,13 @@ def binned(values: Sequence[float], num_bins: int) -> list[tuple[float, int]]:
 
 
 def milliseconds(seconds: float) -> str:
-    """With as many digits as tell something."""
+    """Format seconds as milliseconds with three significant digits."""
     value = 1e3 * seconds
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def in_terminal(found: Mapping[str, Sequence[float]], num_bins: int = 10, width: int = 40) -> str:
-    """A line a range, for each of the times that there are."""
+    """Return a histogram for each of the times, one line per bin."""
     lines: list[str] = []
     for name, values in found.items():
         if not values:
@@ -48,7 +48,7 @@ def in_terminal(found: Mapping[str, Sequence[float]], num_bins: int = 10, width:
 
 
 def as_svg(title: str, found: Mapping[str, Sequence[float]], num_bins: int = 60) -> str:
-    """A picture a time, one below the other, with lines at the percentiles."""
+    """Return an SVG with a histogram for each of the times, with lines at the percentiles."""
     parts: list[str] = []
     top = 30
     for name, values in found.items():
@@ -56,28 +56,28 @@ def as_svg(title: str, found: Mapping[str, Sequence[float]], num_bins: int = 60)
             parts += _panel(TIMES[name], values, top, num_bins)
             top += _HEIGHT + _GAP
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {top}" role="img">'
-    said = escape(title)
+    escaped = escape(title)
     titles = [
-        f"<title>{said}</title>",
+        f"<title>{escaped}</title>",
         f"<style>{_STYLE}</style>",
-        f'<text class="h" x="{_MARGIN}" y="18">{said}</text>',
+        f'<text class="h" x="{_MARGIN}" y="18">{escaped}</text>',
     ]
     return "\n".join([head, *titles, *parts, "</svg>", ""])
 
 
-def _panel(words: str, values: Sequence[float], top: int, num_bins: int) -> list[str]:
-    ranges, room = binned(values, num_bins), _WIDTH - 2 * _MARGIN
+def _panel(label: str, values: Sequence[float], top: int, num_bins: int) -> list[str]:
+    ranges, inner_width = binned(values, num_bins), _WIDTH - 2 * _MARGIN
     most, longest, bottom = max(count for _, count in ranges), max(values) or 1.0, top + _HEIGHT
     parts = []
     for index, (_, count) in enumerate(ranges):
         height = (_HEIGHT - 24) * count / most
-        place = f'x="{_MARGIN + index * room / num_bins:.1f}" y="{bottom - height:.1f}"'
-        parts.append(f'<rect {place} width="{room / num_bins - 1:.1f}" height="{height:.1f}"/>')
-    told = spread(values) or {}
-    places = (_MARGIN + room * told[name] / longest for name in ("p50", "p95", "p99"))
-    parts += [f'<path d="M{place:.1f} {top + 22}V{bottom}"/>' for place in places]
-    shown = ", ".join(f"{name} {milliseconds(value)}" for name, value in told.items())
-    parts.append(f'<text x="{_MARGIN}" y="{top + 12}">{escape(words)}, ms: {shown}</text>')
+        position = f'x="{_MARGIN + index * inner_width / num_bins:.1f}" y="{bottom - height:.1f}"'
+        parts.append(f'<rect {position} width="{inner_width / num_bins - 1:.1f}" height="{height:.1f}"/>')
+    percentiles = spread(values) or {}
+    positions = (_MARGIN + inner_width * percentiles[name] / longest for name in ("p50", "p95", "p99"))
+    parts += [f'<path d="M{position:.1f} {top + 22}V{bottom}"/>' for position in positions]
+    shown = ", ".join(f"{name} {milliseconds(value)}" for name, value in percentiles.items())
+    parts.append(f'<text x="{_MARGIN}" y="{top + 12}">{escape(label)}, ms: {shown}</text>')
     parts.append(f'<text class="l" x="{_MARGIN}" y="{bottom + 14}">0</text>')
     end = f'x="{_WIDTH - _MARGIN}" y="{bottom + 14}" text-anchor="end"'
     return [*parts, f'<text class="l" {end}>{milliseconds(longest)}</text>']

@@ -1,4 +1,4 @@
-"""One request of a run: when its pieces came, and how it ended."""
+"""The record of one request: the arrival times of its events, and its outcome."""
 
 from __future__ import annotations
 
@@ -8,46 +8,46 @@ from itertools import pairwise
 
 @dataclass(slots=True)
 class Record:
-    """Moments are seconds of one clock. What failed has an `error`, its kind in few words, and its `detail`."""
+    """The record of a request. Times are seconds of one clock. A failure has a short `error` kind and a `detail`."""
 
     sent: float
-    received: list[float] = field(default_factory=list)  # each event with text
+    received: list[float] = field(default_factory=list)  # the arrival times of events with text
     ended: float = 0.0
-    prompt_tokens: int | None = None  # as the server tells; None if it doesn't
+    prompt_tokens: int | None = None  # as reported by the server, None if it is not
     tokens: int | None = None  # of the answer
-    is_finished: bool = False  # whether the stream told its end
+    is_finished: bool = False  # True if the stream was complete
     error: str = ""
     detail: str = ""
-    retry_after: str = ""  # when the server wants to be asked again, as it says it
+    retry_after: str = ""  # the server's Retry-After header
 
     @property
     def num_tokens(self) -> int:
-        """The answer's tokens; where the server tells none, its events with text."""
+        """The answer's tokens or, if the server does not report them, the number of events with text."""
         return len(self.received) if self.tokens is None else self.tokens
 
     @property
     def first_s(self) -> float | None:
-        """From the request to the first text."""
+        """The seconds from the request to the first text."""
         return self.received[0] - self.sent if self.received else None
 
     @property
     def took_s(self) -> float:
-        """From the request to its end."""
+        """The seconds from the request to its end."""
         return self.ended - self.sent
 
     @property
     def per_token_s(self) -> float | None:
-        """The mean time of a token after the first event; None where there was nothing more."""
+        """The mean time per token after the first event, or None if there were no more tokens."""
         if len(self.received) < 2 or self.num_tokens < 2:
             return None
         return (self.received[-1] - self.received[0]) / (self.num_tokens - 1)
 
     @property
     def gaps_s(self) -> list[float]:
-        """Between the events with text."""
+        """The gaps between events with text."""
         return [after - before for before, after in pairwise(self.received)]
 
     def fail(self, error: str, detail: str = "") -> None:
-        """Note why it failed, unless that is known."""
+        """Record a failure, unless one is already recorded."""
         if not self.error:
             self.error, self.detail = error, " ".join(detail.split())[:300]

@@ -1,4 +1,4 @@
-"""One measurement: requests that tell how long prompts get, then those that warm, then those that count."""
+"""One measurement: calibration of the prompt length, warm-up, and the measured requests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import uvloop
 
-from cli.bench.dialects import DIALECTS, Ask, Way
+from cli.bench.dialects import DIALECTS, BenchRequest, DialectName
 from cli.bench.grpc_sender import GrpcSender
 from cli.bench.http_sender import Address, HttpSender
 from cli.bench.load import Load, Sender
@@ -21,7 +21,10 @@ _FEW, _MANY = 8, 40  # words of the first two prompts
 
 
 def measure(target: Target, shape: Shape, plan: Plan, warm_up: int, watch: Callable[[int], None]) -> Outcome:
-    """`watch` is told how many requests have ended. Raises ServerError where the first requests already fail."""
+    """Measure a server. `watch` is called with the number of completed requests.
+
+    Raise ServerError if the calibration requests fail.
+    """
     return uvloop.run(_measure(target, shape, plan, warm_up, watch))
 
 
@@ -29,17 +32,17 @@ async def _measure(target: Target, shape: Shape, plan: Plan, warm_up: int, watch
     sender = _sender(target)
     prompts = Prompts(plan.seed)
 
-    def ask() -> Ask:
-        return Ask(
+    def make_request() -> BenchRequest:
+        return BenchRequest(
             target.model, prompts.prompt(shape.prompt_tokens), shape.max_tokens, shape.ignores_end, shape.parameters
         )
 
-    load = Load(sender, ask, watch)
+    load = Load(sender, make_request, watch)
 
     async def work() -> None:
         await _learn(sender, target, shape, prompts)
         if warm_up:
-            await Load(sender, ask).run(Plan(min(warm_up, plan.concurrency), num_requests=warm_up))
+            await Load(sender, make_request).run(Plan(min(warm_up, plan.concurrency), num_requests=warm_up))
         await load.run(plan)
 
     task = asyncio.create_task(work())
@@ -55,9 +58,9 @@ async def _measure(target: Target, shape: Shape, plan: Plan, warm_up: int, watch
 
 
 def _sender(target: Target) -> Sender:
-    """A way there. Raises ServerError."""
+    """Return the sender for the target. Raise ServerError if the target is invalid."""
     try:
-        if target.dialect == Way.GRPC:
+        if target.dialect == DialectName.GRPC:
             return GrpcSender(target.url, target.key, target.ca_file, target.timeout_s)
         address = Address(target.url, target.ca_file)
         return HttpSender(address, DIALECTS[target.dialect], target.key, target.timeout_s)
@@ -66,12 +69,12 @@ def _sender(target: Target) -> Sender:
 
 
 async def _learn(sender: Sender, target: Target, shape: Shape, prompts: Prompts) -> None:
-    """What a word is in tokens, where the server tells; and that it answers at all."""
+    """Check that the server responds, and calibrate the tokens per word if it reports prompt tokens."""
     counts: list[tuple[int, int]] = []
     for num in (_FEW, _MANY):
-        asked = Ask(target.model, prompts.words(num), 1, shape.ignores_end, shape.parameters)
-        record = (await sender.send(asked)).record()
-        if record.error and record.error != "broken stream":  # of an answer of one token some servers tell no end
+        request = BenchRequest(target.model, prompts.words(num), 1, shape.ignores_end, shape.parameters)
+        record = (await sender.send(request)).record()
+        if record.error and record.error != "broken stream":  # some servers do not send the end of a one-token answer
             hint = f"no server at {target.url}: " if record.error in {"no connection", "UNAVAILABLE"} else ""
             raise ServerError(f"{hint}{record.detail or record.error}")
         if record.prompt_tokens:

@@ -1,4 +1,4 @@
-"""What a run comes to: counts, speeds, and how long things took."""
+"""The summary of a run: counts, speeds and latencies."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from cli.bench.record import Record
 
-TIMES: Final = {  # as JSON has them, and in words
+TIMES: Final = {  # JSON names and labels
     "time_to_first_token_s": "time to first token",
     "time_per_output_token_s": "time per output token",
     "inter_event_s": "gap between events",
@@ -18,7 +18,7 @@ _PERCENTS: Final = (50, 95, 99)
 
 
 def times(records: Sequence[Record]) -> dict[str, list[float]]:
-    """By the names of TIMES, in seconds, of the requests that were answered to their end."""
+    """Return the times of successful requests in seconds, by the names of TIMES."""
     whole = [each for each in records if not each.error]
     return {
         "time_to_first_token_s": [each.first_s for each in whole if each.first_s is not None],
@@ -29,14 +29,14 @@ def times(records: Sequence[Record]) -> dict[str, list[float]]:
 
 
 def summary(records: Sequence[Record]) -> dict[str, Any]:
-    """As JSON has it. Speeds count the whole time from the first request to the last end."""
+    """Return the summary for JSON. Speeds are over the whole time from the first request to the last end."""
     whole = [each for each in records if not each.error]
     duration_s = max((each.ended for each in records), default=0) - min((each.sent for each in records), default=0)
     errors: dict[str, dict[str, Any]] = {}
     for each in records:
         if each.error:
             errors.setdefault(each.error, {"count": 0, "example": each.detail})["count"] += 1
-    told = [each.prompt_tokens for each in whole if each.prompt_tokens is not None]
+    counts = [each.prompt_tokens for each in whole if each.prompt_tokens is not None]
     num_tokens = sum(each.num_tokens for each in whole)
     return {
         "requests": len(records),
@@ -47,14 +47,14 @@ def summary(records: Sequence[Record]) -> dict[str, Any]:
         "requests_per_s": len(whole) / duration_s if duration_s else 0.0,
         "tokens_per_s": num_tokens / duration_s if duration_s else 0.0,
         "tokens": num_tokens,
-        "are_tokens_told": all(each.tokens is not None for each in whole),  # if not, events are counted
-        "prompt_tokens": sum(told) if told else None,
+        "are_tokens_told": all(each.tokens is not None for each in whole),  # if False, events are counted
+        "prompt_tokens": sum(counts) if counts else None,
         **{name: spread(values) for name, values in times(records).items()},
     }
 
 
 def spread(values: Sequence[float]) -> dict[str, float] | None:
-    """Mean, percentiles and the largest; None without values."""
+    """Return mean, percentiles and maximum, or None without values."""
     if not values:
         return None
     cuts = statistics.quantiles([*values, *values[:1]] if len(values) == 1 else values, n=100, method="inclusive")

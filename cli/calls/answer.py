@@ -1,4 +1,4 @@
-"""One streamed chat answer: its pieces as they come, and what is known of it at its end."""
+"""A streamed chat answer: its chunks as they arrive, and its statistics at the end."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from cli.calls.server import Server
 
 @dataclass(slots=True)
 class Answer:
-    """What came so far. Times are in seconds."""
+    """The answer received so far. Times are in seconds."""
 
     text: str = ""
     reasoning: str = ""
     finish_reason: str = ""
-    num_tokens: int | None = None  # as the server counts them; None if it didn't say
-    first_s: float | None = None  # from the request to the first piece
+    num_tokens: int | None = None  # as reported by the server, None if it is not
+    first_s: float | None = None  # from the request to the first chunk
     took_s: float = 0.0
 
     def summary(self) -> str:
-        """Tokens, speed and the first token's time, in words; empty for an answer without a piece."""
+        """Return a text with tokens, speed and time to first token; empty for an answer without chunks."""
         if self.first_s is None:
             return ""
         parts = [f"first after {1000 * self.first_s:.0f} ms"]
@@ -39,9 +39,9 @@ class Answer:
 def read_answer(
     server: Server, body: Mapping[str, Any], show: Callable[[str, bool], None], answer: Answer
 ) -> Iterator[dict[str, Any]]:
-    """Ask, fill `answer`, and `show` each piece of text, with whether it is reasoning; yields the raw events.
+    """Send a chat request and yield its raw events; fill `answer`, and call `show` for each text with is_reasoning.
 
-    Who stops reading stops the answer. Raises ServerError.
+    Closing the iterator aborts the answer. Raise ServerError.
     """
     begun = time.monotonic()
     asked = {**body, "stream_options": {"include_usage": True}}

@@ -1,4 +1,4 @@
-"""What commands that change a server have in common: several servers, one answer a server, and how they end."""
+"""Shared code of commands that change servers: several servers, one result per server, and exit codes."""
 
 from __future__ import annotations
 
@@ -13,53 +13,57 @@ from cli.calls.server import ServerError
 Urls: TypeAlias = Annotated[
     list[str],
     typer.Option(
-        envvar="SLUICE_URL", help="A server's base URL; repeat for replicas without a store.", show_envvar=True
+        envvar="SLUICE_URL",
+        help="A server's base URL; repeatable, for replicas without a shared store.",
+        show_envvar=True,
     ),
 ]
 
 
-def change_all(urls: Sequence[str], change: Callable[[str], Any], tell: Callable[[Any], str], *, as_json: bool) -> None:
-    """Change each server, one after the other; `tell` says what came of it. Those after one that refuses are changed.
+def change_all(
+    urls: Sequence[str], change: Callable[[str], Any], describe: Callable[[Any], str], *, as_json: bool
+) -> None:
+    """Change each server in turn and print `describe(result)`. A failure of one server does not stop the others.
 
-    Raises typer.Exit: 1 if one refused, 130 after Ctrl-C, which a server doesn't hear of.
+    Raise typer.Exit with 1 if a server failed, or with 130 after Ctrl-C, which servers do not notice.
     """
-    told: list[dict[str, Any]] = []
-    refusals: list[str] = []
+    results: list[dict[str, Any]] = []
+    failures: list[str] = []
     for url in urls:
         before = f"{url}: " if len(urls) > 1 else ""
         try:
             answer = change(url)
         except ServerError as error:
-            refusals.append(f"{before}{error}")
-            told.append({"url": url, "error": str(error)})
+            failures.append(f"{before}{error}")
+            results.append({"url": url, "error": str(error)})
         except KeyboardInterrupt:
-            say(f"sluice: {before}not waited for; a change that has begun goes on there", err=True)
+            say(f"sluice: {before}interrupted; the server completes a change that has begun", err=True)
             raise typer.Exit(130) from None
         else:
-            told.append({"url": url, **answer})
+            results.append({"url": url, **answer})
             if not as_json:
-                say(f"{before}{tell(answer)}")
-    if len(urls) == 1 and refusals:
-        fail(refusals[0])
+                say(f"{before}{describe(answer)}")
+    if len(urls) == 1 and failures:
+        fail(failures[0])
     if as_json:
-        print_json(told if len(urls) > 1 else {name: value for name, value in told[0].items() if name != "url"})
-    for refusal in refusals:
-        say(f"sluice: {refusal}", err=True)
-    if refusals:
+        print_json(results if len(urls) > 1 else {name: value for name, value in results[0].items() if name != "url"})
+    for failure in failures:
+        say(f"sluice: {failure}", err=True)
+    if failures:
         raise typer.Exit(1)
 
 
 def no_options_before(context: typer.Context) -> None:
-    """End the command if options of the list stand before a sub-command, which wouldn't see them."""
+    """Reject options of the list command before a subcommand, which would ignore them."""
     for name, option in ((each.name, each.opts[0]) for each in context.command.params):
         source = context.get_parameter_source(name or "")
         if source is not None and source.name == "COMMANDLINE":
-            raise typer.BadParameter(f"{option} must stand after {context.invoked_subcommand!r}")
+            raise typer.BadParameter(f"{option} must come after {context.invoked_subcommand!r}")
 
 
 def as_plain(message: Any) -> dict[str, Any]:
-    """A message of the contract in protobuf's JSON."""
-    from google.protobuf.json_format import MessageToDict  # noqa: PLC0415  as for gRPC
+    """Return a protobuf message as JSON."""
+    from google.protobuf.json_format import MessageToDict  # noqa: PLC0415  imported on use, for a fast start
 
     plain: dict[str, Any] = MessageToDict(message, always_print_fields_with_no_presence=True)
     return plain

@@ -1,4 +1,4 @@
-"""What commands that call a server have in common: where it is, with which key, and how they end."""
+"""Shared options and output functions of commands that call a server."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from process.logs.terminal import plain, spelled
 
 Url: TypeAlias = Annotated[str, typer.Option(envvar="SLUICE_URL", help="The server's base URL.", show_envvar=True)]
 Key: TypeAlias = Annotated[
-    str, typer.Option(envvar="SLUICE_API_KEY", help="The key, where the server asks for one; best by its variable.")
+    str,
+    typer.Option(envvar="SLUICE_API_KEY", help="The API key, if the server requires one; preferably by the variable."),
 ]
 CaFile: TypeAlias = Annotated[
-    str, typer.Option(envvar="SLUICE_CA_FILE", help="Certificates to trust, for a server with TLS of its own.")
+    str, typer.Option(envvar="SLUICE_CA_FILE", help="CA certificates to trust, for a server with a private CA.")
 ]
 ModelName: TypeAlias = Annotated[str, typer.Option("--model", "-m", help="The model's name; default: the first one.")]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -27,7 +28,7 @@ DEFAULT: str = DEFAULT_URL
 
 @contextmanager
 def connected(url: str, key: str, ca_file: str) -> Iterator[Server]:
-    """A server to call. What it raises ends the command with one line, and code 1."""
+    """Yield a server to call. A ServerError ends the command with one line and exit code 1."""
     try:
         server = Server(url, key or None, ca_file or None)
         try:
@@ -36,13 +37,13 @@ def connected(url: str, key: str, ca_file: str) -> Iterator[Server]:
             server.close()
     except ServerError as error:
         fail(str(error))
-    except BrokenPipeError:  # whoever read the output has gone
-        sys.stderr.close()  # Python would complain of the rest
+    except BrokenPipeError:  # the reader of the output has closed it
+        sys.stderr.close()  # Python would report the unwritten rest
         raise typer.Exit(1) from None
 
 
 def named_value(text: str) -> tuple[str, Any]:
-    """NAME=VALUE, the value as JSON or else as text; None for an empty one. Raises ValueError."""
+    """Parse NAME=VALUE, with VALUE as JSON or text; return None for an empty value. Raise ValueError."""
     name, equals, value = text.partition("=")
     if not equals or not name.strip():
         raise ValueError(f"{text!r} is not NAME=VALUE")
@@ -53,23 +54,23 @@ def named_value(text: str) -> tuple[str, Any]:
 
 
 def fail(text: str) -> NoReturn:
-    """End the command with one line. Raises typer.Exit."""
+    """Print one line and end the command with exit code 1."""
     say(f"sluice: {text}", err=True)
     raise typer.Exit(1)
 
 
 def say(text: str, *, nl: bool = True, err: bool = False) -> None:
-    """Print what a model or a server said, without what a terminal would obey."""
+    """Print text of a model or a server, without terminal control characters."""
     typer.echo(plain(text), nl=nl, err=err)
 
 
 def print_json(value: Any, *, indent: int | None = 2) -> None:
-    """One JSON value, indented, or in one line."""
+    """Print a JSON value, indented, or on one line."""
     typer.echo(spelled(json.dumps(value, indent=indent, ensure_ascii=False), kept="\n"))
 
 
 def print_table(rows: Sequence[tuple[str, ...]]) -> None:
-    """Columns as wide as they must be; the first row is the heads."""
+    """Print aligned columns; the first row is the header."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
         say("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())

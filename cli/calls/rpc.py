@@ -1,4 +1,4 @@
-"""One RPC of a server of this project, over gRPC: for what administrators do, which has no path in REST."""
+"""Call a gRPC method of a server of this project, for administration that has no REST API."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from cli.calls.server import KEY_HINT, ServerError
 
 Answer = TypeVar("Answer", bound="_Message")
 
-_LONGEST_S: Final = 3600.0  # a load may take long; Envoy ends what takes longer
+_LONGEST_S: Final = 3600.0  # a load may take long; Envoy's limit
 
 
 class _Message(Protocol):
-    """A message of the contract."""
+    """A protobuf message."""
 
     def SerializeToString(self) -> bytes: ...  # noqa: N802  protobuf's name
 
@@ -21,9 +21,9 @@ class _Message(Protocol):
     def FromString(cls, data: bytes) -> Any: ...  # noqa: N802  protobuf's name
 
 
-def ask(url: str, key: str, ca_file: str, method: str, request: _Message, answer: type[Answer]) -> Answer:
-    """What `method` ("package.Service/Method") of the server at `url` answers. Raises ServerError."""
-    import grpc  # noqa: PLC0415  the command starts at once, and most commands need none of it
+def call(url: str, key: str, ca_file: str, method: str, request: _Message, answer: type[Answer]) -> Answer:
+    """Call `method` ("package.Service/Method") of the server at `url` and return its response. Raise ServerError."""
+    import grpc  # noqa: PLC0415  imported on use, for a fast start
 
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
@@ -36,7 +36,7 @@ def ask(url: str, key: str, ca_file: str, method: str, request: _Message, answer
         else:
             authorities = None
             if ca_file:
-                with open(ca_file, "rb") as file:  # noqa: PTH123  as httpx reads it for the other commands
+                with open(ca_file, "rb") as file:  # noqa: PTH123  a plain path, as for httpx
                     authorities = file.read()
             channel = grpc.secure_channel(target, grpc.ssl_channel_credentials(authorities))
     except (OSError, ValueError) as error:
@@ -49,16 +49,16 @@ def ask(url: str, key: str, ca_file: str, method: str, request: _Message, answer
             )
         except grpc.RpcError as error:
             raise ServerError(_reason(url, error)) from error
-        except ValueError as error:  # a key that no metadata can hold
+        except ValueError as error:  # a key with characters that metadata cannot have
             raise ServerError(f"{url}: {error}") from error
         return found
 
 
 def _reason(url: str, error: Any) -> str:
-    """The server's own words, in one line; gRPC's where there is no such server."""
+    """Return the server's error message on one line, or gRPC's if the server is not one of this project."""
     text = " ".join(str(error.details() or error.code().name).split())
     if any(name == "x-sluice-reason" for name, _ in error.trailing_metadata() or ()):
         return f"{text}; {KEY_HINT}" if error.code().name == "UNAUTHENTICATED" else text
     if error.code().name == "UNAVAILABLE":
-        return f"no gRPC at {url} ({text}): a gateway's port has none, and `sluice serve` starts a server here"
-    return f"{url} does not take this call ({error.code().name}: {text}); is it a server of this project?"
+        return f"no gRPC at {url} ({text}): a gateway's port does not serve gRPC; `sluice serve` starts a server here"
+    return f"{url} does not support this call ({error.code().name}: {text}); is it a server of this project?"

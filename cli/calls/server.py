@@ -1,4 +1,4 @@
-"""A running server, as its callers reach it: over HTTP, in OpenAI's dialect. Others' servers that speak it do, too."""
+"""An HTTP client of a running server, in OpenAI's dialect. It works with other servers of that dialect too."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from typing import Any, Final
 import httpx
 
 DEFAULT_URL: Final = "http://127.0.0.1:8080"
-_TIMEOUT: Final = httpx.Timeout(30, read=600)  # a first token may wait for a place
+_TIMEOUT: Final = httpx.Timeout(30, read=600)  # a request may be queued before its first token
 KEY_HINT: Final = "give a key by SLUICE_API_KEY"
 
 
 class ServerError(Exception):
-    """What was asked can't be had; the text is one line for the user."""
+    """A call has failed; the text is one line for the user."""
 
 
 class Server:
-    """Calls of one server. To be closed after use."""
+    """A client of one server. It must be closed after use."""
 
     def __init__(self, url: str, key: str | None = None, ca_file: str | None = None) -> None:
-        """`url` is the base URL, with or without /v1. Raises ServerError."""
+        """`url` is the base URL, with or without /v1. Raise ServerError if it is invalid."""
         self.url = url.rstrip("/").removesuffix("/v1")
         headers = {"authorization": f"Bearer {key}"} if key else {}
         try:
-            import ssl  # noqa: PLC0415  most servers of one's own have no TLS
+            import ssl  # noqa: PLC0415  most local servers have no TLS
 
             verify = ssl.create_default_context(cafile=ca_file) if self.url.startswith("https") else True
             self._client = httpx.Client(base_url=self.url, headers=headers, timeout=_TIMEOUT, verify=verify)
@@ -38,27 +38,27 @@ class Server:
         self._client.close()
 
     def get(self, path: str) -> Any:
-        """What is at `path`, JSON read. Raises ServerError."""
+        """Return the JSON of `path`. Raise ServerError."""
         return self._answer("GET", path, None)
 
     def post(self, path: str, body: Mapping[str, Any]) -> Any:
-        """The answer to `body`. Raises ServerError."""
+        """Send `body` and return the JSON response. Raise ServerError."""
         return self._answer("POST", path, body)
 
     def text(self, path: str) -> str | None:
-        """What is at `path` as text; None if there is nothing, or none that this caller may see. Raises ServerError."""
+        """Return the text of `path`, or None if it does not exist or is not allowed. Raise ServerError."""
         with self._reached():
             answer = self._client.get(path)
         return answer.text if answer.is_success else None
 
     def status(self, path: str) -> int:
-        """The status of `path`. Raises ServerError if there is no server."""
+        """Return the HTTP status of `path`. Raise ServerError if there is no server."""
         with self._reached():
             return self._client.get(path).status_code
 
     @contextmanager
     def stream(self, path: str, body: Mapping[str, Any]) -> Iterator[Iterator[dict[str, Any]]]:
-        """The events of a stream; leaving the block ends the answer. Raises ServerError."""
+        """Yield the events of a stream; leaving the block aborts the answer. Raise ServerError."""
         with (
             self._reached(),
             self._client.stream("POST", path, json={**body, "stream": True}) as answer,
@@ -69,11 +69,11 @@ class Server:
             yield _events(answer)
 
     def models(self) -> list[str]:
-        """The names of what is served, first those that generate. Raises ServerError."""
+        """Return the names of the served models, generating models first. Raise ServerError."""
         return [entry["id"] for entry in self.get("/v1/models")["data"]]
 
     def embedding_model(self) -> str:
-        """The first model that makes vectors. Raises ServerError if none is known to."""
+        """Return the first embedding model. Raise ServerError if there is none."""
         for endpoint in self.get("/api/2.0/serving-endpoints").get("endpoints", []):
             if endpoint.get("task") == "llm/v1/embeddings":
                 return str(endpoint["name"])
@@ -87,7 +87,7 @@ class Server:
         try:
             return answer.json()
         except ValueError as error:
-            raise ServerError(f"{self.url}{path} answers, but not in JSON; is it a server of models?") from error
+            raise ServerError(f"{self.url}{path} responded, but not with JSON; is it a model server?") from error
 
     @contextmanager
     def _reached(self) -> Iterator[None]:
@@ -96,7 +96,7 @@ class Server:
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             raise ServerError(f"no server at {self.url} ({error}); `sluice serve` starts one here") from error
         except httpx.TimeoutException as error:
-            raise ServerError(f"{self.url} does not answer in time") from error
+            raise ServerError(f"{self.url} did not respond in time") from error
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise ServerError(f"{self.url}: {error or type(error).__name__}") from error
 
@@ -107,14 +107,14 @@ def _events(answer: httpx.Response) -> Iterator[dict[str, Any]]:
             try:
                 event = json.loads(line.removeprefix(b"data: "))
             except ValueError as error:
-                raise ServerError(f"{answer.url} streams what is no JSON") from error
+                raise ServerError(f"{answer.url} sent an event that is not JSON") from error
             if "error" in event:
                 raise ServerError(_text(event["error"]))
             yield event
 
 
 def _lines(answer: httpx.Response) -> Iterator[bytes]:
-    """What ends with a line feed; httpx parts lines at other characters, too, which stand in JSON as they are."""
+    """Yield lines split at line feeds only; httpx also splits at other characters, which JSON may contain."""
     rest = b""
     for data in answer.iter_bytes():
         *lines, rest = (rest + data).split(b"\n")
@@ -123,7 +123,7 @@ def _lines(answer: httpx.Response) -> Iterator[bytes]:
 
 
 def _reason(answer: httpx.Response) -> str:
-    """The server's own words, in one line."""
+    """Return the server's error message on one line."""
     try:
         text = _text(answer.json()["error"])
     except (ValueError, KeyError, TypeError):

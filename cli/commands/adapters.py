@@ -1,4 +1,4 @@
-"""`sluice adapters`: LoRA adapters of served models, for administrators."""
+"""`sluice adapters`: list, load and unload LoRA adapters of served models."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ import typer
 
 from cli.calls.change import Urls, as_plain, change_all, no_options_before
 from cli.calls.options import DEFAULT, AsJson, CaFile, Key, Url, connected, print_json, print_table
-from cli.calls.rpc import ask
+from cli.calls.rpc import call
 
 APP = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
 
 _SERVICE = "sluice.v1.AdapterService"
-Name: TypeAlias = Annotated[str, typer.Argument(metavar="MODEL:NAME", help="The model's name and the adapter's.")]
+Name: TypeAlias = Annotated[str, typer.Argument(metavar="MODEL:NAME", help="The names of the model and the adapter.")]
 
 
 @APP.callback()
 def adapters(
     context: typer.Context,
-    model: Annotated[str, typer.Option("--model", "-m", help="Those of this model alone.")] = "",
+    model: Annotated[str, typer.Option("--model", "-m", help="List the adapters of this model only.")] = "",
     as_json: AsJson = False,
     url: Url = DEFAULT,
     key: Key = "",
     ca_file: CaFile = "",
 ) -> None:
-    """List adapters, or change which are served. Takes a key with the scope admin."""
-    from sluice.v1 import adapter_pb2  # noqa: PLC0415  gRPC's words are loaded when they are used
+    """List adapters, or load and unload them. Requires a key with the scope admin."""
+    from sluice.v1 import adapter_pb2  # noqa: PLC0415  imported on use, for a fast start
 
     if context.invoked_subcommand is not None:
         no_options_before(context)
         return
     request = adapter_pb2.ListAdaptersRequest(model=model)
     with connected(url, key, ca_file):
-        answer = ask(url, key, ca_file, f"{_SERVICE}/ListAdapters", request, adapter_pb2.ListAdaptersResponse)
+        answer = call(url, key, ca_file, f"{_SERVICE}/ListAdapters", request, adapter_pb2.ListAdaptersResponse)
         if as_json:
             print_json([as_plain(each) for each in answer.adapters])
             return
@@ -44,20 +44,22 @@ def adapters(
 @APP.command()
 def load(
     name: Name,
-    path: Annotated[str, typer.Argument(metavar="PATH", help="Its folder below the service's adapters_root.")],
+    path: Annotated[
+        str, typer.Argument(metavar="PATH", help="The adapter's folder below the service's adapters_root.")
+    ],
     as_json: AsJson = False,
     url: Urls = [DEFAULT],
     key: Key = "",
     ca_file: CaFile = "",
 ) -> None:
-    """Load an adapter, as PEFT saves it, and serve it from now on."""
-    from sluice.v1 import adapter_pb2  # noqa: PLC0415  as above
+    """Load an adapter in PEFT's format and serve it."""
+    from sluice.v1 import adapter_pb2  # noqa: PLC0415  imported on use, for a fast start
 
     model, own = _parts(name)
     request = adapter_pb2.LoadAdapterRequest(model=model, name=own, path=path)
 
     def change(server: str) -> dict[str, Any]:
-        answer = ask(server, key, ca_file, f"{_SERVICE}/LoadAdapter", request, adapter_pb2.LoadAdapterResponse)
+        answer = call(server, key, ca_file, f"{_SERVICE}/LoadAdapter", request, adapter_pb2.LoadAdapterResponse)
         return as_plain(answer.adapter)
 
     change_all(url, change, lambda adapter: f"{name} is served: rank {adapter['rank']}", as_json=as_json)
@@ -65,21 +67,21 @@ def load(
 
 @APP.command()
 def unload(name: Name, as_json: AsJson = False, url: Urls = [DEFAULT], key: Key = "", ca_file: CaFile = "") -> None:
-    """Serve an adapter no more. Ends when running requests have ended and its memory is free."""
-    from sluice.v1 import adapter_pb2  # noqa: PLC0415  as above
+    """Stop serving an adapter. Returns when its running requests have ended and its memory is free."""
+    from sluice.v1 import adapter_pb2  # noqa: PLC0415  imported on use, for a fast start
 
     model, own = _parts(name)
     request = adapter_pb2.UnloadAdapterRequest(model=model, name=own)
 
     def change(server: str) -> dict[str, Any]:
-        ask(server, key, ca_file, f"{_SERVICE}/UnloadAdapter", request, adapter_pb2.UnloadAdapterResponse)
+        call(server, key, ca_file, f"{_SERVICE}/UnloadAdapter", request, adapter_pb2.UnloadAdapterResponse)
         return {"model": model, "name": own}
 
     change_all(url, change, lambda _: f"{name} is unloaded", as_json=as_json)
 
 
 def _parts(name: str) -> tuple[str, str]:
-    """The model's name, which may have colons, and the adapter's, which has none."""
+    """Split MODEL:NAME. The model's name may have colons, the adapter's has none."""
     model, colon, own = name.rpartition(":")
     if not (colon and model and own):
         raise typer.BadParameter(f"{name!r} must be MODEL:NAME")

@@ -1,7 +1,6 @@
-"""`sluice certs`: certificates for development, by an authority of one's own.
+"""`sluice certs`: development certificates, signed by a local authority.
 
-Not for production: the authority's key lies beside the certificates. Exit code 1 comes with one line that says what is
-wrong.
+They are not for production, because the authority's key is in the same folder. Errors exit with code 1 and one line.
 """
 
 from __future__ import annotations
@@ -23,16 +22,18 @@ def _certs() -> None:
 
 @APP.command()
 def dev(
-    folder: Annotated[Path, typer.Argument(help="Where the files are written.")] = Path("certs"),
-    name: Annotated[
-        list[str], typer.Option(help="Host name or address in the server's certificate; repeat for more.")
-    ] = ["localhost", "127.0.0.1", "::1"],
-    days: Annotated[int, typer.Option(min=1, max=MAX_DAYS, help="How long the certificates are good.")] = 30,
+    folder: Annotated[Path, typer.Argument(help="The folder of the files.")] = Path("certs"),
+    name: Annotated[list[str], typer.Option(help="Host name or address in the server's certificate; repeatable.")] = [
+        "localhost",
+        "127.0.0.1",
+        "::1",
+    ],
+    days: Annotated[int, typer.Option(min=1, max=MAX_DAYS, help="The certificates' validity in days.")] = 30,
 ) -> None:
-    """Make ca.pem, server.pem and client.pem with their keys, *-key.pem.
+    """Create ca.pem, server.pem and client.pem with their keys, *-key.pem.
 
-    An authority that is there already is kept: called again, new certificates take the place of the old ones, and those
-    who trust the authority trust them, too.
+    An existing authority is kept: a repeated call renews the certificates, and clients that trust the authority trust
+    the new certificates too.
     """
     try:
         made = make_certificates(folder, name, days)

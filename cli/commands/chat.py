@@ -1,4 +1,4 @@
-"""`sluice chat`: a conversation in the terminal, or one question whose answer goes to standard output."""
+"""`sluice chat`: a conversation in the terminal, or one question with its answer on standard output."""
 
 from __future__ import annotations
 
@@ -29,35 +29,37 @@ from cli.calls.server import Server, ServerError
 from process.logs.terminal import plain
 
 _HELP = """\
-  /system TEXT      what the model is told first; without TEXT, nothing
-  /set NAME=VALUE   a parameter, such as temperature=0.2 or max_tokens=200; /set alone shows them
-  /model NAME       go on with another model; /model alone lists them
-  /image PATH       attach an image to the next question; /image alone takes all back
-  /retry            another answer to the last question
-  /undo             take the last question and its answer back
+  /system TEXT      set the system prompt; without TEXT, remove it
+  /set NAME=VALUE   set a parameter, such as temperature=0.2 or max_tokens=200; /set alone shows them
+  /model NAME       switch to another model; /model alone lists them
+  /image PATH       attach an image to the next question; /image alone removes all
+  /retry            generate another answer to the last question
+  /undo             remove the last question and its answer
   /save FILE        write the conversation as JSON; /load FILE reads it
-  /clear            begin anew
-  /exit             end; so does Ctrl-D. Ctrl-C stops an answer
-  A line that ends with \\ goes on in the next; a text between two lines of \"\"\" may have any lines."""
+  /clear            start a new conversation
+  /exit             exit, as does Ctrl-D. Ctrl-C stops an answer
+  A line that ends with \\ continues on the next; a text between two lines of \"\"\" can have several lines."""
 _DIM, _PLAIN = "\x1b[2m", "\x1b[0m"
 
 
 def chat(
-    question: Annotated[str, typer.Argument(help="Asked once; without it: a conversation, or what is piped in.")] = "",
+    question: Annotated[
+        str, typer.Argument(help="A single question; without it: a conversation, or standard input.")
+    ] = "",
     model: ModelName = "",
-    system: Annotated[str, typer.Option(help="What the model is told first.")] = "",
+    system: Annotated[str, typer.Option(help="The system prompt.")] = "",
     parameter: Annotated[
-        list[str], typer.Option("--set", metavar="NAME=VALUE", help="A parameter of requests; repeat for more.")
+        list[str], typer.Option("--set", metavar="NAME=VALUE", help="A request parameter; repeatable.")
     ] = [],
     as_json: AsJson = False,
     url: Url = DEFAULT,
     key: Key = "",
     ca_file: CaFile = "",
 ) -> None:
-    """Chat with a model. --json prints a question's answer as the server's events, one a line."""
+    """Chat with a model. --json prints the answer as the server's events, one per line."""
     with connected(url, key, ca_file) as server:
         conversation = Conversation(server, model or _first(server))
-        conversation.tell(system)
+        conversation.set_system(system)
         try:
             for each in parameter:
                 conversation.set(each)
@@ -72,12 +74,12 @@ def chat(
 def _first(server: Server) -> str:
     names = server.models()
     if not names:
-        raise ServerError(f"{server.url} serves no model that this caller may use")
+        raise ServerError(f"{server.url} serves no model that this key may use")
     return names[0]
 
 
 class Conversation:
-    """Messages, and how the next one is asked."""
+    """The messages of a conversation, and the model and parameters of its next request."""
 
     def __init__(self, server: Server, model: str) -> None:
         self.server = server
@@ -86,23 +88,23 @@ class Conversation:
         self.parameters: dict[str, Any] = {}
         self.images: list[str] = []  # data URLs, attached to the next question
 
-    def tell(self, system: str) -> None:
-        """Replace what the model is told first."""
+    def set_system(self, system: str) -> None:
+        """Replace the system prompt."""
         self.messages = [message for message in self.messages if message["role"] != "system"]
         if system:
             self.messages.insert(0, {"role": "system", "content": system})
 
     def set(self, text: str) -> None:
-        """Take NAME=VALUE, the value as JSON or else as text; an empty one unsets. Raises ValueError."""
+        """Set a parameter from NAME=VALUE, with VALUE as JSON or text; an empty value unsets it. Raise ValueError."""
         name, value = named_value(text)
         self.parameters.pop(name, None)
         if value is not None:
             self.parameters[name] = value
 
     def undo(self) -> str:
-        """Take the last question and what came after it back; the question, empty if there is none.
+        """Remove the last question and all messages after it. Return the question, empty if there is none.
 
-        Its images are attached to the next one.
+        Its images are attached to the next question.
         """
         for index in range(len(self.messages) - 1, -1, -1):
             if self.messages[index]["role"] == "user":
@@ -115,7 +117,7 @@ class Conversation:
         return ""
 
     def ask(self, question: str, show: Callable[[str, bool], None], note: Callable[[dict[str, Any]], None]) -> Answer:
-        """Ask, and keep question and answer, even one that Ctrl-C ended. Raises ServerError, and then keeps neither."""
+        """Ask a question, and store it with its answer, even if Ctrl-C ended it. On ServerError neither is stored."""
         images, self.images = self.images, []
         self.messages.append({"role": "user", "content": _content(question, images)})
         answer = Answer()
@@ -145,7 +147,7 @@ def _ask_once(conversation: Conversation, question: str, *, as_json: bool) -> No
     if not question.strip():
         fail("nothing to ask: standard input is empty")
 
-    def show(piece: str, is_reasoning: bool) -> None:  # noqa: FBT001  as read_answer calls it
+    def show(piece: str, is_reasoning: bool) -> None:  # noqa: FBT001  read_answer's signature
         if not as_json and not is_reasoning:
             say(piece, nl=False)
 
@@ -161,33 +163,33 @@ def _ask_once(conversation: Conversation, question: str, *, as_json: bool) -> No
 
 
 class Prompt:
-    """The terminal's side of a conversation."""
+    """The prompt of a conversation in a terminal."""
 
     def __init__(self, conversation: Conversation) -> None:
         self._conversation = conversation
         self._commands: dict[str, Callable[[str], None]] = {
             "/help": lambda _: typer.echo(_HELP),
-            "/system": conversation.tell,
+            "/system": conversation.set_system,
             "/set": self._set,
             "/model": self._model,
             "/image": self._image,
             "/retry": self._retry,
-            "/undo": lambda _: say(f"taken back: {conversation.undo()}"),
+            "/undo": lambda _: say(f"removed: {conversation.undo()}"),
             "/save": self._save,
             "/load": self._load,
             "/clear": self._clear,
         }
 
     def run(self) -> None:
-        """Until /exit or Ctrl-D."""
-        import readline  # noqa: F401, PLC0415  gives input() its editing and history
+        """Read and run lines until /exit or Ctrl-D."""
+        import readline  # noqa: F401, PLC0415  adds editing and history to input()
 
-        say(f"{self._conversation.model} at {self._conversation.server.url}; /help lists commands, Ctrl-D ends")
+        say(f"{self._conversation.model} at {self._conversation.server.url}; /help lists commands, Ctrl-D exits")
         while True:
             try:
                 text = self._read()
             except KeyboardInterrupt:
-                typer.echo("\nCtrl-D or /exit ends")
+                typer.echo("\nCtrl-D or /exit exits")
                 continue
             except EOFError:
                 typer.echo()
@@ -208,7 +210,7 @@ class Prompt:
                 typer.echo(f"{rest.strip()}: {error.strerror or error}")
 
     def _read(self) -> str:
-        """One message. Raises EOFError and KeyboardInterrupt."""
+        """Read one message. Raise EOFError or KeyboardInterrupt."""
         text = input("> ")
         if text.strip() == '"""':
             lines = []
@@ -222,7 +224,7 @@ class Prompt:
     def _ask(self, question: str) -> None:
         was_reasoning = False
 
-        def show(piece: str, is_reasoning: bool) -> None:  # noqa: FBT001  as read_answer calls it
+        def show(piece: str, is_reasoning: bool) -> None:  # noqa: FBT001  read_answer's signature
             nonlocal was_reasoning
             if is_reasoning != was_reasoning:
                 typer.echo(_DIM if is_reasoning else f"{_PLAIN}\n", nl=False)
@@ -248,7 +250,7 @@ class Prompt:
         elif name in names:
             self._conversation.model = name
         else:
-            say(f"{name}: no such model; there are {', '.join(names)}")
+            say(f"{name}: no such model; available: {', '.join(names)}")
 
     def _image(self, path: str) -> None:
         images = self._conversation.images
@@ -256,18 +258,18 @@ class Prompt:
             images.append(read_image(Path(path).expanduser()))
         else:
             images.clear()
-        typer.echo(f"{len(images)} images go with the next question")
+        typer.echo(f"{len(images)} images are attached to the next question")
 
     def _retry(self, _: str) -> None:
         kept, images = list(self._conversation.messages), list(self._conversation.images)
         question = self._conversation.undo()
         if not question:
-            typer.echo("there is no question to ask again")
+            typer.echo("there is no question to retry")
             return
         try:
             self._ask(question)
         except ServerError:
-            self._conversation.messages, self._conversation.images = kept, images  # with the answer that there was
+            self._conversation.messages, self._conversation.images = kept, images  # restores the previous answer
             raise
 
     def _save(self, path: str) -> None:

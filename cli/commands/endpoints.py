@@ -1,4 +1,4 @@
-"""`sluice endpoints`: the names that requests use, with the models behind them."""
+"""`sluice endpoints`: list the endpoints that requests can name, with their models."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from cli.calls.options import DEFAULT, AsJson, CaFile, Key, Url, connected, prin
 
 
 def endpoints(as_json: AsJson = False, url: Url = DEFAULT, key: Key = "", ca_file: CaFile = "") -> None:
-    """List the endpoints with the models behind them."""
+    """List the endpoints with their models."""
     with connected(url, key, ca_file) as server:
         found = server.get("/api/2.0/serving-endpoints").get("endpoints", [])
         if as_json:

@@ -1,4 +1,4 @@
-"""`sluice complete` and `sluice embed`: raw texts in, their continuation or their vectors out."""
+"""`sluice complete` and `sluice embed`: continue a raw text, or compute the vectors of texts."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from cli.calls.options import DEFAULT, AsJson, CaFile, Key, ModelName, Url, conn
 
 
 def complete(
-    prompt: Annotated[str, typer.Argument(help="The text to go on with; without it: what is piped in.")] = "",
+    prompt: Annotated[str, typer.Argument(help="The text to continue; without it: standard input.")] = "",
     model: ModelName = "",
-    max_tokens: Annotated[int, typer.Option(min=1, help="Tokens at most.")] = 64,
-    temperature: Annotated[float | None, typer.Option(min=0, help="0 takes the likeliest token.")] = None,
+    max_tokens: Annotated[int, typer.Option(min=1, help="Maximum number of tokens.")] = 64,
+    temperature: Annotated[float | None, typer.Option(min=0, help="0 selects the most likely token.")] = None,
     as_json: AsJson = False,
     url: Url = DEFAULT,
     key: Key = "",
     ca_file: CaFile = "",
 ) -> None:
-    """Continue a text. --json prints the server's events, one a line."""
+    """Continue a text. --json prints the server's events, one per line."""
     text = prompt or _piped()
     with connected(url, key, ca_file) as server:
         body: dict[str, Any] = {"model": model or next(iter(server.models()), ""), "prompt": text}
@@ -43,14 +43,14 @@ def complete(
 
 
 def embed(
-    text: Annotated[list[str], typer.Argument(help="Texts; without any: each line that is piped in.")] = [],
-    model: Annotated[str, typer.Option("--model", "-m", help="Default: the first one that makes vectors.")] = "",
+    text: Annotated[list[str], typer.Argument(help="Texts; without any: the lines of standard input.")] = [],
+    model: Annotated[str, typer.Option("--model", "-m", help="Default: the first embedding model.")] = "",
     as_json: AsJson = False,
     url: Url = DEFAULT,
     key: Key = "",
     ca_file: CaFile = "",
 ) -> None:
-    """Turn texts into vectors: one line of numbers a text. --json prints the server's answer."""
+    """Compute the vectors of texts, one line of numbers per text. --json prints the server's response."""
     texts = list(text) or _piped().rstrip("\n").split("\n")
     with connected(url, key, ca_file) as server:
         answer = server.post("/v1/embeddings", {"model": model or server.embedding_model(), "input": texts})
@@ -64,5 +64,5 @@ def embed(
 def _piped() -> str:
     text = "" if sys.stdin.isatty() else sys.stdin.read()
     if not text.strip():
-        fail("nothing given: name a text, or pipe one in")
+        fail("no text: give an argument or standard input")
     return text

@@ -1,7 +1,6 @@
-"""`sluice keys`: makes, shows and revokes keys in the file that the service reads.
+"""`sluice keys`: create, list, rotate and revoke API keys in the service's keys file.
 
-Whole keys are printed once, when they are made; the file has only their hashes. Exit code 1 comes with one line that
-says what is wrong.
+A key is printed once, when it is created; the file stores only its hash. Errors exit with code 1 and one line.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from service.generation.caller import Limits, Scope
 
 Result = TypeVar("Result")
 
-APP = typer.Typer(help="Keys that callers of the service need.", no_args_is_help=True, rich_markup_mode=None)
+APP = typer.Typer(help="API keys of the service.", no_args_is_help=True, rich_markup_mode=None)
 
 _DEFAULT_SCOPES = [Scope.GENERATE, Scope.EMBED, Scope.TOKENIZE, Scope.ENDPOINTS_READ]
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -35,7 +34,7 @@ File: TypeAlias = Annotated[
         "--file",
         "-f",
         envvar=["SLUICE_KEYS_FILE", "SLUICE_SERVICE_AUTH__KEYS_FILE"],
-        help="The keys file, what the service has as auth.keys_file; or its store.redis_url, with auth.keys_in_store.",
+        help="The keys file, the service's auth.keys_file; or its store.redis_url, with auth.keys_in_store.",
     ),
 ]
 KeyId: TypeAlias = Annotated[str, typer.Argument(metavar="ID", help="The key's id.")]
@@ -44,21 +43,21 @@ KeyId: TypeAlias = Annotated[str, typer.Argument(metavar="ID", help="The key's i
 @APP.command()
 def create(
     file: File,
-    name: Annotated[str, typer.Option(help="Whom the key is for, in words.")] = "",
-    key_id: Annotated[str, typer.Option("--id", help="Small letters, digits and -; default: a random one.")] = "",
-    scope: Annotated[list[Scope], typer.Option(help="What the key may do; repeat for more.")] = _DEFAULT_SCOPES,
-    model: Annotated[list[str], typer.Option(help="Pattern of models' names, such as 'llama-*'.")] = ["*"],
-    endpoint: Annotated[list[str], typer.Option(help="Pattern of endpoints' names.")] = ["*"],
+    name: Annotated[str, typer.Option(help="A description of the key's owner.")] = "",
+    key_id: Annotated[str, typer.Option("--id", help="Lower-case letters, digits and -; default: random.")] = "",
+    scope: Annotated[list[Scope], typer.Option(help="An operation that the key allows; repeatable.")] = _DEFAULT_SCOPES,
+    model: Annotated[list[str], typer.Option(help="Pattern of model names, such as 'llama-*'.")] = ["*"],
+    endpoint: Annotated[list[str], typer.Option(help="Pattern of endpoint names.")] = ["*"],
     limit: Annotated[
-        list[str], typer.Option(metavar="[MODEL:]NAME=N", help=f"A limit, in all or by model: {', '.join(_LIMITS)}.")
+        list[str], typer.Option(metavar="[MODEL:]NAME=N", help=f"A limit, in total or per model: {', '.join(_LIMITS)}.")
     ] = [],
-    min_priority: Annotated[int, typer.Option(help="The best place in the queue it may ask for, -100 to 100.")] = 0,
-    weight: Annotated[float, typer.Option(help="Its part of what keys compete for.")] = 1.0,
+    min_priority: Annotated[int, typer.Option(help="The best queue priority it can request, -100 to 100.")] = 0,
+    weight: Annotated[float, typer.Option(help="Its weight in fair sharing between keys.")] = 1.0,
     cache_group: Annotated[str, typer.Option(help="Keys of one group share cached prompts; default: none.")] = "",
     expires: Annotated[str, typer.Option(help="A date, or a time from now such as 90d or 12h; default: never.")] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Make a key, and print it: it can't be shown again. Makes the file if there is none."""
+    """Create a key and print it; it can't be shown again. Creates the file if it does not exist."""
     key_id = key_id or new_id()
     key = new_key(key_id)
     in_all, by_model = _limits(limit)
@@ -91,19 +90,19 @@ def list_keys(file: File, as_json: AsJson = False) -> None:
     """List all keys."""
     entries = _checked(lambda: keys_at(file))
     if as_json:
-        print_json([_told(entry) for entry in entries])
+        print_json([_public_fields(entry) for entry in entries])
         return
     print_table([("ID", "NAME", "STATE", "EXPIRES", "SCOPES"), *map(_row, entries)])
 
 
 @APP.command()
 def show(key_id: KeyId, file: File, as_json: AsJson = False) -> None:
-    """Show all that is kept of a key. The key itself isn't."""
+    """Show the stored fields of a key. The key itself is not stored."""
     entry = _checked(lambda: _find(keys_at(file), key_id))
     if as_json:
-        print_json(_told(entry))
+        print_json(_public_fields(entry))
         return
-    for name, value in _told(entry).items():
+    for name, value in _public_fields(entry).items():
         say(f"{name}: {json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value}")
 
 
@@ -112,11 +111,11 @@ def revoke(
     key_id: KeyId,
     file: File,
     delete: Annotated[
-        bool, typer.Option("--delete", help="Remove the entry, so that its holder isn't told why.")
+        bool, typer.Option("--delete", help="Remove the entry, so that responses do not say that it is revoked.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Let a key in no more. Answers that have begun go on."""
+    """Revoke a key. Running requests continue."""
 
     def change(entries: list[KeyEntry]) -> tuple[list[KeyEntry], KeyEntry]:
         entry = _find(entries, key_id)
@@ -126,7 +125,7 @@ def revoke(
 
     entry = _changed(file, change)
     if as_json:
-        print_json(_told(entry))
+        print_json(_public_fields(entry))
     else:
         typer.echo(f"{key_id} is revoked")
 
@@ -135,10 +134,10 @@ def revoke(
 def rotate(
     key_id: KeyId,
     file: File,
-    overlap: Annotated[str, typer.Option(help="How long the old key stays good, such as 24h.")] = "24h",
+    overlap: Annotated[str, typer.Option(help="How long the old key stays valid, such as 24h.")] = "24h",
     as_json: AsJson = False,
 ) -> None:
-    """Make a new key of the same id and rights, and print it: it can't be shown again."""
+    """Create a new key with the same id and rights, and print it; it can't be shown again."""
     key = new_key(key_id)
 
     def change(entries: list[KeyEntry]) -> tuple[list[KeyEntry], KeyEntry]:
@@ -162,7 +161,7 @@ def _changed(
 
 
 def _checked(work: Callable[[], Result]) -> Result:
-    """What `work` returns; its KeysError ends the command."""
+    """Return the result of `work`. A KeysError ends the command."""
     try:
         return work()
     except KeysError as error:
@@ -176,12 +175,12 @@ def _find(entries: Iterable[KeyEntry], key_id: str) -> KeyEntry:
 
 
 def _limits(given: Iterable[str]) -> tuple[dict[str, int], dict[str, dict[str, int]]]:
-    """Limits in all, and by model, of texts such as `max_n=4` and `llama-3:max_tokens=512`."""
+    """Parse texts such as `max_n=4` and `llama-3:max_tokens=512` to limits in total and per model."""
     in_all: dict[str, int] = {}
     by_model: dict[str, dict[str, int]] = {}
     for each in given:
-        place, _, value = each.rpartition("=")
-        model, colon, name = place.rpartition(":")
+        target, _, value = each.rpartition("=")
+        model, colon, name = target.rpartition(":")
         if name not in _LIMITS or not value.isdecimal():
             raise typer.BadParameter(f"{each!r} must be NAME=N or MODEL:NAME=N; the names are {', '.join(_LIMITS)}")
         (by_model.setdefault(model, {}) if colon else in_all)[name] = int(value)
@@ -189,7 +188,7 @@ def _limits(given: Iterable[str]) -> tuple[dict[str, int], dict[str, dict[str, i
 
 
 def _instant(text: str) -> datetime | None:
-    """`90d` from now, or a date; None for an empty text."""
+    """Parse a duration from now such as `90d`, or a date; return None for an empty text."""
     if not text:
         return None
     if found := re.fullmatch(r"([0-9]{1,5})([mhdw])", text):
@@ -205,16 +204,16 @@ def _instant(text: str) -> datetime | None:
 
 def _show_new(key: str, entry: KeyEntry, *, as_json: bool) -> None:
     if as_json:
-        print_json({"key": key, **_told(entry)})
+        print_json({"key": key, **_public_fields(entry)})
     else:
         typer.echo(key)
-        typer.echo(f"This is the key of {entry.id}. It is not kept, and can't be shown again.", err=True)
+        typer.echo(f"This is the key of {entry.id}. It is not stored and can't be shown again.", err=True)
 
 
-def _told(entry: KeyEntry) -> dict[str, Any]:
-    """An entry for people and programs: without hashes, with its state."""
-    told = {name: value for name, value in to_plain(entry).items() if not name.endswith("sha256")}
-    return {**told, "state": _state(entry)}
+def _public_fields(entry: KeyEntry) -> dict[str, Any]:
+    """Return the fields of an entry without hashes, and with its state."""
+    public = {name: value for name, value in to_plain(entry).items() if not name.endswith("sha256")}
+    return {**public, "state": _state(entry)}
 
 
 def _state(entry: KeyEntry) -> str:

@@ -1,4 +1,4 @@
-"""`sluice models`: what a server serves, and for administrators what it is to serve."""
+"""`sluice models`: list the models of a server, and load, unload, sleep or wake them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import typer
 
 from cli.calls.change import Urls, as_plain, change_all, no_options_before
 from cli.calls.options import DEFAULT, AsJson, CaFile, Key, Url, connected, print_json, say
-from cli.calls.rpc import ask
+from cli.calls.rpc import call
 
 APP = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
 
@@ -19,7 +19,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="The model's name.")]
 def models(
     context: typer.Context, as_json: AsJson = False, url: Url = DEFAULT, key: Key = "", ca_file: CaFile = ""
 ) -> None:
-    """List the models that this caller may use, first those that generate; or change what is served."""
+    """List the models that this key may use, generating models first; or load and unload models."""
     if context.invoked_subcommand is not None:
         no_options_before(context)
         return
@@ -32,15 +32,15 @@ def models(
 
 @APP.command()
 def load(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What requests will call it.")],
-    path: Annotated[str, typer.Argument(metavar="PATH", help="Its folder below the service's models_root.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The model's name in requests.")],
+    path: Annotated[str, typer.Argument(metavar="PATH", help="The model's folder below the service's models_root.")],
     version: Annotated[str, typer.Option(help="Its version; default: 1.")] = "",
     dtype: Annotated[str, typer.Option(help="auto, bfloat16 or float32; default: the service's.")] = "",
     quantization: Annotated[str, typer.Option(help="int8 or int4; default: the service's.")] = "",
     backend: Annotated[str, typer.Option(help="As the setting engine.backend; default: the service's.")] = "",
     device: Annotated[str, typer.Option(help="As the setting device; default: the service's.")] = "",
     max_model_len: Annotated[
-        int | None, typer.Option(min=2, max=2**31 - 1, help="Tokens of prompt and answer together, at most.")
+        int | None, typer.Option(min=2, max=2**31 - 1, help="Maximum tokens of prompt and answer together.")
     ] = None,
     cache_share: Annotated[
         float | None, typer.Option(help="Its share of free memory for caches; default: 0.5.")
@@ -50,8 +50,8 @@ def load(
     key: Key = "",
     ca_file: CaFile = "",
 ) -> None:
-    """Load a model and serve it from now on. Takes a key with the scope admin, and may take minutes."""
-    from sluice.v1 import model_pb2  # noqa: PLC0415  as for gRPC
+    """Load a model and serve it. Requires a key with the scope admin, and may take minutes."""
+    from sluice.v1 import model_pb2  # noqa: PLC0415  imported on use, for a fast start
 
     request = model_pb2.LoadModelRequest(
         name=name, path=path, version=version, dtype=dtype, quantization=quantization, backend=backend, device=device,
@@ -59,41 +59,41 @@ def load(
     )  # fmt: skip
 
     def change(server: str) -> dict[str, Any]:
-        answer = ask(server, key, ca_file, "sluice.v1.ModelService/LoadModel", request, model_pb2.LoadModelResponse)
+        answer = call(server, key, ca_file, "sluice.v1.ModelService/LoadModel", request, model_pb2.LoadModelResponse)
         return as_plain(answer.model)
 
-    def tell(model: dict[str, Any]) -> str:
+    def describe(model: dict[str, Any]) -> str:
         return f"{model['name']} is served: {model['architecture']}, {model['dtype']}, {model['maxModelLen']} tokens"
 
-    change_all(url, change, tell, as_json=as_json)
+    change_all(url, change, describe, as_json=as_json)
 
 
 @APP.command()
 def unload(name: Name, as_json: AsJson = False, url: Urls = [DEFAULT], key: Key = "", ca_file: CaFile = "") -> None:
-    """Serve a model and its adapters no more. Ends when running requests have ended and its memory is free."""
+    """Stop serving a model and its adapters. Returns when running requests have ended and its memory is free."""
     _change("Unload", name, "is unloaded", as_json, url, key, ca_file)
 
 
 @APP.command()
 def sleep(name: Name, as_json: AsJson = False, url: Urls = [DEFAULT], key: Key = "", ca_file: CaFile = "") -> None:
-    """Give a model's memory back, and keep its name; its requests are refused until it is woken."""
+    """Free a model's memory but keep its name; its requests are rejected until it is woken."""
     _change("Sleep", name, "sleeps", as_json, url, key, ca_file)
 
 
 @APP.command()
 def wake(name: Name, as_json: AsJson = False, url: Urls = [DEFAULT], key: Key = "", ca_file: CaFile = "") -> None:
-    """Load a model that sleeps again."""
+    """Load a sleeping model again."""
     _change("Wake", name, "is awake", as_json, url, key, ca_file)
 
 
-def _change(verb: str, name: str, outcome: str, as_json: bool, urls: list[str], key: str, ca_file: str) -> None:  # noqa: FBT001  as the options come
-    from sluice.v1 import model_pb2  # noqa: PLC0415  as for gRPC
+def _change(verb: str, name: str, outcome: str, as_json: bool, urls: list[str], key: str, ca_file: str) -> None:  # noqa: FBT001  the options of the commands
+    from sluice.v1 import model_pb2  # noqa: PLC0415  imported on use, for a fast start
 
     request = getattr(model_pb2, f"{verb}ModelRequest")(model=name)
     answer = getattr(model_pb2, f"{verb}ModelResponse")
 
     def change(server: str) -> dict[str, Any]:
-        ask(server, key, ca_file, f"sluice.v1.ModelService/{verb}Model", request, answer)
+        call(server, key, ca_file, f"sluice.v1.ModelService/{verb}Model", request, answer)
         return {"name": name}
 
     change_all(urls, change, lambda _: f"{name} {outcome}", as_json=as_json)

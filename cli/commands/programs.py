@@ -1,6 +1,6 @@
-"""`sluice serve`, `check`, `convert`, `config`, `envoy`, `ray`: programs in this one's place.
+"""`sluice serve`, `check`, `convert`, `config`, `envoy`, `ray`: commands that replace this process by a program.
 
-Signals and exit codes are so theirs. They need what this command does not load: settings, models' code.
+So signals and exit codes are the program's. The programs load settings and model code, which this command does not.
 """
 
 from __future__ import annotations
@@ -14,44 +14,41 @@ _CONTEXT = {"allow_extra_args": True, "ignore_unknown_options": True, "help_opti
 
 
 def serve(context: typer.Context) -> None:
-    """Run service, gateway and Envoy on models of one's own or the bundled one; --help lists the settings."""
-    _become("runner", context.args)
+    """Run service, gateway and Envoy with given models or the bundled ones; --help lists the settings."""
+    _exec_module("runner", context.args)
 
 
 def check(context: typer.Context) -> None:
-    """Say whether a model would load, by what, and what memory it takes, without loading it."""
-    _become("service.commands.check_model", context.args)
+    """Report whether a model can be loaded, with which backend and how much memory, without loading it."""
+    _exec_module("service.commands.check_model", context.args)
 
 
 def convert(context: typer.Context) -> None:
-    """Write a model's GGUF file as a folder that can be served."""
-    _become("service.commands.convert_gguf", context.args)
+    """Convert a model's GGUF file to a folder that can be served."""
+    _exec_module("service.commands.convert_gguf", context.args)
 
 
 def config(context: typer.Context) -> None:
-    """Print each setting of the service, or with --gateway of the gateway, with its source; takes their flags.
-
-    --json prints a list; --json-schema prints the schema of their file, for editors.
-    """
-    words = [word for word in context.args if word != "--gateway"]
-    _become("service.commands.show_settings" if words == context.args else "gateway.show_settings", words)
+    """Print the service's settings, or with --gateway the gateway's, and the source of each; takes the same flags."""
+    arguments = [argument for argument in context.args if argument != "--gateway"]
+    _exec_module("service.commands.show_settings" if arguments == context.args else "gateway.show_settings", arguments)
 
 
 def envoy(context: typer.Context) -> None:
-    """Make Envoy's configuration before several gateways and services, of a file that says where they are."""
-    _become("runner.proxy.production", context.args)
+    """Write Envoy's configuration for several gateways and services, from a file with their addresses."""
+    _exec_module("runner.proxy.production", context.args)
 
 
 def ray(context: typer.Context) -> None:
-    """Keep replicas of the service on a Ray cluster, as many as its load needs, and tell Envoy where they are."""
-    _become("cluster", context.args)
+    """Run and scale replicas of the service on a Ray cluster, and publish their addresses to Envoy."""
+    _exec_module("cluster", context.args)
 
 
 def add_to(app: typer.Typer) -> None:
-    """Make them commands of `app`."""
+    """Add the commands to `app`."""
     for command in (serve, check, convert, config, envoy, ray):
         app.command(context_settings=_CONTEXT)(command)
 
 
-def _become(module: str, words: list[str]) -> None:
-    os.execv(sys.executable, [sys.executable, "-m", module, *words])  # noqa: S606 the same Python
+def _exec_module(module: str, arguments: list[str]) -> None:
+    os.execv(sys.executable, [sys.executable, "-m", module, *arguments])  # noqa: S606 the same Python

@@ -1,4 +1,4 @@
-"""`sluice status`: how one server fares, or several."""
+"""`sluice status`: the status of one or several servers."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _LOAD: Final = "/status.json"
 
 @dataclass(slots=True)
 class Load:
-    """Of one model. `cache` is the share of its blocks in use; None for one that has none."""
+    """The load of one model. `cache` is the fraction of cache blocks in use, or None for a model without blocks."""
 
     running: int
     waiting: int
     cache: float | None
-    tokens_per_s: float | None  # generated; None where the server has begun anew between two readings
+    tokens_per_s: float | None  # generated tokens; None if the server was restarted between two readings
 
 
 @dataclass(slots=True)
 class State:
-    """Of one server. `models` and `load`, by model, are None where this caller may not know; `problem` says why."""
+    """The status of one server. `models` and `load`, by model, are None if unavailable; `problem` has the reason."""
 
     url: str
     ready: bool = False
@@ -44,21 +44,21 @@ class State:
 def status(
     as_json: AsJson = False,
     url: Annotated[
-        list[str], typer.Option(envvar="SLUICE_URL", help="A server's base URL; repeat for more.", show_envvar=True)
+        list[str], typer.Option(envvar="SLUICE_URL", help="A server's base URL; repeatable.", show_envvar=True)
     ] = [DEFAULT],
     key: Key = "",
     ca_file: CaFile = "",
-    over: Annotated[float, typer.Option(min=0.1, help="Seconds over which tokens a second are counted.")] = 1.0,
+    over: Annotated[float, typer.Option(min=0.1, help="Seconds over which tokens per second are measured.")] = 1.0,
 ) -> None:
-    """Say whether servers are ready, what they are, and how much they have to do. Exit code 1 if one isn't ready."""
+    """Report the readiness, version, models and load of servers. Exits with code 1 if a server is not ready."""
     with ThreadPoolExecutor(len(url)) as pool:
         states = list(pool.map(lambda each: _state(each, key, ca_file, over), url))
     if len(states) == 1 and states[0].problem and not states[0].ready and states[0].models is None:
         fail(states[0].problem)
-    with connected(url[0], key, ca_file):  # a reader that leaves is none of ours
+    with connected(url[0], key, ca_file):  # handles a closed output
         if as_json:
-            told = [asdict(state) for state in states]
-            print_json(told[0] if len(told) == 1 else told)
+            reports = [asdict(state) for state in states]
+            print_json(reports[0] if len(reports) == 1 else reports)
         else:
             _show(states)
     if not all(state.ready for state in states):
@@ -75,10 +75,10 @@ def _state(url: str, key: str, ca_file: str, over_s: float) -> State:
     try:
         state.url = server.url
         state.ready = server.status("/readyz") == httpx.codes.OK
-        with suppress(ServerError, KeyError, TypeError):  # another's server, or operators' pages are elsewhere
+        with suppress(ServerError, KeyError, TypeError):  # another project's server, or a separate port for operators
             state.version = str(server.get("/openapi.json")["info"]["version"])
         state.models = server.models()
-        with suppress(KeyError, TypeError, AttributeError):  # as above
+        with suppress(KeyError, TypeError, AttributeError):  # see above
             state.load = _load(server, over_s)
     except ServerError as error:
         state.problem = str(error)
@@ -88,7 +88,7 @@ def _state(url: str, key: str, ca_file: str, over_s: float) -> State:
 
 
 def _load(server: Server, over_s: float) -> dict[str, Load]:
-    """By model, of two readings. Raises ServerError, and KeyError and its like for what is none."""
+    """Return the load by model from two readings. Raise ServerError, or KeyError or similar for unexpected JSON."""
     before = server.get(_LOAD)
     time.sleep(over_s)
     after = server.get(_LOAD)
@@ -109,14 +109,14 @@ def _show(states: Sequence[State]) -> None:
         own = (state.url, "ready" if state.ready else "not ready", state.version or "-")
         loads = state.load or dict.fromkeys(state.models or ["-"])
         for index, (model, load) in enumerate(loads.items()):
-            rows.append((*(own if index == 0 else ("", "", "")), model, *_words(load)))
+            rows.append((*(own if index == 0 else ("", "", "")), model, *_load_columns(load)))
     print_table(rows)
     for state in states:
         if state.problem:
             say(f"{state.url}: {state.problem}")
 
 
-def _words(load: Any) -> tuple[str, str, str, str]:
+def _load_columns(load: Any) -> tuple[str, str, str, str]:
     if load is None:
         return ("-", "-", "-", "-")
     cache = "-" if load.cache is None else f"{100 * load.cache:.0f} %"

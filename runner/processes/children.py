@@ -1,4 +1,4 @@
-"""The processes of a run: started, started again when they die, stopped in order, and never left behind."""
+"""The processes of a run. They are restarted when they die, stopped in order, and killed with the runner."""
 
 import asyncio
 import contextlib
@@ -13,21 +13,21 @@ from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
-from runner.processes.lifeline import dying_with_parent
+from runner.processes.lifeline import die_with_parent
 
 _MAX_LINE = 1 << 20  # bytes of a log line
 _LOG_TIMEOUT_S = 5.0  # for the end of a log, which another process may still hold open
 
 
-class DiedTooOften(Exception):  # noqa: N818 it says what happened
-    """A process is not started again any more; the text is one line for the user."""
+class DiedTooOften(Exception):  # noqa: N818 the name says what happened
+    """A process has died too often and is not restarted; the text is one line for the user."""
 
 
 @dataclass(frozen=True, slots=True)
 class Restarts:
-    """How a process that has died is started again: after a delay that doubles, until the last of `max_deaths`.
+    """The restart policy of a process: a delay that doubles, and at most `max_deaths` deaths within `window_s`.
 
-    Deaths count for `window_s`, which is long beside the load of a model.
+    The window is long compared to the load of a model.
     """
 
     first_delay_s: float = 0.5
@@ -35,18 +35,18 @@ class Restarts:
     window_s: float = 600.0
 
     def delay_s(self, num_deaths: int) -> float:
-        """What to wait after so many deaths."""
+        """Return the seconds to wait before a restart after `num_deaths` deaths."""
         return self.first_delay_s * 2.0 ** (num_deaths - 1)
 
 
-Log: TypeAlias = Callable[[str, str], None]  # takes a process's name and a line of its log
+Log: TypeAlias = Callable[[str, str], None]  # called with a process's name and a line of its log
 
 
 class Child:
-    """One process and those it starts, which are a session of their own: Ctrl-C reaches only the runner."""
+    """A process with its descendants, in a separate session, so that Ctrl-C reaches only the runner."""
 
     def __init__(self, name: str, command: Sequence[str], folder: Path, log: Log) -> None:
-        """Start it."""
+        """Start the process."""
         self.name = name
         self._command = command
         self._folder = folder
@@ -55,21 +55,21 @@ class Child:
         self.start()
 
     def start(self) -> None:
-        """Start it again, once it has ended."""
+        """Start the process, or restart it after its end."""
         self._process = subprocess.Popen(
             self._command, cwd=self._folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL, start_new_session=True,
-            preexec_fn=dying_with_parent(),  # noqa: PLW1509 there is one thread
+            preexec_fn=die_with_parent(),  # noqa: PLW1509 there is one thread
         )  # fmt: skip
         self._exit = asyncio.ensure_future(self._until_exit(self._process))
         self._log = asyncio.ensure_future(self._copy_log(self._process))
 
     async def wait(self) -> int:
-        """Its exit code."""
+        """Wait for the process and return its exit code."""
         return await asyncio.shield(self._exit)
 
     async def stop(self, number: signal.Signals, timeout_s: float) -> None:
-        """Ask it to stop by a signal, kill it after `timeout_s`, and return when its log is written."""
+        """Send a signal, kill the process after `timeout_s`, and return when its log is written."""
         if not self._exit.done():
             self._process.send_signal(number)
             await asyncio.wait([self._exit], timeout=timeout_s)
@@ -78,7 +78,7 @@ class Child:
         await self._log
 
     def kill(self) -> None:
-        """Kill it and all that it has started."""
+        """Kill the process and its descendants."""
         if not self._exit.done():
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
@@ -89,7 +89,7 @@ class Child:
         return self._last_line
 
     async def _until_exit(self, process: subprocess.Popen[bytes]) -> int:
-        """Wait for the exit, and kill what it has left behind: that might hold what its next life needs."""
+        """Wait for the exit, then kill remaining descendants, which may hold ports that the restart needs."""
         loop, exited = asyncio.get_running_loop(), asyncio.Event()
         handle = os.pidfd_open(process.pid)
         loop.add_reader(handle, exited.set)
@@ -99,7 +99,7 @@ class Child:
             loop.remove_reader(handle)
             os.close(handle)
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)  # before it is reaped: its number is not another's yet
+            os.killpg(process.pid, signal.SIGKILL)  # before it is reaped, so that its id is not reused
         return process.wait()
 
     async def _copy_log(self, process: subprocess.Popen[bytes]) -> None:
@@ -112,7 +112,7 @@ class Child:
                 try:
                     line = await reader.readline()
                 except ValueError:
-                    continue  # a line above the limit is dropped; if nobody read the pipe, the process would block
+                    continue  # a line above the limit is dropped; the pipe must be read, or the process would block
                 if not line:
                     return
                 self._last_line = line.decode(errors="replace").rstrip() or self._last_line
@@ -120,20 +120,20 @@ class Child:
 
 
 class Children:
-    """The running processes, in start order. Used by one event loop."""
+    """The running processes, in start order. One event loop uses them."""
 
     def __init__(
-        self, folder: Path, say: Callable[[str], None], log: Log | None = None, restarts: Restarts | None = None
+        self, folder: Path, report: Callable[[str], None], log: Log | None = None, restarts: Restarts | None = None
     ) -> None:
-        """`folder` is where they run; `say` takes what is to be said of them, `log` the lines that they write."""
+        """`folder` is their working directory, `report` gets messages about them, and `log` gets their log lines."""
         self._folder = folder
-        self._say = say
-        self._log = log or (lambda name, line: say(f"{name:7} | {line}"))
+        self._report = report
+        self._log = log or (lambda name, line: report(f"{name:7} | {line}"))
         self._restarts = restarts or Restarts()
         self._children: list[Child] = []
 
     def start(self, name: str, command: Sequence[str]) -> None:
-        """Start one. A loop must be running."""
+        """Start a process. An event loop must be running."""
         self._children.append(Child(name, command, self._folder, self._log))
 
     async def first_exit(self) -> tuple[str, int, str]:
@@ -148,7 +148,7 @@ class Children:
                 task.cancel()
 
     async def keep(self) -> None:
-        """Start each again when it exits, while the others go on. Raises DiedTooOften; ends by being cancelled."""
+        """Restart each process that exits, until the task is cancelled. Raise DiedTooOften."""
         keepers = {asyncio.create_task(self._keep(child)) for child in self._children}
         try:
             done, _ = await asyncio.wait(keepers, return_when=asyncio.FIRST_COMPLETED)
@@ -158,15 +158,15 @@ class Children:
                 keeper.cancel()
 
     async def stop(self, numbers: Sequence[signal.Signals], timeout_s: float) -> None:
-        """Stop them in reverse start order, each after the one before has exited.
+        """Stop the processes in reverse start order, each after the previous one has exited.
 
-        `numbers` are the signals for the last started, the one before it, and so on; the last of them is for the rest.
+        `numbers` are the signals in this order; the last signal is used for all remaining processes.
         """
         for index, child in enumerate(reversed(self._children)):
             await child.stop(numbers[min(index, len(numbers) - 1)], timeout_s)
 
     def kill(self) -> None:
-        """Kill all of them."""
+        """Kill all processes."""
         for child in self._children:
             child.kill()
 
@@ -184,6 +184,6 @@ class Children:
                 last_line = await child.last_line()
                 raise DiedTooOften(f"{text}, at last with code {code}, and is not started again: {last_line}")
             delay_s = restarts.delay_s(len(deaths))
-            self._say(f"run: {child.name} exited with code {code}; it is started again in {delay_s:g} s")
+            self._report(f"run: {child.name} exited with code {code}; it will be restarted in {delay_s:g} s")
             await asyncio.sleep(delay_s)
             child.start()

@@ -1,4 +1,4 @@
-"""Format the processes' JSON log lines as short coloured lines. For a terminal only."""
+"""Format the processes' JSON log lines as short coloured lines for a terminal."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from process.logs.terminal import plain, spelled
 
 _DIM, _RED, _YELLOW, _BOLD, _PLAIN = "\x1b[2m", "\x1b[31m", "\x1b[33m", "\x1b[1m", "\x1b[0m"
 _COLOURS: Final = {"warning": _YELLOW, "error": _RED, "critical": _RED}
-_OWN: Final = {"time", "level", "logger", "message", "trace_id", "span_id", "exception", LOADED_BYTES}
-_REQUESTS: Final = {"request", "call"}  # the messages of the gateway's and the service's access lines
-_UVICORN: Final = "uvicorn."  # it repeats what our own lines say
+_STANDARD_FIELDS: Final = {"time", "level", "logger", "message", "trace_id", "span_id", "exception", LOADED_BYTES}
+_REQUESTS: Final = {"request", "call"}  # the messages of the gateway's and the service's access log
+_UVICORN: Final = "uvicorn."  # its lines repeat the gateway's own
 
 
-class Readable:
-    """Turns lines into people's, one call a line."""
+class ReadableLog:
+    """Formats log lines for people, one call per line."""
 
     def __init__(self) -> None:
-        self.has_greeted = False  # before that, requests are the runner's own
+        self.has_greeted = False  # before that, all requests are the runner's own
 
     def line(self, name: str, text: str) -> str | None:
-        """The line of the process `name` to show; None for one that tells people nothing.
+        """Return the line to show for a log line of the process `name`, or None to hide it.
 
-        Envoy's access lines are none: gateway and service have theirs. What isn't JSON stays as it is. Callers wrote
-        some of it: control characters, which the terminal would obey, are spelled or left out.
+        Envoy's access lines are hidden, because gateway and service log requests too. Lines that are not JSON are
+        shown unchanged. Since clients wrote some of the text, terminal control characters are escaped or removed.
         """
         try:
             given = json.loads(text)
@@ -49,7 +49,7 @@ class Readable:
         return self._shown(name, shown, entry)
 
     def _request(self, name: str, entry: dict[str, Any]) -> str:
-        """What was asked, how it ended, and how long it took."""
+        """Return the line of a request: method, path, status and duration."""
         what = entry.get("method", "")
         if "path" in entry:
             what = f"{what} {entry['path']}"
@@ -68,5 +68,5 @@ class Readable:
 
 
 def _fields(entry: dict[str, Any]) -> str:
-    told = [f"{name}={value}" for name, value in entry.items() if name not in _OWN and value is not None]
-    return f"  {_DIM}{' '.join(told)}{_PLAIN}" if told else ""
+    extra = [f"{name}={value}" for name, value in entry.items() if name not in _STANDARD_FIELDS and value is not None]
+    return f"  {_DIM}{' '.join(extra)}{_PLAIN}" if extra else ""

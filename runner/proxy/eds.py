@@ -1,7 +1,6 @@
-"""Files that tell Envoy where the replicas of a pool are, which it reads again whenever one is put in place of another.
+"""Envoy's endpoint discovery (EDS) files: the addresses of a pool's replicas. Envoy reloads a file when it is replaced.
 
-They are endpoint discovery's (EDS) in its form as files: one `ClusterLoadAssignment` each. Whoever knows which replicas
-there are may write them: a person, a deployment's script, a controller.
+Each file holds one `ClusterLoadAssignment`. An operator, a deployment script or a controller can write it.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ _TYPE = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """Where a replica listens, and its part of the requests beside those of other weights, from 1 on."""
+    """The address of a replica and its load balancing weight, at least 1."""
 
     address: str
     port: int
@@ -27,23 +26,23 @@ class Host:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Of `host:port` or `[address of IPv6]:port`. Raises ValueError."""
+        """Parse `host:port` or `[IPv6 address]:port`. Raise ValueError for other text."""
         address, _, port = text.rpartition(":")
         address = address.removeprefix("[").removesuffix("]")
         if not address or not port.isdecimal() or not 0 < int(port) < 1 << 16:
-            raise ValueError(f"{text!r} is no host:port")
+            raise ValueError(f"{text!r} is not a host:port")
         return cls(address, int(port))
 
     def __str__(self) -> str:
         return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
 
     def socket_address(self) -> dict[str, Any]:
-        """As Envoy has it."""
+        """Return the address in Envoy's format."""
         return {"socket_address": {"address": self.address, "port_value": self.port}}
 
 
 def assignment(pool: str, hosts: Iterable[Host]) -> dict[str, Any]:
-    """A pool's replicas in Envoy's words."""
+    """Return a pool's replicas as a `ClusterLoadAssignment`."""
     endpoints = [
         {"endpoint": {"address": host.socket_address()}, "load_balancing_weight": host.weight} for host in hosts
     ]
@@ -51,21 +50,21 @@ def assignment(pool: str, hosts: Iterable[Host]) -> dict[str, Any]:
 
 
 def hosts_file(folder: Path, pool: str) -> Path:
-    """The file of a pool's replicas."""
+    """Return the path of a pool's file."""
     return folder / f"{pool}.json"
 
 
 def write_hosts(folder: Path, pool: str, hosts: Iterable[Host]) -> Path:
-    """Put a pool's replicas in place of those that Envoy knows, none if there are none, and return the file's path.
+    """Replace a pool's replicas, which may be none, and return the file's path. Raise OSError.
 
-    Addresses must be numbers: Envoy looks up no names that stand in such a file. Raises OSError.
+    Addresses must be IP addresses, because Envoy does not resolve host names in EDS files.
     """
     path = hosts_file(folder, pool)
     text = json.dumps({"resources": [{"@type": _TYPE, **assignment(pool, hosts)}]})
     handle, new = tempfile.mkstemp(prefix=f".{path.name}.", dir=folder)
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
-            os.fchmod(handle, 0o644)  # Envoy may be another user
+            os.fchmod(handle, 0o644)  # Envoy may run as another user
             file.write(text)
         Path(new).replace(path)
     except BaseException:
@@ -75,7 +74,7 @@ def write_hosts(folder: Path, pool: str, hosts: Iterable[Host]) -> Path:
 
 
 def read_hosts(folder: Path, pool: str) -> list[Host]:
-    """What such a file has. Raises OSError."""
+    """Return the replicas in a pool's file. Raise OSError."""
     (resource,) = json.loads(hosts_file(folder, pool).read_text(encoding="utf-8"))["resources"]
     return [
         Host(address["address"], address["port_value"], endpoint.get("load_balancing_weight", 1))

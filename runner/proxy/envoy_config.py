@@ -1,4 +1,4 @@
-"""envoy/envoy.yaml as one run needs it: with its addresses, and without tracing where there is no collector."""
+"""The Envoy configuration of one run: envoy.yaml with its addresses, and without tracing if there is no collector."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ FILE = next(path for path in (_HERE / "envoy" / "envoy.yaml", _HERE.parent / "en
 
 
 class AddressError(ValueError):
-    """An address can't be used; the message is one line for the user."""
+    """An address is invalid; the message is one line for the user."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Addresses:
-    """Where everything listens, and who may call.
+    """The addresses of all processes, and the allowed origins.
 
-    `otlp_endpoint` is a collector's, None for no tracing. `cors_origins` are those of pages that may call, "*" for all.
+    `otlp_endpoint` is the address of a collector, or None for no tracing. `cors_origins` are the allowed origins of web
+    pages, "*" for all.
     """
 
     host: str = "127.0.0.1"
@@ -38,17 +39,17 @@ class Addresses:
 
 
 def envoy_config(addresses: Addresses) -> dict[str, Any]:
-    """The file's content with these addresses. Raises AddressError."""
+    """Return the configuration with these addresses. Raise AddressError for an invalid one."""
     config: dict[str, Any] = yaml.safe_load(FILE.read_text())
     resources = config["static_resources"]
     ports = {"service": addresses.service_port, "gateway": addresses.gateway_port}
-    _place(config["admin"]["address"], "127.0.0.1", addresses.envoy_admin_port)
-    _place(resources["listeners"][0]["address"], addresses.host, addresses.envoy_port)
+    _set_address(config["admin"]["address"], "127.0.0.1", addresses.envoy_admin_port)
+    _set_address(resources["listeners"][0]["address"], addresses.host, addresses.envoy_port)
     for cluster in resources["clusters"]:
         if cluster["name"] in ports:
-            _place(_only_endpoint(cluster), addresses.host, ports[cluster["name"]])
+            _set_address(_only_endpoint(cluster), addresses.host, ports[cluster["name"]])
         elif addresses.otlp_endpoint is not None:
-            _place(_only_endpoint(cluster), *collector_address(addresses.otlp_endpoint))
+            _set_address(_only_endpoint(cluster), *collector_address(addresses.otlp_endpoint))
             cluster["type"] = "STRICT_DNS"  # a collector is often given by host name
     (host,) = connection_manager(config)["route_config"]["virtual_hosts"]
     cors = host["typed_per_filter_config"]["envoy.filters.http.cors"]
@@ -64,7 +65,7 @@ def envoy_config(addresses: Addresses) -> dict[str, Any]:
 
 
 def connection_manager(config: dict[str, Any]) -> dict[str, Any]:
-    """The part of the configuration that serves HTTP."""
+    """Return the HTTP connection manager of the configuration."""
     filters = config["static_resources"]["listeners"][0]["filter_chains"][0]["filters"]
     manager: dict[str, Any] = filters[-1]["typed_config"]
     return manager
@@ -87,5 +88,5 @@ def _only_endpoint(cluster: dict[str, Any]) -> dict[str, Any]:
     return address
 
 
-def _place(address: dict[str, Any], host: str, port: int) -> None:
+def _set_address(address: dict[str, Any], host: str, port: int) -> None:
     address["socket_address"] = {"address": host, "port_value": port}

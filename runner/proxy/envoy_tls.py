@@ -1,4 +1,4 @@
-"""TLS in Envoy's configuration: callers' side, both upstreams, and the files that let Envoy read certificates again."""
+"""TLS in Envoy's configuration: downstream, both upstreams, and the SDS files by which Envoy reloads certificates."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _OLDEST = {"tls_minimum_protocol_version": "TLSv1_2"}
 
 @dataclass(frozen=True, kw_only=True)
 class EnvoyTls:
-    """TLS of all connections by the files of `certificates`, as `sluice certs dev` makes them.
+    """TLS of all connections with the files of `certificates`, as `sluice certs dev` creates them.
 
-    `secrets` is a folder for files that name them, which Envoy watches. With `mutual`, callers need a certificate, too;
-    gateways where they call services, and Envoy towards both, in any case.
+    `secrets` is the folder of SDS files, which Envoy watches. With `mutual`, clients need a certificate too. Gateways
+    that call services, and Envoy as their client, always need one.
     """
 
     certificates: Path
@@ -25,9 +25,9 @@ class EnvoyTls:
     mutual: bool = False
 
     def apply(self, config: dict[str, Any]) -> None:
-        """Write the secrets' files, and put TLS into the listeners and upstreams of a configuration.
+        """Write the SDS files, and add TLS to the listeners and clusters of a configuration.
 
-        Its first listener is callers', another one the gateways'.
+        The first listener is the public one; a second one is for gateways.
         """
         for name in ("server", "client"):
             self._write(name, tls_certificate=self._pair(name))
@@ -43,12 +43,12 @@ class EnvoyTls:
         )
         for index, listener in enumerate(config["static_resources"]["listeners"]):
             (chain,) = listener["filter_chains"]
-            chain["transport_socket"] = self._callers_side(mutual=self.mutual or index > 0)
+            chain["transport_socket"] = self._downstream_tls(mutual=self.mutual or index > 0)
         for cluster in config["static_resources"]["clusters"]:
             if cluster["name"] != "otlp":
-                cluster["transport_socket"] = self._upstreams_side("http/1.1" if cluster["name"] == "gateway" else "h2")
+                cluster["transport_socket"] = self._upstream_tls("http/1.1" if cluster["name"] == "gateway" else "h2")
 
-    def _callers_side(self, *, mutual: bool) -> dict[str, Any]:
+    def _downstream_tls(self, *, mutual: bool) -> dict[str, Any]:
         common = {
             "alpn_protocols": ["h2", "http/1.1"],
             "tls_params": _OLDEST,
@@ -59,7 +59,7 @@ class EnvoyTls:
         typed = {"@type": f"{_TYPES}DownstreamTlsContext", "require_client_certificate": mutual}
         return {"name": "envoy.transport_sockets.tls", "typed_config": {**typed, "common_tls_context": common}}
 
-    def _upstreams_side(self, protocol: str) -> dict[str, Any]:
+    def _upstream_tls(self, protocol: str) -> dict[str, Any]:
         common = {
             "alpn_protocols": [protocol],
             "tls_params": _OLDEST,

@@ -1,4 +1,4 @@
-"""A fleet's description: where its gateways and services are, and which models are in which pool."""
+"""The description of a fleet: the addresses of its gateways and services, and the models of each pool."""
 
 from __future__ import annotations
 
@@ -10,30 +10,32 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from runner.proxy.eds import Host
 
-GATEWAYS = "gateway"  # their pool's name
-DEFAULT = "service"  # the name of the pool that has what no other has
+GATEWAYS = "gateway"  # the name of the gateways' pool
+DEFAULT = "service"  # the name of the pool for all models that no other pool lists
 
 HostPort: TypeAlias = Annotated[Host, BeforeValidator(lambda given: Host.parse(given) if type(given) is str else given)]
 
 
 class FleetError(ValueError):
-    """A fleet can't be as it is described; the message is one line for the user."""
+    """A fleet's description is invalid; the message is one line for the user."""
 
 
 class Pool(BaseModel):
-    """Services that serve the same models."""
+    """A pool of services that serve the same models."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: str = Field(DEFAULT, pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$", description="small letters, digits, -")
-    models: list[str] = Field(
-        [], description="models and endpoints whose calls go there; the pool `service` has all that are named nowhere"
+    name: str = Field(
+        DEFAULT, pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$", description="lower-case letters, digits, -"
     )
-    hosts: list[HostPort] = Field([], description="host:port of each; a name stands for all of its addresses")
+    models: list[str] = Field(
+        [], description="models and endpoints routed to the pool; the pool `service` gets all that no pool lists"
+    )
+    hosts: list[HostPort] = Field([], description="host:port of each service; a name stands for all of its addresses")
 
 
 class TlsFolders(BaseModel):
-    """Where certificates are, named as `sluice certs dev` names them, and a folder for files that name those."""
+    """The folder of certificates, with the file names of `sluice certs dev`, and the folder of Envoy's SDS files."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -43,27 +45,30 @@ class TlsFolders(BaseModel):
 
 
 class Fleet(BaseModel):
-    """What stands behind one Envoy, or behind several that are alike."""
+    """The gateways and services behind one Envoy, or behind several with the same configuration."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    listen: HostPort = Field(Host("0.0.0.0", 8080), description="where callers are")  # noqa: S104  a front door
-    inner: HostPort = Field(Host("127.0.0.1", 8081), description="where the gateways' calls come, and nobody else's")
-    admin: HostPort = Field(Host("127.0.0.1", 9901), description="Envoy's own interface: it can stop Envoy")
+    listen: HostPort = Field(Host("0.0.0.0", 8080), description="the public listener")  # noqa: S104  it is public
+    inner: HostPort = Field(Host("127.0.0.1", 8081), description="the listener for gateways only")
+    admin: HostPort = Field(Host("127.0.0.1", 9901), description="Envoy's admin interface, which can stop Envoy")
     hosts_folder: Path | None = Field(
-        None, description="folder of files that say where replicas are, which Envoy watches; unset: `hosts` count"
+        None,
+        description="folder of EDS files with the replicas' addresses, which Envoy watches; unset: `hosts` are used",
     )
-    gateways: list[HostPort] = Field([], description="host:port of each")
+    gateways: list[HostPort] = Field([], description="host:port of each gateway")
     services: list[Pool] = Field(min_length=1, description="pools of services; one is called `service`")
     otlp_endpoint: str | None = Field(None, description="host:port of an OTLP collector for Envoy's spans")
-    cors_origins: list[str] = Field([], description="origins of web pages that may call; * for all")
+    cors_origins: list[str] = Field([], description="allowed origins of web pages; * for all")
     tls: TlsFolders | None = None
 
     @model_validator(mode="after")
     def _pools_differ(self) -> Self:
         names = [pool.name for pool in self.services]
         if names.count(DEFAULT) != 1 or len(set(names)) < len(names) or GATEWAYS in names:
-            raise ValueError(f"services: one pool is called {DEFAULT!r}, none {GATEWAYS!r}, and no two alike")
+            raise ValueError(
+                f"services: names must be unique; one pool must be named {DEFAULT!r} and none {GATEWAYS!r}"
+            )
         models = [model for pool in self.services for model in pool.models]
         if (twice := next((model for model in models if models.count(model) > 1), None)) is not None:
             raise ValueError(f"services: {twice!r} is in two pools")
@@ -80,19 +85,19 @@ class Fleet(BaseModel):
         return self
 
     def pools(self) -> dict[str, list[Host]]:
-        """The hosts of each pool, the gateways' among them."""
+        """Return the hosts of each pool, including the gateways' pool."""
         return {GATEWAYS: self.gateways, **{pool.name: pool.hosts for pool in self.services}}
 
 
 def read_fleet(path: Path) -> Fleet:
-    """The fleet that a YAML file describes. Raises FleetError."""
+    """Read a fleet's description from a YAML file. Raise FleetError if it is invalid."""
     try:
         found: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
         return Fleet.model_validate(found if found is not None else {})
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise FleetError(f"{path}: {': '.join(filter(None, (place, first['msg'])))}") from error
+        field = ".".join(map(str, first["loc"]))
+        raise FleetError(f"{path}: {': '.join(filter(None, (field, first['msg'])))}") from error
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         reason = error.strerror if isinstance(error, OSError) else " ".join(str(error).split())
         raise FleetError(f"{path}: {reason}") from error

@@ -1,7 +1,7 @@
 """Envoy's configuration for several gateways and services: `sluice envoy FLEET`.
 
-It is made of envoy/envoy.yaml, which has every limit, of envoy/production.yaml, which has what replicas need, and of
-the fleet's addresses.
+It combines envoy/envoy.yaml, which has all limits, envoy/production.yaml, which has the settings for replicas, and the
+fleet's addresses.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PRODUCTION = FILE.with_name("production.yaml")
 
 
 def production_config(fleet: Fleet) -> dict[str, Any]:
-    """The whole configuration. Raises AddressError; with TLS it writes the files of secrets, and may raise OSError."""
+    """Return the whole configuration. Raise AddressError. With TLS it writes the SDS files and may raise OSError."""
     parts: dict[str, Any] = yaml.safe_load(PRODUCTION.read_text())
     config = envoy_config(_addresses(fleet))
     resources = config["static_resources"]
@@ -46,12 +46,12 @@ def production_config(fleet: Fleet) -> dict[str, Any]:
 
 
 def affinity_cluster(pool: str) -> str:
-    """The name of the cluster with a pool's hosts for calls that say whom they belong to."""
+    """Return the name of a pool's cluster for calls with an affinity header."""
     return f"{pool}-affinity"
 
 
 def write_first_hosts(fleet: Fleet) -> None:
-    """Write the files of hosts that are not there, since Envoy doesn't start without them. Raises OSError."""
+    """Write missing EDS files, because Envoy does not start without them. Raise OSError."""
     if (folder := fleet.hosts_folder) is not None:
         folder.mkdir(parents=True, exist_ok=True)
         for pool, hosts in fleet.pools().items():
@@ -60,7 +60,7 @@ def write_first_hosts(fleet: Fleet) -> None:
 
 
 def _addresses(fleet: Fleet) -> Addresses:
-    return Addresses(  # ports of clusters are put in their place with the fleet's hosts
+    return Addresses(  # the clusters' ports are placeholders, replaced by the fleet's hosts
         host=fleet.listen.address,
         envoy_port=fleet.listen.port,
         envoy_admin_port=fleet.admin.port,
@@ -72,7 +72,7 @@ def _addresses(fleet: Fleet) -> Addresses:
 
 
 def _replicate(resources: dict[str, Any], fleet: Fleet, parts: dict[str, Any]) -> None:
-    """Put in place of one gateway and one service the clusters of the fleet's pools."""
+    """Replace the clusters of one gateway and one service by the clusters of the fleet's pools."""
     single = {cluster["name"]: cluster for cluster in resources["clusters"]}
     gateway, service = map(_without_host, map(single.pop, (GATEWAYS, DEFAULT)))
     clusters = [gateway | parts["clusters"]["gateway"] | _hosts(GATEWAYS, fleet, parts)]
@@ -87,7 +87,7 @@ def _without_host(cluster: dict[str, Any]) -> dict[str, Any]:
 
 
 def _hosts(pool: str, fleet: Fleet, parts: dict[str, Any]) -> dict[str, Any]:
-    """How Envoy learns of a pool's hosts."""
+    """Return the part of a cluster that has the pool's hosts, or the EDS file with them."""
     if (folder := fleet.hosts_folder) is None:
         return {**parts["hosts_by_name"], "load_assignment": assignment(pool, fleet.pools()[pool])}
     found: dict[str, Any] = copy.deepcopy(parts["hosts_by_file"])
@@ -99,9 +99,9 @@ def _hosts(pool: str, fleet: Fleet, parts: dict[str, Any]) -> dict[str, Any]:
 
 
 def _routes(grpc: dict[str, Any], fleet: Fleet, parts: dict[str, Any]) -> list[dict[str, Any]]:
-    """Where each gRPC call goes: by its model to a pool, and in that by whom it belongs to, if it says so."""
+    """Return the routes of gRPC calls: by model to a pool, and within a pool by the affinity header, if present."""
     routes = []
-    for pool in sorted(fleet.services, key=lambda pool: pool.name == DEFAULT):  # the default is what is left
+    for pool in sorted(fleet.services, key=lambda pool: pool.name == DEFAULT):  # the default pool matches last
         for is_bound in (True, False):
             route = copy.deepcopy(grpc)
             cluster = affinity_cluster(pool.name) if is_bound else pool.name
@@ -118,14 +118,14 @@ def _routes(grpc: dict[str, Any], fleet: Fleet, parts: dict[str, Any]) -> list[d
 
 
 def _models(pool: Pool) -> str:
-    """What the header may say for a call to go to a pool: names are percent-encoded there, as gateways write them."""
+    """Return the regular expression of a pool's models in the header, where gateways percent-encode names."""
     return "|".join(re.escape(quote(model, safe="")) for model in pool.models)
 
 
 def _inner(
     fleet: Fleet, parts: dict[str, Any], routes: Sequence[dict[str, Any]], retry_policy: dict[str, Any]
 ) -> dict[str, Any]:
-    """The gateways' listener."""
+    """Return the listener for gateways."""
     listener: dict[str, Any] = parts["inner_listener"]
     listener["address"] = fleet.inner.socket_address()
     (chain,) = listener["filter_chains"]
@@ -135,18 +135,18 @@ def _inner(
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the configuration; returns the exit code, 2 for a fleet that can't be as it is described."""
+    """Write the configuration. Return the exit code, 2 for an invalid fleet."""
     parser = argparse.ArgumentParser(
-        prog="sluice envoy", description="Make Envoy's configuration before several gateways and services."
+        prog="sluice envoy", description="Write Envoy's configuration for several gateways and services."
     )
-    parser.add_argument("fleet", type=Path, help="YAML file that says where they are; envoy/fleet.yaml is an example")
+    parser.add_argument("fleet", type=Path, help="YAML file with their addresses; envoy/fleet.yaml is an example")
     parser.add_argument("--output", type=Path, help="file to write; default: standard output")
     parser.add_argument(
         "--hosts",
         action="append",
         default=[],
         metavar="POOL=HOST:PORT,…",
-        help="only write a pool's file in hosts_folder; may come several times",
+        help="only write a pool's file in hosts_folder; repeatable",
     )
     chosen = parser.parse_args(arguments)
     try:

@@ -1,4 +1,4 @@
-"""The text that a run prints when it serves: addresses, and a first request for the served model."""
+"""The text that a run prints when it is ready: addresses, and an example request for a served model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from runner.settings import Settings
 
 _METRICS_HOST: Final = "127.0.0.1"  # the default of the service's metrics_host
 _QUESTION: Final = "Hello! Who are you?"
-_REQUESTS: Final[dict[int, tuple[str, dict[str, Any]]]] = {  # by task: the path, and the body without its model
+_REQUESTS: Final[dict[int, tuple[str, dict[str, Any]]]] = {  # by task: the path, and the body without the model
     model_pb2.TASK_CHAT: ("chat/completions", {"stream": True, "messages": [{"role": "user", "content": _QUESTION}]}),
     model_pb2.TASK_COMPLETION: ("completions", {"stream": True, "max_tokens": 64, "prompt": "Once upon a time"}),
     model_pb2.TASK_EMBEDDING: ("embeddings", {"input": [_QUESTION]}),
@@ -21,7 +21,7 @@ _REQUESTS: Final[dict[int, tuple[str, dict[str, Any]]]] = {  # by task: the path
 
 
 def greeting(settings: Settings, models: Sequence[model_pb2.Model]) -> str:
-    """The text. `models` is empty where only who has a key may know them: then the request is a chat."""
+    """Return the text. `models` is empty if only API keys may list them; the example is then a chat request."""
     tls = settings.development_tls()
     scheme, flags = ("http", "") if tls is None else ("https", tls.curl_flags())
     base = f"{scheme}://{host_port(settings.host, settings.envoy_port)}"

@@ -1,4 +1,4 @@
-"""Check through Envoy whether a run serves, and which models."""
+"""Check through Envoy whether a run is ready, and list its models."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from sluice.v1 import model_pb2, model_pb2_grpc
 
-from process.network.address import host_port
 from runner.settings import Settings
 
 _TIMEOUT_S: Final = 2.0
@@ -20,41 +19,41 @@ _POLL_S: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class FrontAddress:
-    """How callers reach Envoy. `context` and `credentials` are for TLS, None without."""
+class EnvoyAddress:
+    """The address of Envoy. `context` and `credentials` are for TLS, and None without TLS."""
 
     address: str  # host:port
     context: ssl.SSLContext | None = None
     credentials: grpc.ChannelCredentials | None = None
 
     @classmethod
-    def of(cls, settings: Settings) -> FrontAddress:
-        """Where the run's own Envoy is."""
-        address, tls = host_port(settings.host, settings.envoy_port), settings.development_tls()
+    def of(cls, settings: Settings) -> EnvoyAddress:
+        """Return the address of the run's Envoy."""
+        address, tls = f"{settings.host}:{settings.envoy_port}", settings.development_tls()
         if tls is None:
             return cls(address)
-        return cls(address, tls.caller_context(), grpc.ssl_channel_credentials(*tls.caller_pems()))
+        return cls(address, tls.client_ssl_context(), grpc.ssl_channel_credentials(*tls.client_pems()))
 
     @property
     def url(self) -> str:
-        """The base URL."""
+        """The base URL of the REST APIs."""
         return f"{'http' if self.context is None else 'https'}://{self.address}"
 
     def channel(self) -> grpc.Channel:
-        """A new channel."""
+        """Return a new gRPC channel."""
         if self.credentials is None:
             return grpc.insecure_channel(self.address)
         return grpc.secure_channel(self.address, self.credentials)
 
 
-async def until_ready(front: FrontAddress) -> None:
-    """Return when Envoy serves REST and gRPC: /readyz answers 200 and gRPC's health check SERVING."""
-    while not await asyncio.to_thread(_ready, front):  # noqa: ASYNC110 another process becomes ready, which sends no event
+async def until_ready(front: EnvoyAddress) -> None:
+    """Return when Envoy serves REST and gRPC: /readyz responds 200 and gRPC's health check SERVING."""
+    while not await asyncio.to_thread(_ready, front):  # noqa: ASYNC110 another process becomes ready without an event
         await asyncio.sleep(_POLL_S)
 
 
-def models_of(front: FrontAddress) -> list[model_pb2.Model]:
-    """What is served, in the order of the settings; nothing if only who has a key may know."""
+def models_of(front: EnvoyAddress) -> list[model_pb2.Model]:
+    """Return the served models, in the order of the settings; empty if only API keys may list them."""
     try:
         with front.channel() as channel:
             stub: Any = model_pb2_grpc.ModelServiceStub(channel)
@@ -63,7 +62,7 @@ def models_of(front: FrontAddress) -> list[model_pb2.Model]:
         return []
 
 
-def _ready(front: FrontAddress) -> bool:
+def _ready(front: EnvoyAddress) -> bool:
     try:
         with (
             urllib.request.urlopen(f"{front.url}/readyz", timeout=_TIMEOUT_S, context=front.context),  # noqa: S310 ours

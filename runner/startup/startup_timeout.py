@@ -10,15 +10,15 @@ from process.logs.loading_progress import reports_progress
 
 
 class StartupTimeout:
-    """It ends `timeout_s` after the start, or after the last progress that the service has reported."""
+    """A time limit that ends `timeout_s` after the start, or after the last progress that the service has reported."""
 
     def __init__(self, timeout_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._timeout_s = timeout_s
         self._clock = clock
         self._since = clock()
 
-    def hear(self, name: str, text: str) -> None:
-        """Take a line of a process's log; one of the service that reports progress starts the time limit anew."""
+    def observe(self, name: str, text: str) -> None:
+        """Observe a line of a process's log; progress of the service restarts the time limit."""
         if name == "service" and reports_progress(text):
             self._since = self._clock()
 

@@ -1,4 +1,4 @@
-"""Certificates for development, by an authority of one's own, whose key lies beside them."""
+"""Certificates for development, signed by a local authority whose key is in the same folder."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LEAVES = {"server": ExtendedKeyUsageOID.SERVER_AUTH, "client": ExtendedKeyUsage
 
 
 def make_certificates(folder: Path, names: Sequence[str], days: int) -> list[Path]:
-    """Write the files, each whole or not at all, and return their paths. Raises OSError, ValueError for bad keys."""
+    """Write the files atomically and return their paths. Raise OSError, or ValueError for invalid keys."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     authority, authority_key = _authority(folder)
     alternatives = [_alternative(each) for each in names]
@@ -41,12 +41,12 @@ def make_certificates(folder: Path, names: Sequence[str], days: int) -> list[Pat
 
 
 def _authority(folder: Path) -> tuple[x509.Certificate, Key]:
-    """The folder's, made if there is none."""
+    """Return the folder's authority and its key, and create them if they do not exist."""
     certificate_file, key_file = folder / "ca.pem", folder / "ca-key.pem"
     if certificate_file.exists() and key_file.exists():
         key = serialization.load_pem_private_key(key_file.read_bytes(), None)
         if not isinstance(key, ec.EllipticCurvePrivateKey):
-            raise ValueError("ca-key.pem is not a key that this command made")
+            raise ValueError("ca-key.pem must be an elliptic curve key, as this command creates it")
         return x509.load_pem_x509_certificate(certificate_file.read_bytes()), key
     key = ec.generate_private_key(ec.SECP256R1())
     builder = _builder("sluice development authority", key, MAX_DAYS)
@@ -67,14 +67,14 @@ _KEY_CERT_SIGN = x509.KeyUsage(
 
 
 def _builder(common_name: str, key: Key, days: int) -> x509.CertificateBuilder:
-    """All that an authority's certificate and a leaf have in common."""
+    """Return a builder with the fields that authority and leaf certificates have in common."""
     now = datetime.now(UTC)
     return (
         x509.CertificateBuilder()
         .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)]))
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(minutes=5))  # for clocks that are a little late
+        .not_valid_before(now - timedelta(minutes=5))  # allows for clocks that are slow
         .not_valid_after(now + timedelta(days=days))
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
     )
@@ -92,7 +92,7 @@ def _alternative(name: str) -> x509.GeneralName:
 
 
 def _write(folder: Path, name: str, certificate: x509.Certificate, key: Key) -> None:
-    """The key first: who watches the certificate finds its key when it changes."""
+    """Write the key before the certificate, because processes watch the certificate."""
     plain = serialization.NoEncryption()
     pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
     _replace(folder / f"{name}-key.pem", pem, 0o600)

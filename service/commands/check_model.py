@@ -14,12 +14,12 @@ from service.engine.description import ComputeDtype
 from service.engine.device.memory import CPU_CACHE_FRACTION, available_host_bytes
 from service.engine.loading.model_folder import find_folder
 from service.engine.loading.model_plan import ModelPlan, plan_model
-from service.engine.loading.model_source import architecture_of, choose_device, longest_text
+from service.engine.loading.model_source import architecture_of, choose_device, choose_max_text_len
 from service.engine.models.checkpoint.compute_dtype import choose_compute_dtype
 from service.engine.models.checkpoint.pair_files import PairFiles, is_cross_encoder, unsupported_head
 from service.engine.models.checkpoint.sentence_files import SentenceFiles, is_encoder
 from service.engine.models.checkpoint.text_part import text_config
-from service.engine.models.torch.share import num_rank_parameters
+from service.engine.models.torch.shard import num_rank_parameters
 from service.generation.errors import ModelLoadError
 
 # Bytes of one weight, with its share of the scales.
@@ -57,7 +57,7 @@ def _encoder(folder: Path, config: EngineConfig, dtype: Any, device: str) -> dic
         "parameters": plan.checkpoint.num_parameters,
         "weights": weight_type,
         "weight_bytes": weights,
-        "max_model_len": longest_text(files.body, max_length, plan.max_positions, config.max_model_len),
+        "max_model_len": choose_max_text_len(files.body, max_length, plan.max_positions, config.max_model_len),
     }
     if target == "cpu":
         report["fits"] = weights < available_host_bytes()

@@ -1,6 +1,6 @@
-"""The engine's settings: limits of its batch, cache and queue, and how it computes.
+"""The engine's settings: the limits of its batch, cache and queue, and its compute options.
 
-`build` replaces what is None by what the model and the memory allow.
+Loading the model replaces None by values that fit the model and the memory.
 """
 
 from __future__ import annotations

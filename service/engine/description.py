@@ -1,4 +1,4 @@
-"""The description that a loaded model reports, wherever it runs."""
+"""The description that a loaded model reports, on a thread or in a worker process."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ ComputeDtype: TypeAlias = Literal["auto", "float32", "bfloat16"]
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """What there is to know about a loaded model."""
+    """The properties of a loaded model."""
 
-    architecture: str  # the class name that the configuration gives, or its model type
+    architecture: str  # the class name in the configuration, or its model type
     max_model_len: int  # tokens of prompt and answer together, or of a text to embed
     vocab_size: int  # of the logits or the token embeddings; the tokenizer may use less
     dtype: str  # of the weights in memory, such as "float32" or "int8"
     device: str
     num_parameters: int  # as stored; a tied head counts once
-    is_invariant: bool  # whether a sequence's tokens are the same whatever else is computed
-    fingerprint: str  # changes with what may change tokens: the model's files, its type, backend and versions
+    is_invariant: bool  # True if a sequence's tokens do not depend on the rest of the batch
+    fingerprint: str  # a hash of all that affects tokens: the model's files, its type, backend and versions
     takes_images: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class GeneratorDescription:
-    """What a front needs of a model that generates."""
+    """The properties of a generating model that the engine's client needs."""
 
-    config: EngineConfig  # with nothing left None
+    config: EngineConfig  # no field is None
     info: ModelInfo
     vocab_size: int  # the tokenizer's, which may be less than the model's
     eos_token_ids: frozenset[int]
@@ -40,23 +40,23 @@ class GeneratorDescription:
 
 @dataclass(frozen=True, slots=True)
 class EncoderDescription:
-    """What a front needs of an encoder."""
+    """The properties of an encoder that the engine's client needs."""
 
-    config: EngineConfig  # with the sizes that an encoder has filled in
+    config: EngineConfig  # with an encoder's limits filled in
     info: ModelInfo
     body: Path  # the folder of its tokenizer
     num_dimensions: int
-    lowers_case: bool  # texts, before they become tokens
-    prompts: Mapping[str, str]  # what stands before a text, by what the text is for
+    lowers_case: bool  # True if texts are converted to lower case before tokenization
+    prompts: Mapping[str, str]  # the prefixes of a text, by purpose
     default_prompt: str
-    dimensions: Sequence[int] | None  # that a vector may be cut to; None: any; empty: the folder doesn't say
+    dimensions: Sequence[int] | None  # lengths to which a vector can be truncated; None: any; empty: unknown
 
 
 @dataclass(frozen=True, slots=True)
 class CrossEncoderDescription:
-    """What a front needs of a cross-encoder."""
+    """The properties of a cross-encoder that the engine's client needs."""
 
-    config: EngineConfig  # with the sizes that an encoder has filled in
+    config: EngineConfig  # with an encoder's limits filled in
     info: ModelInfo
     body: Path  # the folder of its tokenizer
     activation: Activation

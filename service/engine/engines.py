@@ -30,39 +30,39 @@ from service.generation.ranking import Activation
 
 @dataclass(frozen=True, slots=True)
 class BuiltEngine:
-    """A generator that is loaded and not started."""
+    """A generator that is loaded but not started."""
 
     engine: GeneratorClient
     tokenizer: FastTokenizer
-    config: EngineConfig  # with nothing left None
+    config: EngineConfig  # no field is None
     info: ModelInfo
-    folder: Path  # where the model's files are, its chat template among them
+    folder: Path  # of the model's files, including its chat template
     eos_token_ids: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
 class BuiltEncoder:
-    """An encoder that is loaded and not started."""
+    """An encoder that is loaded but not started."""
 
     engine: EmbedderClient
     tokenizer: FastTokenizer
-    config: EngineConfig  # with the sizes that an encoder has filled in
+    config: EngineConfig  # with an encoder's limits filled in
     info: ModelInfo
     about: EncoderDescription
 
     @property
     def num_dimensions(self) -> int:
-        """Of each vector."""
+        """The number of dimensions of each vector."""
         return self.about.num_dimensions
 
 
 @dataclass(frozen=True, slots=True)
 class BuiltCrossEncoder:
-    """A cross-encoder that is loaded and not started."""
+    """A cross-encoder that is loaded but not started."""
 
-    engine: EmbedderClient  # whose vectors are scores, before the activation
+    engine: EmbedderClient  # its vectors are scores before the activation
     tokenizer: FastTokenizer
-    config: EngineConfig  # with the sizes that an encoder has filled in
+    config: EngineConfig  # with an encoder's limits filled in
     info: ModelInfo
     activation: Activation
 
@@ -78,12 +78,12 @@ def build_engine(
     ranges: Ranges | None = None,
     observer: StepObserver | None = None,
 ) -> BuiltEngine:
-    """Load `model`, a folder or a hub id, and size the engine for it. Raises ModelLoadError for whatever is wrong.
+    """Load `model`, a folder or a hub id, and size the engine for it. Raise ModelLoadError if that fails.
 
-    `device` is a torch device or "auto": CUDA if there is one, else the CPU. Its cache takes at most `cache_share` of
-    the memory that is left for caches, so that engines built later have theirs. `control_token_ids` are those that no
-    text is made of, for the constraints; `ranges` are those of the requests' parameters. May take minutes: call it on a
-    thread.
+    `device` is a torch device or "auto": CUDA if available, otherwise the CPU. The cache takes at most the fraction
+    `cache_share` of the memory left for caches, which leaves the rest to engines built later. `control_token_ids` are
+    the tokens that constraints exclude from text; `ranges` are the allowed ranges of request parameters. The call may
+    take minutes, so run it on a thread.
     """
     folder = find_folder(model)
     arguments = {
@@ -96,7 +96,7 @@ def build_engine(
     }
     link, about = _make(EngineSpec("service.engine.loading.generator:load_generator", arguments), config, model)
     if not isinstance(about, GeneratorDescription):
-        raise TypeError(f"no generator: {about!r}")
+        raise TypeError(f"expected a GeneratorDescription, got {about!r}")
     engine = GeneratorClient(link, about.config, vocab_size=about.vocab_size, ranges=ranges, observer=observer)
     tokenizer = FastTokenizer.from_folder(folder)
     return BuiltEngine(engine, tokenizer, about.config, about.info, folder, about.eos_token_ids)
@@ -110,14 +110,15 @@ def build_encoder(
     device: str = "auto",
     observer: StepObserver | None = None,
 ) -> BuiltEncoder:
-    """Load the encoder of `folder` and size its engine. Raises ModelLoadError for whatever is wrong.
+    """Load the encoder of `folder` and size its engine. Raise ModelLoadError if that fails.
 
-    `device` is a torch device or "auto": CUDA if there is one, else the CPU. May take minutes: call it on a thread.
+    `device` is a torch device or "auto": CUDA if available, otherwise the CPU. The call may take minutes, so run it on
+    a thread.
     """
     arguments = {"folder": folder, "config": config, "compute_dtype": compute_dtype, "device": device}
     link, about = _make(EngineSpec("service.engine.loading.encoder:load_encoder", arguments), config, str(folder))
     if not isinstance(about, EncoderDescription):
-        raise TypeError(f"no encoder: {about!r}")
+        raise TypeError(f"expected an EncoderDescription, got {about!r}")
     engine = EmbedderClient(link, about.config, vocab_size=about.info.vocab_size, observer=observer)
     tokenizer = FastTokenizer.from_folder(about.body)
     return BuiltEncoder(engine, tokenizer, about.config, about.info, about)
@@ -131,17 +132,17 @@ def build_cross_encoder(
     device: str = "auto",
     observer: StepObserver | None = None,
 ) -> BuiltCrossEncoder:
-    """As `build_encoder`, the cross-encoder of `folder`."""
+    """Load the cross-encoder of `folder` and size its engine. Arguments and errors are those of `build_encoder`."""
     arguments = {"folder": folder, "config": config, "compute_dtype": compute_dtype, "device": device}
     link, about = _make(EngineSpec("service.engine.loading.encoder:load_cross_encoder", arguments), config, str(folder))
     if not isinstance(about, CrossEncoderDescription):
-        raise TypeError(f"no cross-encoder: {about!r}")
+        raise TypeError(f"expected a CrossEncoderDescription, got {about!r}")
     engine = EmbedderClient(link, about.config, vocab_size=about.info.vocab_size, observer=observer)
     return BuiltCrossEncoder(engine, FastTokenizer.from_folder(about.body), about.config, about.info, about.activation)
 
 
 def _make(engine_spec: EngineSpec, config: EngineConfig, name: str) -> tuple[Link, Any]:
-    """The link to an engine's side that is loaded, and what it tells of itself."""
+    """Load a core, and return the link to it and its description."""
     if config.worker == "process":
         link = ProcessLink(engine_spec, name=name)
         return link, link.launch()

@@ -1,4 +1,4 @@
-"""Limits that follow from an engine's sizes."""
+"""Limits derived from an engine's configuration."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from service.engine.config import EngineConfig
 
 
 def max_sequence_len(config: EngineConfig) -> int:
-    """Tokens of a prompt and its answer together, at most.
+    """Return the maximum tokens of a prompt and its answer together.
 
-    A sequence alone in the cache must be able to reach its end, or it could neither run on nor make room. Raises
-    ValueError if `num_blocks` or `max_model_len` is None.
+    A sequence that has the whole cache must be able to reach its end; otherwise it could neither continue nor be
+    helped by preempting others. Raise ValueError if `num_blocks` or `max_model_len` is None.
     """
     if config.num_blocks is None or config.max_model_len is None:
-        raise ValueError("num_blocks and max_model_len must be known before the engine is made")
+        raise ValueError("num_blocks and max_model_len must be set")
     return min(config.max_model_len, config.num_blocks * config.tokens_per_block)

@@ -1,6 +1,6 @@
 """The messages between an engine's client and its core: plain data, in both directions.
 
-Requests are named by serials, whole numbers that the front counts up. Mail is handled in the order of its sending.
+The client identifies requests by serials, which are increasing integers. Commands are handled in the order of sending.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from service.generation.stats import EngineStats
 
 @dataclass(frozen=True, slots=True)
 class Add:
-    """Let a request wait for its first step.
+    """Enqueue a request.
 
-    `arrived` is an instant of `time.monotonic()`, `request_index` the request's place among those opened together.
-    Its constraint, if it has any, is the one that was compiled as `constraint_serial`.
+    `arrived` is the arrival time by `time.monotonic()`, `request_index` the index of the request among those opened
+    together. `constraint_serial` is the serial under which its constraint, if any, was compiled.
     """
 
     serial: int
@@ -36,7 +36,7 @@ class Add:
 
 @dataclass(frozen=True, slots=True)
 class Compile:
-    """Compile a constraint, to be named by `serial` until that is aborted. Reported as started, and with `Compiled`."""
+    """Compile a constraint and keep it under `serial` until `Abort`. It is reported as started, and with `Compiled`."""
 
     serial: int
     constraint: Constraint
@@ -45,21 +45,21 @@ class Compile:
 
 @dataclass(frozen=True, slots=True)
 class Abort:
-    """End and forget whatever `serial` names; nothing more is told of it. Does nothing if it has ended."""
+    """End and forget the work of `serial`, without further reports. It has no effect if the work has ended."""
 
     serial: int
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Look for lost cache blocks. Answered with `Done`, or with an error that says what is lost."""
+    """Check for lost cache blocks. The answer is `Done`, or an error that lists the lost blocks."""
 
     serial: int
 
 
 @dataclass(frozen=True, slots=True)
 class LoadAdapter:
-    """Read an adapter's folder, between two steps, and hold it under a name. Answered with `AdapterLoaded`."""
+    """Load an adapter from a folder, between two steps, and keep it by name. The answer is `AdapterLoaded`."""
 
     serial: int
     name: str
@@ -68,7 +68,7 @@ class LoadAdapter:
 
 @dataclass(frozen=True, slots=True)
 class DropAdapter:
-    """Forget an adapter, whose requests have ended or were aborted before. Answered with `Done`."""
+    """Unload an adapter, after its requests have ended or were aborted. The answer is `Done`."""
 
     serial: int
     name: str
@@ -76,12 +76,12 @@ class DropAdapter:
 
 @dataclass(frozen=True, slots=True)
 class StopCore:
-    """Compute no further step, and end."""
+    """End the core without another step."""
 
 
 @dataclass(frozen=True, slots=True)
 class RankCommand:
-    """To an engine's side that follows another one: what to do next."""
+    """A command of the leader to another rank of tensor parallelism."""
 
     work: Any
 
@@ -90,17 +90,17 @@ Command: TypeAlias = Add | Compile | Abort | Check | LoadAdapter | DropAdapter |
 
 
 class Done(NamedTuple):
-    """What was asked for is done."""
+    """A command was carried out."""
 
 
 class Compiled(NamedTuple):
-    """A constraint is compiled. The shortest text that meets it has `num_tokens`; None if that isn't known."""
+    """A constraint was compiled. Its shortest matching text has `num_tokens` tokens, or None if unknown."""
 
     num_tokens: int | None
 
 
 class InputVector(NamedTuple):
-    """The vector of one input of a request, when the batch with it began, and its share of the batch's time."""
+    """The vector of one input of a request, the start time of its batch, and its share of the batch's time."""
 
     input_index: int
     vector: Vector
@@ -113,11 +113,11 @@ Output: TypeAlias = GenerationOutput | InputVector | Compiled | AdapterLoaded | 
 
 @dataclass(slots=True)
 class Report:
-    """What a step or several have brought, or what was done beside the steps.
+    """The results of one or more steps, or of work outside of the steps.
 
-    `started` are the serials of which nothing had been computed before. Each of `errors` ends what its serial names.
-    `stats` are those after each step, or the newest ones where there was none; they and `heartbeat` are missing where
-    the report wasn't made between two steps.
+    `started` lists the serials whose computation began. Each of `errors` ends the work of its serial. `stats` has the
+    state after each step, or the latest state without a step; `stats` and `heartbeat` are missing if the report was
+    not made between two steps.
     """
 
     started: list[int] = field(default_factory=list)
@@ -127,7 +127,7 @@ class Report:
     stats: list[EngineStats] = field(default_factory=list)
 
     def __reduce__(self) -> tuple[abc.Callable[..., Report], tuple[Any, ...]]:
-        """What each step has crosses as plain tuples, since these pickle in a third of a named tuple's time."""
+        """Pickle outputs and stats as plain tuples, which takes a third of a named tuple's time."""
         outputs = [
             (serial, _plain(output) if isinstance(output, GenerationOutput) else output)
             for serial, output in self.outputs
@@ -155,10 +155,10 @@ def _report_of(
     heartbeat: float | None,
     stats: list[tuple[Any, ...]],
 ) -> Report:
-    """The report again."""
+    """Rebuild a report from its pickled parts."""
     made = [(serial, _generated(output) if type(output) is tuple else output) for serial, output in outputs]
     return Report(started, made, errors, heartbeat, list(map(EngineStats._make, stats)))
 
 
 Emit: TypeAlias = abc.Callable[[Report], None]  # any thread may call it
-Before: TypeAlias = abc.Callable[[float], None]  # called ahead of a step, with the seconds that it will likely take
+BeforeStep: TypeAlias = abc.Callable[[float], None]  # called before a step, with its expected duration in seconds

@@ -1,4 +1,4 @@
-"""Tokenize text without control tokens, whatever the text spells."""
+"""Tokenize text without control tokens, even if the text spells one."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 import tokenizers
 
-from service.engine.tokenizer import Tokenizer, encode_aside
+from service.engine.tokenizer import Tokenizer, encode_releasing_gil
 
 
 class PlainEncoder:
-    """Encodes pieces of text by a tokenizer without its added tokens. Any thread may call it."""
+    """Encodes text fragments with a tokenizer without its added tokens. Any thread may call it."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         settings = json.loads(tokenizer.json)
@@ -22,11 +22,11 @@ class PlainEncoder:
         self._newline_ids = tokenizer.encode("\n")
 
     def encode(self, text: str) -> list[int]:
-        """The ids of a piece of text, without those that a tokenizer puts before a whole one."""
-        token_ids = encode_aside(self._plain, "\n" + text, add_special_tokens=False)
-        return self.after_newline(token_ids) or encode_aside(self._plain, text, add_special_tokens=False)
+        """Return the ids of a text fragment, without the prefix tokens of a complete text."""
+        token_ids = encode_releasing_gil(self._plain, "\n" + text, add_special_tokens=False)
+        return self.after_newline(token_ids) or encode_releasing_gil(self._plain, text, add_special_tokens=False)
 
     def after_newline(self, token_ids: list[int]) -> list[int]:
-        """`token_ids` without those of a leading line end; empty if the line end joined with what follows."""
+        """Return `token_ids` without a leading newline; empty if the newline was merged with the following text."""
         num_newline_ids = len(self._newline_ids)
         return token_ids[num_newline_ids:] if token_ids[:num_newline_ids] == self._newline_ids else []

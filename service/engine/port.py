@@ -1,6 +1,6 @@
-"""The interface that the service needs of an engine.
+"""The interface of an engine to the service.
 
-The same whether the engine is a thread of this process or a process of its own; what crosses is plain data.
+It is the same for an engine on a thread of this process and in a worker process; only plain data is exchanged.
 """
 
 from __future__ import annotations
@@ -19,84 +19,84 @@ from service.generation.stats import EngineStats
 
 
 class StepObserver(Protocol):
-    """Is told the engine's state after each step, on the event loop."""
+    """Observes the engine's state after each step, on the event loop."""
 
     def on_step(self, stats: EngineStats) -> None:
-        """Must return at once."""
+        """Handle the state after a step. It must return immediately."""
 
 
 class Engine(Protocol):
-    """The life of an engine. All methods belong to the event loop that started it."""
+    """The lifecycle of an engine. All methods must be called on the event loop that started it."""
 
     @property
     def max_model_len(self) -> int:
-        """Tokens of a prompt and its answer together, or of a text to embed."""
+        """The maximum tokens of a prompt and its answer together, or of a text to embed."""
 
     @property
     def failed(self) -> asyncio.Future[BaseException]:
-        """Done, with the reason, when the engine died and is not started again: nothing is served from then on."""
+        """A future that is done, with the reason, when the engine has died and is not restarted."""
 
     @property
     def heartbeat_age_s(self) -> float:
-        """Seconds since the engine last began a step or, when idle, looked for work: about a second at most then."""
+        """Seconds since the engine last began a step or, when idle, sent a heartbeat, which it does every second."""
 
     @property
     def pid(self) -> int | None:
-        """The process of the engine's side; None if it is this one, or away."""
+        """The core's process id, or None if the core runs in this process or its process is down."""
 
     def kill(self) -> None:
-        """End the engine's side, which has stalled, if it is a process; then it is started again."""
+        """Kill the process of a stalled core, if it has one; it is restarted."""
 
     @property
     def num_open(self) -> int:
-        """Requests whose callers have not left."""
+        """The number of requests whose callers still wait or read."""
 
     def stats(self) -> EngineStats:
-        """The state after the last step, or after what has come or gone since."""
+        """Return the state after the last step, updated by later arrivals and ends."""
 
     def start(self) -> None:
-        """Begin to serve, on the running loop."""
+        """Start to serve on the running loop."""
 
     async def check(self) -> None:
-        """Raise EngineError if the engine has lost a cache block, or has given one to two."""
+        """Raise EngineError if a cache block is lost or has two owners."""
 
     @property
     def is_asleep(self) -> bool:
-        """Whether it has given its memory back until it is woken."""
+        """True if the engine has freed its memory until `wake`."""
 
     async def sleep(self, timeout_s: float) -> None:
-        """Give weights and cache back. New requests get EngineAsleep, and those that haven't ended by the timeout.
+        """Free weights and cache. New requests, and those that have not ended by the timeout, get EngineAsleep.
 
-        Raises CannotSleep.
+        Raise CannotSleep if the engine does not support it.
         """
 
     async def wake(self) -> None:
-        """Load again what sleeps. Raises ModelLoadError, and then it sleeps on."""
+        """Load the model again after `sleep`. Raise ModelLoadError if that fails; the engine then stays asleep."""
 
     async def drain(self, timeout_s: float) -> None:
-        """Refuse new requests, wait until all callers have left, then end what is left with EngineClosed."""
+        """Reject new requests, wait for open ones until the timeout, then end the remaining ones with EngineClosed."""
 
     async def close(self) -> None:
-        """End all requests and the engine; returns when the step in progress, if any, is done."""
+        """End all requests and the engine. Return when the step in progress, if any, is done."""
 
 
 class Outputs(Protocol):
-    """What comes of one request or several that were opened together."""
+    """The outputs of one request, or of several that were opened together."""
 
     def __aiter__(self) -> AsyncIterator[GenerationOutput]:
-        """Itself."""
+        """Return this object."""
 
     async def __anext__(self) -> GenerationOutput:
-        """The next output."""
+        """Return the next output."""
 
     @property
     def num_tokens(self) -> int:
-        """The tokens of all that was generated so far, read or not."""
+        """The number of tokens generated so far, including those not read yet."""
 
     async def begun(self) -> None:
-        """Return when something was computed of one of the requests.
+        """Return when the computation of one of the requests has begun.
 
-        Raises what ended all of them before: EngineOverloaded if they waited for too long.
+        Raise the error that ended all of them before that: EngineOverloaded if they were queued for too long.
         """
 
 
@@ -106,47 +106,47 @@ class Generator(Engine, Protocol):
     def refuse_if_busy(
         self, caller_id: str, weight: float, deadline: float | None = None, waited_s: float | None = None
     ) -> None:
-        """Raise EngineOverloaded if a request of that key would have to wait too long: before it costs anything.
+        """Raise EngineOverloaded if a request of `caller_id` would be queued for too long. Call it before any work.
 
-        `waited_s` is for how long it has waited before anybody looked at it, if that is known.
+        `waited_s` is the time that the request has waited before it reached the service, if known.
         """
 
     async def load_adapter(self, name: str, folder: Path) -> AdapterLoaded:
-        """Hold an adapter for requests that name it.
+        """Load an adapter for requests that name it.
 
-        Raises AdapterRefused or TooManyAdapters, and what keeps any request from being served.
+        Raise AdapterRefused or TooManyAdapters, or an error of an engine that cannot serve.
         """
 
     async def drop_adapter(self, name: str, timeout_s: float) -> None:
-        """Forget an adapter once its requests have ended; those that haven't by then end with EngineClosed.
+        """Unload an adapter after its requests have ended. Those still open at the timeout end with EngineClosed.
 
-        Nobody may begin a request with it any more.
+        The caller must not start requests with the adapter any more.
         """
 
     def generate(self, *requests: GenerationRequest) -> AbstractAsyncContextManager[Outputs]:
-        """Open the stream of all outputs of one request or several; leaving the context ends what is left of them.
+        """Open the stream of outputs of one or more requests. Leaving the context ends unfinished requests.
 
-        Several requests are admitted all or none, and an error of one ends the stream of all. Entry returns when all
-        are admitted, their constraints compiled.
+        Several requests are admitted together or not at all, and an error of one ends the stream of all. Entering the
+        context returns when all are admitted and their constraints compiled.
 
-        On entry raises InvalidRequest or a subclass of it, EngineOverloaded, EngineRestarting, EngineClosed,
-        EngineFailed or DeadlineExceeded; the last three, and SequenceError, may also be raised by the stream, after its
-        last output, and EngineOverloaded before the first.
+        Entering the context raises InvalidRequest or a subclass, EngineOverloaded, EngineRestarting, EngineClosed,
+        EngineFailed or DeadlineExceeded. The stream raises the last three and SequenceError after its last output, and
+        EngineOverloaded before its first.
         """
 
 
 class Embedder(Engine, Protocol):
-    """An engine that makes vectors."""
+    """An engine that computes embeddings."""
 
     def refuse_if_busy(self, caller_id: str, weight: float, least_tokens: int) -> None:
-        """Raise EngineOverloaded if a request of that key would have to wait too long: before its texts are read.
+        """Raise EngineOverloaded if a request of `caller_id` would be queued for too long. Call it before tokenization.
 
-        It has `least_tokens` at least.
+        The request has at least `least_tokens` tokens.
         """
 
     async def embed(self, request: EmbeddingRequest) -> EmbeddingOutput:
-        """Compute the vectors of all inputs. A caller who is cancelled ends the request.
+        """Compute the vectors of all inputs. Cancelling the call ends the request.
 
-        Raises InvalidRequest or PromptTooLong, which name the input as `inputs[i]`, EngineOverloaded, EngineRestarting,
+        Raise InvalidRequest or PromptTooLong, which name the input as `inputs[i]`, EngineOverloaded, EngineRestarting,
         EngineClosed, EngineFailed or DeadlineExceeded.
         """

@@ -7,5 +7,5 @@ _MAX_RETRY_S = 30.0
 
 
 def retry_after_s(waited_s: float) -> float:
-    """Seconds until another try, if the oldest in the queue has waited so long: the next may expect to wait as long."""
+    """Return the seconds after which to retry. The estimate is the wait of the oldest queued request, within limits."""
     return min(max(waited_s, _MIN_RETRY_S), _MAX_RETRY_S)

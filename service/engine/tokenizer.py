@@ -1,8 +1,8 @@
-"""Text to token ids and back.
+"""The conversion of text to token ids and back.
 
-Owns the `Tokenizer` protocol and its implementation over a model folder's tokenizer.json. A tokenizer does not change
-once loaded, so any thread may call it. Knows no chat template and no stop strings; which ids end a text is told by the
-model's generation_config, not here.
+The module has the `Tokenizer` protocol and its implementation for a model folder's tokenizer.json. A tokenizer does
+not change after the load, so any thread may call it. It does not handle chat templates, stop strings or end-of-text
+ids, which come from the model's generation_config.json.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from service.generation.errors import ModelLoadError
 
 
 class Tokenizer(Protocol):
-    """What the engine and the pipeline need of a tokenizer."""
+    """The tokenizer interface of the engine and the service."""
 
     @property
     def json(self) -> str:
@@ -26,32 +26,32 @@ class Tokenizer(Protocol):
 
     @property
     def vocab_size(self) -> int:
-        """One more than the largest token id."""
+        """The largest token id plus one."""
 
     @property
     def special_token_ids(self) -> frozenset[int]:
-        """Ids of control tokens, such as the end of a turn, which are not part of the text."""
+        """The ids of control tokens, such as the end of a turn, which are not part of the text."""
 
     def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
-        """The ids of `text`. Control tokens that are spelled out in it become their ids."""
+        """Return the ids of `text`. Control tokens spelled out in the text become their ids."""
 
     def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
-        """The text of a whole sequence of ids."""
+        """Return the text of a complete sequence of ids."""
 
     def token_bytes(self, token_id: int) -> bytes:
-        """The bytes that one token adds to a text; empty for an id without a token."""
+        """Return the bytes that one token adds to a text; empty for an id without a token."""
 
 
 class FastTokenizer:
-    """A tokenizer.json run by the `tokenizers` library."""
+    """A tokenizer.json that is run by the `tokenizers` library."""
 
     def __init__(self, text: str) -> None:
-        """`text` is the content of a tokenizer.json. Raises ModelLoadError if it can't be read as one."""
+        """`text` is the content of a tokenizer.json. Raise ModelLoadError if it is invalid."""
         try:
             self._tokenizer: Any = tokenizers.Tokenizer.from_str(text)
         except Exception as error:  # the library raises bare Exception
             raise ModelLoadError(f"not a tokenizer.json: {error}") from error
-        # Some published files cut and pad to the lengths that their training used.
+        # Some published files truncate and pad to the lengths of their training.
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         self.json = text
@@ -67,7 +67,7 @@ class FastTokenizer:
 
     @classmethod
     def from_folder(cls, folder: Path) -> FastTokenizer:
-        """Load `folder`/tokenizer.json. Raises ModelLoadError with the file's name."""
+        """Load `folder`/tokenizer.json. Raise ModelLoadError with the file's name if that fails."""
         path = folder / "tokenizer.json"
         try:
             return cls(path.read_text(encoding="utf-8"))
@@ -75,28 +75,28 @@ class FastTokenizer:
             raise ModelLoadError(f"{path}: {error}") from error
 
     def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
-        """The ids of `text`. Control tokens that are spelled out in it become their ids."""
-        return encode_aside(self._tokenizer, text, add_special_tokens=add_special_tokens)
+        """Return the ids of `text`. Control tokens spelled out in the text become their ids."""
+        return encode_releasing_gil(self._tokenizer, text, add_special_tokens=add_special_tokens)
 
     def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
-        """The text of a whole sequence of ids; as `encode_aside`, other threads go on."""
+        """Return the text of a complete sequence of ids, with the interpreter lock released."""
         text: str
         (text,) = self._tokenizer.decode_batch([list(ids)], skip_special_tokens=skip_special_tokens)
         return text
 
     def token_bytes(self, token_id: int) -> bytes:
-        """The bytes that one token adds to a text; empty for an id without a token.
+        """Return the bytes that one token adds to a text; empty for an id without a token.
 
         A model's head may be padded to more ids than the tokenizer has.
         """
         return self._token_bytes[token_id] if 0 <= token_id < self.vocab_size else b""
 
 
-def encode_aside(tokenizer: Any, text: str, *, add_special_tokens: bool) -> list[int]:
-    """The ids of a text by a tokenizer of the `tokenizers` library, while Python's other threads go on.
+def encode_releasing_gil(tokenizer: Any, text: str, *, add_special_tokens: bool) -> list[int]:
+    """Return the ids of a text by a tokenizer of the `tokenizers` library, with the interpreter lock released.
 
-    Of the library's methods only those for batches let go of the interpreter: a text of a million characters takes
-    seconds, in which `encode` would hold up the event loop and every engine.
+    Only the library's batch methods release the lock. A text of a million characters takes seconds, during which
+    `encode` would block the event loop and all engines.
     """
     (encoding,) = tokenizer.encode_batch_fast([text], add_special_tokens=add_special_tokens)
     ids: list[int] = encoding.ids
@@ -104,14 +104,14 @@ def encode_aside(tokenizer: Any, text: str, *, add_special_tokens: bool) -> list
 
 
 class _Spelling:
-    """How a vocabulary spells bytes, read from tokenizer.json's decoder."""
+    """A vocabulary's spelling of bytes, as read from tokenizer.json's decoder."""
 
     def __init__(self, decoder: Any) -> None:
         steps = list(_steps(decoder))
         kinds = {step["type"] for step in steps}
         self._byte_of = _byte_level_alphabet() if "ByteLevel" in kinds else None
         self._has_byte_tokens = "ByteFallback" in kinds
-        # A sentencepiece vocabulary spells the space as "▁", in either of two decoders.
+        # A sentencepiece vocabulary spells the space as "▁", with either of two decoders.
         self._space = next((step["replacement"] for step in steps if step["type"] == "Metaspace"), None)
         for step in steps:
             if step["type"] == "Replace" and step.get("content") == " ":
@@ -139,9 +139,9 @@ def _steps(decoder: Any) -> Iterator[dict[str, Any]]:
 
 
 def _byte_level_alphabet() -> dict[str, int]:
-    """The character that stands for each byte in byte-level BPE (GPT-2's table).
+    """Return the byte that each character stands for in byte-level BPE (GPT-2's table).
 
-    Printable characters of Latin-1 stand for themselves, the others for the characters from U+0100 on, in order.
+    Printable Latin-1 characters represent themselves, and other bytes are mapped to characters from U+0100 on.
     """
     printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     others = (byte for byte in range(256) if byte not in printable)

@@ -1,7 +1,7 @@
 """The green lists of Kirchenbauer et al., A Watermark for Large Language Models (arXiv 2301.10226), and their z-score.
 
-Owns who is green: a function of the key, of the token before and of the token itself, with no state, so that whoever
-has the key can tell again. Pure; any thread may call it. Knows neither logits nor text.
+A token is green by a function of the key, the previous token and the token itself. The function has no state, so
+anyone with the key can detect the watermark. All functions are pure, and any thread may call them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _STEP = np.uint32(0x9E3779B9)  # 2**32 over the golden ratio: neighbouring ids s
 
 @dataclass(frozen=True, slots=True)
 class Watermark:
-    """The scheme's parameters. Raises ValueError with the field's name for a value that can't work.
+    """The parameters of the scheme. Raise ValueError with the field's name for an invalid value.
 
     The defaults are those of the paper's main results. `delta` is added to the logits before they are divided by the
     temperature. The key detects the watermark and can imitate it; the default key is public.
@@ -47,41 +47,41 @@ class Watermark:
             raise ValueError(f"key must have from 1 to {hashlib.blake2b.MAX_KEY_SIZE} bytes")
 
     def greens(self, previous: Sequence[int], candidates: NDArray[np.uint32]) -> NDArray[np.bool_]:
-        """Whether each of `candidates` is green after each of `previous`, [previous, candidates].
+        """Return a mask [previous, candidates] that is True if a candidate is green after a previous token.
 
         `candidates` holds token ids, the same for all [candidates] or some for each [previous, candidates]. A token is
-        green if its hash lies in the lowest `gamma` of all, so a list has that part of the vocabulary nearly, not
-        exactly: that spares shuffling the vocabulary.
+        green if its hash is in the lowest fraction `gamma` of all hashes. So a green list has approximately, not
+        exactly, that fraction of the vocabulary, but the vocabulary need not be shuffled.
         """
         state = np.array([self._list_seed(token_id) for token_id in previous], dtype=np.uint32)[:, None]
         return _mix(state + candidates * _STEP) < np.uint32(self.gamma * 2**32)
 
     def _list_seed(self, token_id: int) -> int:
-        """32 bits that name the green list after a token."""
+        """Return the 32-bit seed of the green list after a token."""
         digest = hashlib.blake2b(token_id.to_bytes(4, "little"), key=self.key.encode(), digest_size=4)
         return int.from_bytes(digest.digest(), "little")
 
 
 @dataclass(frozen=True, slots=True)
 class WatermarkScore:
-    """How green a text is. Without the watermark `z_score` is close to a standard normal variable."""
+    """The watermark score of a text. Without the watermark `z_score` is close to a standard normal variable."""
 
     z_score: float
-    num_tokens: int  # that were scored
-    green_fraction: float  # of those
+    num_tokens: int  # scored tokens
+    green_fraction: float  # of the scored tokens
 
     @property
     def p_value(self) -> float:
-        """The probability that a text without the watermark scores as high."""
+        """The probability that a text without the watermark has at least this score."""
         return 0.5 * math.erfc(self.z_score / math.sqrt(2))
 
 
 def detect(watermark: Watermark, token_ids: Sequence[int]) -> WatermarkScore:
-    """The paper's z-score, (greens - gamma·T) / sqrt(T·gamma·(1 - gamma)), over T scored tokens.
+    """Return the paper's z-score, (greens - gamma·T) / sqrt(T·gamma·(1 - gamma)), over T scored tokens.
 
-    A pair of a token and the one before it is scored once, however often it stands in the text: repeated pairs are not
-    independent, and would make any text that repeats itself look certain (the paper's section on repetitions). The
-    first token has none before it and is not scored. Raises ValueError for fewer than two tokens.
+    Each distinct pair of adjacent tokens is scored once. Repeated pairs are not independent and would give repetitive
+    text a high score (see the paper's section on repetitions). The first token has no predecessor and is not scored.
+    Raise ValueError for fewer than two tokens.
     """
     pairs = sorted(set(pairwise(token_ids)))
     if not pairs:
@@ -94,7 +94,7 @@ def detect(watermark: Watermark, token_ids: Sequence[int]) -> WatermarkScore:
 
 
 def _mix(z: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """Mix in place, so that every bit depends on all; shifts and factors are from Wellons' hash prospector."""
+    """Mix in place, so that each bit depends on all bits. Shifts and factors are from Wellons' hash prospector."""
     z ^= z >> np.uint32(16)
     z *= np.uint32(0x21F0AAAD)
     z ^= z >> np.uint32(15)

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 
-from service.engine.link.settle import trim
+from service.engine.link.process_memory import trim_heap
 from service.engine.retry import retry_after_s
 from service.generation.errors import DeadlineExceeded, EngineClosed, EngineError, EngineOverloaded, InvalidRequest
 
@@ -72,7 +72,7 @@ class Workers:
             try:
                 return work()
             finally:
-                trim()  # the library's memory for a long text is a hundred times the text, and would be kept
+                trim_heap()  # the library's memory for a long text is a hundred times the text, and would be kept
 
         return await self._run(settled, deadline, too_long, on_end=self._turn.release)
 

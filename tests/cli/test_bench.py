@@ -12,7 +12,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from cli.bench.dialects import Way
+from cli.bench.dialects import DialectName
 from cli.bench.record import Record
 from cli.bench.summary import summary
 from tests.cli.terminal import Terminal
@@ -24,15 +24,15 @@ PAUSE_S = 0.03
 TOKENS = "sluice_engine_generated_tokens_total"
 
 
-@pytest.mark.parametrize("way", Way)
-def test_each_way_is_measured(stack: Stack, way: Way) -> None:
+@pytest.mark.parametrize("way", DialectName)
+def test_each_way_is_measured(stack: Stack, way: DialectName) -> None:
     """As many requests as asked for, of that length, with their times; what a dialect doesn't tell is not made up."""
     told = json.loads(sluice("bench", "--dialect", way, *SMALL, "--json", url=stack.door).stdout)
     assert (told["requests"], told["answered"], told["errors"]) == (6, 6, {})
-    assert told["prompt_tokens"] == (None if way == Way.MINDIE else 6 * 60)
+    assert told["prompt_tokens"] == (None if way == DialectName.MINDIE else 6 * 60)
     assert told["are_tokens_told"]
     assert 6 <= told["tokens"] <= 6 * 9
-    assert way == Way.MINDIE or told["tokens"] == 6 * 9
+    assert way == DialectName.MINDIE or told["tokens"] == 6 * 9
     assert 0 < told["time_to_first_token_s"]["p50"] <= told["request_latency_s"]["max"] <= told["duration_s"]
 
 
@@ -160,7 +160,7 @@ def test_nothing_answered_is_a_failure(stack: Stack) -> None:
         (["--set", "colour=9", "--dialect", "grpc"], "colour"),
         (["--set", "temperature"], "--set 'temperature' is not NAME=VALUE"),
         (["--plot", "times.png"], "--plot times.png: must end with .svg, or be -"),
-        (["--plot", "/nowhere/times.svg"], "--plot /nowhere/times.svg: there is no folder /nowhere"),
+        (["--plot", "/nowhere/times.svg"], "--plot /nowhere/times.svg: the folder /nowhere does not exist"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(stack: Stack, words: list[str], text: str) -> None:

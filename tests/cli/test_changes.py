@@ -126,7 +126,7 @@ def test_each_of_several_servers_is_changed(product: Administered) -> None:
         (("models", "unload", "x"), "admin", 1, "no model named 'x' is served"),
         (("models", "unload", "demo"), "asker", 1, "the key lacks the scope admin"),
         (("models", "unload", "demo"), "nobody", 1, "give a key by SLUICE_API_KEY"),
-        (("models", "--json", "unload", "demo"), "admin", 2, "--json must stand after 'unload'"),
+        (("models", "--json", "unload", "demo"), "admin", 2, "--json must come after 'unload'"),
         (("models", "unload", "demo", "--url", "envoy"), "admin", 1, "envoy: not a URL such as http://"),
         (("models", "unload", "demo", "--url", "https://[::1]:1", "--ca-file", "/none"), "admin", 1, "/none"),
         (("adapters", "load", "french", "french"), "admin", 2, "'french' must be MODEL:NAME"),

@@ -98,7 +98,7 @@ def test_a_reader_that_leaves_gets_no_traceback(stack: Stack) -> None:
 def test_a_conversation_in_a_terminal(stack: Stack, tmp_path: Path) -> None:
     """Answers stream, the second turn knows the first, commands change what is asked, and what was said can be kept."""
     with Terminal("chat", *GREEDY, env={"SLUICE_URL": stack.door}) as terminal:
-        terminal.until(f"sluice-demo at {stack.door}; /help lists commands, Ctrl-D ends\n")
+        terminal.until(f"sluice-demo at {stack.door}; /help lists commands, Ctrl-D exits\n")
 
         def say(text: str, shown: str) -> str:
             """Type it at the prompt; what came up to `shown`."""
@@ -119,17 +119,17 @@ def test_a_conversation_in_a_terminal(stack: Stack, tmp_path: Path) -> None:
         assert said["messages"][1]["content"] == ANSWER
         assert said["messages"][2]["content"] == "My name is\nAda."
         assert said["messages"][4]["content"] == 'Two lines,\nand a "quoted" one.'
-        say("/undo", "taken back: Two lines,")
+        say("/undo", "removed: Two lines,")
         terminal.until("> ")
         terminal.type("/clear\n")
-        say("/retry", "there is no question to ask again")
+        say("/retry", "there is no question to retry")
         say(f"/load {tmp_path / 'said.json'}", "6 messages")
         terminal.until("> ")
         terminal.type("/set max_tokens=3\n")
         terminal.until("> ")
         terminal.type("/system Be brief.\n")
         assert "3 tokens, " in say("/retry", "ended by length")
-        say("/model nobody", "nobody: no such model; there are sluice-demo, all-minilm-l6-v2")
+        say("/model nobody", "nobody: no such model; available: sluice-demo, all-minilm-l6-v2")
         say("/model", "* sluice-demo\n")
         say("/nonsense", "/nonsense: no such command; /help lists them")
         say("/load /nowhere/at/all", "/nowhere/at/all: No such file or directory")

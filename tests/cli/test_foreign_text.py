@@ -80,7 +80,7 @@ def test_names_and_errors_order_nothing(url: str) -> None:
 def test_a_conversation_orders_nothing_either(url: str) -> None:
     """Name and answer, with nothing but the command's own dim line and what the terminal's editing writes."""
     with Terminal("chat", env={"SLUICE_URL": url, "TERM": "dumb"}) as terminal:
-        greeting = terminal.until("Ctrl-D ends\n")
+        greeting = terminal.until("Ctrl-D exits\n")
         assert greeting.startswith("a[2Jmodel at ")
         terminal.until("> ")
         terminal.type("hello\n")

@@ -49,8 +49,8 @@ def test_the_example_is_right() -> None:
         ({"resources": {"GPU": 0}}, "pools.0.resources.GPU: Input should be greater than 0"),
         ({"scaling": {"target_sequences": 0}}, "pools.0.scaling.target_sequences: Input should be greater than 0"),
         ({"replicas": 2}, "pools.0.replicas: Extra inputs are not permitted"),
-        ({"name": "small"}, "pools.0.name: 'small' is no pool of "),
-        ({"name": "gateway"}, "pools.0.name: 'gateway' is no pool of "),
+        ({"name": "small"}, "pools.0.name: 'small' is not a pool of "),
+        ({"name": "gateway"}, "pools.0.name: 'gateway' is not a pool of "),
     ],
 )
 def test_what_is_wrong_is_told_in_a_line(pool: dict[str, Any], words: str, tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_what_is_wrong_is_told_in_a_line(pool: dict[str, Any], words: str, tmp_p
 
 def test_a_pool_is_there_once(tmp_path: Path) -> None:
     path = written(tmp_path, {"fleet": "fleet.yaml", "pools": [{}, {}]})
-    with pytest.raises(DeploymentError, match=r"pools\.1\.name: 'service' is there twice"):
+    with pytest.raises(DeploymentError, match=r"pools\.1\.name: 'service' is listed twice"):
         read_deployment(path)
 
 
@@ -76,7 +76,7 @@ def test_a_pool_is_there_once(tmp_path: Path) -> None:
             "hosts_folder must be set",
         ),
         ({"tls": {"certificates": "a", "secrets": "b"}}, "tls must be unset"),
-        ({"listen": "here"}, "listen: Value error, 'here' is no host:port"),
+        ({"listen": "here"}, "listen: Value error, 'here' is not a host:port"),
     ],
 )
 def test_the_fleet_must_fit(change: dict[str, Any], words: str, tmp_path: Path) -> None:

@@ -35,11 +35,11 @@ class BlockBackend:
     def prepare_thread(self, num_threads: int | None) -> None:
         self.prepared.append(num_threads)
 
-    def put_adapter(self, place: int, adapter: Adapter) -> None:
+    def put_adapter(self, slot: int, adapter: Adapter) -> None:
         raise adapter.refuse("", "no adapters")
 
-    def drop_adapter(self, place: int) -> None:
-        raise KeyError(place)
+    def drop_adapter(self, slot: int) -> None:
+        raise KeyError(slot)
 
     def forward(self, batch: Batch) -> Contexts:
         contexts: dict[int, list[int]] = {}

@@ -23,7 +23,7 @@ from service.engine.core.generator_core import GeneratorCore
 from service.engine.core.sequences.constraint_state import ConstraintState
 from service.engine.core.step import Step
 from service.engine.link.engine_spec import BuiltCore
-from service.engine.messages import Before, Check, Command, Emit, Report
+from service.engine.messages import BeforeStep, Check, Command, Emit, Report
 from service.generation.constraint import Constraint
 from service.generation.embedding import TokenIds, Vector
 from service.generation.errors import EngineError, ModelLoadError, SequenceError, UnsupportedConstraint
@@ -231,11 +231,11 @@ class StrictCore:
         else:
             self.core.receive(command)
 
-    def step(self, before: Before | None = None) -> bool:
+    def step(self, before: BeforeStep | None = None) -> bool:
         return self.core.step(before)
 
-    def report(self, *, only_pressing: bool = False) -> Report:
-        return self.core.report(only_pressing=only_pressing)
+    def report(self, *, only_urgent: bool = False) -> Report:
+        return self.core.report(only_urgent=only_urgent)
 
     def close(self) -> None:
         self.core.close()

@@ -107,10 +107,15 @@ def test_a_place_is_free_again_for_another(base: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("module", "outputs", "inputs", "text"),
     [
-        ("model.layers.7.self_attn.q_proj", 64, 64, "the model has no such module; adapters are served on down_proj, "),
+        ("model.layers.7.self_attn.q_proj", 64, 64, "the model has no such module; supported are down_proj, "),
         ("model.layers.0.self_attn.w_proj", 64, 64, "the model has no such module"),
         ("model.layers.0.input_layernorm", 64, 64, "the model has no such module"),
-        ("model.layers.0.mlp.up_proj", 64, 64, r"a product of the shape \[64, 64\]; the model's has \[96, 64\]"),
+        (
+            "model.layers.0.mlp.up_proj",
+            64,
+            64,
+            r"its shape is \[64, 64\], but the model's weight has the shape \[96, 64\]",
+        ),
     ],
 )
 def test_what_the_model_does_not_have_is_refused(base: Path, module: str, outputs: int, inputs: int, text: str) -> None:

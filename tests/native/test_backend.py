@@ -21,7 +21,7 @@ from service.engine.core import batch
 from service.engine.engines import build_engine
 from service.engine.models.backend import Backend
 from service.engine.models.backends import choose_backend
-from service.engine.models.native.backend import NativeBackend, native_refusal
+from service.engine.models.native.backend import NativeBackend, native_unsupported_reason
 from service.generation.errors import ModelLoadError
 from service.generation.parameters import LogprobsOptions, SamplingParams, StopParams
 from service.generation.request import GenerationRequest
@@ -128,11 +128,11 @@ def test_it_says_why_it_can_not_serve_a_model(case: str) -> None:
     """What it has no arithmetic for is left to the other backends."""
     values, arguments, reason = REFUSALS[case]
     usual: dict[str, Any] = {"dtype": "float32", "device": "cpu", "block_size": BLOCK_SIZE}
-    assert native_refusal(config("llama", **values), **usual | arguments) == reason
+    assert native_unsupported_reason(config("llama", **values), **usual | arguments) == reason
 
 
 def test_another_architecture_is_refused() -> None:
-    refusal = native_refusal(config("gpt2"), "float32", "cpu", BLOCK_SIZE)
+    refusal = native_unsupported_reason(config("gpt2"), "float32", "cpu", BLOCK_SIZE)
     assert refusal == "it is none of llama, mistral, qwen2, qwen3, smollm3"
 
 

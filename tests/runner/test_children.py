@@ -53,12 +53,14 @@ async def test_one_that_dies_is_started_again_and_the_others_go_on(said: Said) -
     children = children_of(said)
     children.start("steady", SLEEPER)
     children.start("weak", [sys.executable, "-c", "print('up'); raise SystemExit(3)"])
-    with pytest.raises(DiedTooOften, match=r"^weak has exited 3 times in \d+ s, at last with code 3, and is not "):
+    with pytest.raises(
+        DiedTooOften, match=r"^weak has exited 3 times in \d+ s, the last time with code 3, and is not "
+    ):
         await children.keep()
     await children.stop([signal.SIGTERM], 10)
     assert [line for line in said if line.startswith("run: ")] == [
-        "run: weak exited with code 3; it is started again in 0.01 s",
-        "run: weak exited with code 3; it is started again in 0.02 s",
+        "run: weak exited with code 3; it will be restarted in 0.01 s",
+        "run: weak exited with code 3; it will be restarted in 0.02 s",
     ]
     assert said.count("weak    | up") == 3
     assert said.count("steady  | up") == 1

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from runner.proxy.closing import listeners_of, num_waiting, turn_away
+from runner.proxy.closing import listeners_of, num_waiting, reject_new_connections
 
 LISTENER = """
 import socket, sys
@@ -33,7 +33,7 @@ def test_who_has_connected_is_served_and_nobody_else_connects() -> None:
             listeners_of(process.pid, kept_port) as (listener,),
         ):
             assert num_waiting(listener) == 1
-            turn_away([listener])
+            reject_new_connections([listener])
             with pytest.raises(TimeoutError):
                 socket.create_connection(("127.0.0.1", port), timeout=0.2)
             socket.create_connection(("127.0.0.1", kept_port)).close()

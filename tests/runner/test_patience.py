@@ -23,9 +23,9 @@ def test_progress_makes_it_longer() -> None:
         ("service", json.dumps({"logger": "service.access", "message": "loaded_bytes"})),
         ("service", '["loaded_bytes"]'),
     ):
-        startup_timeout.hear(name, text)
+        startup_timeout.observe(name, text)
         assert startup_timeout.left_s == 100
-    startup_timeout.hear("service", PROGRESS)
+    startup_timeout.observe("service", PROGRESS)
     assert startup_timeout.left_s == 300
     now = 900.0
     assert startup_timeout.left_s == 0

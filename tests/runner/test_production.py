@@ -79,11 +79,11 @@ def test_names_of_models_are_as_gateways_write_them() -> None:
     ("change", "words"),
     [
         ({"services": []}, "services: List should have at least 1 item"),
-        ({"services": [{"name": "a", "models": ["m"], "hosts": ["h:1"]}]}, "one pool is called 'service'"),
+        ({"services": [{"name": "a", "models": ["m"], "hosts": ["h:1"]}]}, "one pool must be named 'service'"),
         ({"services": [{"hosts": ["h:1"]}, {"name": "a", "hosts": ["h:1"]}]}, "pool 'a' has no models"),
         ({"services": [{"hosts": ["h:1"], "models": ["m", "m"]}]}, "'m' is in two pools"),
         ({"services": [{}]}, "pool 'service' has no hosts"),
-        ({"gateways": ["nowhere"]}, "gateways.0: Value error, 'nowhere' is no host:port"),
+        ({"gateways": ["nowhere"]}, "gateways.0: Value error, 'nowhere' is not a host:port"),
         ({"gateway": ["h:1"]}, "gateway: Extra inputs are not permitted"),
         ({"otlp_endpoint": "h:x"}, "otlp_endpoint 'h:x' must be"),
     ],

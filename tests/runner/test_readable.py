@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from runner.processes.readable import Readable
+from runner.processes.readable import ReadableLog
 
 COLOURS = re.compile(r"\x1b\[\d+m")
 TIME = {"time": "2026-11-22T11:49:52.382+00:00"}
@@ -16,7 +16,7 @@ TIME = {"time": "2026-11-22T11:49:52.382+00:00"}
 
 def shown(name: str, entry: dict[str, Any], *, has_greeted: bool = True) -> str | None:
     """The line without its colours and its time."""
-    readable = Readable()
+    readable = ReadableLog()
     readable.has_greeted = has_greeted
     line = readable.line(name, json.dumps(TIME | entry))
     return None if line is None else re.sub(r"^\d\d:\d\d:\d\d ", "", COLOURS.sub("", line))
@@ -51,7 +51,7 @@ def test_the_runners_own_requests_are_not_shown() -> None:
 def test_other_lines_stay_as_they_are() -> None:
     """Envoy's own warnings, a crash's last words."""
     for text in ("[warning] no route", '"text"', "{broken"):
-        assert COLOURS.sub("", Readable().line("envoy", text) or "") == f"envoy   {text}"
+        assert COLOURS.sub("", ReadableLog().line("envoy", text) or "") == f"envoy   {text}"
 
 
 @pytest.mark.parametrize("name", ["gateway", "envoy"])
@@ -72,4 +72,6 @@ def test_what_callers_wrote_gives_the_terminal_no_orders(name: str, entry: dict[
 
 def test_other_lines_give_no_orders_either() -> None:
     """Envoy's own warnings may quote a header."""
-    assert COLOURS.sub("", Readable().line("envoy", "[warning] \x1b]0;owned\x07") or "") == "envoy   [warning] ]0;owned"
+    assert (
+        COLOURS.sub("", ReadableLog().line("envoy", "[warning] \x1b]0;owned\x07") or "") == "envoy   [warning] ]0;owned"
+    )

@@ -38,7 +38,7 @@ def test_models_are_named_by_their_folder_or_as_given(tmp_path: Path, monkeypatc
 def test_two_models_of_one_name_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One line says which two, and how to name one."""
     arguments = [f"{tmp_path}/a/x", f"{tmp_path}/b/x"]
-    with pytest.raises(ConfigError, match=rf"{tmp_path}/a/x and {tmp_path}/b/x are both called x"):
+    with pytest.raises(ConfigError, match=rf"{tmp_path}/a/x and {tmp_path}/b/x are both named x"):
         read_settings(Settings, arguments)
 
 

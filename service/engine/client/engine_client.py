@@ -161,7 +161,7 @@ class EngineClient(Generic[OpenedT]):
 
         Raises CannotSleep.
         """
-        if not self._link.can_launch_again:
+        if not self._link.can_relaunch:
             raise CannotSleep("the model can't sleep: its engine runs in the service's process (engine.worker)")
         self.is_asleep = True
         await self._end_after(timeout_s, EngineAsleep(_ASLEEP, _ASLEEP_RETRY_S), lambda _: True)
@@ -171,9 +171,9 @@ class EngineClient(Generic[OpenedT]):
 
     async def wake(self) -> None:
         """Load a model that is asleep. Raises ModelLoadError, and then it stays asleep."""
-        await self._link.launch_again()
+        await self._link.relaunch()
         self.is_asleep = False
-        self.on_return()
+        self.on_restart()
 
     def on_report(self, report: Report) -> None:
         """Deliver the outputs and errors of a report to the requests that are still open."""
@@ -191,9 +191,9 @@ class EngineClient(Generic[OpenedT]):
             if opened := self._opened.get(serial):
                 opened.end(error)
 
-    def on_death(self, reason: BaseException, back_in_s: float | None) -> None:
+    def on_death(self, reason: BaseException, restart_in_s: float | None) -> None:
         """End all requests with EngineFailed."""
-        self._back_at = None if back_in_s is None else self._clock() + back_in_s
+        self._back_at = None if restart_in_s is None else self._clock() + restart_in_s
         self._forget_state()
         descriptions = {each.description() for each in self._opened.values()}
         for description in filter(None, descriptions):
@@ -202,7 +202,7 @@ class EngineClient(Generic[OpenedT]):
             error = EngineFailed("the engine has failed")
             error.__cause__ = reason
             opened.end(error)
-        if back_in_s is None:
+        if restart_in_s is None:
             self.failed.set_result(reason)
 
     def _forget_state(self) -> None:
@@ -210,7 +210,7 @@ class EngineClient(Generic[OpenedT]):
         self._stats_before = self._stats
         self._stats = _add(EngineStats(), self._stats)
 
-    def on_return(self) -> None:
+    def on_restart(self) -> None:
         """Serve new requests again, after a restart of the core."""
         self._back_at = None
         self._heartbeat = time.monotonic()

@@ -94,9 +94,9 @@ class GeneratorClient(EngineClient[OpenGeneration]):
         is_away = self.is_restarting or self.is_asleep or self.failed.done()
         await self._adapters.drop(name, is_away=is_away)
 
-    def on_return(self) -> None:
+    def on_restart(self) -> None:
         """Serve new requests again, with the same adapters."""
-        super().on_return()
+        super().on_restart()
         self._adapters.load_again()
 
     def stats(self) -> EngineStats:

@@ -8,10 +8,10 @@ ALL = -1  # an int32 with every bit set
 
 
 def allow(words: Any, token_id: int) -> None:
-    """Allow a token in `words`, an int32 row."""
+    """Allow a token in the mask `words`, an int32 row."""
     words.view("uint32")[token_id >> 5] |= 1 << (token_id & 31)
 
 
 def forbid(words: Any, token_id: int) -> None:
-    """Forbid a token in `words`, an int32 row."""
+    """Forbid a token in the mask `words`, an int32 row."""
     words.view("uint32")[token_id >> 5] &= ~(1 << (token_id & 31)) & 0xFFFFFFFF

@@ -15,9 +15,9 @@ _CLOSING = b'}]"0:,-1tfn'  # in JSON
 
 
 class ByteVocabulary:
-    """A model's vocabulary with its control tokens in their places, and a byte in each of 256 others.
+    """A vocabulary with a model's control tokens at their ids, and one byte at each of 256 other ids.
 
-    A path is a list of its ids: what a text is made of, whatever tokens it was cut into.
+    A path is a list of its ids. It represents a text independently of the text's tokenization.
     """
 
     def __init__(
@@ -27,7 +27,7 @@ class ByteVocabulary:
         control_token_ids: abc.Collection[int],
         eos_token_ids: abc.Collection[int],
     ) -> None:
-        """`whole` is llguidance's tokenizer of all tokens. Raises ValueError for a vocabulary that is too small."""
+        """`whole` is llguidance's tokenizer of all tokens. Raise ValueError if the vocabulary is too small."""
         apart = {*control_token_ids, *eos_token_ids}
         others = (token_id for token_id in range(tokenizer.vocab_size) if token_id not in apart)
         self._id_of_byte = [token_id for token_id, _ in zip(others, range(_NUM_BYTES), strict=False)]
@@ -40,7 +40,7 @@ class ByteVocabulary:
         self.num_words = (whole.vocab_size + 31) // 32
         self.eos_token_ids = frozenset(eos_token_ids)
         self.eos_token_id = min(eos_token_ids)
-        # As llguidance wants a vocabulary to be.
+        # The attributes that llguidance requires of a vocabulary.
         self.bos_token_id = None
         self.special_token_ids = sorted(control_token_ids)
         self.tokens = [
@@ -58,7 +58,7 @@ class ByteVocabulary:
         self._in_order = np.array([each for each in in_order if each < whole.vocab_size], np.int64)
 
     def allowed(self, words: Any) -> list[int]:
-        """The ids that a mask allows, those first that tend to close what is open, in JSON."""
+        """Return the ids that a mask allows, beginning with those that tend to close open JSON."""
         bits = np.unpackbits(words.view(np.uint8), bitorder="little")
         allowed: list[int] = self._in_order[bits[self._in_order] > 0].tolist()
         return allowed
@@ -67,15 +67,15 @@ class ByteVocabulary:
         return self.path_of(text if isinstance(text, bytes) else text.encode())
 
     def path_of(self, data: bytes) -> list[int]:
-        """The path of a text without control tokens."""
+        """Return the path of a text without control tokens."""
         return [self._id_of_byte[byte] for byte in data]
 
     def path_of_token(self, token_id: int) -> list[int]:
-        """The path of one of the model's tokens."""
+        """Return the path of one of the model's tokens."""
         return [token_id] if token_id in self._apart else self.path_of(self._tokenizer.token_bytes(token_id))
 
     def tokens_of(self, path: abc.Sequence[int]) -> list[int]:
-        """The model's usual tokens of a path. Raises ValueError if it has none."""
+        """Return the model's usual tokens of a path. Raise ValueError if the vocabulary cannot spell it."""
         token_ids: list[int] = []
         data = b""
         for each in path:

@@ -1,4 +1,4 @@
-"""Text that is free until the model opens a tool call, and the call, which is constrained."""
+"""The constraint of text that is free until the model opens a tool call, which must match a grammar."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from service.engine.tokenizer import Tokenizer
 
 
 class CallConstraint:
-    """Leaves all tokens free until a call opens, and holds the call to its grammar. A `ConstraintState`.
+    """A `ConstraintState` that allows all tokens until a call opens, and then constrains the call to its grammar.
 
-    The one exception are tokens that end the marker and go on with what no call begins with.
+    The only exception are tokens that complete the marker and continue with text that no call begins with.
     """
 
     def __init__(
@@ -30,21 +30,21 @@ class CallConstraint:
         self._tokenizer = tokenizer
         self._first = first
         self._marker = marker
-        self._lead = lead  # while the whole text may yet be a call
+        self._lead = lead  # None once the whole text can no longer be a call
         self._once = once
         self._eos_token_id = eos_token_id
-        self._said = b""  # all of the text, as long as there is a lead
+        self._said = b""  # the whole text, while there is a lead
         self._tail = b""  # the last bytes of free text, enough to find the marker
         self._call: GrammarConstraint | None = None
         self._forbidden = self._misleading()
 
     @property
     def is_free(self) -> bool:
-        """Whether any token may follow, so that no mask is needed."""
+        """True if any token may follow, so that no mask is needed."""
         return self._call is None and not self._forbidden
 
     def fill_mask(self, words: Any) -> None:
-        """Write the allowed tokens into `words`, an int32 row."""
+        """Write the mask of allowed tokens into `words`, an int32 row."""
         if self._call is not None:
             self._call.fill_mask(words)
             return
@@ -53,11 +53,11 @@ class CallConstraint:
             forbid(words, token_id)
 
     def shortest(self) -> int | None:
-        """0: no call need be made."""
+        """Return 0, because no call is required."""
         return 0
 
     def settle(self, token_id: int, room: int) -> int:
-        """The token to take where `token_id` was drawn: the end of the text in place of a call that couldn't end."""
+        """Return the token to accept for `token_id`: the end of the text instead of a call that could not end."""
         if self._call is not None:
             return self._call.settle(token_id, room)
         call = self._opened_by(self._tokenizer.token_bytes(token_id))
@@ -65,11 +65,11 @@ class CallConstraint:
         return self._eos_token_id if is_too_long else token_id
 
     def forced_tokens(self) -> list[int]:
-        """What a call's grammar forces."""
+        """Return the tokens that a call's grammar forces."""
         return self._call.forced_tokens() if self._call is not None else []
 
     def accept(self, token_id: int) -> None:
-        """Move on by a token. Raises ConstraintFailed if a call's grammar doesn't allow it."""
+        """Advance by a token. Raise ConstraintFailed if a call's grammar does not allow it."""
         if self._call is None:
             self.follow(self._tokenizer.token_bytes(token_id))
             return
@@ -79,7 +79,7 @@ class CallConstraint:
             self._forbidden = self._misleading()
 
     def follow(self, data: bytes) -> None:
-        """Move on by free text, in which a call may open."""
+        """Advance by free text, in which a call may open."""
         self._call = self._opened_by(data)
         if self._call is None:
             self._said += data if self._lead is not None else b""
@@ -92,11 +92,11 @@ class CallConstraint:
             self._lead = None
 
     def is_finished(self) -> bool:
-        """Whether nothing but the end of the text may follow."""
+        """Return True if only the end of the text may follow."""
         return self._call is not None and self._call.is_finished()
 
     def fork(self) -> CallConstraint:
-        """A copy of its own for another choice."""
+        """Return an independent copy for another choice."""
         copy = CallConstraint(
             self._tokenizer,
             self._first,
@@ -110,7 +110,7 @@ class CallConstraint:
         return copy
 
     def _opened_by(self, data: bytes) -> GrammarConstraint | None:
-        """The call that opens within `data`, if one does."""
+        """Return the call that opens within `data`, or None."""
         if self._lead is not None:
             lead = self._lead.fork()
             if lead.follow(data) and lead.is_accepting():
@@ -120,12 +120,12 @@ class CallConstraint:
         return self._call_after(rest)
 
     def _call_after(self, data: bytes) -> GrammarConstraint | None:
-        """A call that begins with `data`; None if no call does."""
+        """Return a call that begins with `data`, or None if no call does."""
         call = self._first.fork()
         return call if call.follow(data) else None
 
     def _misleading(self) -> tuple[int, ...]:
-        """The tokens that would end the marker and go on with what no call begins with."""
+        """Return the tokens that would complete the marker and continue with text that no call begins with."""
         if self._marker is None:
             return ()
         found = []

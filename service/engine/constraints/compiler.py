@@ -1,4 +1,4 @@
-"""Compile a constraint's text to its first state."""
+"""Compile a constraint to its initial state."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MAX_KEPT_MARKERS = 16  # a model has one pair; callers can't name others
 class ConstraintCompiler:
     """Compiles constraints for one model. Any thread may call it; a compilation may take seconds.
 
-    What grammars need of the vocabulary is made with the first of them: of 150,000 tokens 100 MB, in 0.6 s.
+    The vocabulary tables of grammars are built with the first grammar: for 150,000 tokens 100 MB, in 0.6 s.
     """
 
     def __init__(
@@ -31,9 +31,9 @@ class ConstraintCompiler:
         *,
         ends_in_time: bool = True,
     ) -> None:
-        """`control_token_ids` are the ids that no text is made of. There must be an id that ends a text.
+        """`control_token_ids` are the ids that are not text. There must be an end-of-text id.
 
-        With `ends_in_time` answers end within their limit of tokens, matching their grammar.
+        With `ends_in_time` answers match their grammar within their token limit.
         """
         self._make_grammars = partial(
             GrammarCompiler, tokenizer, control_token_ids, eos_token_ids, ends_in_time=ends_in_time
@@ -53,7 +53,7 @@ class ConstraintCompiler:
         self._marker_of = lru_cache(_MAX_KEPT_MARKERS)(marker_of)
 
     def __call__(self, constraint: Constraint) -> ConstraintState:
-        """The first state. Raises UnsupportedConstraint naming the field and what can't be enforced."""
+        """Return the initial state. Raise UnsupportedConstraint with the field and the unsupported part."""
         answer = self._answer(constraint.grammar) if constraint.grammar else None
         if (limit := constraint.reasoning) is None:
             if answer is None:

@@ -33,7 +33,7 @@ _Key: TypeAlias = tuple[str, frozenset[str]]  # a grammar's text, and its lenien
 
 
 class GrammarConstraint:
-    """Follows a grammar token by token. A `ConstraintState`."""
+    """A `ConstraintState` that follows a grammar token by token."""
 
     def __init__(self, matcher: Any, tokenizer: Any, num_words: int, ending: Ending | None = None) -> None:
         """`num_words` is the number of int32 words that hold one bit a token of `tokenizer`, llguidance's.
@@ -48,7 +48,7 @@ class GrammarConstraint:
 
     @property
     def is_free(self) -> bool:
-        """Never: a grammar has a mask for each token."""
+        """Always False, because a grammar has a mask for each token."""
         return False
 
     def fill_mask(self, words: Any) -> None:
@@ -64,11 +64,11 @@ class GrammarConstraint:
         self._check()
 
     def shortest(self) -> int | None:
-        """How many tokens the shortest text has that may still be said; None if that isn't known."""
+        """Return the number of tokens of the shortest remaining text, or None if unknown."""
         return self._ending.num_tokens if self._ending is not None and self._ending.is_known else None
 
     def settle(self, token_id: int, room: int) -> int:
-        """The token to take where `token_id` was drawn: another if the text couldn't end within `room` tokens."""
+        """Return the token to accept for `token_id`: another one if the text could not end within `room` tokens."""
         if self._ending is None or self._ending.is_end(token_id):
             return token_id
         after = self._ending.after(token_id, room - 1)
@@ -79,11 +79,11 @@ class GrammarConstraint:
         return token_id
 
     def forced_tokens(self) -> list[int]:
-        """The usual tokens of the text that the grammar lets nothing but follow; other cuts of it are allowed too."""
+        """Return the usual tokens of the forced text; other tokenizations of it are allowed too."""
         return list(self._matcher.compute_ff_tokens())
 
     def accept(self, token_id: int) -> None:
-        """Move on by a token. Raises ConstraintFailed if the grammar doesn't allow it."""
+        """Advance by a token. Raise ConstraintFailed if the grammar does not allow it."""
         if self._ending is not None:
             is_settled = self._settled is not None and self._settled[0] == token_id
             self._ending = self._settled[1] if is_settled and self._settled else self._ending.after(token_id, None)
@@ -92,20 +92,20 @@ class GrammarConstraint:
         self._check()
 
     def is_finished(self) -> bool:
-        """Whether nothing but the end of the text may follow."""
+        """Return True if only the end of the text may follow."""
         return bool(self._matcher.is_stopped())
 
     def fork(self) -> GrammarConstraint:
-        """A copy of its own for another choice."""
+        """Return an independent copy for another choice."""
         ending = self._ending.fork() if self._ending is not None else None
         return GrammarConstraint(self._matcher.deep_copy(), self._tokenizer, self._num_words, ending)
 
     def is_accepting(self) -> bool:
-        """Whether the text may end here."""
+        """Return True if the text may end here."""
         return bool(self._matcher.is_accepting())
 
     def follow(self, data: bytes) -> bool:
-        """Move on by a text, however it was cut into tokens; False, and of no more use, if the grammar refuses it."""
+        """Advance by a text in any tokenization. Return False if the grammar rejects it; the state is then invalid."""
         token_ids = self._tokenizer.tokenize_bytes(data) if data else []
         num_taken = int(self._matcher.try_consume_tokens(token_ids)) if token_ids else 0
         self._check()
@@ -119,7 +119,7 @@ class GrammarConstraint:
 
 
 class _Vocabulary:
-    """A tokenizer as llguidance wants it: control tokens are not made of text, not even of text that spells them."""
+    """A vocabulary for llguidance in which text never becomes a control token, even if it spells one."""
 
     def __init__(self, tokenizer: Tokenizer, control_token_ids: abc.Iterable[int], eos_token_id: int) -> None:
         self.eos_token_id = eos_token_id
@@ -189,12 +189,12 @@ class GrammarCompiler:
         return constraint.fork()
 
     def cached_grammars(self) -> list[str]:
-        """The texts of those that are kept, the least recently used first."""
+        """Return the texts of cached grammars, the least recently used first."""
         with self._lock:
             return [text for text, _ in self._cache]
 
     def _enforceable(self, grammar: Grammar) -> Grammar:
-        """The grammar, with others in place of those lenient schemas that can't be enforced."""
+        """Return the grammar, with replacements of lenient schemas that cannot be enforced."""
         demanded = {schema for field, schema in grammar.schemas.items() if field not in grammar.lenient}
         hopeless = [
             field
@@ -223,7 +223,7 @@ class GrammarCompiler:
         return constraint
 
     def _try(self, grammar: Grammar, constraint: GrammarConstraint) -> None:
-        """Follow the grammar for a few tokens, so that what fails at once is refused here and not in an answer."""
+        """Follow the grammar for a few tokens, so that an immediate failure is reported here and not in an answer."""
         trial = constraint.fork()
         words = np.zeros(self._num_words, np.int32)
         try:
@@ -259,7 +259,7 @@ class GrammarCompiler:
 
 
 def _matcher(tokenizer: Any, text: str, schemas: abc.Collection[str]) -> Any:
-    """A grammar's first state; `schemas` are the fields of those that it was made out of, if it was."""
+    """Return a grammar's initial state; `schemas` are the fields of the schemas that it was made from, if any."""
     limits = llguidance.LLParserLimits(
         step_max_items=_MAX_ITEMS_OF_SCHEMAS if schemas else _MAX_ITEMS, verbose_errors=False
     )

@@ -1,4 +1,4 @@
-"""A marker in a model's text, and the tokens that it can arrive with."""
+"""A marker in a model's text, and the tokens that can contain parts of it."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ class Marker:
         self._crossing = _crossing_ids(tokenizer, marker)
 
     def crossing_ids(self, tail: bytes) -> abc.Iterator[int]:
-        """Tokens that would end the marker and go on beyond it, after a text that ends with `tail`."""
+        """Yield tokens that would complete the marker and continue beyond it, after a text that ends with `tail`."""
         for num_before, token_ids in self._crossing.items():
             if tail.endswith(self.data[:num_before]):
                 yield from token_ids
 
     def rest(self, tail: bytes, data: bytes) -> bytes | None:
-        """What follows the marker in `data`, which comes after `tail`; None if the marker doesn't end in it."""
+        """Return the part of `data`, which follows `tail`, after the marker; None if the marker does not end in it."""
         found = (tail + data).find(self.data)
         return None if found < 0 else (tail + data)[found + len(self.data) :]
 
 
 def _crossing_ids(tokenizer: Tokenizer, marker: bytes) -> dict[int, list[int]]:
-    """The tokens, by the number of the marker's bytes that come before them."""
+    """Return the tokens by the number of the marker's bytes that precede them."""
     crossing: dict[int, list[int]] = {}
     for token_id in range(tokenizer.vocab_size):
         data = tokenizer.token_bytes(token_id)

@@ -1,4 +1,4 @@
-"""Reasoning that ends: its token budget, and constraints that begin after it."""
+"""The token budget of reasoning, and the constraint of the answer after it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from service.engine.tokenizer import Tokenizer
 from service.generation.constraint import ReasoningMarkers, ReasoningStart
 from service.generation.errors import ConstraintFailed
 
-_ANSWER_ROOM = 4  # times the shortest answer that reasoning leaves room for, where there is as much
+_ANSWER_RESERVE = 4  # reasoning leaves this multiple of the shortest answer, if the limit allows it
 
 
 class ReasoningTokens:
@@ -74,14 +74,14 @@ class ReasoningConstraint:
 
     @property
     def is_free(self) -> bool:
-        """Whether any token may follow, so that no mask is needed."""
+        """True if any token may follow, so that no mask is needed."""
         if self._forced:
             return False
         is_reasoning = self._phase is _Phase.REASONING and self._calls is not None
         return self._answer is None or is_reasoning or self._answer.is_free
 
     def fill_mask(self, words: Any) -> None:
-        """Write the allowed tokens into `words`, an int32 row."""
+        """Write the mask of allowed tokens into `words`, an int32 row."""
         if self._forced:
             words[:] = 0
             allow(words, self._forced[-1])
@@ -97,7 +97,7 @@ class ReasoningConstraint:
                     forbid(words, token_id)
 
     def shortest(self) -> int | None:
-        """How many tokens the shortest text has that may still be said, with what closes the reasoning."""
+        """Return the number of tokens of the shortest remaining text, including the closing marker."""
         answer = self._num_answer_tokens()
         if not answer:
             return answer
@@ -105,7 +105,7 @@ class ReasoningConstraint:
         return len(self._forced) + (len(self._tokens.closing_ids) if is_open else 0) + answer
 
     def settle(self, token_id: int, room: int) -> int:
-        """The token to take where `token_id` was drawn. Reasoning ends while there is room for an answer."""
+        """Return the token to accept for `token_id`. Reasoning ends while there are tokens left for an answer."""
         if self._answer is None or self._forced:
             return token_id
         if self._phase is _Phase.ANSWER:
@@ -118,23 +118,23 @@ class ReasoningConstraint:
             return token_id if is_open else self._answer.settle(token_id, room)
         data = self._tokens.tokenizer.token_bytes(token_id)
         is_closed = self._tokens.close_marker.rest(self._tail, data) is not None
-        if is_closed or num_closing + (_ANSWER_ROOM - 1) * num_answer_tokens < room:
+        if is_closed or num_closing + (_ANSWER_RESERVE - 1) * num_answer_tokens < room:
             return token_id
         self._close()
         return self._forced[-1]
 
     def _num_answer_tokens(self) -> int | None:
-        """Those of the shortest answer; 0 where none is demanded."""
+        """Return the number of tokens of the shortest answer, 0 if no answer is required."""
         return 0 if self._answer is None or self._calls is not None else self._answer.shortest()
 
     def forced_tokens(self) -> list[int]:
-        """What closes or opens the reasoning, or what the answer's constraint forces."""
+        """Return the forced tokens of the reasoning's markers or of the answer's constraint."""
         if self._forced or self._phase is not _Phase.ANSWER or self._answer is None:
             return self._forced[::-1]
         return self._answer.forced_tokens()
 
     def accept(self, token_id: int) -> None:
-        """Move on by a token. Raises ConstraintFailed for another than the forced one."""
+        """Advance by a token. Raise ConstraintFailed if it is not the forced one."""
         if self._forced:
             if token_id != self._forced.pop():
                 raise ConstraintFailed("another token than the forced one was sampled")
@@ -153,12 +153,12 @@ class ReasoningConstraint:
                 self._answer.accept(token_id)
 
     def is_finished(self) -> bool:
-        """Whether nothing but the end of the text may follow."""
+        """Return True if only the end of the text may follow."""
         in_answer = self._phase is _Phase.ANSWER and not self._forced
         return in_answer and self._answer is not None and self._answer.is_finished()
 
     def fork(self) -> ReasoningConstraint:
-        """A copy of its own for another choice."""
+        """Return an independent copy for another choice."""
         copy = ReasoningConstraint(
             self._tokens,
             ReasoningStart.NONE,
@@ -170,7 +170,7 @@ class ReasoningConstraint:
         return copy
 
     def _begin(self, token_id: int, calls: CallConstraint) -> None:
-        """Whether the answer to come begins with reasoning is told by its text, as it is to who reads it."""
+        """Decide by the first text whether the answer begins with reasoning, as the output parser does."""
         marker = self._tokens.open_marker
         self._tail += self._tokens.tokenizer.token_bytes(token_id)
         text = self._tail.lstrip()

@@ -37,8 +37,8 @@ _Trail: TypeAlias = "tuple[_Trail | None, list[int]]"  # steps, the last one fir
 _Key: TypeAlias = tuple[bytes | int, ...]  # what is allowed, and where that is little, what came before
 
 
-class _Place(NamedTuple):
-    """A state that was found; the lower its rank, the likelier it is near an end."""
+class _SearchState(NamedTuple):
+    """A state of the search; a lower rank means that it is more likely near an end."""
 
     rank: int
     matcher: Any
@@ -47,7 +47,7 @@ class _Place(NamedTuple):
     mask_before: bytes
 
     def path(self) -> list[int]:
-        """The way to it."""
+        """Return the path to the state."""
         steps, trail = [], self.trail
         while trail is not None:
             trail, step = trail
@@ -69,35 +69,35 @@ class Ways:
         self._effort = effort
         self._hint = hint
         self._tries_all = tries_all
-        self._waiting = {0: [_Place(0, matcher, None, 0, b"")]}  # by their cost
+        self._waiting = {0: [_SearchState(0, matcher, None, 0, b"")]}  # by their cost
         self._until = 0.0  # of the thread's processor time
 
     def __iter__(self) -> abc.Iterator[list[int]]:
         """The paths, the shortest first as a rule; none if none is found with the effort."""
         self._until = time.thread_time() + self._effort.seconds_left
         while self._waiting and self._effort.num_left > 0 and not self._is_late():
-            places = self._waiting.pop(min(self._waiting))
+            states = self._waiting.pop(min(self._waiting))
             seen: set[_Key] = set()
-            for place in sorted(places, key=attrgetter("rank")):
-                if place.matcher.is_error():
+            for state in sorted(states, key=attrgetter("rank")):
+                if state.matcher.is_error():
                     continue
-                if place.matcher.is_accepting():
-                    yield place.path()
-                elif self._hint and is_way(self._vocabulary, place.matcher, self._hint):
-                    yield place.path() + self._hint
+                if state.matcher.is_accepting():
+                    yield state.path()
+                elif self._hint and is_way(self._vocabulary, state.matcher, self._hint):
+                    yield state.path() + self._hint
                 elif len(seen) < _WIDTH:
-                    self._branch(place, seen)
+                    self._branch(state, seen)
 
-    def _branch(self, place: _Place, seen: set[_Key]) -> None:
+    def _branch(self, state: _SearchState, seen: set[_Key]) -> None:
         words = np.zeros(self._vocabulary.num_words, np.int32)
-        place.matcher.unsafe_compute_mask_ptr(words.ctypes.data, words.nbytes)
+        state.matcher.unsafe_compute_mask_ptr(words.ctypes.data, words.nbytes)
         mask = words.tobytes()
         allowed = self._vocabulary.allowed(words)
-        if mask == place.mask_before:
+        if mask == state.mask_before:
             loop_cost = _LOOP_COST if len(allowed) > _MANY else _SHORT_LOOP_COST
-            self._put(place._replace(cost=place.cost + loop_cost, mask_before=b""))
+            self._put(state._replace(cost=state.cost + loop_cost, mask_before=b""))
             return
-        step = place.trail[1] if place.trail is not None and len(allowed) <= _MANY else []
+        step = state.trail[1] if state.trail is not None and len(allowed) <= _MANY else []
         before: list[bytes | int] = [0 if each in self._vocabulary.digit_ids else each for each in step]
         if (key := (mask, *before)) in seen:
             return
@@ -110,28 +110,28 @@ class Ways:
             if self._is_late():
                 return
             self._effort.num_left -= 1
-            matcher = place.matcher.deep_copy()
+            matcher = state.matcher.deep_copy()
             if matcher.consume_token(token_id):
                 forced = self._vocabulary.path_of(matcher.compute_ff_bytes().partition(_CONTROL)[0])
                 if forced and matcher.try_consume_tokens(forced) != len(forced):
                     continue
                 # Any way will do that leads to one which is known; without one, the shortest is looked for.
-                cost = place.cost + (1 + _CHOICE_COST * index if self._hint else 1 + len(forced))
-                self._put(_Place(place.rank + index, matcher, (place.trail, [token_id, *forced]), cost, mask))
+                cost = state.cost + (1 + _CHOICE_COST * index if self._hint else 1 + len(forced))
+                self._put(_SearchState(state.rank + index, matcher, (state.trail, [token_id, *forced]), cost, mask))
 
     def _is_late(self) -> bool:
         return time.thread_time() >= self._until
 
-    def _put(self, place: _Place) -> None:
-        self._waiting.setdefault(place.cost, []).append(place)
+    def _put(self, state: _SearchState) -> None:
+        self._waiting.setdefault(state.cost, []).append(state)
 
 
 def is_way(vocabulary: ByteVocabulary, matcher: Any, path: list[int]) -> bool:
-    """Whether a text may end behind `path`, from where the matcher stands."""
+    """Return True if a text may end after `path` from the matcher's state."""
     return bool(matcher.validate_tokens([*path, vocabulary.eos_token_id]) == len(path) + 1)
 
 
 def _some(allowed: list[int]) -> list[int]:
-    """The first of each block, in the same order."""
+    """Return the first id of each block, in the same order."""
     of_blocks = {each // _BLOCK: each for each in reversed(allowed)}
     return [each for each in allowed if of_blocks[each // _BLOCK] == each]

@@ -42,7 +42,7 @@ class Batch:
     block_tables: Int32s  # [sequences, most blocks of a context], padded with the sequence's own first block
     output_rows: Int32s  # [rows], the tokens whose logits are needed, in ascending order
     images: abc.Sequence[ImageRows] = ()  # images with tokens in the batch, in the tokens' order
-    slots: abc.Sequence[int] = ()  # [sequences], a stable number of each running sequence, for backends with own state
+    sequence_slots: abc.Sequence[int] = ()  # [sequences], a stable number of each sequence, for stateful backends
     adapters: Int32s | None = None  # [sequences], the slot of each adapter, -1 for none; None if no sequence has one
 
     @property

@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import Protocol
 
 from service.engine.core.accounts import Account, Accounts
-from service.engine.messages import Abort, Add, Before, Check, Command, Done, Emit, InputVector, Report
+from service.engine.messages import Abort, Add, BeforeStep, Check, Command, Done, Emit, InputVector, Report
 from service.generation.embedding import EmbeddingRequest, TokenIds, Vector
 from service.generation.errors import DeadlineExceeded, SequenceError
 from service.generation.stats import EngineStats
@@ -104,7 +104,7 @@ class EncoderCore:
                 _log.error("not an embedding request: %s", type(command.request).__name__)
                 self._emit(Report(errors=[(serial, SequenceError("the request could not be added"))]))
 
-    def step(self, before: Before | None = None) -> bool:  # noqa: ARG002  no output is collected over steps
+    def step(self, before: BeforeStep | None = None) -> bool:  # noqa: ARG002  no output is collected over steps
         """Compute one batch. Return True: every vector is reported immediately.
 
         Exceptions of the runner propagate, and leave the core unusable.
@@ -115,7 +115,7 @@ class EncoderCore:
             self._compute(batch, self._report, began)
         return True
 
-    def report(self, *, only_pressing: bool = False) -> Report:  # noqa: ARG002  every vector is urgent
+    def report(self, *, only_urgent: bool = False) -> Report:  # noqa: ARG002  every vector is urgent
         """Return the output since the last report, and the engine's state."""
         report, self._report = self._report, Report()
         report.stats.append(self.stats())

@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 from service.engine.core.scheduler import Scheduler
 from service.engine.core.sequences.sequence import Sequence, SequenceGroup
 from service.engine.core.step import ScheduledSequence, Step
-from service.engine.messages import Before, Report
+from service.engine.messages import BeforeStep, Report
 from service.engine.retry import retry_after_s
 from service.generation.errors import DeadlineExceeded, EngineError, EngineOverloaded, SequenceError
 from service.generation.output import TokenLogprob
@@ -58,7 +58,7 @@ class EngineCore:
         self._groups: dict[int, SequenceGroup] = {}  # unfinished groups, by serial
         self._report = Report()  # not emitted yet
         self._pending_output: dict[Sequence, None] = {}  # sequences with unreported tokens
-        self._pressing: dict[Sequence, None] = {}  # sequences whose tokens must be reported immediately
+        self._urgent: dict[Sequence, None] = {}  # sequences whose tokens must be reported immediately
         self._is_urgent = False
         self._num_steps = 0
         self._num_computed_tokens = 0
@@ -90,7 +90,7 @@ class EngineCore:
         for sequence in self._scheduler.drop(group):
             self._runner.release(sequence)
 
-    def step(self, before: Before | None = None) -> bool:
+    def step(self, before: BeforeStep | None = None) -> bool:
         """Run one step. Return True if its output should be flushed immediately: a start, a first token or an end.
 
         `before` is called before a step that computes prompt tokens, with the expected duration in seconds.
@@ -110,15 +110,15 @@ class EngineCore:
         self._report.stats.append(self.stats())
         return self._is_urgent
 
-    def report(self, *, only_pressing: bool = False) -> Report:
+    def report(self, *, only_urgent: bool = False) -> Report:
         """Return the output since the last report, with the engine's state after each step since then.
 
-        With `only_pressing`, return only the tokens of sequences that have just started or ended.
+        With `only_urgent`, return only the tokens of sequences that have just started or ended.
         """
         report, self._report = self._report, Report()
-        pressing, self._pressing = self._pressing, {}
-        if only_pressing:
-            reported = [sequence for sequence in pressing if sequence in self._pending_output]
+        urgent, self._urgent = self._urgent, {}
+        if only_urgent:
+            reported = [sequence for sequence in urgent if sequence in self._pending_output]
             for sequence in reported:
                 del self._pending_output[sequence]
         else:
@@ -149,7 +149,7 @@ class EngineCore:
             self._report.outputs += [(group.serial, output) for output in sequence.take_outputs()]
         self.abort(group.serial)
 
-    def _compute(self, began: float, before: Before | None) -> None:
+    def _compute(self, began: float, before: BeforeStep | None) -> None:
         step = self._scheduler.schedule(began)
         if step is None:
             return
@@ -253,7 +253,7 @@ class EngineCore:
         self._num_generated_tokens += 1
         self._pending_output[sequence] = None
         if is_first or sequence.finish_reason is not None:
-            self._pressing[sequence] = None
+            self._urgent[sequence] = None
             self._is_urgent = True
         if sequence.finish_reason is not None:
             self._scheduler.finish(sequence)

@@ -20,7 +20,7 @@ from service.engine.limits import max_sequence_len
 from service.engine.messages import (
     Abort,
     Add,
-    Before,
+    BeforeStep,
     Check,
     Command,
     Compile,
@@ -103,13 +103,13 @@ class GeneratorCore:
             case LoadAdapter() | DropAdapter():
                 self._change_adapters(command)
 
-    def step(self, before: Before | None = None) -> bool:
+    def step(self, before: BeforeStep | None = None) -> bool:
         """Run one step. Return True if its output should be flushed immediately."""
         return self._core.step(before)
 
-    def report(self, *, only_pressing: bool = False) -> Report:
+    def report(self, *, only_urgent: bool = False) -> Report:
         """Return the output since the last report, and the engine's state."""
-        return self._core.report(only_pressing=only_pressing)
+        return self._core.report(only_urgent=only_urgent)
 
     def close(self) -> None:
         """Stop compiling constraints."""

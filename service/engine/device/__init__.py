@@ -1,1 +1,1 @@
-"""Memory of host and device: how much there is, and copies between them."""
+"""Host and device memory: its capacity, and copies between the two."""

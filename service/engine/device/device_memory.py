@@ -1,6 +1,6 @@
-"""The shares of a device's memory: weights, steps, recorded decodes and cache; and the error when it runs out.
+"""The division of a device's memory into weights, steps, recorded decodes and cache, and out-of-memory errors.
 
-A CPU's is in `memory`.
+Host memory is in `memory`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Protocol
 
 from service.generation.errors import ModelLoadError
 
-_GRAPH_PART = 64  # of a device: what recorded decodes take at most
+_GRAPH_DIVISOR = 64  # recorded decodes take at most this fraction of the device
 _GB = 1e9
 
 
@@ -20,48 +20,49 @@ class DeviceMemory(Protocol):
     """The memory of an accelerator."""
 
     def info(self) -> tuple[int, int]:
-        """Free and total bytes."""
+        """Return the free and the total bytes."""
 
     def watch(self) -> None:
-        """Measure the peak from now on."""
+        """Start to measure the peak."""
 
     def peak(self) -> int:
-        """Bytes that were taken at most since, beyond what was taken then."""
+        """Return the peak of allocated bytes since `watch`, beyond those allocated at that time."""
 
 
 def graph_bytes(memory: DeviceMemory) -> int:
-    """What recorded decodes may take: a sixty-fourth of the device."""
-    return memory.info()[1] // _GRAPH_PART
+    """Return the bytes that recorded decodes may take: 1/64 of the device."""
+    return memory.info()[1] // _GRAPH_DIVISOR
 
 
-def require_room(memory: DeviceMemory, part: float, weight_bytes: int, folder: Path) -> None:
-    """Raise ModelLoadError for weights that the device has no room for, before a byte is read."""
+def require_capacity(memory: DeviceMemory, fraction: float, weight_bytes: int, folder: Path) -> None:
+    """Raise ModelLoadError if the weights do not fit on the device, before any of them is read."""
     free, total = memory.info()
-    room = int(total * part) - (total - free)
-    if weight_bytes > room:
+    capacity = int(total * fraction) - (total - free)
+    if weight_bytes > capacity:
         raise ModelLoadError(
-            f"{folder}: the weights take {weight_bytes / _GB:.1f} GB, and {max(room, 0) / _GB:.1f} GB are left: "
-            f"engine.device_memory {part:g} of the device's {total / _GB:.1f} GB, {(total - free) / _GB:.1f} GB taken"
+            f"{folder}: the weights take {weight_bytes / _GB:.1f} GB, and {max(capacity, 0) / _GB:.1f} GB are left: "
+            f"engine.device_memory {fraction:g} of the device's {total / _GB:.1f} GB, "
+            f"{(total - free) / _GB:.1f} GB taken"
         )
 
 
-def room_for_cache(memory: DeviceMemory, part: float, step_bytes: int) -> int:
-    """Bytes for the cache once weights are loaded: `part` of the device, less what is taken, a step and recordings."""
+def cache_capacity(memory: DeviceMemory, fraction: float, step_bytes: int) -> int:
+    """Return the bytes for the cache: `fraction` of the device, minus allocated memory, a step and recorded decodes."""
     free, total = memory.info()
-    return int(total * part) - (total - free) - step_bytes - graph_bytes(memory)
+    return int(total * fraction) - (total - free) - step_bytes - graph_bytes(memory)
 
 
 @contextmanager
-def out_of_memory_explained(memory: DeviceMemory | None, folder: Path) -> Iterator[None]:
-    """Turn torch's error, pages long, into a ModelLoadError of one line."""
+def explain_out_of_memory(memory: DeviceMemory | None, folder: Path) -> Iterator[None]:
+    """Convert torch's out-of-memory error, which is pages long, to a ModelLoadError of one line."""
     try:
         yield
     except RuntimeError as error:
-        # By its name: on CPUs torch may not even be imported.
+        # The class is compared by name, because torch may not be imported on CPUs.
         if memory is None or type(error).__name__ != "OutOfMemoryError":
             raise
         free, total = memory.info()
         raise ModelLoadError(
             f"{folder}: the device has no memory left while it is loaded: {free / _GB:.1f} of {total / _GB:.1f} GB are "
-            "free; lower engine.device_memory or engine.max_batch_tokens, or take a smaller model"
+            "free; lower engine.device_memory or engine.max_batch_tokens, or use a smaller model"
         ) from error

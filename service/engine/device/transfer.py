@@ -1,6 +1,6 @@
-"""Copies between host and device: to the device without waiting, back with one wait.
+"""Copies between host and device: asynchronous to the device, and with a single wait back to the host.
 
-On a CPU both are views.
+On a CPU both return views.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import Tensor
 
 
 def to_device(values: NDArray[Any], device: torch.device) -> Tensor:
-    """Those values there. The copy starts from pinned memory, so that nobody waits for what the device is at."""
+    """Return the values as a tensor on the device, copied from pinned memory without waiting for the device."""
     tensor = torch.from_numpy(values)
     if device.type == "cpu":
         return tensor
@@ -23,14 +23,14 @@ def to_device(values: NDArray[Any], device: torch.device) -> Tensor:
 
 
 def to_host(tensors: abc.Sequence[Tensor]) -> list[NDArray[Any]]:
-    """The tensors' values in one copy, which waits for all that the device was given before."""
+    """Return the tensors' values as arrays. One copy moves all of them and waits for the device's queued work."""
     if not tensors or tensors[0].device.type == "cpu":
         return [tensor.numpy() for tensor in tensors]
     flat = torch.cat([tensor.contiguous().view(-1).view(torch.uint8) for tensor in tensors]).cpu().numpy()
     ends = np.cumsum([tensor.numel() * tensor.itemsize for tensor in tensors])
     parts = np.split(flat, ends[:-1])
     return [
-        # A copy: a part need not begin where its type may.
+        # Copied, because a part may not be aligned to its type.
         np.frombuffer(part.tobytes(), _NUMPY[tensor.dtype]).reshape(tensor.shape)
         for part, tensor in zip(parts, tensors, strict=True)
     ]

@@ -1,1 +1,1 @@
-"""The way from an engine's client to its core, on a thread or in a worker process."""
+"""The connection between an engine's client and its core, which runs on a thread or in a worker process."""

@@ -1,4 +1,4 @@
-"""The specification of an engine's core as plain data, built by a thread here or by a worker process."""
+"""The specification of an engine's core as plain data. This process or a worker process builds the core from it."""
 
 from __future__ import annotations
 
@@ -12,44 +12,44 @@ from service.engine.link.loop import Core
 
 @runtime_checkable
 class HelperProcesses(Protocol):
-    """Processes that a core computes with, and can't do without."""
+    """The processes that compute with a core; the core cannot run without them."""
 
     def watch(self, on_death: abc.Callable[[str], None]) -> None:
-        """Call `on_death` with the reason, on any thread, when one of them has ended by itself."""
+        """Call `on_death` with the reason, on any thread, if a process ends unexpectedly."""
 
     def close(self) -> None:
-        """End them; returns when they have ended."""
+        """End the processes, and return when they have ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class BuiltCore:
-    """An engine's core and its description, which can be pickled.
+    """An engine's core and its picklable description.
 
-    `again` has arguments that build the same core once more, without the decisions that loading made. `helpers` are
-    other processes that the core computes with.
+    `reload_arguments` are arguments that rebuild the same core, with the values that the first load chose. `helpers`
+    are other processes that compute with the core.
     """
 
     core: Core
     description: Any
-    again: abc.Mapping[str, Any] = field(default_factory=dict)
+    reload_arguments: abc.Mapping[str, Any] = field(default_factory=dict)
     helpers: HelperProcesses | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class EngineSpec:
-    """A function by its name, `module:function`, and its arguments, which can be pickled. It returns a `BuiltCore`."""
+    """The name of a function, `module:function`, that returns a `BuiltCore`, and its picklable arguments."""
 
     function: str
     arguments: abc.Mapping[str, Any]
 
     def make(self) -> BuiltCore:
-        """Call it. Raises what it raises: ModelLoadError for whatever is wrong with a model."""
+        """Call the function and return its result. Raise ModelLoadError if the model cannot be loaded."""
         module, _, name = self.function.partition(":")
-        made = getattr(importlib.import_module(module), name)(**self.arguments)
-        if not isinstance(made, BuiltCore):
-            raise TypeError(f"{self.function} has made {made!r}")
-        return made
+        built = getattr(importlib.import_module(module), name)(**self.arguments)
+        if not isinstance(built, BuiltCore):
+            raise TypeError(f"{self.function} must return a BuiltCore, not {built!r}")
+        return built
 
     def with_arguments(self, arguments: abc.Mapping[str, Any]) -> EngineSpec:
-        """The same function with some arguments replaced."""
+        """Return a copy with some arguments replaced."""
         return replace(self, arguments={**self.arguments, **arguments})

@@ -12,30 +12,30 @@ from service.generation.errors import ModelLoadError
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """The first message to a worker: what to load, how often to report when idle, and from which level on to log."""
+    """The first message to a worker: the core to load, the heartbeat interval when idle, and the log level."""
 
     engine_spec: EngineSpec
-    beat_s: float
+    heartbeat_interval_s: float
     log_level: int
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """The model is loaded. `description` and `again` are the recipe's."""
+    """The worker has loaded the model. The fields are those of the `BuiltCore`."""
 
     description: Any
-    again: abc.Mapping[str, Any]
+    reload_arguments: abc.Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class LoadFailed:
-    """The model can't be loaded, and the worker ends."""
+    """The worker could not load the model, and exits."""
 
     error: ModelLoadError
 
 
 @dataclass(frozen=True, slots=True)
 class Died:
-    """A step, or the load, raised what ends the worker."""
+    """A step or the load raised an exception that ends the worker."""
 
     reason: str

@@ -8,43 +8,43 @@ from service.engine.messages import Command, Report
 
 
 class Receiver(Protocol):
-    """Who is told. Everything is called on the event loop."""
+    """The receiver of a core's reports. All methods are called on the event loop."""
 
     def on_report(self, report: Report) -> None:
-        """The engine's side has something to tell."""
+        """Handle a report from the core."""
 
-    def on_death(self, reason: BaseException, back_in_s: float | None) -> None:
-        """The engine's side has died, and all requests with it.
+    def on_death(self, reason: BaseException, restart_in_s: float | None) -> None:
+        """Handle the death of the core, which has lost all requests.
 
-        It is expected back in `back_in_s` seconds; None if it isn't started again.
+        It is expected to serve again in `restart_in_s` seconds; None if it is not restarted.
         """
 
-    def on_return(self) -> None:
-        """The engine's side was started again."""
+    def on_restart(self) -> None:
+        """Handle the restart of the core."""
 
 
 class Link(Protocol):
-    """The way to an engine's side. All methods belong to the event loop that started it."""
+    """The connection to an engine's core. All methods must be called on the event loop that started it."""
 
     def start(self, receiver: Receiver) -> None:
-        """Let the engine's side run, and tell `receiver` on the running loop."""
+        """Run the core, and report to `receiver` on the running loop."""
 
     @property
     def pid(self) -> int | None:
-        """The process of the engine's side; None if it is this one, or away."""
+        """The core's process id, or None if the core runs in this process or its process is down."""
 
     def kill(self) -> None:
-        """End the engine's side at once if it is a process, as if it had died by itself."""
+        """Kill the core's process, if it has one, as if it had crashed."""
 
     @property
-    def can_launch_again(self) -> bool:
-        """Whether the engine's side gives its memory back at a stop, and can be launched again after."""
+    def can_relaunch(self) -> bool:
+        """True if stopping the core frees its memory and it can be launched again afterwards."""
 
-    async def launch_again(self) -> None:
-        """After a stop: load what was stopped, and tell the same receiver. Raises ModelLoadError."""
+    async def relaunch(self) -> None:
+        """Load the core again after a stop, and report to the same receiver. Raise ModelLoadError if that fails."""
 
     def send(self, command: Command) -> None:
-        """Returns at once. Mail to an engine that has died is lost."""
+        """Send a command and return immediately. A command to a dead core is lost."""
 
     async def stop(self) -> None:
-        """End the engine's side; returns when the step in progress, if any, is done. Does nothing before the start."""
+        """End the core, and return when the step in progress, if any, is done. Do nothing before the start."""

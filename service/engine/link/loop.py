@@ -1,6 +1,6 @@
-"""The loop of an engine's core: receive commands, compute a step, report, until it is stopped.
+"""The loop of an engine's core: receive commands, run a step and report, until the core is stopped.
 
-The loop is the same on a thread of the client's process and in a process of its own.
+A thread of the client's process and a worker process run the same loop.
 """
 
 from __future__ import annotations
@@ -8,68 +8,70 @@ from __future__ import annotations
 import queue
 from typing import Protocol, TypeAlias
 
-from service.engine.link.pace import Pace
-from service.engine.messages import Before, Command, Emit, Report, StopCore
+from service.engine.link.report_pacer import ReportPacer
+from service.engine.messages import BeforeStep, Command, Emit, Report, StopCore
 
-BEAT_S = 1.0  # how often an idle engine reports that it lives
+HEARTBEAT_INTERVAL_S = 1.0  # how often an idle engine reports that it is alive
 
 CommandQueue: TypeAlias = queue.SimpleQueue[Command]
 
 
 class Core(Protocol):
-    """What the loop runs. Only the loop's thread calls it."""
+    """The part of an engine that the loop runs. Only the loop's thread calls it."""
 
     @property
     def has_work(self) -> bool:
-        """Whether a step would do anything."""
+        """True if a step would do any work."""
 
     @property
     def output_interval_s(self) -> float:
-        """How long, in seconds, the outputs of short steps may be held back to leave together."""
+        """The seconds for which outputs of short steps may be held back to be sent together."""
 
     def open(self, emit: Emit) -> None:
-        """Called once, before all else. `emit` takes reports of what is done outside of the steps, from any thread."""
+        """Called once, before all other methods. The core may call `emit` with reports from any thread."""
 
     def receive(self, command: Command) -> None:
         """Handle one command other than `StopCore`. A failure is reported under the command's serial, never raised."""
 
-    def step(self, before: Before | None = None) -> bool:
+    def step(self, before: BeforeStep | None = None) -> bool:
         """Run one step. Return True if its output should be flushed immediately. An exception ends the engine.
 
-        `before` may be called before it computes, with the seconds that it will likely take.
+        `before` may be called before the computation starts, with its expected duration in seconds.
         """
 
-    def report(self, *, only_pressing: bool = False) -> Report:
-        """Return all that was not reported yet, or only urgent output, and the state between two steps."""
+    def report(self, *, only_urgent: bool = False) -> Report:
+        """Return all pending output, or only urgent output, and the state after the last step."""
 
     def close(self) -> None:
-        """End what runs outside of the steps. Called once, after all else."""
+        """End the work that runs outside of the steps. Called once, after all other methods."""
 
 
-def run(core: Core, command_queue: CommandQueue, emit: Emit, *, beat_s: float = BEAT_S) -> None:
-    """Serve until `StopCore`. Raises what a step raises."""
+def run(
+    core: Core, command_queue: CommandQueue, emit: Emit, *, heartbeat_interval_s: float = HEARTBEAT_INTERVAL_S
+) -> None:
+    """Serve until `StopCore` is received. An exception of a step is raised."""
     core.open(emit)
-    pace = Pace(core.report, emit, core.output_interval_s)
+    pace = ReportPacer(core.report, emit, core.output_interval_s)
     try:
         pace.report_all()
-        while _receive(core, command_queue, pace, beat_s):
+        while _receive(core, command_queue, pace, heartbeat_interval_s):
             if core.has_work:
-                pace.stepped(is_urgent=core.step(pace.before))
+                pace.step_done(is_urgent=core.step(pace.before_step))
     finally:
         core.close()
 
 
-def _receive(core: Core, command_queue: CommandQueue, pace: Pace, beat_s: float) -> bool:
+def _receive(core: Core, command_queue: CommandQueue, pace: ReportPacer, heartbeat_interval_s: float) -> bool:
     """Handle all queued commands, waiting for one only if there is no work. Return False if the loop should end.
 
-    Without work no step reports arrivals and ends, so they are reported here, with the engine's heartbeat.
+    Without work no step reports new and ended requests, so this function reports them, with the engine's heartbeat.
     """
     is_news = False
     while True:
         if not core.has_work:
             pace.flush()
         try:
-            command = command_queue.get(block=not core.has_work and not is_news, timeout=beat_s)
+            command = command_queue.get(block=not core.has_work and not is_news, timeout=heartbeat_interval_s)
         except queue.Empty:
             if not core.has_work:
                 pace.report_all()

@@ -12,22 +12,22 @@ from typing import Any
 from service.engine.link import wire
 from service.engine.link.engine_spec import EngineSpec
 from service.engine.link.link import Receiver
-from service.engine.link.loop import BEAT_S
-from service.engine.link.worker_process import WorkerDied, WorkerProcess, next_process, take
+from service.engine.link.loop import HEARTBEAT_INTERVAL_S
+from service.engine.link.worker_process import WorkerDied, WorkerProcess, handle_message, next_worker
 from service.engine.messages import Command, Report, StopCore
 from service.generation.errors import ModelLoadError
 
-_CHUNK = 1 << 16  # bytes to read at a time; to make room for more takes longer than to read a small report
-_STOP_S = 30.0  # for a step in progress
+_CHUNK = 1 << 16  # bytes per read; allocating a larger buffer takes longer than reading a small report
+_STOP_S = 30.0  # the time that a step in progress has to end
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Restarts:
-    """How a process that has died is started again: after a delay that doubles, and not for ever.
+    """The restart policy of a process: a delay that doubles, and a limit of restarts.
 
-    `max_deaths` is how often it may die with no more than `steady_s` of service between two deaths.
+    `max_deaths` is the number of deaths, each within `steady_s` of the last start, after which it is not restarted.
     """
 
     first_delay_s: float = 0.5
@@ -36,21 +36,26 @@ class Restarts:
     steady_s: float = 60.0
 
     def delay_s(self, num_deaths: int) -> float:
-        """What to wait after so many deaths in a row."""
+        """The seconds to wait before a restart after `num_deaths` consecutive deaths."""
         return min(self.first_delay_s * 2.0 ** (num_deaths - 1), self.max_delay_s)
 
 
 class ProcessLink:
-    """Runs what a recipe makes in a process, from `launch()` to `await stop()`."""
+    """Runs the core of an `EngineSpec` in a process, from `launch()` to `await stop()`."""
 
     def __init__(
-        self, engine_spec: EngineSpec, *, name: str = "engine", restarts: Restarts | None = None, beat_s: float = BEAT_S
+        self,
+        engine_spec: EngineSpec,
+        *,
+        name: str = "engine",
+        restarts: Restarts | None = None,
+        heartbeat_interval_s: float = HEARTBEAT_INTERVAL_S,
     ) -> None:
-        """`name` is for the log. `beat_s` is how often an idle engine reports."""
+        """`name` identifies the engine in the log. `heartbeat_interval_s` is how often an idle engine reports."""
         self._engine_spec = engine_spec
         self._name = name
         self._restarts = restarts or Restarts()
-        self._beat_s = beat_s
+        self._heartbeat_interval_s = heartbeat_interval_s
         self._worker: WorkerProcess | None = None
         self._unsent = bytearray()
         self._supervising: asyncio.Task[None] | None = None
@@ -59,58 +64,61 @@ class ProcessLink:
 
     @property
     def pid(self) -> int | None:
-        """The process's id; None before the launch and while it is started again."""
+        """The process id, or None before the launch and during a restart."""
         return self._worker.process.pid if self._worker else None
 
     def kill(self) -> None:
-        """End the process at once; it is started again."""
+        """Kill the process; it is restarted."""
         if self._worker is not None:
             self._worker.process.kill()
 
     def launch(self) -> Any:
-        """Start the process and wait until it has loaded; return the description that the recipe made.
+        """Start the process, wait until it has loaded the model, and return the core's description.
 
-        May take minutes. Raises ModelLoadError for whatever is wrong with the model, and if the process dies.
+        This may take minutes. Raise ModelLoadError if the model cannot be loaded or the process dies.
         """
         began = time.monotonic()
-        worker = next_process()
+        worker = next_worker()
         self._worker = worker
         try:
-            worker.launch(self._engine_spec, beat_s=self._beat_s)
+            worker.launch(self._engine_spec, heartbeat_interval_s=self._heartbeat_interval_s)
             if self._stopping.is_set():
                 worker.kill()
             ready = worker.until_ready()
         except WorkerDied as error:
             self._worker = None
-            raise ModelLoadError(f"{self._name}: the engine's process died while it loaded: {error}") from error
+            raise ModelLoadError(f"{self._name}: the engine's process died while loading the model: {error}") from error
         except BaseException:
             self._worker = None
             raise
         self._launch_s = time.monotonic() - began
-        self._engine_spec = self._engine_spec.with_arguments(ready.again)
+        self._engine_spec = self._engine_spec.with_arguments(ready.reload_arguments)
         return ready.description
 
     def start(self, receiver: Receiver) -> None:
-        """Tell `receiver` on the running loop. ValueError before the launch."""
+        """Report to `receiver` on the running loop. Raise ValueError before the launch."""
         self._receiver = receiver
         self._loop = asyncio.get_running_loop()
         self._attach()
         self._supervising = self._loop.create_task(self._supervise(), name=f"{self._name}'s supervisor")
 
     @property
-    def can_launch_again(self) -> bool:
-        """True."""
+    def can_relaunch(self) -> bool:
+        """Always True: the process's memory is freed when it ends."""
         return True
 
-    async def launch_again(self) -> None:
-        """After a stop: load what was stopped, and tell the same receiver. Raises ModelLoadError."""
+    async def relaunch(self) -> None:
+        """Load the core again after a stop, and report to the same receiver. Raise ModelLoadError if that fails."""
         self._stopping.clear()
         self._supervising = None
         await asyncio.to_thread(self.launch)
         self.start(self._receiver)
 
     def send(self, command: Command) -> None:
-        """Returns at once: what the socket doesn't take is kept. Raises what pickling raises."""
+        """Send a command and return immediately; bytes that the socket does not accept yet are buffered.
+
+        An exception of pickling the command is raised.
+        """
         data = wire.pack(command, getattr(command, "serial", wire.NO_SERIAL))
         if self._worker is None or self._ended.done():
             return
@@ -121,16 +129,16 @@ class ProcessLink:
         self._unsent += data
 
     async def stop(self) -> None:
-        """End the process; returns when the step in progress, if any, is done. Does nothing before the launch."""
+        """End the process, and return when the step in progress, if any, is done. Do nothing before the launch."""
         self._stopping.set()
         if self._supervising is None:
-            await asyncio.to_thread(self._bury)
+            await asyncio.to_thread(self._reap)
             return
         if self._worker is not None and not self._ended.done():
             self.send(StopCore())
             await asyncio.wait([self._ended], timeout=_STOP_S)
         if self._worker is not None:
-            self._worker.process.kill()  # one that is being launched, or doesn't come to the end of its step
+            self._worker.process.kill()  # a process that is being launched, or does not finish its step in time
         await self._supervising
 
     def _attach(self) -> None:
@@ -156,7 +164,7 @@ class ProcessLink:
         if data:
             self._take(self._worker, data)
         else:
-            self._end(WorkerDied("it has closed its connection"))
+            self._end(WorkerDied("the worker closed its connection"))
 
     def _take(self, worker: WorkerProcess, data: bytes) -> None:
         for message in worker.unpacker.feed(data):
@@ -164,7 +172,7 @@ class ProcessLink:
                 self._receiver.on_report(message)
                 continue
             try:
-                take(message)
+                handle_message(message)
             except WorkerDied as reason:
                 self._end(reason)
 
@@ -175,14 +183,14 @@ class ProcessLink:
             self._ended.set_result(reason)
 
     def _write(self, data: bytes | bytearray) -> int:
-        """Send as much as the socket takes now; return how many bytes that were."""
+        """Send as many bytes as the socket accepts now, and return their number."""
         if self._worker is None:
             return len(data)
         try:
             return self._worker.socket.send(data)
         except BlockingIOError:
             return 0
-        except ConnectionError:  # the reader will notice too
+        except ConnectionError:  # `_read` reports it
             return len(data)
 
     def _write_more(self) -> None:
@@ -191,11 +199,11 @@ class ProcessLink:
             self._loop.remove_writer(self._worker.socket)
 
     async def _supervise(self) -> None:
-        """Start the process again whenever it dies, until it is to stop or dies too often."""
+        """Restart the process whenever it dies, until it is stopped or dies too often."""
         num_deaths = 0
         while True:
             died = await self._ended
-            how = await asyncio.to_thread(self._bury)
+            how = await asyncio.to_thread(self._reap)
             if self._stopping.is_set():
                 return
             reason: Exception | None = WorkerDied(f"{died} ({how})")
@@ -205,22 +213,22 @@ class ProcessLink:
                 num_deaths += 1
                 if not await self._may_restart(reason, num_deaths):
                     return
-                reason = await self._relaunch()
+                reason = await self._try_launch()
                 if self._stopping.is_set():
-                    await asyncio.to_thread(self._bury)
+                    await asyncio.to_thread(self._reap)
                     return
             self._attach()
-            self._receiver.on_return()
-            _log.info("%s: the engine's process was started again", self._name)
+            self._receiver.on_restart()
+            _log.info("%s: the engine's process was restarted", self._name)
 
     async def _may_restart(self, reason: Exception, num_deaths: int) -> bool:
-        """Tell of a death, and wait until the process may be started again; False if it may not any more."""
+        """Report a death and wait for the restart delay. Return False if the process must not be restarted."""
         if num_deaths >= self._restarts.max_deaths:
             _log.error("%s: the engine's process has died %d times: %s", self._name, num_deaths, reason)
             self._receiver.on_death(reason, None)
             return False
         delay_s = self._restarts.delay_s(num_deaths)
-        message = "%s: the engine's process has died, and is started again in %.1f s: %s"
+        message = "%s: the engine's process has died and will be restarted in %.1f s: %s"
         _log.error(message, self._name, delay_s, reason)
         self._receiver.on_death(reason, delay_s + self._launch_s)
         with contextlib.suppress(TimeoutError):
@@ -228,18 +236,18 @@ class ProcessLink:
                 await self._stopping.wait()
         return not self._stopping.is_set()
 
-    async def _relaunch(self) -> Exception | None:
-        """Start the process again; why it could not be, if so."""
+    async def _try_launch(self) -> Exception | None:
+        """Start the process again. Return the error if it could not be started."""
         try:
             await asyncio.to_thread(self.launch)
-        except Exception as error:  # noqa: BLE001  whatever it is, there is another try
+        except Exception as error:  # noqa: BLE001  after any error the launch is retried
             return error
         return None
 
-    def _bury(self) -> str:
-        """End the process if it still runs, and tell how it ended."""
+    def _reap(self) -> str:
+        """End the process if it still runs, and return how it ended."""
         if self._worker is None:
-            return "it was not there"
+            return "no worker process was running"
         how = self._worker.kill()
         self._worker = None
         return how

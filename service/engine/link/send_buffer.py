@@ -1,4 +1,4 @@
-"""A worker's messages to its parent: sent at once, or by a thread while the parent does not read."""
+"""A worker's messages to its parent, sent immediately, or by a thread while the parent does not read."""
 
 from __future__ import annotations
 
@@ -10,18 +10,20 @@ from service.engine.link import wire
 
 
 class SendBuffer:
-    """Any thread may put messages, and none waits for the parent."""
+    """A buffer into which any thread can put messages without waiting for the parent."""
 
     def __init__(self, parent: socket.socket) -> None:
         self._parent = parent
         self._lock = threading.Lock()
-        self._num_unsent = 0  # pieces that the thread has not sent; while there are any, all others go behind them
-        self._unsent: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()  # None is the end
+        self._num_unsent = (
+            0  # messages that the thread has not sent yet; while there are any, new messages are queued behind them
+        )
+        self._unsent: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()  # None ends the thread
         self._thread = threading.Thread(target=self._write, name="writer", daemon=True)
         self._thread.start()
 
     def put(self, message: object) -> None:
-        """Send a message. Once the parent has gone it is lost."""
+        """Send a message. It is lost if the parent has ended."""
         data = wire.pack(message)
         with self._lock:
             if not self._num_unsent:
@@ -31,17 +33,17 @@ class SendBuffer:
                 self._unsent.put(data)
 
     def close(self) -> None:
-        """Return when all is sent, or the parent has gone."""
+        """Return when all messages are sent or the parent has ended."""
         self._unsent.put(None)
         self._thread.join()
 
     def _send(self, data: bytes) -> int:
-        """Send what the parent takes now; return how many bytes that were."""
+        """Send as many bytes as the socket accepts now, and return their number."""
         try:
             return self._parent.send(data, socket.MSG_DONTWAIT)
         except BlockingIOError:
             return 0
-        except OSError:  # the parent has gone
+        except OSError:  # the parent has ended
             return len(data)
 
     def _write(self) -> None:
@@ -49,6 +51,6 @@ class SendBuffer:
             try:
                 self._parent.sendall(data)
             except OSError:
-                return  # the parent has gone
+                return  # the parent has ended
             with self._lock:
                 self._num_unsent -= 1

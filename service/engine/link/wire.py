@@ -1,6 +1,6 @@
-"""Messages between two processes over a socket: pickles with their length in front.
+"""Messages between two processes over a socket: pickles, each with its length in front.
 
-Only what is one's own parent or child is read, so what is unpickled is trusted.
+A process reads messages only from its own parent or child, so it trusts what it unpickles.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ import struct
 from collections import abc
 from typing import Any
 
-_HEADER = struct.Struct(">Qq")  # length of the pickle, serial of the request that it is about
-_CHUNK = 1 << 16  # bytes to read at a time; to make room for more takes longer than to read a small report
+_HEADER = struct.Struct(">Qq")  # length of the pickle, serial of the request that the message belongs to
+_CHUNK = 1 << 16  # bytes per read; allocating a larger buffer takes longer than reading a small report
 NO_SERIAL = -1
 
 
 def pack(message: Any, serial: int = NO_SERIAL) -> bytes:
-    """A message's bytes. `serial` is read even where the message itself can't be."""
+    """Return a message's bytes. The receiver can read `serial` even if it cannot unpickle the message."""
     pickled = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
     return _HEADER.pack(len(pickled), serial) + pickled
 
 
 class Unreadable:
-    """In place of a message that can't be unpickled."""
+    """A placeholder for a message that cannot be unpickled."""
 
     def __init__(self, serial: int, error: Exception) -> None:
         self.serial = serial
@@ -31,13 +31,13 @@ class Unreadable:
 
 
 class Unpacker:
-    """Cuts a stream of bytes into messages."""
+    """Splits a stream of bytes into messages."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> abc.Iterator[Any]:
-        """The messages that are whole by now; an `Unreadable` in place of one that is broken."""
+        """Yield the messages that are now complete, with an `Unreadable` instead of each broken one."""
         self._buffer += data
         while len(self._buffer) >= _HEADER.size:
             length, serial = _HEADER.unpack_from(self._buffer)
@@ -47,13 +47,13 @@ class Unpacker:
             pickled = bytes(memoryview(self._buffer)[_HEADER.size : end])
             del self._buffer[:end]
             try:
-                yield pickle.loads(pickled)  # noqa: S301  of one's own parent or child
+                yield pickle.loads(pickled)  # noqa: S301  written by this process's own parent or child
             except Exception as error:  # noqa: BLE001  a pickle may raise anything
                 yield Unreadable(serial, error)
 
 
 def receive(connection: socket.socket, unpacker: Unpacker) -> abc.Iterator[Any]:
-    """Messages as they come, until the other side has closed; waits for them."""
+    """Wait for messages and yield them, until the peer has closed the connection."""
     while data := _read(connection):
         yield from unpacker.feed(data)
 
@@ -61,5 +61,5 @@ def receive(connection: socket.socket, unpacker: Unpacker) -> abc.Iterator[Any]:
 def _read(connection: socket.socket) -> bytes:
     try:
         return connection.recv(_CHUNK)
-    except ConnectionError:  # the other side has died
+    except ConnectionError:  # the peer has died
         return b""

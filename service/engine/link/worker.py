@@ -1,8 +1,9 @@
-"""`python -m service.engine.link.worker FD MODULE`: an engine's side in a process of its own.
+"""`python -m service.engine.link.worker FD MODULE`: an engine's core in a worker process.
 
-It imports MODULE, if that isn't empty. Its parent is at the other end of the socket FD: it says what to load, sends
-mail and stops the process, which ends with it in any case. The main thread runs the engine; one thread reads mail, and
-one writes what a busy parent doesn't take at once, so that it never holds up a step.
+The worker imports MODULE, unless it is empty. The parent process is at the other end of the socket FD: it says what to
+load, sends commands and stops the worker. The worker always ends when its parent ends. The main thread runs the core,
+one thread reads commands, and one thread writes the messages that a busy parent does not accept immediately, so that
+they never delay a step.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ from process.lifetime.scheduling import interrupt_others
 from service.engine.link import wire
 from service.engine.link.launch import Died, Launch, LoadFailed, Ready
 from service.engine.link.loop import CommandQueue, run
+from service.engine.link.process_memory import freeze_heap
 from service.engine.link.send_buffer import SendBuffer
-from service.engine.link.settle import settle
 from service.engine.messages import Command, Report
 from service.generation.errors import ModelLoadError, SequenceError
 
-_log = logging.getLogger("service.engine.link.worker")  # whose own name is __main__
+_log = logging.getLogger("service.engine.link.worker")  # this module's __name__ is __main__
 
 
 class Worker:
-    """One process's life."""
+    """The lifecycle of a worker process."""
 
     def __init__(self, parent: socket.socket) -> None:
         self._parent = parent
@@ -43,7 +44,7 @@ class Worker:
         threading.Thread(target=self._read, name="reader", daemon=True).start()
 
     def run(self, imports: str) -> int:
-        """Load, serve until told to stop, and return the exit status."""
+        """Load the core, serve until it is stopped, and return the exit status."""
         if imports:
             importlib.import_module(imports)
         launch = self._launch.get()
@@ -51,28 +52,30 @@ class Worker:
         logging.getLogger().addHandler(_ToParent(self._send_buffer))
         status = 1
         try:
-            # On a thread of its own: what computes a step sets up its thread, and the helpers that libraries such as
-            # OpenMP make for a thread with its first work keep what held for it then.
+            # The model is loaded on a separate thread: the core configures the thread that runs its steps, and the
+            # pool that a library such as OpenMP starts for a thread keeps the configuration of its first use.
             with ThreadPoolExecutor(1, thread_name_prefix="load") as loader:
-                made = loader.submit(launch.engine_spec.make).result()
-            settle()
-            self._send_buffer.put(Ready(made.description, made.again))
-            if made.helpers is not None:
-                made.helpers.watch(self._fail)
-            run(made.core, self._command_queue, self._send_buffer.put, beat_s=launch.beat_s)
-            if made.helpers is not None:
-                made.helpers.close()
+                built = loader.submit(launch.engine_spec.make).result()
+            freeze_heap()
+            self._send_buffer.put(Ready(built.description, built.reload_arguments))
+            if built.helpers is not None:
+                built.helpers.watch(self._fail)
+            run(
+                built.core, self._command_queue, self._send_buffer.put, heartbeat_interval_s=launch.heartbeat_interval_s
+            )
+            if built.helpers is not None:
+                built.helpers.close()
             status = 0
         except ModelLoadError as error:
             self._send_buffer.put(LoadFailed(error))
-        except BaseException as error:  # noqa: BLE001 - whatever it is, such as a panic in Rust, callers must be told
+        except BaseException as error:  # noqa: BLE001 - any exception, such as a panic in Rust, must reach the callers
             self._fail(f"{type(error).__name__}: {error}", error)
         self._send_buffer.close()
         return status
 
     def _fail(self, reason: str, error: BaseException | None = None) -> NoReturn:
-        """Tell the parent why, once, and end the process, whatever its threads are at."""
-        self._ending.acquire()  # for good: another thread that fails, too, waits here for the end
+        """Report the reason to the parent once, and end the process without waiting for its threads."""
+        self._ending.acquire()  # never released: another thread that fails waits here until the process ends
         if error is None:
             _log.error("the engine has failed: %s", reason)
         else:
@@ -89,16 +92,16 @@ class Worker:
             elif isinstance(message, Launch):
                 self._launch.put(message)
             elif isinstance(message, wire.Unreadable):
-                _log.error("mail could not be read", exc_info=message.error)
-                error = SequenceError("the request could not be read")
+                _log.error("a command could not be read", exc_info=message.error)
+                error = SequenceError("the engine could not read the request")
                 self._send_buffer.put(Report(errors=[(message.serial, error)]))
             else:
-                _log.error("mail of an unknown kind: %s", type(message).__name__)
-        os._exit(0)  # the parent has gone: nobody waits for anything, not even for the end of a step
+                _log.error("unknown kind of message: %s", type(message).__name__)
+        os._exit(0)  # the parent has ended: nothing is waiting for results, not even for the step in progress
 
 
 class _ToParent(logging.handlers.QueueHandler):
-    """Sends log records to the parent, whose handlers know where they belong."""
+    """Sends log records to the parent, whose handlers write them."""
 
     def __init__(self, send_buffer: SendBuffer) -> None:
         super().__init__(queue.SimpleQueue())
@@ -109,9 +112,9 @@ class _ToParent(logging.handlers.QueueHandler):
 
 
 def main() -> None:
-    """Run the worker and end the process, with it whatever still compiles."""
+    """Run the worker and end the process, including constraints that are still being compiled."""
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)  # the parent decides when
+        signal.signal(number, signal.SIG_IGN)  # the parent decides when the worker stops
     interrupt_others()
     status = Worker(socket.socket(fileno=int(sys.argv[1]))).run(sys.argv[2])
     sys.stderr.flush()

@@ -1,1 +1,1 @@
-"""From a model's folder or hub id to an engine's core."""
+"""Load a model from a folder or a hub id, and build an engine's core."""

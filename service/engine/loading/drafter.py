@@ -1,4 +1,4 @@
-"""Load a model that drafts tokens for another one."""
+"""Load a draft model for speculative decoding."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from service.generation.errors import ModelLoadError
 
 
 class DraftModel:
-    """A model that guesses, loaded but without a cache."""
+    """A loaded draft model without a cache."""
 
     def __init__(self, backend: Backend[Any], max_positions: int) -> None:
         self._backend = backend
         self._max_positions = max_positions
 
     def bytes_per_block(self, block_size: int) -> int:
-        """Bytes of cache for the keys and values of `block_size` tokens."""
+        """Return the cache bytes for the keys and values of `block_size` tokens."""
         return self._backend.bytes_per_block(block_size)
 
     def drafter(self, draw: Draw[Any], config: EngineConfig) -> Drafter:
-        """Make the cache, with as many blocks as the model has that answers."""
+        """Return a drafter, with as many cache blocks as the target model has."""
         assert config.num_blocks is not None  # noqa: S101  it is resolved
         return ModelDrafter(
             self._backend,
@@ -46,14 +46,14 @@ class DraftModel:
 
 
 def load_draft_model(model: str, config: EngineConfig, spec: ModelSpec, tokenizer: FastTokenizer) -> DraftModel:
-    """Load `model`, a folder or a hub id, to guess for the model of `spec`. Raises ModelLoadError if it can't."""
+    """Load `model`, a folder or a hub id, to draft for the model of `spec`. Raise ModelLoadError if that fails."""
     folder = find_folder(model)
     model_config = read_model_config(folder)
     own = FastTokenizer.from_folder(folder)
     if text_config(model_config).vocab_size != text_config(spec.config).vocab_size or _spelling(own) != _spelling(
         tokenizer
     ):
-        raise ModelLoadError(f"engine.draft_model {folder}: it has another vocabulary than {spec.checkpoint.folder}")
+        raise ModelLoadError(f"engine.draft_model {folder}: its vocabulary is not that of {spec.checkpoint.folder}")
     checkpoint = open_checkpoint(folder, model_config)
     draft = replace(
         spec,
@@ -62,7 +62,7 @@ def load_draft_model(model: str, config: EngineConfig, spec: ModelSpec, tokenize
         dtype=choose_compute_dtype("auto", checkpoint.dtype, spec.device),
         max_positions=choose_max_model_len(model_config, None, folder),
         quantization=config.draft_quantization,
-        max_adapters=0,  # it guesses for all alike
+        max_adapters=0,  # drafts ignore adapters
     )
     return DraftModel(choose_backend(draft, "native").load(draft), draft.max_positions)
 

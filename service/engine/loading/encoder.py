@@ -1,4 +1,4 @@
-"""Load an encoder or a cross-encoder, and derive its sizes from its folder."""
+"""Load an encoder or a cross-encoder, and derive its limits from its folder."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from service.engine.link.engine_spec import BuiltCore
 from service.engine.loading.model_source import (
     architecture_of,
     choose_device,
+    choose_max_text_len,
     choose_num_threads,
     fingerprint,
-    longest_text,
 )
 from service.engine.models.checkpoint.checkpoint import Checkpoint
 from service.engine.models.checkpoint.compute_dtype import choose_compute_dtype
 from service.engine.models.checkpoint.model_config import read_model_config, read_transformers_config
-from service.engine.models.checkpoint.packed_checkpoint import refuse_packed
+from service.engine.models.checkpoint.packed_checkpoint import reject_packed
 from service.engine.models.checkpoint.pair_files import PairFiles
 from service.engine.models.checkpoint.progress import load_progress
 from service.engine.models.checkpoint.sentence_files import SentenceFiles
@@ -29,38 +29,38 @@ from service.engine.models.encoders.bert import load_bert
 from service.engine.tokenizer import FastTokenizer
 from service.generation.errors import ModelLoadError
 
-# At 256 MiniLM computes 8 % fewer tokens a second than at 1024, the best; at 512 from 2 to 5 % (one core, 12 to 200
-# tokens a text).
+# MiniLM is fastest at 1024. At 256 it computes 8 % fewer tokens per second, and at 512 from 2 to 5 % fewer (one core,
+# 12 to 200 tokens per text).
 _CPU_BATCH_TOKENS = 512
 
 
 class LoadedEncoder(EncoderRunner, Protocol):
-    """A model that makes vectors; those of a cross-encoder are scores."""
+    """A model that computes vectors; a cross-encoder's vectors are scores."""
 
     @property
     def num_dimensions(self) -> int:
-        """Of each vector."""
+        """The number of dimensions of each vector."""
 
     @property
     def max_positions(self) -> int | None:
-        """Tokens that it has positions for; None if its positions have no end of their own."""
+        """The number of tokens that the model has positions for, or None if its positions are unlimited."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Folder:
-    """A model's folder, that of its weights and tokenizer, and the layers that it has besides those."""
+class _EncoderFolder:
+    """A model's folder, the folder of its transformer and tokenizer, and the checkpoints of its extra layers."""
 
     folder: Path
     body: Path
-    max_length: int | None  # tokens, as the folder says
+    max_length: int | None  # in tokens, as configured in the folder
     layers: abc.Sequence[Checkpoint] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """What a model is loaded from."""
+    """The inputs of a model's loader."""
 
-    config: Any  # what `read_model_config` gives
+    config: Any  # the result of `read_model_config`
     checkpoint: Checkpoint
     dtype: str
     device: str
@@ -69,19 +69,19 @@ class _Source:
 
 @dataclass(frozen=True, slots=True)
 class _Loaded:
-    """A model and its sizes."""
+    """A loaded model and its limits."""
 
     runner: LoadedEncoder
     config: EngineConfig
     info: ModelInfo
 
     def made(self, description: EncoderDescription | CrossEncoderDescription) -> BuiltCore:
-        """The engine's side that runs it."""
+        """Return the core that runs the model."""
         return BuiltCore(EncoderCore(self.runner, self.config.max_batch_tokens), description)
 
 
 def load_encoder(folder: Path, config: EngineConfig, *, compute_dtype: ComputeDtype, device: str) -> BuiltCore:
-    """An engine's side that embeds with the encoder of `folder`, as `engines.build_encoder` says."""
+    """Return a core that embeds with the encoder of `folder`. See `engines.build_encoder`."""
     files = SentenceFiles.read(folder)
 
     def load(source: _Source) -> LoadedEncoder:
@@ -90,7 +90,7 @@ def load_encoder(folder: Path, config: EngineConfig, *, compute_dtype: ComputeDt
         return bert or _load_vectors(files, source)
 
     dense = [Checkpoint(each.folder) for each in files.dense]
-    parts = _Folder(folder, files.body, files.max_seq_length, dense)
+    parts = _EncoderFolder(folder, files.body, files.max_seq_length, dense)
     loaded = _load(parts, config, compute_dtype, device, load)
     return loaded.made(
         EncoderDescription(
@@ -107,15 +107,15 @@ def load_encoder(folder: Path, config: EngineConfig, *, compute_dtype: ComputeDt
 
 
 def load_cross_encoder(folder: Path, config: EngineConfig, *, compute_dtype: ComputeDtype, device: str) -> BuiltCore:
-    """An engine's side that scores pairs with the cross-encoder of `folder`, as `engines.build_cross_encoder` says."""
+    """Return a core that scores pairs with the cross-encoder of `folder`. See `engines.build_cross_encoder`."""
     files = PairFiles.read(folder)
-    parts = _Folder(folder, files.body, files.max_length)
+    parts = _EncoderFolder(folder, files.body, files.max_length)
     loaded = _load(parts, config, compute_dtype, device, lambda source: _load_scores(files, source))
     return loaded.made(CrossEncoderDescription(loaded.config, loaded.info, files.body, files.activation))
 
 
 def _load(
-    parts: _Folder,
+    parts: _EncoderFolder,
     config: EngineConfig,
     compute_dtype: ComputeDtype,
     device: str,
@@ -123,8 +123,8 @@ def _load(
 ) -> _Loaded:
     folder, body, layers = parts.folder, parts.body, parts.layers
     if config.quantization:
-        raise ModelLoadError(f"{folder}: an encoder has no {config.quantization} weights (engine.quantization)")
-    refuse_packed(body)
+        raise ModelLoadError(f"{folder}: engine.quantization {config.quantization} is not supported for encoders")
+    reject_packed(body)
     target = choose_device(device)
     model_config = read_model_config(body)
     tokenizer = FastTokenizer.from_folder(body)
@@ -133,13 +133,13 @@ def _load(
             f"{body}: the tokenizer has {tokenizer.vocab_size} ids, the model only {model_config.vocab_size}"
         )
     checkpoint = Checkpoint(body)
-    said = sorted({*folder.glob("*.json"), *folder.glob("*/config.json")})
+    config_files = sorted({*folder.glob("*.json"), *folder.glob("*/config.json")})
     dtype = choose_compute_dtype(compute_dtype, checkpoint.dtype, target)
     num_threads = config.num_threads or choose_num_threads(checkpoint, target)
     with load_progress(str(folder), checkpoint.num_bytes) as on_read:
         checkpoint.on_read = on_read
         runner = load(_Source(model_config, checkpoint, dtype, target, num_threads))
-    max_model_len = longest_text(body, parts.max_length, runner.max_positions, config.max_model_len)
+    max_model_len = choose_max_text_len(body, parts.max_length, runner.max_positions, config.max_model_len)
     resolved = replace(
         config,
         max_batch_tokens=_max_batch_tokens(config, target),
@@ -154,13 +154,13 @@ def _load(
         device=target,
         num_parameters=checkpoint.num_parameters + sum(layer.num_parameters for layer in layers),
         is_invariant=False,
-        fingerprint=fingerprint(checkpoint, dtype, *said, backend=" ".join(layer.digest() for layer in layers)),
+        fingerprint=fingerprint(checkpoint, dtype, *config_files, backend=" ".join(layer.digest() for layer in layers)),
     )
     return _Loaded(runner, resolved, info)
 
 
 def _load_vectors(files: SentenceFiles, source: _Source) -> LoadedEncoder:
-    # Imported late: these need torch and transformers' modelling.
+    # Imported here, because these modules import torch and transformers' models.
     from service.engine.models.encoders.encoder import load_encoder  # noqa: PLC0415
     from service.engine.runner.encoder_runner import BatchEncoder  # noqa: PLC0415
 
@@ -169,7 +169,7 @@ def _load_vectors(files: SentenceFiles, source: _Source) -> LoadedEncoder:
 
 
 def _load_scores(files: PairFiles, source: _Source) -> LoadedEncoder:
-    # Imported late: these need torch and transformers' modelling.
+    # Imported here, because these modules import torch and transformers' models.
     from service.engine.models.encoders.cross_encoder import load_cross_encoder  # noqa: PLC0415
     from service.engine.runner.encoder_runner import BatchEncoder  # noqa: PLC0415
 
@@ -179,7 +179,7 @@ def _load_scores(files: PairFiles, source: _Source) -> LoadedEncoder:
 
 
 def _max_batch_tokens(config: EngineConfig, device: str) -> int:
-    """On a CPU as few as keep it busy: whoever comes next waits for the end of the batch."""
+    """Return the batch limit. On a CPU it is just large enough to be efficient, because requests wait for a batch."""
     if device != "cpu":
         return config.max_batch_tokens
     return min(config.max_batch_tokens, max(_CPU_BATCH_TOKENS, config.max_batch_sequences))

@@ -11,21 +11,21 @@ from service.engine.models.checkpoint.byte_log import ByteLog
 from service.generation.errors import ModelLoadError
 
 _FILES = ["*.json", "*.safetensors", "*.jinja"]
-_WRITTEN = "Reconstructing"  # the library's bar that counts what is written, whichever way it came
+_WRITTEN = "Reconstructing"  # the library's progress bar that counts written bytes, for all transfer methods
 
 
 def download(model: str) -> Path:
-    """Fetch what is needed of a hub id's files, or what is missing of them. Raises ModelLoadError."""
-    # It takes a tenth of a second, and most need none.
+    """Download the needed files of a hub id that are not cached yet. Raise ModelLoadError if that fails."""
+    # Imported here, because the import takes 0.1 s and most models are not downloaded.
     from huggingface_hub import constants, snapshot_download  # noqa: PLC0415
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError  # noqa: PLC0415
 
     try:
         return Path(snapshot_download(model, allow_patterns=_FILES, tqdm_class=_bars(model)))
-    except LocalEntryNotFoundError as error:  # its cause is whatever the network said
+    except LocalEntryNotFoundError as error:  # its cause is the network error
         cause = _first_line(error.__cause__ or error)
         where = f"{constants.ENDPOINT} can't be reached" if not constants.is_offline_mode() else "HF_HUB_OFFLINE is set"
-        raise ModelLoadError(f"{model} is not a folder, and not in the hub's cache here; {where}: {cause}") from error
+        raise ModelLoadError(f"{model} is not a folder and not in the local hub cache; {where}: {cause}") from error
     except (HfHubHTTPError, HFValidationError, OSError) as error:
         raise ModelLoadError(
             f"{model} is not a folder and could not be downloaded from the model hub: {_first_line(error)}"
@@ -37,7 +37,7 @@ def _first_line(error: BaseException) -> str:
 
 
 def _bars(model: str) -> Any:
-    """What the library makes its bars of: its own in a terminal, else one that logs."""
+    """Return the class of the library's progress bars: None for its own in a terminal, otherwise one that logs."""
     if sys.stderr.isatty() or os.environ.get("TTY_COMPATIBLE") == "1":
         return None
     from tqdm import tqdm  # type: ignore[import-untyped]  # noqa: PLC0415  the library's
@@ -45,7 +45,7 @@ def _bars(model: str) -> Any:
     log = ByteLog(f"downloading {model}")
 
     class LoggedBar(tqdm):  # type: ignore[misc]  # it ships no types
-        """Draws nothing."""
+        """A progress bar that logs instead of drawing."""
 
         def __init__(self, *args: Any, **options: Any) -> None:
             super().__init__(*args, **{**options, "disable": True})

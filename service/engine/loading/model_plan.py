@@ -1,4 +1,4 @@
-"""Plan a model before any weight is read: its backend, its types, its longest text."""
+"""Plan a model's load before any weight is read: its backend, its types and its maximum length."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from service.generation.errors import ModelLoadError
 
 @dataclass(frozen=True, slots=True)
 class ModelPlan:
-    """A model that could be loaded."""
+    """The decisions about a model that can be made without its weights."""
 
     folder: Path
     spec: ModelSpec
@@ -29,7 +29,7 @@ class ModelPlan:
 
 
 def plan_model(model: str, config: EngineConfig, compute_dtype: ComputeDtype, device: str) -> ModelPlan:
-    """Decide all that can be without weights. Raises ModelLoadError for whatever is wrong."""
+    """Plan the load of a model. Raise ModelLoadError if it cannot be loaded."""
     target = choose_device(device)
     folder = find_folder(model)
     model_config = read_model_config(folder)
@@ -37,7 +37,7 @@ def plan_model(model: str, config: EngineConfig, compute_dtype: ComputeDtype, de
     tokenizer = FastTokenizer.from_folder(folder)
     vocab_size = getattr(text_config(model_config), "vocab_size", None)
     if vocab_size is None:
-        raise ModelLoadError(f"{folder}: a {model_config.model_type} has no vocabulary, so that it generates no text")
+        raise ModelLoadError(f"{folder}: a {model_config.model_type} has no vocabulary, so it cannot generate text")
     if tokenizer.vocab_size > vocab_size:
         raise ModelLoadError(f"{folder}: the tokenizer has {tokenizer.vocab_size} ids, the model only {vocab_size}")
     checkpoint = open_checkpoint(folder, model_config)

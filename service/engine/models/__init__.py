@@ -1,1 +1,1 @@
-"""Backends: what computes a batch's logits, and the table that chooses one for a model."""
+"""Backends, which compute a batch's logits, and the table that selects a backend for a model."""

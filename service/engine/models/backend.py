@@ -1,7 +1,7 @@
-"""The interfaces of a backend and of its sampler. No torch: a backend brings its own arrays.
+"""The interfaces of a backend and of its sampler. They do not depend on torch.
 
-A backend's logits are whatever its sampler takes: a torch tensor, or a handle to memory of a device that sampling
-doesn't leave.
+A backend's logits are of the type that its sampler takes: a torch tensor, or a handle to device memory in which the
+sampler works.
 """
 
 from __future__ import annotations
@@ -22,66 +22,66 @@ Logits_contra = TypeVar("Logits_contra", contravariant=True)
 
 
 class Backend(Protocol[Logits_co]):
-    """A causal language model with its weights and its cache. Only the engine's thread calls it once it is loaded."""
+    """A causal language model with its weights and its cache. After the load only the engine's thread calls it."""
 
     def bytes_per_block(self, block_size: int) -> int:
-        """Bytes of cache for the keys and values of `block_size` tokens."""
+        """Return the cache bytes for the keys and values of `block_size` tokens."""
 
     def allocate(self, num_blocks: int, block_size: int) -> None:
-        """Make the cache, before the first step, in place of one that was made to try a step."""
+        """Allocate the cache before the first step. It replaces a cache that was allocated to measure a step."""
 
     def prepare_thread(self, num_threads: int | None) -> None:
-        """Set what the calling thread needs; `num_threads` to compute with, None for the library's own number."""
+        """Configure the calling thread to compute with `num_threads`, or with the library's default if None."""
 
-    def put_adapter(self, place: int, adapter: Adapter) -> None:
-        """Hold an adapter for the sequences of batches that name its place, which is free. Raises AdapterRefused."""
+    def put_adapter(self, slot: int, adapter: Adapter) -> None:
+        """Store an adapter in a free slot, for batches that refer to the slot. Raise AdapterRefused if unsupported."""
 
-    def drop_adapter(self, place: int) -> None:
-        """Forget the adapter of a place, and give its memory back."""
+    def drop_adapter(self, slot: int) -> None:
+        """Remove the adapter of a slot and free its memory."""
 
     def forward(self, batch: Batch) -> Logits_co:
-        """Store the batch's keys and values and compute a row of logits for each of its `output_rows`."""
+        """Store the batch's keys and values, and return a row of logits for each of its `output_rows`."""
 
 
 @runtime_checkable
-class KeepsSequences(Protocol):
-    """A backend that keeps something of each running sequence beside the blocks; `Batch.slots` identifies it."""
+class KeepsSequenceState(Protocol):
+    """A backend that keeps state per running sequence in addition to blocks, keyed by `Batch.sequence_slots`."""
 
     @property
     def bytes_per_sequence(self) -> int:
-        """Bytes that a sequence takes however long it is; `bytes_per_block` counts those of its tokens."""
+        """The bytes of a sequence's state that do not depend on its length; `bytes_per_block` has the others."""
 
-    def forget(self, place: int) -> None:
-        """Drop what is kept of a sequence: it has ended, or it will be computed again from its beginning."""
+    def forget(self, slot: int) -> None:
+        """Drop the state of a sequence that has ended or will be computed again from its start."""
 
 
 @runtime_checkable
 class RecordsDecodes(Protocol):
-    """A backend of a device that may replay steps of decodes from recordings."""
+    """A backend that can record decode steps as device graphs and replay them."""
 
     @property
     def num_replays(self) -> int:
-        """Steps that were replayed."""
+        """The number of replayed steps."""
 
     def record_decodes(self) -> None:
-        """Record decodes over the cache, where that is possible. Called once, after the last `allocate`."""
+        """Record decodes over the cache, if possible. Called once, after the last `allocate`."""
 
 
 class Sampler(Protocol[Logits_contra]):
-    """Chooses tokens from the logits of one backend. Only the engine's thread calls it."""
+    """Samples tokens from the logits of one backend. Only the engine's thread calls it."""
 
     def sample(
         self, logits: Logits_contra, sequences: abc.Sequence[Sequence], rows: abc.Sequence[int] | None = None
     ) -> list[SampledToken | SequenceError]:
-        """Choose the next token of each sequence, from the row of the same index or from the one that `rows` names.
+        """Sample the next token of each sequence, from the row of the same index or from its row in `rows`.
 
-        The logits may be used up. A SequenceError stands for a sequence that no token can be chosen for.
+        The logits may be overwritten. The result has a SequenceError for a sequence for which no token can be sampled.
         """
 
     def prompt_logprobs(
         self, logits: Logits_contra, first_row: int, token_ids: abc.Sequence[int], options: LogprobsOptions
     ) -> list[TokenLogprob]:
-        """The logprobs of given tokens, one a row from `first_row` on. Called before `sample`; changes nothing."""
+        """Return the logprobs of given tokens, one per row from `first_row` on. Called before `sample`."""
 
     def release(self, sequence: Sequence) -> None:
-        """Forget what is kept for a sequence, if anything."""
+        """Drop the state of a sequence, if any."""

@@ -1,4 +1,4 @@
-"""The table of backends, and the choice of one for a model."""
+"""The table of backends, and the selection of one for a model."""
 
 from __future__ import annotations
 
@@ -10,17 +10,22 @@ from typing import Any
 
 from service.engine.models.backend import Backend, Sampler
 from service.engine.models.model_spec import AUTO, ModelSpec
-from service.engine.models.native.backend import QUANTIZATIONS, load_native, native_arithmetic, native_refusal
-from service.engine.models.torch.decoder_shape import lean_refusal
-from service.engine.models.torch.share import parallel_refusal
+from service.engine.models.native.backend import (
+    QUANTIZATIONS,
+    load_native,
+    native_arithmetic,
+    native_unsupported_reason,
+)
+from service.engine.models.torch.decoder_shape import decoder_unsupported_reason
+from service.engine.models.torch.shard import parallel_unsupported_reason
 from service.engine.watermark import Watermark
 from service.generation.errors import ModelLoadError
 
 _log = logging.getLogger(__name__)
 
 
-# What follows imports late: torch takes a second, transformers' modelling another, most models need neither, and the
-# native module is there only where it was built.
+# The functions below import lazily: torch takes a second, transformers' models another second, most models need
+# neither, and the native module exists only if it was built.
 
 
 def _native_sampler(backend: Any, watermark: Watermark) -> Sampler[Any]:
@@ -32,7 +37,7 @@ def _native_sampler(backend: Any, watermark: Watermark) -> Sampler[Any]:
 def _torch_sampler(backend: Backend[Any], watermark: Watermark) -> Sampler[Any]:
     from service.engine.sampler.torch_sampler import TorchSampler  # noqa: PLC0415
 
-    del backend  # its logits are torch's
+    del backend  # its logits are torch tensors
     return TorchSampler(watermark)
 
 
@@ -45,19 +50,19 @@ def _torch_arithmetic(spec: ModelSpec) -> str:
 
 @dataclass(frozen=True, slots=True)
 class BackendRow:
-    """A backend by the name that settings call it by.
+    """A backend, by its name in the settings.
 
-    `refusal` says why it can't serve a model, by its architecture, type and device; None if it can. What only shows
-    while a model is loaded is a ModelLoadError of `load`. `sampler` makes what samples from the backend's logits.
-    `arithmetic` names what decides the logits' bits beside the weights, their type and torch.
-    With `is_invariant` a row of its logits has the same bits whatever else is in the step.
-    `quantizations` are those that it has. With `takes_cache_dtype` keys and values may have a type other than the
-    model's on a CPU; devices' kernels take one type. With `takes_images` it reads a batch's images.
-    `parallel_refusal` says why it can't share the model out to `tensor_parallel` processes.
+    `unsupported_reason` returns why the backend does not support a model's architecture, type or device, or None if it
+    does. A problem that appears only during the load is a ModelLoadError of `load`. `sampler` returns the sampler of
+    the backend's logits. `arithmetic` describes what determines the bits of the logits in addition to the weights,
+    their type and the version of torch. With `is_invariant` the bits of a row of logits do not depend on the rest of
+    the step. `quantizations` are the supported ones. With `takes_cache_dtype` keys and values on a CPU can have a type
+    other than the model's; device kernels take one type. With `takes_images` the backend reads a batch's images.
+    `parallel_unsupported_reason` returns why the model cannot be sharded to `tensor_parallel` processes.
     """
 
     name: str
-    refusal: Callable[[ModelSpec], str | None]
+    unsupported_reason: Callable[[ModelSpec], str | None]
     load: Callable[[ModelSpec], Backend[Any]]
     sampler: Callable[[Backend[Any], Watermark], Sampler[Any]] = _torch_sampler
     arithmetic: Callable[[ModelSpec], str] = _torch_arithmetic
@@ -65,17 +70,17 @@ class BackendRow:
     quantizations: frozenset[str] = frozenset()
     takes_cache_dtype: bool = False
     takes_images: bool = False
-    parallel_refusal: Callable[[ModelSpec], str | None] = lambda _: "it has no tensor parallelism"
+    parallel_unsupported_reason: Callable[[ModelSpec], str | None] = lambda _: "it does not support tensor parallelism"
 
 
-def _parallel_refusal(spec: ModelSpec) -> str | None:
+def _parallel_unsupported_reason(spec: ModelSpec) -> str | None:
     import torch  # noqa: PLC0415
 
     if spec.device not in {"cpu", "cuda"}:
-        return f"with engine.tensor_parallel the device is cpu or cuda, not {spec.device}"
+        return f"with engine.tensor_parallel the device must be cpu or cuda, not {spec.device}"
     if spec.device == "cuda" and torch.cuda.device_count() < spec.tensor_parallel:
-        return f"engine.tensor_parallel {spec.tensor_parallel} exceeds the GPUs here, {torch.cuda.device_count()}"
-    return parallel_refusal(spec.config, spec.tensor_parallel)
+        return f"engine.tensor_parallel {spec.tensor_parallel} exceeds the number of GPUs, {torch.cuda.device_count()}"
+    return parallel_unsupported_reason(spec.config, spec.tensor_parallel)
 
 
 def _load_decoder(spec: ModelSpec) -> Backend[Any]:
@@ -104,10 +109,10 @@ def _load_decoder(spec: ModelSpec) -> Backend[Any]:
     )
 
 
-def _modules_refusal(spec: ModelSpec) -> str | None:
-    from service.engine.models.modules.load_modules import modules_refusal  # noqa: PLC0415
+def _modules_unsupported_reason(spec: ModelSpec) -> str | None:
+    from service.engine.models.modules.load_modules import modules_unsupported_reason  # noqa: PLC0415
 
-    return modules_refusal(spec.config, spec.checkpoint.folder)
+    return modules_unsupported_reason(spec.config, spec.checkpoint.folder)
 
 
 def _load_modules(spec: ModelSpec) -> Backend[Any]:
@@ -116,10 +121,10 @@ def _load_modules(spec: ModelSpec) -> Backend[Any]:
     return load_modules(spec.config, spec.checkpoint.folder, spec.dtype, spec.device)
 
 
-def _vision_refusal(spec: ModelSpec) -> str | None:
-    from service.engine.models.modules.load_vision import vision_refusal  # noqa: PLC0415
+def _vision_unsupported_reason(spec: ModelSpec) -> str | None:
+    from service.engine.models.modules.load_vision import vision_unsupported_reason  # noqa: PLC0415
 
-    return vision_refusal(spec.config, spec.checkpoint.folder)
+    return vision_unsupported_reason(spec.config, spec.checkpoint.folder)
 
 
 def _load_vision(spec: ModelSpec) -> Backend[Any]:
@@ -128,11 +133,11 @@ def _load_vision(spec: ModelSpec) -> Backend[Any]:
     return load_vision(spec.config, spec.checkpoint.folder, spec.dtype, spec.device)
 
 
-# The first that can serve a model does.
+# With "auto" the first backend that supports the model is used.
 BACKENDS = (
     BackendRow(
         "native",
-        lambda spec: native_refusal(spec.config, spec.dtype, spec.device, spec.block_size),
+        lambda spec: native_unsupported_reason(spec.config, spec.dtype, spec.device, spec.block_size),
         lambda spec: load_native(
             spec.config,
             spec.checkpoint,
@@ -149,21 +154,21 @@ BACKENDS = (
     ),
     BackendRow(
         "torch",
-        lambda spec: lean_refusal(spec.config),
+        lambda spec: decoder_unsupported_reason(spec.config),
         _load_decoder,
         takes_cache_dtype=True,
-        parallel_refusal=_parallel_refusal,
+        parallel_unsupported_reason=_parallel_unsupported_reason,
     ),
     BackendRow(
         "vision",
-        _vision_refusal,
+        _vision_unsupported_reason,
         _load_vision,
         arithmetic=lambda spec: f"{_torch_arithmetic(spec)} {version('transformers')}",
         takes_images=True,
     ),
     BackendRow(
         "transformers",
-        _modules_refusal,
+        _modules_unsupported_reason,
         _load_modules,
         arithmetic=lambda spec: f"{_torch_arithmetic(spec)} {version('transformers')}",
     ),
@@ -171,54 +176,54 @@ BACKENDS = (
 
 
 def choose_backend(spec: ModelSpec, name: str = AUTO, table: Sequence[BackendRow] = BACKENDS) -> BackendRow:
-    """The backend of that name or, with "auto", the first that can serve the model.
+    """Return the backend of that name or, with "auto", the first that supports the model.
 
-    Raises ModelLoadError with the reason if it can't, and for a name that is not in the table.
+    Raise ModelLoadError with the reasons if there is none, or if the name is not in the table.
     """
     named = [row for row in table if name in {AUTO, row.name}]
     if not named:
         names = ", ".join(row.name for row in table)
         raise ModelLoadError(f"engine.backend must be {AUTO} or one of {names}, not {name!r}")
-    folder, refusals = spec.checkpoint.folder, []
+    folder, reasons = spec.checkpoint.folder, []
     for row in named:
-        refusal = (
-            _quantization_refusal(row, spec)
-            or _cache_refusal(row, spec)
-            or _refusal_to_share(row, spec)
-            or _adapter_refusal(spec)
-            or _company_refusal(row, spec)
-            or row.refusal(spec)
+        reason = (
+            _quantization_unsupported_reason(row, spec)
+            or _cache_unsupported_reason(row, spec)
+            or _sharding_unsupported_reason(row, spec)
+            or _adapter_unsupported_reason(spec)
+            or _invariance_unsupported_reason(row, spec)
+            or row.unsupported_reason(spec)
         )
-        if refusal is None:
+        if reason is None:
             return row
-        _log.info("%s: not served by the backend %s: %s", folder, row.name, refusal)
-        refusals.append(f"backend {row.name}: {refusal}")
-    raise ModelLoadError(f"{folder}: the architecture {spec.config.model_type} can't be served: {'; '.join(refusals)}")
+        _log.info("%s: not supported by the backend %s: %s", folder, row.name, reason)
+        reasons.append(f"backend {row.name}: {reason}")
+    raise ModelLoadError(f"{folder}: the architecture {spec.config.model_type} is not supported: {'; '.join(reasons)}")
 
 
-def _refusal_to_share(row: BackendRow, spec: ModelSpec) -> str | None:
-    return None if spec.tensor_parallel == 1 else row.parallel_refusal(spec)
+def _sharding_unsupported_reason(row: BackendRow, spec: ModelSpec) -> str | None:
+    return None if spec.tensor_parallel == 1 else row.parallel_unsupported_reason(spec)
 
 
-def _adapter_refusal(spec: ModelSpec) -> str | None:
+def _adapter_unsupported_reason(spec: ModelSpec) -> str | None:
     if spec.max_adapters and spec.tensor_parallel > 1:
-        return "adapters (engine.max_adapters) and engine.tensor_parallel don't go together"
+        return "adapters (engine.max_adapters) are not supported with engine.tensor_parallel"
     return None
 
 
-def _company_refusal(row: BackendRow, spec: ModelSpec) -> str | None:
+def _invariance_unsupported_reason(row: BackendRow, spec: ModelSpec) -> str | None:
     if row.is_invariant or not spec.batch_invariant:
         return None
-    return "its answers depend on what else is in a step (engine.batch_invariant)"
+    return "its answers depend on the other requests of a step (engine.batch_invariant)"
 
 
-def _quantization_refusal(row: BackendRow, spec: ModelSpec) -> str | None:
+def _quantization_unsupported_reason(row: BackendRow, spec: ModelSpec) -> str | None:
     if spec.quantization is None or spec.quantization in row.quantizations:
         return None
-    return f"it has no {spec.quantization} weights (engine.quantization)"
+    return f"it does not support {spec.quantization} weights (engine.quantization)"
 
 
-def _cache_refusal(row: BackendRow, spec: ModelSpec) -> str | None:
+def _cache_unsupported_reason(row: BackendRow, spec: ModelSpec) -> str | None:
     if spec.cache_dtype == spec.dtype or (row.takes_cache_dtype and spec.device == "cpu"):
         return None
-    return f"it keeps keys and values in {spec.dtype}, not in {spec.cache_dtype} (engine.kv_cache_dtype)"
+    return f"it stores keys and values in {spec.dtype}, not in {spec.cache_dtype} (engine.kv_cache_dtype)"

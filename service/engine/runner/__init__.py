@@ -1,1 +1,1 @@
-"""From a step to its results: the batch, the backend, the sampler."""
+"""The runner of a step: it builds the batch, calls the backend and samples tokens."""

@@ -1,8 +1,8 @@
-"""Draft tokens with a cheaper model of the same vocabulary.
+"""Draft tokens with a smaller model of the same vocabulary.
 
-It draws as the sampler will, by the request's parameters, seed and the token's index, from logits of its own. Its cache
-has the answering model's blocks by their ids. What they hold of shared tokens is the same whoever computed it, so each
-sequence computes its own tokens and nobody keeps track of others'.
+The draft model samples as the target model's sampler will, with the request's parameters and seed and the token's
+index, but from its own logits. Its cache uses the target model's block ids. A shared block has the same content
+regardless of the sequence that computed it, so each sequence computes its own tokens and no bookkeeping is needed.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from service.engine.core.drafts.drafter import DraftRequest
 from service.engine.core.sequences.sequence import Sequence
 from service.engine.models.backend import Backend
 
-_CHUNK = 256  # tokens of prompts that a guess may have to compute first
+_CHUNK = 256  # the prompt tokens that one call of `guess` may compute first
 Logits_contra = TypeVar("Logits_contra", contravariant=True)
 Logits = TypeVar("Logits")
 
 
 class Draw(Protocol[Logits_contra]):
-    """Chooses tokens as the sampler would, by the plain parameters alone."""
+    """Samples tokens as the sampler would, using only the plain sampling parameters."""
 
     def __call__(self, logits: Logits_contra, sequences: abc.Sequence[Sequence], ahead: abc.Sequence[int]) -> list[int]:
-        """A token for each row, so many tokens after each sequence's next one."""
+        """Return a token for each row, for the position `ahead` tokens after the sequence's next one."""
 
 
 @dataclass(slots=True)
 class _Known:
-    """What the model has of a sequence: the tokens up to `num_tokens`, and guesses after them."""
+    """The cached part of a sequence: its tokens up to `num_tokens`, and guesses after them."""
 
     num_tokens: int
     guessed: list[int]
 
 
 class ModelDrafter(Generic[Logits]):
-    """A Drafter over a backend of its own, whose cache it makes."""
+    """A Drafter with its own backend, whose cache it allocates."""
 
     is_costly = True
 
@@ -52,7 +52,7 @@ class ModelDrafter(Generic[Logits]):
         max_positions: int,
         num_threads: int | None = None,
     ) -> None:
-        """`max_positions` are the tokens of the longest sequence that the model can continue."""
+        """`max_positions` is the number of tokens of the longest sequence that the model can continue."""
         self._backend = backend
         self._draw = draw
         self._block_size = block_size
@@ -63,7 +63,7 @@ class ModelDrafter(Generic[Logits]):
         backend.allocate(num_blocks, block_size)
 
     def guess(self, wanted: abc.Sequence[DraftRequest]) -> list[list[int]]:
-        """What the model says, token by token; an empty guess where it has not read the prompt yet."""
+        """Return the model's guesses; a guess is empty while the model has not computed the prompt yet."""
         if not self._thread_is_ready:
             self._backend.prepare_thread(self._num_threads)
             self._thread_is_ready = True
@@ -84,11 +84,11 @@ class ModelDrafter(Generic[Logits]):
         return list(guesses.values())
 
     def release(self, sequence: Sequence) -> None:
-        """Forget a sequence; it is read anew if it comes back."""
+        """Forget a sequence; it is computed again if it returns."""
         self._known.pop(sequence, None)
 
     def _unread(self, wanted: abc.Sequence[DraftRequest]) -> dict[Sequence, BatchEntry]:
-        """What the model must read before it can guess, as far as one call may take."""
+        """Return the tokens that the model must compute before it can guess, within the limit of one call."""
         parts, num_left = {}, _CHUNK
         for sequence, after, most in wanted:
             text = sequence.token_ids + after
@@ -104,7 +104,7 @@ class ModelDrafter(Generic[Logits]):
         return parts
 
     def _num_known(self, sequence: Sequence, text: list[int]) -> int:
-        """How many of the text's first tokens the model has read, guesses that were right included."""
+        """Return how many of the text's first tokens the model has computed, including guesses that were right."""
         known = self._known.get(sequence)
         if known is None:
             return 0

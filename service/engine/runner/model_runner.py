@@ -1,4 +1,4 @@
-"""The computing part of the engine: a step in, sampled tokens out."""
+"""The runner of a generating model: it computes a step and returns the sampled tokens."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from service.engine.core.batch import Batch, make_batch, num_output_rows
 from service.engine.core.engine_core import SampledToken
 from service.engine.core.sequences.sequence import Sequence
 from service.engine.core.step import ScheduledSequence, Step
-from service.engine.models.backend import Backend, KeepsSequences, RecordsDecodes, Sampler
+from service.engine.models.backend import Backend, KeepsSequenceState, RecordsDecodes, Sampler
 from service.generation.errors import SequenceError
 from service.generation.output import TokenLogprob
 
@@ -19,7 +19,7 @@ Logits = TypeVar("Logits")
 
 
 class ModelRunner(Generic[Logits]):
-    """A core.Runner over a backend, whose cache it makes, and a sampler that takes the backend's logits."""
+    """A Runner with a backend, whose cache it allocates, and a sampler that takes the backend's logits."""
 
     def __init__(
         self,
@@ -31,16 +31,16 @@ class ModelRunner(Generic[Logits]):
         num_threads: int | None = None,
         adapter_slots: abc.Mapping[str, int] | None = None,
     ) -> None:
-        """`num_threads` None leaves it to the backend's library. `adapter_slots` are where requests' adapters are."""
+        """With `num_threads` None the backend's library chooses. `adapter_slots` maps adapter names to slots."""
         self.num_blocks = num_blocks
         self.block_size = block_size
         self.backend = backend
         self.sampler = sampler
-        self._logits: Logits | None = None  # of the last step that had drafts,
-        self._next_rows: dict[Sequence, int] = {}  # and the row behind the one that a sequence was sampled from
-        self._prompt_logprobs: dict[Sequence, list[TokenLogprob]] = {}  # of prompts that are not yet computed whole
-        self._keeping = backend if isinstance(backend, KeepsSequences) else None
-        self._slots: dict[Sequence, int] = {}  # of those that the backend keeps something of
+        self._logits: Logits | None = None  # of the last step that had drafts
+        self._next_rows: dict[Sequence, int] = {}  # in those logits, the row after the one that was sampled from
+        self._prompt_logprobs: dict[Sequence, list[TokenLogprob]] = {}  # of prompts that are partly computed
+        self._keeping = backend if isinstance(backend, KeepsSequenceState) else None
+        self._slots: dict[Sequence, int] = {}  # of sequences whose state the backend keeps
         self._next_slot = count()
         self._num_threads = num_threads
         self._adapter_slots = adapter_slots
@@ -52,11 +52,11 @@ class ModelRunner(Generic[Logits]):
 
     @property
     def num_replays(self) -> int:
-        """Steps that were replayed from a recording of a device's work."""
+        """The number of steps that were replayed from a recorded device graph."""
         return 0 if self._recording is None else self._recording.num_replays
 
     def run(self, step: Step) -> abc.Sequence[SampledToken | SequenceError | None]:
-        """Compute the step; one result for each of `step.items`, in their order, None where it does not sample."""
+        """Compute the step. Return one result for each of `step.items`, in order, None if an item does not sample."""
         if not self._thread_is_ready:
             self.backend.prepare_thread(self._num_threads)
             self._thread_is_ready = True
@@ -78,14 +78,14 @@ class ModelRunner(Generic[Logits]):
         ]
 
     def follow(self, sequences: abc.Sequence[Sequence]) -> abc.Sequence[SampledToken | SequenceError]:
-        """Sample once more from the same step, for sequences whose last token was the next one of their drafts."""
-        assert self._logits is not None  # noqa: S101  or there would be no drafts
+        """Sample again from the same step, for sequences whose last token matched the next token of their draft."""
+        assert self._logits is not None  # noqa: S101  only steps with drafts are followed
         rows = [self._next_rows[sequence] for sequence in sequences]
         self._next_rows.update((sequence, row + 1) for sequence, row in zip(sequences, rows, strict=True))
         return self.sampler.sample(self._logits, sequences, rows)
 
     def release(self, sequence: Sequence) -> None:
-        """Forget what is kept for a sequence: it has ended, or it was preempted and will be computed again."""
+        """Drop the state of a sequence that has ended, or was preempted and will be computed again."""
         self.sampler.release(sequence)
         if self._keeping is not None and (slot := self._slots.pop(sequence, None)) is not None:
             self._keeping.forget(slot)
@@ -99,10 +99,10 @@ class ModelRunner(Generic[Logits]):
         for item in step.items:
             if item.sequence not in self._slots:
                 self._slots[item.sequence] = next(self._next_slot)
-        return replace(batch, slots=[self._slots[item.sequence] for item in step.items])
+        return replace(batch, sequence_slots=[self._slots[item.sequence] for item in step.items])
 
     def _take_prompt_logprobs(self, logits: Logits, items: abc.Sequence[ScheduledSequence]) -> list[int]:
-        """Keep the logprobs of the prompts' tokens that are asked for; return the rows to sample from."""
+        """Store the requested logprobs of prompt tokens, and return the rows to sample from."""
         sampled, row = [], 0
         for item in items:
             sequence, end = item.sequence, row + num_output_rows(item)

@@ -249,7 +249,7 @@ async def test_all_connections_have_tls(tmp_path: Path) -> None:
     async with replicas("a", "b", tls=tls) as hosts:
         door = await asyncio.to_thread(FleetDoor, tmp_path, tls, service=hosts)
         with door:
-            known = grpc.ssl_channel_credentials(*tls.caller_pems())
+            known = grpc.ssl_channel_credentials(*tls.client_pems())
             stranger = grpc.ssl_channel_credentials((tls.folder / "ca.pem").read_bytes())
             for port, credentials in ((door.port, stranger), (door.inner_port, known)):
                 async with aio.secure_channel(f"127.0.0.1:{port}", credentials) as channel:

@@ -48,7 +48,7 @@ def secure(certificates: DevelopmentTls) -> Iterator[Stack]:
 
 def certificate_at(port: int, certificates: DevelopmentTls) -> bytes:
     """What a new connection is shown."""
-    context = certificates.caller_context()
+    context = certificates.client_ssl_context()
     context.set_alpn_protocols(["h2", "http/1.1"])
     plain = socket.create_connection(("127.0.0.1", port), timeout=GUARD_S)
     with context.wrap_socket(plain, server_hostname="localhost") as connection:
@@ -58,12 +58,12 @@ def certificate_at(port: int, certificates: DevelopmentTls) -> bytes:
 
 
 def client(certificates: DevelopmentTls) -> httpx.Client:
-    return httpx.Client(verify=certificates.caller_context(), timeout=60)
+    return httpx.Client(verify=certificates.client_ssl_context(), timeout=60)
 
 
 def list_models(port: int, certificates: DevelopmentTls) -> list[str]:
     """By gRPC, over a connection of its own."""
-    credentials = grpc.ssl_channel_credentials(*certificates.caller_pems())
+    credentials = grpc.ssl_channel_credentials(*certificates.client_pems())
     with grpc.secure_channel(f"127.0.0.1:{port}", credentials) as channel:
         answer = model_pb2_grpc.ModelServiceStub(channel).ListModels(model_pb2.ListModelsRequest(), timeout=GUARD_S)
     return [model.name for model in answer.models]
@@ -110,7 +110,7 @@ def test_certificates_change_while_streams_run(secure: Stack, certificates: Deve
     """New connections are shown the new certificate everywhere; those that stand, and their streams, go on."""
     before = {name: certificate_at(secure.ports[name], certificates) for name in LISTENERS}
     doors = [f"https://127.0.0.1:{secure.ports[name]}" for name in ("envoy", "gateway")]
-    credentials = grpc.ssl_channel_credentials(*certificates.caller_pems())
+    credentials = grpc.ssl_channel_credentials(*certificates.client_pems())
     with client(certificates) as caller, contextlib.ExitStack() as stack:
         watches = []
         for name in ("envoy", "service"):

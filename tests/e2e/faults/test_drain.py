@@ -123,7 +123,7 @@ async def test_envoy_alone_is_drained() -> None:
             ends = [[event async for event in stream][-1] for stream in streams]
         assert (models.status_code, models.headers["connection"]) == (200, "close")
         assert all(end.HasField("completed") for end in ends)
-        await asyncio.to_thread(stack.wait_for, "run: envoy exited with code 0; it is started again in 0.5 s")
+        await asyncio.to_thread(stack.wait_for, "run: envoy exited with code 0; it will be restarted in 0.5 s")
         await asyncio.to_thread(until_served, stack, "demo")
     finally:
         stack.stop()

@@ -53,7 +53,7 @@ def test_run_starts_again_what_dies_while_the_others_go_on() -> None:
             call = chat_pb2_grpc.ChatServiceStub(channel).StreamChat(chat_request("demo", max_tokens=1500))
             first = next(call)
             os.kill(before["gateway"], signal.SIGKILL)
-            stack.wait_for("run: gateway exited with code -9; it is started again in 0.5 s")
+            stack.wait_for("run: gateway exited with code -9; it will be restarted in 0.5 s")
             assert (
                 httpx.get(f"{stack.door}/readyz", timeout=60).status_code == 503
             )  # and it can't be the gateway who says so
@@ -62,12 +62,12 @@ def test_run_starts_again_what_dies_while_the_others_go_on() -> None:
         assert rest[-1].HasField("completed")
         until_served(stack, "demo")
         os.kill(before["real envoy"], signal.SIGKILL)
-        stack.wait_for("run: envoy exited with code 137; it is started again in 0.5 s")
+        stack.wait_for("run: envoy exited with code 137; it will be restarted in 0.5 s")
         until_served(stack, "demo")
         workers = stack.workers()
         os.kill(workers[0], signal.SIGSTOP)  # takes no signal and sees no closed socket
         os.kill(before["service"], signal.SIGKILL)
-        stack.wait_for("run: service exited with code -9; it is started again in 0.5 s")
+        stack.wait_for("run: service exited with code -9; it will be restarted in 0.5 s")
         until_served(stack, "demo")
         after = stack.children() | {"real envoy": stack.envoy_pid}
         pids = [*before.values(), *workers, *after.values(), *stack.workers()]
@@ -86,7 +86,7 @@ def test_run_gives_up_a_process_that_dies_again_and_again() -> None:
         pids = [*stack.children().values(), *stack.workers()]
         for delay in ("0.5", "1", "2", "4"):
             os.kill(until_child(stack, "gateway"), signal.SIGKILL)
-            stack.wait_for(f"run: gateway exited with code -9; it is started again in {delay} s")
+            stack.wait_for(f"run: gateway exited with code -9; it will be restarted in {delay} s")
         os.kill(until_child(stack, "gateway"), signal.SIGKILL)
         assert stack.wait() == 1
     finally:

@@ -203,10 +203,10 @@ def test_sluice_chat_attaches_images(vision: Stack, tmp_path: Path) -> None:
             terminal.type(f"{text}\n")
             return terminal.until(shown)
 
-        say(f"/image {tmp_path / 'note.txt'}", "is no PNG, JPEG, WebP or GIF")
+        say(f"/image {tmp_path / 'note.txt'}", "is not a PNG, JPEG, WebP or GIF image")
         say(f"/image {tmp_path / 'none.png'}", "No such file or directory")
         for index, kind in enumerate(("PNG", "JPEG", "WEBP", "GIF"), 1):
-            say(f"/image {tmp_path / f'cat.{kind}'}", f"{index} images go with the next question")
+            say(f"/image {tmp_path / f'cat.{kind}'}", f"{index} images are attached to the next question")
         say("What is it?", "4 tokens")
         say("/retry", "4 tokens")
         say(f"/save {tmp_path / 'said.json'}", "written to")

@@ -59,7 +59,7 @@ def test_a_rank_that_dies_restarts_the_engine(two_ranks: Stack) -> None:
     before = chat(two_ranks, SHARED, "Tell me a story.")
     (leader, (rank,)) = next((pid, others) for pid, others in ranks(two_ranks).items() if others)
     os.kill(rank, signal.SIGKILL)
-    two_ranks.wait_for("was started again")
+    two_ranks.wait_for("was restarted")
     assert chat(two_ranks, SHARED, "Tell me a story.") == before
     ((new, (other,)),) = ((pid, others) for pid, others in ranks(two_ranks).items() if others)
     assert leader != new
@@ -74,7 +74,7 @@ def test_a_leader_that_dies_takes_its_ranks_along(two_ranks: Stack) -> None:
     (leader, (rank,)) = next((pid, others) for pid, others in ranks(two_ranks).items() if others)
     os.kill(leader, signal.SIGKILL)
     wait_until(lambda: not is_running(rank))
-    wait_until(lambda: two_ranks.output.count("was started again") == 2, lambda: two_ranks.output)
+    wait_until(lambda: two_ranks.output.count("was restarted") == 2, lambda: two_ranks.output)
     assert chat(two_ranks, SHARED, "Tell me a story.") == chat(two_ranks, ALONE, "Tell me a story.")
 
 

@@ -258,12 +258,12 @@ def test_core_tells_what_somebody_waits_for_without_the_others_tokens() -> None:
     bench.add(request("a", max_tokens=4))
     bench.step()
     bench.core.step()
-    assert not bench.core.report(only_pressing=True).outputs, "nobody waits for a second token"
+    assert not bench.core.report(only_urgent=True).outputs, "nobody waits for a second token"
     bench.add(request("b", max_tokens=2))
     bench.core.step()
-    assert [serial for serial, _ in bench.core.report(only_pressing=True).outputs] == [1], "the first token of b"
+    assert [serial for serial, _ in bench.core.report(only_urgent=True).outputs] == [1], "the first token of b"
     bench.core.step()
-    ends = bench.core.report(only_pressing=True).outputs
+    ends = bench.core.report(only_urgent=True).outputs
     assert sorted(serial for serial, _ in ends) == [0, 1], "both end"
     told = {serial: output for serial, output in ends if isinstance(output, GenerationOutput)}
     assert [len(told[serial].token_ids) for serial in (0, 1)] == [3, 1]
@@ -299,7 +299,7 @@ def test_core_tells_a_first_token_and_an_end_together_once() -> None:
     bench.add(request("a", max_tokens=2))
     bench.core.step()
     bench.core.step()
-    ((_, output),) = bench.core.report(only_pressing=True).outputs
+    ((_, output),) = bench.core.report(only_urgent=True).outputs
     assert isinstance(output, GenerationOutput)
     assert len(output.token_ids) == 2
     bench.assert_idle()

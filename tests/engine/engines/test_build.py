@@ -207,7 +207,7 @@ def test_fingerprint_tells_what_decides_the_numbers(folder: Path, tmp_path_facto
 def test_build_refuses_a_model_without_words(folder: Path) -> None:
     """An image model's folder, to which someone has put a tokenizer."""
     (folder / "config.json").write_text(json.dumps({"model_type": "vit"}))
-    with pytest.raises(ModelLoadError, match="a vit has no vocabulary, so that it generates no text"):
+    with pytest.raises(ModelLoadError, match="a vit has no vocabulary, so it cannot generate text"):
         build_engine(str(folder), SMALL)
 
 
@@ -234,7 +234,7 @@ def test_build_refuses_what_it_cannot_load(folder: Path) -> None:
     """Each missing or broken file is named."""
     with pytest.raises(ModelLoadError, match="folder /no/such/folder does not exist"):
         build_engine("/no/such/folder", SMALL)
-    with pytest.raises(ModelLoadError, match="'teapot' is not a device"):
+    with pytest.raises(ModelLoadError, match="'teapot' is not a torch device"):
         build_engine(str(folder), SMALL, device="teapot")
     write_tokenizer(folder, VOCAB_SIZE + 1)
     with pytest.raises(ModelLoadError, match=f"tokenizer has {VOCAB_SIZE + 1} ids, the model only {VOCAB_SIZE}"):

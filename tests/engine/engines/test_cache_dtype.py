@@ -50,7 +50,9 @@ def test_torch_keeps_in_float16_what_is_too_large_as_its_largest_number(tmp_path
 
 def test_a_backend_that_keeps_the_models_type_refuses_another(tmp_path: Path) -> None:
     save("qwen3", tmp_path)
-    with pytest.raises(ModelLoadError, match=r"it keeps keys and values in float32, not in float16 \(engine\.kv_cache"):
+    with pytest.raises(
+        ModelLoadError, match=r"it stores keys and values in float32, not in float16 \(engine\.kv_cache"
+    ):
         choose_backend(spec(tmp_path, kv_cache_dtype="float16"), "transformers")
     own = spec(tmp_path, torch.bfloat16, kv_cache_dtype="bfloat16")
     assert choose_backend(own, "transformers").name == "transformers"

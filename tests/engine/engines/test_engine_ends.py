@@ -12,7 +12,7 @@ from tests.engine.started_engine import ENDLESS, NEVER, Starter, generate, is_id
 from tests.engine.threads import has_thread
 from tests.waiting import GUARD_S
 
-BEAT_S = 0.01
+HEARTBEAT_INTERVAL_S = 0.01
 
 
 async def test_engine_ends_a_stream_at_its_deadline(start_thread: Starter) -> None:
@@ -124,7 +124,7 @@ async def test_engine_thread_ends_with_its_loop(start_thread: Starter, kind: str
     name = f"forgotten {kind}"
 
     async def leave() -> None:
-        engine, _ = getattr(start_thread, kind)(link={"beat_s": BEAT_S, "name": name})
+        engine, _ = getattr(start_thread, kind)(link={"heartbeat_interval_s": HEARTBEAT_INTERVAL_S, "name": name})
         engine.start()
         assert has_thread(name)
 
@@ -135,19 +135,19 @@ async def test_engine_thread_ends_with_its_loop(start_thread: Starter, kind: str
 @pytest.mark.parametrize("kind", ["generator", "embedder"])
 async def test_heartbeat_goes_on_when_idle(start: Starter, kind: str) -> None:
     """An idle engine tells that it lives."""
-    engine, _ = getattr(start, kind)(link={"beat_s": BEAT_S})
+    engine, _ = getattr(start, kind)(link={"heartbeat_interval_s": HEARTBEAT_INTERVAL_S})
     async with engine:
         for _ in range(3):
-            await until(lambda: engine.heartbeat_age_s > BEAT_S / 2)
-            await until(lambda: engine.heartbeat_age_s < BEAT_S / 2)
+            await until(lambda: engine.heartbeat_age_s > HEARTBEAT_INTERVAL_S / 2)
+            await until(lambda: engine.heartbeat_age_s < HEARTBEAT_INTERVAL_S / 2)
 
 
 @pytest.mark.slow
 async def test_heartbeat_stops_when_a_step_hangs(start: Starter) -> None:
     """Its age tells an idle engine from one whose step does not return."""
-    async with start.started(link={"beat_s": BEAT_S}) as (engine, script):
+    async with start.started(link={"heartbeat_interval_s": HEARTBEAT_INTERVAL_S}) as (engine, script):
         with script.paused():
             async with engine.generate(request()):
                 await until(script.is_at_gate)
-                await until(lambda: engine.heartbeat_age_s > 20 * BEAT_S)
-        await until(lambda: engine.heartbeat_age_s < 10 * BEAT_S)
+                await until(lambda: engine.heartbeat_age_s > 20 * HEARTBEAT_INTERVAL_S)
+        await until(lambda: engine.heartbeat_age_s < 10 * HEARTBEAT_INTERVAL_S)

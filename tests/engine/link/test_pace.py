@@ -1,6 +1,6 @@
-"""`service.engine.link.pace`: what leaves at once, and what leaves together."""
+"""`service.engine.link.report_pacer`: what leaves at once, and what leaves together."""
 
-from service.engine.link.pace import Pace
+from service.engine.link.report_pacer import ReportPacer
 from service.engine.messages import Done, Report
 
 BEGAN = 0.0
@@ -14,21 +14,21 @@ class Bench:
         self.steps: list[int] = []
         self.reported: list[list[int]] = []
         self.num_streams = 1
-        self.pace = Pace(self._report, self._emit, interval_s, lambda: self.now)
+        self.pace = ReportPacer(self._report, self._emit, interval_s, lambda: self.now)
 
     def step(self, ms: int, *, is_urgent: bool = False) -> None:
         """A step that ended so many milliseconds after the start."""
         self.now = BEGAN + ms / 1000
         self.steps.append(ms)
-        self.pace.stepped(is_urgent=is_urgent)
+        self.pace.step_done(is_urgent=is_urgent)
 
-    def before(self, ms: int, *, step_ms: int) -> None:
+    def before_step(self, ms: int, *, step_ms: int) -> None:
         """A step begins so many milliseconds after the start, and is expected to take as long as that."""
         self.now = BEGAN + ms / 1000
-        self.pace.before(step_ms / 1000)
+        self.pace.before_step(step_ms / 1000)
 
-    def _report(self, *, only_pressing: bool = False) -> Report:
-        if only_pressing:
+    def _report(self, *, only_urgent: bool = False) -> Report:
+        if only_urgent:
             return Report(started=[self.steps.pop()])
         steps, self.steps = self.steps, []
         return Report(started=steps, outputs=[(serial, Done()) for serial in range(self.num_streams)])
@@ -76,7 +76,7 @@ def test_what_is_kept_leaves_before_a_long_step() -> None:
     """Else it would wait for the prompts of others."""
     bench = Bench()
     bench.step(12)
-    bench.before(12, step_ms=14)
+    bench.before_step(12, step_ms=14)
     bench.step(26)
     assert bench.reported == [[12]]
     bench.step(33)
@@ -87,14 +87,14 @@ def test_what_is_kept_stays_before_a_step_that_ends_in_time_or_comes_soon() -> N
     """Each telling costs all processes on its way, so that it isn't told twice as often."""
     bench = Bench()
     bench.step(12)
-    bench.before(12, step_ms=12)
+    bench.before_step(12, step_ms=12)
     bench.step(24)
     assert bench.reported == [[12, 24]]
     bench.step(33)
-    bench.before(33, step_ms=40)
+    bench.before_step(33, step_ms=40)
     bench.step(73)
     assert bench.reported == [[12, 24], [33, 73]]
-    bench.before(120, step_ms=40)
+    bench.before_step(120, step_ms=40)
     assert bench.reported == [[12, 24], [33, 73]], "there was nothing to tell"
 
 
@@ -103,7 +103,7 @@ def test_a_burst_of_long_steps_is_told_early_every_other_time() -> None:
     bench = Bench()
     for ms in (14, 28, 42, 56):
         bench.step(ms)
-        bench.before(ms, step_ms=14)
+        bench.before_step(ms, step_ms=14)
     assert bench.reported == [[14], [28, 42], [56]]
 
 

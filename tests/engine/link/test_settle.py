@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from service.engine.link.settle import bound_primitives
+from service.engine.link.process_memory import limit_primitive_cache
 
 NAME = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
 
@@ -18,6 +18,6 @@ def test_few_primitives_are_kept_unless_the_environment_says_how_many(
     monkeypatch.delenv(NAME, raising=False)
     if given is not None:
         monkeypatch.setenv(NAME, given)
-    bound_primitives()
+    limit_primitive_cache()
     assert os.environ[NAME] == found
     monkeypatch.setenv(NAME, "")  # so that it is taken back as it was

@@ -10,7 +10,7 @@ import pytest
 from service.engine.client.generator import GeneratorClient
 from service.engine.link.engine_spec import EngineSpec
 from service.engine.link.process_link import ProcessLink
-from service.engine.link.worker_process import WorkerDied, next_process, start_ahead
+from service.engine.link.worker_process import WorkerDied, next_worker, prestart_workers
 from tests.engine.fakes import ByteTokenizer, config_of, request, sums
 from tests.engine.scripted import Script
 from tests.engine.started_engine import generate, tokens
@@ -30,7 +30,7 @@ def imports_ahead(link: ProcessLink) -> bool:
 @pytest.mark.slow
 async def test_the_next_launch_takes_a_process_that_was_started_ahead(tmp_path: Path) -> None:
     """Whatever it loads; the launch after it starts one of its own."""
-    start_ahead(1)
+    prestart_workers(1)
     link, other = link_to(tmp_path / "first"), link_to(tmp_path / "second")
     link.launch()
     other.launch()
@@ -41,10 +41,10 @@ async def test_the_next_launch_takes_a_process_that_was_started_ahead(tmp_path: 
 
 
 def test_one_that_has_died_before_it_was_told_what_to_load_says_so() -> None:
-    start_ahead(1)
-    dead = next_process()
+    prestart_workers(1)
+    dead = next_worker()
     dead.process.kill()
     dead.process.wait()
-    dead.launch(EngineSpec("tests.engine.scripted:generator", {}), beat_s=1)
+    dead.launch(EngineSpec("tests.engine.scripted:generator", {}), heartbeat_interval_s=1)
     with pytest.raises(WorkerDied, match="closed its connection"):
         dead.until_ready()

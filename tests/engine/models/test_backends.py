@@ -44,7 +44,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "bert": (lambda: config("bert", **_SMALL), "it is an encoder"),
     "recurrent_gemma": (
         lambda: config("recurrent_gemma", **{**_SMALL, "num_hidden_layers": 3}, lru_width=32, num_key_value_heads=1),
-        "does not let it go on with the text",
+        "its cache cannot continue a text",
     ),
 }
 
@@ -54,14 +54,14 @@ def test_load_refuses_what_it_cannot_serve(name: str, tmp_path: Path) -> None:
     """The error names the architecture and the reason."""
     make, reason = REFUSED[name]
     random_model(make()).save_pretrained(tmp_path)
-    with pytest.raises(ModelLoadError, match=f"architecture {name} can't be served: .*{reason}"):
+    with pytest.raises(ModelLoadError, match=f"architecture {name} is not supported: .*{reason}"):
         load(tmp_path)
 
 
 def test_load_refuses_a_model_that_generates_no_text(tmp_path: Path) -> None:
     """An image model has no next token."""
     save("llama", tmp_path)
-    with pytest.raises(ModelLoadError, match=r"architecture vit can't be served: .*it is no causal"):
+    with pytest.raises(ModelLoadError, match=r"architecture vit is not supported: .*it is no causal"):
         choose_backend(spec(tmp_path, model_config=config("vit")))
 
 
@@ -98,7 +98,7 @@ def test_auto_takes_the_lean_forward_where_it_can(
     save(name, tmp_path)
     with caplog.at_level(logging.INFO, logger=LOGGER):
         assert choose_backend(spec(tmp_path)).name == expected
-    refusals = [record.getMessage().split("not served by the backend ")[1] for record in caplog.records]
+    refusals = [record.getMessage().split("not supported by the backend ")[1] for record in caplog.records]
     before = {"torch": ["native"], "transformers": ["native", "torch", "vision"]}[expected]
     assert [refusal.split(":")[0] for refusal in refusals] == before
     assert all(": it " in refusal for refusal in refusals[1:])
@@ -117,8 +117,8 @@ def test_transformers_can_be_forced(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("backend", "name", "message"),
     [
-        ("torch", "gpt2", r"architecture gpt2 can't be served: backend torch: it is none of llama, qwen2, qwen3$"),
-        ("torch", "qwen2-window", r"architecture qwen2 can't .*: backend torch: it has sliding-window layers$"),
+        ("torch", "gpt2", r"architecture gpt2 is not supported: backend torch: it is none of llama, qwen2, qwen3$"),
+        ("torch", "qwen2-window", r"architecture qwen2 is .*: backend torch: it has sliding-window layers$"),
         ("numpy", "llama", r"engine\.backend must be auto or one of native, torch, vision, transformers, not 'numpy'"),
     ],
 )
@@ -135,7 +135,7 @@ def test_a_backend_that_can_not_serve_is_refused_where_it_is_forced(
 def test_a_backend_whose_rows_depend_on_the_batch_refuses_to_promise_otherwise(backend: str, tmp_path: Path) -> None:
     save("llama", tmp_path)
     invariant = replace(spec(tmp_path, block_size=16), batch_invariant=True)
-    message = rf"backend {backend}: its answers depend on what else is in a step \(engine\.batch_invariant\)$"
+    message = rf"backend {backend}: its answers depend on the other requests of a step \(engine\.batch_invariant\)$"
     with pytest.raises(ModelLoadError, match=message):
         choose_backend(invariant, backend)
     assert choose_backend(invariant, "native").name == "native"
@@ -146,7 +146,7 @@ def test_a_backend_whose_rows_depend_on_the_batch_refuses_to_promise_otherwise(b
 def test_a_backend_without_quantised_weights_refuses_them(backend: str, quantization: str, tmp_path: Path) -> None:
     """No other type takes their place; the setting is named."""
     save("llama", tmp_path)
-    message = rf"backend {backend}: it has no {quantization} weights \(engine\.quantization\)$"
+    message = rf"backend {backend}: it does not support {quantization} weights \(engine\.quantization\)$"
     with pytest.raises(ModelLoadError, match=message):
         choose_backend(replace(spec(tmp_path), quantization=quantization), backend)
 
@@ -154,11 +154,11 @@ def test_a_backend_without_quantised_weights_refuses_them(backend: str, quantiza
 def test_a_new_backend_is_a_row(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """It comes before the others, may refuse by type and device, and brings the sampler that takes its logits."""
 
-    def refusal(source: ModelSpec) -> str | None:
+    def unsupported_reason(source: ModelSpec) -> str | None:
         return None if source.dtype == "bfloat16" else "it computes in bfloat16 only"
 
     backend, sampler = BlockBackend(), SumSampler()
-    new = BackendRow("new", refusal, lambda _: backend, lambda *_: sampler)
+    new = BackendRow("new", unsupported_reason, lambda _: backend, lambda *_: sampler)
     table = (new, *BACKENDS)
     save("llama", tmp_path)
     source = spec(tmp_path, torch.bfloat16)
@@ -166,7 +166,7 @@ def test_a_new_backend_is_a_row(tmp_path: Path, caplog: pytest.LogCaptureFixture
     assert (chosen.load(source), chosen.sampler(backend, Watermark())) == (backend, sampler)
     with caplog.at_level(logging.INFO, logger=LOGGER):
         assert choose_backend(spec(tmp_path), table=table).name == "torch"
-    assert "not served by the backend new: it computes in bfloat16 only" in caplog.text
+    assert "not supported by the backend new: it computes in bfloat16 only" in caplog.text
     with pytest.raises(ModelLoadError, match="backend new: it computes in bfloat16 only"):
         choose_backend(spec(tmp_path), "new", table)
 

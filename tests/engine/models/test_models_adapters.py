@@ -107,10 +107,20 @@ def test_input_major_layers_take_adapters(tmp_path: Path) -> None:
 REFUSED = {
     "llama": ("model.layers.0.self_attn.w_proj", 64, 64, "the model has no such module"),
     "qwen2": ("model.layers.7.self_attn.q_proj", 64, 64, "the model has no such module"),
-    "qwen3": ("model.layers.0.mlp.up_proj", 64, 64, r"a product of the shape \[64, 64\]; the model's has \[96, 64\]"),
-    "gpt2": ("transformer.h.0.ln_1", 64, 64, "it is a LayerNorm; adapters are served on linear layers"),
+    "qwen3": (
+        "model.layers.0.mlp.up_proj",
+        64,
+        64,
+        r"its shape is \[64, 64\], but the model's weight has the shape \[96, 64\]",
+    ),
+    "gpt2": ("transformer.h.0.ln_1", 64, 64, "it is a LayerNorm; only linear layers are supported"),
     "gpt-neox": ("gpt_neox.layers.9", 64, 64, "the model has no such module"),
-    "phi": ("model.layers.0.mlp.fc1", 64, 64, r"a product of the shape \[64, 64\]; the model's has \[96, 64\]"),
+    "phi": (
+        "model.layers.0.mlp.fc1",
+        64,
+        64,
+        r"its shape is \[64, 64\], but the model's weight has the shape \[96, 64\]",
+    ),
 }
 
 

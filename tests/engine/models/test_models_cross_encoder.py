@@ -102,7 +102,11 @@ def test_activation_is_what_the_files_say(files: dict[str, Any], expected: str, 
     [
         (3, {}, "a classifier of 3 labels can't be served; a cross-encoder has one"),
         (1, {"config": {"sentence_transformers": {"activation_fn": "torch.nn.Tanh"}}}, "sigmoid|not torch.nn.Tanh"),
-        (1, {"config": {"quantization_config": {"quant_method": "gptq"}}}, "can't be read where they are quantised"),
+        (
+            1,
+            {"config": {"quantization_config": {"quant_method": "gptq"}}},
+            "quantized weights are not supported for encoders",
+        ),
     ],
 )
 def test_what_cannot_be_scored_is_refused(num_labels: int, files: dict[str, Any], words: str, tmp_path: Path) -> None:

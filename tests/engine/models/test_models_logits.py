@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from service.engine.models.backend import Backend
-from service.engine.models.torch.decoder_shape import lean_refusal
+from service.engine.models.torch.decoder_shape import decoder_unsupported_reason
 from tests.engine.tiny_models import CONFIGS, LEAN, MODULES, Part, load, reference, reload, run, save, tokens
 
 # Contiguous, and scattered: what a block pool gives first, and what it gives in a crowd.
@@ -106,5 +106,5 @@ def test_widened_bfloat16_weights_are_exact(name: str, tmp_path: Path) -> None:
 
 def test_lean_forward_serves_its_families() -> None:
     """Every configuration of the lean table is served by the lean forward, none of the other table is."""
-    assert {name: lean_refusal(make()) for name, make in LEAN.items()} == dict.fromkeys(LEAN)
-    assert all(lean_refusal(make()) for make in MODULES.values())
+    assert {name: decoder_unsupported_reason(make()) for name, make in LEAN.items()} == dict.fromkeys(LEAN)
+    assert all(decoder_unsupported_reason(make()) for make in MODULES.values())

@@ -148,7 +148,7 @@ def test_adapters_add_over_pages_what_they_add_elsewhere(qwen: tuple[Any, Path],
     ("dtype", "dims", "block_size", "reason"),
     [
         (torch.float16, (8, 8), 8, "computes in float16"),
-        (torch.float32, (8, 16), 8, "values are not as long as its keys"),
+        (torch.float32, (8, 16), 8, "values and keys differ in size"),
         (torch.float32, (320, 320), 8, "heads have 320 numbers"),
         (torch.float32, (6, 6), 8, "heads have 6 numbers"),
         (torch.float32, (8, 8), 6, "engine.block_size 6 is no multiple of 4"),
@@ -236,7 +236,7 @@ def test_recording_ends_at_its_limit_of_memory(qwen: tuple[Any, Path], caplog: p
     decoder = paged(qwen[1], accelerator(max_sequences=20, recorder=recorder))
     decoder.record_decodes()
     assert recorder.num_recorded == 3  # 20, 16 and 8 sequences: the third went over the limit of a million
-    assert "no more decodes are recorded: 3 of 6 sizes took 1 MB, and 1 MB are for them" in caplog.text
+    assert "no more decodes are recorded: 3 of 6 sizes took 1 MB, the limit is 1 MB" in caplog.text
     parts = decodes(decoder, CONTEXTS)
     before = decoder.num_replays
     for part, logits in zip(parts, run(decoder, parts), strict=True):

@@ -15,8 +15,8 @@ import torch
 
 from service.engine.models.backends import choose_backend
 from service.engine.models.parallel.backend import ParallelBackend
-from service.engine.models.parallel.rank import load_share
-from service.engine.models.torch.share import Share, num_rank_parameters, parallel_refusal
+from service.engine.models.parallel.rank import load_shard
+from service.engine.models.torch.shard import Shard, num_rank_parameters, parallel_unsupported_reason
 from service.generation.errors import ModelLoadError
 from tests.e2e.stack import child_pids, is_running
 from tests.engine.tiny_models import BLOCK_SIZE, CONFIGS, LEAN, NUM_BLOCKS, Part, load, run, save, spec, tokens
@@ -88,8 +88,8 @@ def test_a_rank_that_dies_is_told_by_name(tmp_path: Path) -> None:
     [
         ("llama", 3, "engine.tensor_parallel 3 doesn't divide its 4 attention heads"),
         ("llama", 64, "engine.tensor_parallel 64 doesn't divide its 4 attention heads"),
-        ("mixtral", 2, "only the lean forward serves"),
-        ("gpt2", 2, "only the lean forward serves"),
+        ("mixtral", 2, "needs the fused decoder"),
+        ("gpt2", 2, "needs the fused decoder"),
     ],
 )
 def test_what_cannot_be_shared_is_refused(name: str, num_ranks: int, reason: str, tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_what_cannot_be_shared_is_refused(name: str, num_ranks: int, reason: str
 
 def test_a_device_of_its_own_cannot_be_shared(tmp_path: Path) -> None:
     save("llama", tmp_path)
-    with pytest.raises(ModelLoadError, match="the device is cpu or cuda, not cuda:1"):
+    with pytest.raises(ModelLoadError, match="the device must be cpu or cuda, not cuda:1"):
         choose_backend(replace(spec(tmp_path), tensor_parallel=2, device="cuda:1"))
 
 
@@ -111,12 +111,12 @@ def test_ranks_together_have_the_whole_model(name: str, num_ranks: int, tmp_path
     """Each reads its own share of the file only, as many weights as it is said to have."""
     save(name, tmp_path)
     config = CONFIGS[name]()
-    assert parallel_refusal(config, num_ranks) is None
+    assert parallel_unsupported_reason(config, num_ranks) is None
     read: list[int] = []
     for rank in range(num_ranks):
         source = spec(tmp_path)
         source.checkpoint.on_read = read.append
-        load_share(source, Share(rank, num_ranks))
+        load_shard(source, Shard(rank, num_ranks))
     num_read = sum(read) // 4
     assert num_read <= num_ranks * num_rank_parameters(config, num_ranks)
     assert num_read >= source.checkpoint.num_parameters

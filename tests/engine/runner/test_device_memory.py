@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from service.engine.device.device_memory import graph_bytes, out_of_memory_explained, require_room, room_for_cache
-from service.engine.runner.measured_step import measured_step
+from service.engine.device.device_memory import cache_capacity, explain_out_of_memory, graph_bytes, require_capacity
+from service.engine.runner.step_memory import measure_step_bytes
 from service.generation.errors import ModelLoadError
 from tests.engine.block_backend import BlockBackend
 
@@ -37,20 +37,20 @@ class Memory:
 def test_cache_takes_what_weights_a_step_and_recordings_leave() -> None:
     """0.9 of 64 GB, less 16 GB that are taken, 3 GB of a step and 1 GB of recordings."""
     assert graph_bytes(Memory(0)) == GB
-    assert room_for_cache(Memory(16 * GB), 0.9, 3 * GB) == int(57.6 * GB) - 20 * GB
+    assert cache_capacity(Memory(16 * GB), 0.9, 3 * GB) == int(57.6 * GB) - 20 * GB
 
 
 def test_what_others_have_taken_of_the_device_is_theirs() -> None:
     """A second engine has what the first one and its part of the device leave."""
-    assert room_for_cache(Memory(40 * GB), 0.9, 0) - room_for_cache(Memory(50 * GB), 0.9, 0) == 10 * GB
-    assert room_for_cache(Memory(60 * GB), 0.9, 0) < 0
+    assert cache_capacity(Memory(40 * GB), 0.9, 0) - cache_capacity(Memory(50 * GB), 0.9, 0) == 10 * GB
+    assert cache_capacity(Memory(60 * GB), 0.9, 0) < 0
 
 
 def test_weights_without_room_are_refused_before_they_are_read() -> None:
     """One line with all sizes."""
-    require_room(Memory(2 * GB), 0.9, 55 * GB, FOLDER)
+    require_capacity(Memory(2 * GB), 0.9, 55 * GB, FOLDER)
     with pytest.raises(ModelLoadError) as caught:
-        require_room(Memory(2 * GB), 0.9, 56 * GB, FOLDER)
+        require_capacity(Memory(2 * GB), 0.9, 56 * GB, FOLDER)
     assert str(caught.value) == (
         "models/large: the weights take 56.0 GB, and 55.6 GB are left: engine.device_memory 0.9 of the device's "
         "64.0 GB, 2.0 GB taken"
@@ -58,7 +58,7 @@ def test_weights_without_room_are_refused_before_they_are_read() -> None:
 
 
 def test_torchs_error_becomes_one_line() -> None:
-    with pytest.raises(ModelLoadError) as caught, out_of_memory_explained(Memory(63 * GB), FOLDER):
+    with pytest.raises(ModelLoadError) as caught, explain_out_of_memory(Memory(63 * GB), FOLDER):
         raise torch.OutOfMemoryError("pages of text")
     assert str(caught.value).startswith(
         "models/large: the device has no memory left while it is loaded: 1.0 of 64.0 GB"
@@ -67,16 +67,16 @@ def test_torchs_error_becomes_one_line() -> None:
 
 
 def test_other_errors_pass_as_they_are() -> None:
-    with pytest.raises(RuntimeError, match="something else"), out_of_memory_explained(Memory(0), FOLDER):
+    with pytest.raises(RuntimeError, match="something else"), explain_out_of_memory(Memory(0), FOLDER):
         raise RuntimeError("something else")
-    with pytest.raises(torch.OutOfMemoryError), out_of_memory_explained(None, FOLDER):
+    with pytest.raises(torch.OutOfMemoryError), explain_out_of_memory(None, FOLDER):
         raise torch.OutOfMemoryError("where no device is")
 
 
 def test_largest_step_is_computed_and_measured() -> None:
     """Its tokens are shared out among the sequences, and the sampler's copies of their logits are added."""
     backend, memory = BlockBackend(), Memory(0, peak=5_000)
-    taken = measured_step(
+    taken = measure_step_bytes(
         backend, memory, num_tokens=70, num_sequences=4, max_positions=64, block_size=8, vocab_size=100
     )
     assert taken == 5_000 + 4 * 4 * 4 * 100
@@ -88,5 +88,7 @@ def test_largest_step_is_computed_and_measured() -> None:
 def test_no_sequence_of_the_largest_step_is_longer_than_the_model_allows() -> None:
     """Two of 32 tokens at most, where 70 may be in a step."""
     backend = BlockBackend()
-    measured_step(backend, Memory(0), num_tokens=70, num_sequences=2, max_positions=32, block_size=8, vocab_size=100)
+    measure_step_bytes(
+        backend, Memory(0), num_tokens=70, num_sequences=2, max_positions=32, block_size=8, vocab_size=100
+    )
     assert len(backend.memory) == 4

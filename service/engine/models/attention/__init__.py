@@ -1,1 +1,1 @@
-"""Attention over the paged KV cache, on the CPU and by a device's kernels."""
+"""Attention over the paged KV cache, on the CPU and with device kernels."""

@@ -1,4 +1,4 @@
-"""The kernels and recordings that a device has in addition to torch's operators; a CPU has none."""
+"""The attention kernel and the graph recorder of a device; a CPU has neither."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Accelerator:
-    """A kernel for attention over pages, and a recorder of decodes with its limits."""
+    """A kernel for paged attention, and a recorder of decodes with its limits."""
 
     kernel: VarlenKernel
     recorder: Recorder
@@ -27,10 +27,10 @@ class Accelerator:
 def make_cache(
     accelerator: Accelerator | None, shape: CacheShape, num_blocks: int, block_size: int, device: torch.device
 ) -> KVCache | PageCache:
-    """Pages, where there is a kernel that can attend over them; the log says why another can't."""
+    """Return a PageCache if a kernel supports it, otherwise a KVCache; the log has the reason."""
     if accelerator is None:
         return KVCache(shape, num_blocks, block_size, device)
-    if (reason := accelerator.kernel.refusal(shape, block_size)) is not None:
-        _log.warning("attention takes several calls a layer, and no decodes are recorded: %s", reason)
+    if (reason := accelerator.kernel.unsupported_reason(shape, block_size)) is not None:
+        _log.warning("attention takes several calls per layer, and no decodes are recorded: %s", reason)
         return KVCache(shape, num_blocks, block_size, device)
     return PageCache(shape, num_blocks, block_size, device)

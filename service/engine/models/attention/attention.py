@@ -1,12 +1,12 @@
-"""Attention of a batch over the paged cache: a plan, made once per step and run once per layer.
+"""Attention of a batch over the paged cache: a plan that is made once per step and run once per layer.
 
-Three ways to read a context, measured on two Ice Lake cores:
-- adjacent blocks are looked at in place; it costs about 25 µs a sequence and layer over what the memory must deliver;
-- decodes with short contexts are collected into one padded copy and share one kernel call, which is up to five times
-  faster than one call each; the copy costs more than the calls from about 256 KiB of keys and values a sequence;
-- scattered blocks are copied.
-The query heads of one kv head become the rows of one query where new tokens are few, so that grouped heads repeat no
-keys: that is up to twice as fast for 1 to 8 tokens, and no faster from 16 on.
+A context is read in one of three ways (measured on two Ice Lake cores):
+- Adjacent blocks are read in place, which costs about 25 µs per sequence and layer in addition to the memory reads.
+- Decodes with short contexts are gathered into one padded copy and share one kernel call, which is up to five times
+  faster than one call each. From about 256 KiB of keys and values per sequence on, the copy costs more than the calls.
+- Scattered blocks are copied.
+With few new tokens, the query heads of one kv head become the rows of one query, so that keys are not repeated for
+grouped heads. That is up to twice as fast for 1 to 8 tokens, and not faster from 16 tokens on.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MAX_PADDED_BYTES = 256 * 1024  # of one sequence's keys and values in one layer
 
 
 class _Reader(Protocol):
-    """Attention of some rows of the batch: queries [rows, heads, head dim] of all rows in, its own rows out."""
+    """The attention of some rows of the batch: it takes the queries of all rows and returns its own rows."""
 
     rows: slice | Tensor
 
@@ -37,13 +37,13 @@ class _Reader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _QueryRows:
-    """One sequence's part of a batch."""
+    """One sequence's rows of a batch."""
 
-    first: int  # row of its first new token
-    num_queries: int  # its new tokens
+    first: int  # the row of its first new token
+    num_queries: int  # the number of its new tokens
     context_length: int
-    block_ids: Int32s  # of the blocks that hold its context
-    images: tuple[slice, ...] = ()  # places of images whose tokens see each other, those among the new tokens
+    block_ids: Int32s  # the blocks of its context
+    images: tuple[slice, ...] = ()  # positions of images whose tokens see each other, those among the new tokens
 
     @classmethod
     def of(cls, batch: Batch, index: int, block_size: int) -> _QueryRows:
@@ -58,16 +58,16 @@ class _QueryRows:
 
 
 class AttentionPlan:
-    """How each row of one batch attends. `window` limits how far back a row sees."""
+    """The attention of each row of one batch. `window` limits the number of tokens that a row attends to."""
 
     def __init__(self, cache: KVCache, batch: Batch, scores: Scores, window: int | None = None) -> None:
         self._num_values = cache.shape.value_dim
         self._readers = _plan(cache, batch, scores, window)
 
     def __call__(self, layer: int, queries: Tensor, sinks: Tensor | None = None) -> Tensor:
-        """Attend with `queries` [tokens, heads, head dim]; the result has the shape [tokens, heads, value dim].
+        """Return the attention [tokens, heads, value dim] of `queries` [tokens, heads, head dim].
 
-        `sinks` [heads] are the layer's, as `Scores` has them.
+        `sinks` [heads] are the layer's attention sinks; see `Scores`.
         """
         if len(self._readers) == 1:
             return self._readers[0](layer, queries, sinks)
@@ -94,24 +94,24 @@ def _plan(cache: KVCache, batch: Batch, scores: Scores, window: int | None) -> l
 
 
 def _split_heads(queries: Tensor, num_kv_heads: int) -> Tensor:
-    """Turn [sequences, heads, head dim] into [sequences, kv heads, heads of one kv head, head dim]."""
+    """Reshape [sequences, heads, head dim] to [sequences, kv heads, heads of one kv head, head dim]."""
     num_sequences, num_heads, head_dim = queries.shape
     return queries.reshape(num_sequences, num_kv_heads, num_heads // num_kv_heads, head_dim)
 
 
 def _group_heads(queries: Tensor, num_kv_heads: int) -> Tensor:
-    """Turn [tokens, heads, head dim] into [1, kv heads, tokens * heads of one kv head, head dim]."""
+    """Reshape [tokens, heads, head dim] to [1, kv heads, tokens * heads of one kv head, head dim]."""
     return _split_heads(queries, num_kv_heads).transpose(0, 1).reshape(1, num_kv_heads, -1, queries.shape[2])
 
 
 def _ungroup_heads(attended: Tensor, num_tokens: int) -> Tensor:
-    """The way back from `_group_heads`."""
+    """Reverse `_group_heads`."""
     _, num_kv_heads, _, head_dim = attended.shape
     return attended.view(num_kv_heads, num_tokens, -1, head_dim).transpose(0, 1).reshape(num_tokens, -1, head_dim)
 
 
 class _PaddedDecodes:
-    """One new token each of several sequences, over a copy of their contexts padded to the longest."""
+    """Decodes of several sequences, over a copy of their contexts that is padded to the longest."""
 
     def __init__(
         self, cache: KVCache, batch: Batch, sequences: npt.NDArray[np.intp], scores: Scores, window: int | None
@@ -124,10 +124,10 @@ class _PaddedDecodes:
         block_ids = batch.block_tables[sequences, :num_blocks].astype(np.int64)
         self._block_ids = torch.from_numpy(block_ids.reshape(-1)).to(cache.device)
         ends = torch.from_numpy(lengths).to(cache.device).view(-1, 1)
-        places = torch.arange(num_blocks * cache.block_size, device=cache.device)
-        hidden = places >= ends
+        positions = torch.arange(num_blocks * cache.block_size, device=cache.device)
+        hidden = positions >= ends
         if window is not None:
-            hidden |= places < ends - window
+            hidden |= positions < ends - window
         self._mask = torch.zeros(hidden.shape, dtype=cache.shape.dtype, device=cache.device)
         self._mask = self._mask.masked_fill_(hidden, -torch.inf)[:, None, None]
         self.rows: slice | Tensor = _rows(batch.row_offsets[sequences], cache.device)
@@ -140,14 +140,14 @@ class _PaddedDecodes:
 
 
 def _rows(starts: Int32s, device: torch.device) -> slice | Tensor:
-    """The rows of decodes; a slice if they are adjacent, since it makes no copy."""
+    """Return the rows of decodes, as a slice if they are adjacent, because a slice makes no copy."""
     if is_run(starts):
         return slice(int(starts[0]), int(starts[-1]) + 1)
     return torch.from_numpy(starts.astype(np.int64)).to(device)
 
 
 class _OneSequence:
-    """The new tokens of one sequence, over its blocks in place if they are a run, over a copy otherwise."""
+    """The new tokens of one sequence, over its blocks in place if they are contiguous, otherwise over a copy."""
 
     def __init__(self, cache: KVCache, mine: _QueryRows, scores: Scores, window: int | None) -> None:
         self._cache = cache
@@ -186,18 +186,18 @@ class _OneSequence:
 def _visibility(
     mine: _QueryRows, window: int | None, dtype: torch.dtype, device: torch.device
 ) -> tuple[Tensor | None, bool]:
-    """What a sequence's new tokens see, as an additive mask or None, and whether the kernel's causal rule is enough."""
+    """Return the additive mask of a sequence's new tokens or None, and whether to use the kernel's causal mask."""
     reaches_back = window is not None and mine.context_length > window
     if mine.num_queries == 1 and not reaches_back:
         return None, False
     if mine.num_queries == mine.context_length and not reaches_back and not mine.images:
         return None, True
     rows = torch.arange(mine.context_length - mine.num_queries, mine.context_length, device=device)[:, None]
-    places = torch.arange(mine.context_length, device=device)
-    hidden = places > rows
+    positions = torch.arange(mine.context_length, device=device)
+    hidden = positions > rows
     for image in mine.images:
         hidden[(rows[:, 0] >= image.start) & (rows[:, 0] < image.stop), image] = False
     if window is not None:
-        hidden |= places <= rows - window
+        hidden |= positions <= rows - window
     mask = torch.zeros(hidden.shape, dtype=dtype, device=device)
     return mask.masked_fill_(hidden, -torch.inf), False

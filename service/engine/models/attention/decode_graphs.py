@@ -1,7 +1,7 @@
-"""Decodes recorded for some numbers of sequences and replayed, so that a step costs one launch instead of hundreds.
+"""Decode graphs, recorded for some batch sizes and replayed, so that a step takes one launch instead of hundreds.
 
-A recording reads and writes the same memory each time. So the batch of a step is filled up to a recorded size, its
-arrays are copied over those that the recording reads, and the rows that filled it up are left out of the result.
+A recording reads and writes the same memory in each replay. So a step's batch is padded to a recorded size, its arrays
+are copied to those that the recording reads, and the padding rows are removed from the result.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ _log = logging.getLogger(__name__)
 
 
 class Recording(Protocol):
-    """Work that was recorded."""
+    """Recorded device work."""
 
     @property
     def result(self) -> Tensor:
-        """Where each replay writes what the work returned."""
+        """The tensor to which each replay writes its output."""
 
     def replay(self) -> None:
-        """Do it again, with what its arguments hold by now."""
+        """Run the work again with the current contents of its inputs."""
 
 
 class Recorder(Protocol):
     """Records work on a device."""
 
     def record(self, work: Callable[[], Tensor]) -> Recording:
-        """Run `work` and keep it. It must neither wait for the device nor ask it for anything."""
+        """Record `work`. It must neither wait for the device nor read from it."""
 
     def free_bytes(self) -> int:
-        """The device's memory that nothing takes."""
+        """Return the free bytes of the device."""
 
 
 def sizes(max_sequences: int) -> list[int]:
-    """The numbers of sequences to record: powers of two up to 16, then multiples of 16, and `max_sequences` itself.
+    """Return the batch sizes to record: powers of two up to 16, then multiples of 16, and `max_sequences` itself.
 
-    So a batch of more than 16 is filled up by at most 15 rows, and one of fewer by less than half of it.
+    A batch of more than 16 is padded with at most 15 rows, and a smaller one with fewer than half of its rows.
     """
     steps = [1, 2, 4, 8, *range(16, max_sequences, 16)]
     return [*(step for step in steps if step < max_sequences), max_sequences]
@@ -54,7 +54,7 @@ def sizes(max_sequences: int) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class GraphLimits:
-    """What is recorded at most, and within which memory of the device."""
+    """The limits of recordings: sequences, context length, and device memory."""
 
     max_sequences: int
     max_context: int  # tokens
@@ -62,7 +62,7 @@ class GraphLimits:
 
 
 class DecodeGraphs:
-    """The recordings of one model's decodes, over one cache."""
+    """The decode graphs of one model over one cache."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class DecodeGraphs:
         scratch_block: int,
         device: torch.device,
     ) -> None:
-        """`compute` makes logits [sequences, vocabulary] of decodes, and whatever it stores of them."""
+        """`compute` stores the keys and values of decodes and returns their logits [sequences, vocabulary]."""
         self.num_replays = 0
         self._compute = compute
         self._limits = limits
@@ -84,11 +84,11 @@ class DecodeGraphs:
 
     @property
     def recorded(self) -> list[int]:
-        """The numbers of sequences that are recorded, in ascending order."""
+        """The recorded batch sizes, in ascending order."""
         return sorted(self._recorded)
 
     def record(self, recorder: Recorder) -> None:
-        """Record all sizes, the largest first, whose memory the others share; as many as the limit of memory lets."""
+        """Record the sizes in descending order, until the memory limit. Smaller ones reuse the largest one's memory."""
         wanted, began, free = sizes(self._limits.max_sequences)[::-1], time.monotonic(), recorder.free_bytes()
         for number, size in enumerate(wanted, 1):
             inputs = self._inputs(size)
@@ -96,7 +96,7 @@ class DecodeGraphs:
             self._recorded[size] = inputs, recording
             taken = free - recorder.free_bytes()
             if taken > self._limits.max_bytes:
-                message = "no more decodes are recorded: %d of %d sizes took %.0f MB, and %.0f MB are for them"
+                message = "no more decodes are recorded: %d of %d sizes took %.0f MB, the limit is %.0f MB"
                 _log.warning(message, number, len(wanted), taken / 1e6, self._limits.max_bytes / 1e6)
                 break
             _log.info(
@@ -105,32 +105,32 @@ class DecodeGraphs:
         _log.info("recorded %d sizes of decodes in %.1f s", len(self._recorded), time.monotonic() - began)
 
     def run(self, batch: Batch) -> Tensor | None:
-        """The logits [sequences, vocabulary] of a batch, good until the next call; None if it isn't recorded."""
+        """Return the logits [sequences, vocabulary] of a batch, valid until the next call; None if not recorded."""
         num_sequences = len(batch.context_lengths)
         size = self._size_for(num_sequences) if is_decode(batch) else None
         if size is None:
             return None
         inputs, recording = self._recorded[size]
-        self._fill(inputs, PagedInputs.of(self._filled_up(batch, size), self._block_size, self._device))
+        self._fill(inputs, PagedInputs.of(self._padded(batch, size), self._block_size, self._device))
         recording.replay()
         self.num_replays += 1
         return recording.result[:num_sequences]
 
     def _size_for(self, num_sequences: int) -> int | None:
-        """The smallest that is recorded and large enough."""
+        """Return the smallest recorded size that is large enough."""
         return min((size for size in self._recorded if size >= num_sequences), default=None)
 
     def _inputs(self, size: int) -> PagedInputs:
-        """Memory of its own for a recording's arguments, with rows that only fill up."""
+        """Allocate the inputs of a recording, filled with padding rows."""
         empty = np.zeros(0, np.int32)
         none = Batch(empty, empty, np.zeros(1, np.int32), empty, np.zeros((0, self._num_columns), np.int32), empty)
-        inputs = PagedInputs.of(self._filled_up(none, size), self._block_size, self._device)
+        inputs = PagedInputs.of(self._padded(none, size), self._block_size, self._device)
         tensors = {each.name: getattr(inputs, each.name) for each in fields(inputs)}
         own: dict[str, Any] = {name: each.clone() for name, each in tensors.items() if isinstance(each, Tensor)}
         return replace(inputs, **own, max_context=self._limits.max_context)
 
     def _fill(self, inputs: PagedInputs, given: PagedInputs) -> None:
-        """Copy what a step has over what a recording reads. What lies behind a context's last block isn't read."""
+        """Copy a step's inputs to a recording's inputs. Table columns after a context's last block are not read."""
         inputs.token_ids.copy_(given.token_ids)
         inputs.positions.copy_(given.positions)
         inputs.slots.copy_(given.slots)
@@ -138,8 +138,8 @@ class DecodeGraphs:
         inputs.context_lengths.copy_(given.context_lengths)
         inputs.block_tables[:, : given.block_tables.shape[1]].copy_(given.block_tables)
 
-    def _filled_up(self, batch: Batch, size: int) -> Batch:
-        """With rows of one token of the scratch block each, up to `size` sequences."""
+    def _padded(self, batch: Batch, size: int) -> Batch:
+        """Pad the batch to `size` sequences with rows of one token in the scratch block."""
         num_rows = len(batch.context_lengths)
         missing = size - num_rows
         of_scratch = np.full((missing, batch.block_tables.shape[1]), self._scratch_block, np.int32)
@@ -156,7 +156,7 @@ class DecodeGraphs:
 
 
 def is_decode(batch: Batch) -> bool:
-    """Whether each sequence has one token, whose logits are wanted, and nothing comes in that isn't recorded."""
+    """Return True if each sequence has one token with an output row, and the batch has no images or adapters."""
     num_sequences = len(batch.context_lengths)
     one_each = len(batch.token_ids) == num_sequences == len(batch.output_rows)
     return one_each and not batch.images and not batch.adapter_rows

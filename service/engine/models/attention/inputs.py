@@ -13,16 +13,16 @@ from service.engine.core.batch import Batch
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """What a forward reads and where it writes; int64 tensors on the model's device."""
+    """The inputs of a forward pass and the cache slots that it writes: int64 tensors on the model's device."""
 
     token_ids: Tensor  # [tokens]
     positions: Tensor  # [tokens]
-    slots: Tensor  # [tokens], the places in a KVCache where each token's keys and values go
+    slots: Tensor  # [tokens], the slots of a KVCache to which the tokens' keys and values are written
     output_rows: Tensor  # [rows]
 
     @classmethod
     def of(cls, batch: Batch, block_size: int, device: torch.device) -> Inputs:
-        """All four in one copy to the device."""
+        """Copy the four arrays to the device in one transfer."""
         num_tokens = len(batch.token_ids)
         parts = (batch.token_ids, batch.positions, slots_of(batch, block_size), batch.output_rows)
         flat = torch.from_numpy(np.concatenate(parts, dtype=np.int64)).to(device)
@@ -31,7 +31,7 @@ class Inputs:
 
 
 def slots_of(batch: Batch, block_size: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Where each token is stored: slot s is place s % block_size of block s // block_size."""
+    """Return the slot of each token: slot s is offset s % block_size of block s // block_size."""
     sequences = np.repeat(np.arange(len(batch.context_lengths)), np.diff(batch.row_offsets))
-    columns, places = np.divmod(batch.positions, np.int32(block_size))
-    return batch.block_tables[sequences, columns].astype(np.int64) * block_size + places
+    columns, offsets = np.divmod(batch.positions, np.int32(block_size))
+    return batch.block_tables[sequences, columns].astype(np.int64) * block_size + offsets

@@ -1,4 +1,4 @@
-"""The KV cache of the torch backends, in blocks: written by slot, read in place or copied by block."""
+"""The blocked KV cache of the torch backends. It is written by slot, and read in place or copied by block."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from service.engine.core.batch import Int32s
 
 @dataclass(frozen=True, slots=True)
 class CacheShape:
-    """What one slot, the place of one token, holds in every layer."""
+    """The contents of one slot, which stores one token, in each layer."""
 
     num_layers: int
     num_kv_heads: int
-    head_dim: int  # of keys
+    head_dim: int  # the size of keys
     value_dim: int
-    dtype: torch.dtype  # that attention computes in
-    stored: torch.dtype | None = None  # that slots hold; None: `dtype`
+    dtype: torch.dtype  # the compute type of attention
+    stored: torch.dtype | None = None  # the type of the slots; None: `dtype`
 
     @property
     def bytes_per_slot(self) -> int:
-        """Bytes of one token's keys and values in all layers."""
+        """The bytes of one token's keys and values in all layers."""
         return (
             self.num_layers
             * self.num_kv_heads
@@ -34,19 +34,19 @@ class CacheShape:
 
     @property
     def pair_dim(self) -> int:
-        """The dimension of [tokens, kv heads, dim] along which keys and values are laid behind one another."""
+        """The dimension of [tokens, kv heads, dim] along which keys and values are concatenated."""
         return 1 if self.head_dim == self.value_dim else 2
 
 
 class KVCache:
-    """Keys and values of `num_blocks` blocks of `block_size` slots.
+    """The keys and values of `num_blocks` blocks of `block_size` slots.
 
     The tensor has the shape [layers, 2 * kv heads, slots, head dim], keys first: one write stores keys and values, one
-    read collects both, and a head's run of slots is contiguous in memory, which attention reads up to three times
-    faster than slots that hold all heads (8 heads of 128, 2,048 slots). Where a value is longer or shorter than a key,
-    the two of a slot stand side by side instead: [layers, kv heads, slots, head dim + value dim]. It begins as zeros,
-    because a batch of unequal contexts reads past the shorter ones, and a masked value must still be a number. What is
-    read has the type that it is stored in: `Scores` widens it.
+    read gathers both, and a head's slots are contiguous in memory, which attention reads up to three times faster than
+    slots that hold all heads (8 heads of 128, 2,048 slots). If values and keys differ in size, a slot's key and value
+    are concatenated instead: [layers, kv heads, slots, head dim + value dim]. The tensor is initialized to zeros,
+    because a batch of unequal contexts reads past the shorter ones, and a masked value must still be a number. Reads
+    return the stored type; `Scores` converts it.
     """
 
     def __init__(self, shape: CacheShape, num_blocks: int, block_size: int, device: torch.device) -> None:
@@ -68,7 +68,7 @@ class KVCache:
     def write(self, layer: int, slots: Tensor, keys_values: Tensor) -> None:
         """Store `keys_values` [tokens, 2 * kv heads, head dim], or joined in `pair_dim`, at `slots` [tokens].
 
-        What float16 can't hold becomes its largest number; what is not a number stays so.
+        Values beyond float16's range are clamped to it; NaN is kept.
         """
         if (stored := self._slots.dtype) != keys_values.dtype:
             if stored == torch.float16:
@@ -78,7 +78,7 @@ class KVCache:
         self._slots_by_layer[layer].index_copy_(1, slots, keys_values.transpose(0, 1))
 
     def view(self, first_block: int, num_slots: int) -> list[tuple[Tensor, Tensor]]:
-        """Keys and values of the run of slots that begins with `first_block`, for each layer, without a copy.
+        """Return views of the keys and values of the contiguous slots from `first_block` on, for each layer.
 
         Each tensor has the shape [1, kv heads, num_slots, head or value dim].
         """
@@ -87,7 +87,7 @@ class KVCache:
         return list(zip(keys.unbind(0), values.unbind(0), strict=True))
 
     def gather(self, layer: int, block_ids: Tensor, num_rows: int) -> tuple[Tensor, Tensor]:
-        """Copy whole blocks, `num_rows` equal rows of them laid flat in `block_ids`.
+        """Copy whole blocks: `block_ids` holds `num_rows` rows of equal length, flattened.
 
         Each tensor has the shape [num_rows, kv heads, slots of a row, head or value dim].
         """
@@ -96,7 +96,7 @@ class KVCache:
         return self._apart(rows, 0)
 
     def _apart(self, pairs: Tensor, num_leading: int) -> tuple[Tensor, Tensor]:
-        """Keys and values of [(leading,) rows, heads, slots, dim]."""
+        """Split [(leading,) rows, heads, slots, dim] into keys and values."""
         dim = num_leading + (1 if self.shape.pair_dim == 1 else 3)
         first = self.shape.num_kv_heads if self.shape.pair_dim == 1 else self.shape.head_dim
         keys, values = pairs.tensor_split((first,), dim)
@@ -104,6 +104,6 @@ class KVCache:
 
 
 def is_run(ids: Int32s) -> bool:
-    """Whether the ids, of blocks or of rows, are adjacent and in ascending order."""
+    """Return True if the ids, of blocks or of rows, are contiguous and ascending."""
     first, last, length = ids[0], ids[-1], len(ids)
     return bool(last - first == length - 1 and (ids == np.arange(first, first + length)).all())

@@ -1,4 +1,4 @@
-"""A device's KV cache, in the layout that kernels over block tables read in place."""
+"""A device's KV cache, in the layout that paged attention kernels read in place."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from service.engine.models.attention.kv_cache import CacheShape
 
 
 class PageCache:
-    """Keys and values of `num_blocks` pages of `block_size` tokens, and of one more that holds nothing of anybody's.
+    """The keys and values of `num_blocks` pages of `block_size` tokens, and of one scratch page.
 
-    Of each layer the tensor has the shape [2, pages, page size, kv heads, head dim], keys first. The last page is
-    scratch: rows that only fill a batch up write there. It begins as zeros, since a kernel may multiply what it masks.
+    A layer's tensor has the shape [2, pages, page size, kv heads, head dim], keys first. The padding rows of a batch
+    write to the scratch page, the last one. The memory is initialized to zeros, because a kernel may multiply masked
+    values.
     """
 
     def __init__(self, shape: CacheShape, num_blocks: int, block_size: int, device: torch.device) -> None:
-        """Keys and values must be of one length."""
+        """Keys and values must have the same size."""
         self.shape = shape
         self.num_blocks = num_blocks
         self.block_size = block_size
@@ -28,7 +29,7 @@ class PageCache:
 
     @property
     def scratch_block(self) -> int:
-        """The page behind the last one of any sequence."""
+        """The page after the last page of sequences."""
         return self.num_blocks
 
     def write(self, layer: int, slots: Tensor, keys_values: Tensor) -> None:
@@ -37,6 +38,6 @@ class PageCache:
         self._slots[layer].index_copy_(1, slots, pairs)
 
     def pages(self, layer: int) -> tuple[Tensor, Tensor]:
-        """Keys and values of a layer, [pages, page size, kv heads, head dim] each, without a copy."""
+        """Return views of a layer's keys and values, [pages, page size, kv heads, head dim] each."""
         keys, values = self._pages[layer]
         return keys, values

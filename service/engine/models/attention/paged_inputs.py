@@ -1,4 +1,4 @@
-"""A batch's arrays for a kernel over block tables, copied to the device at once."""
+"""A batch's arrays for a paged attention kernel, copied to the device in one transfer."""
 
 from __future__ import annotations
 
@@ -15,26 +15,31 @@ from service.engine.models.attention.inputs import Inputs, slots_of
 
 @dataclass(frozen=True, slots=True)
 class PagedInputs(Inputs):
-    """What a forward reads, and which part of it belongs to which sequence. The added tensors are int32."""
+    """The inputs of a forward pass, with the offsets of each sequence. The additional tensors are int32."""
 
     query_offsets: Tensor  # [sequences + 1]: sequence i has the tokens from its offset up to the next one
-    key_offsets: Tensor  # [sequences + 1], the same of contexts, as if they stood one behind the other
+    key_offsets: Tensor  # [sequences + 1], the offsets of contexts if they were concatenated
     context_lengths: Tensor  # [sequences]
     block_tables: Tensor  # [sequences, blocks]
-    max_queries: int  # of a sequence
+    max_queries: int  # the most new tokens of a sequence
     max_context: int
 
     @classmethod
     def of(cls, batch: Batch, block_size: int, device: torch.device) -> PagedInputs:
-        """All in one copy from pinned memory."""
-        words = (batch.token_ids, batch.positions, slots_of(batch, block_size).astype(np.int32), batch.output_rows)
+        """Copy all arrays in one transfer from pinned memory."""
+        token_arrays = (
+            batch.token_ids,
+            batch.positions,
+            slots_of(batch, block_size).astype(np.int32),
+            batch.output_rows,
+        )
         key_offsets = np.concatenate(([0], np.cumsum(batch.context_lengths)), dtype=np.int32)
         bounds = (batch.row_offsets, key_offsets, batch.context_lengths, batch.block_tables.reshape(-1))
-        parts = [*words, *bounds]
+        parts = [*token_arrays, *bounds]
         flat = to_device(np.concatenate(parts), device)
-        of_words, of_bounds = flat.tensor_split((sum(map(len, words)),))
-        # Torch's copies to given places want int64.
-        token_ids, positions, slots, output_rows = torch.split(of_words.long(), [len(part) for part in words])
+        of_tokens, of_bounds = flat.tensor_split((sum(map(len, token_arrays)),))
+        # Torch's indexed copies need int64.
+        token_ids, positions, slots, output_rows = torch.split(of_tokens.long(), [len(part) for part in token_arrays])
         query_offsets, keys, lengths, tables = torch.split(of_bounds, [len(part) for part in bounds])
         return cls(
             token_ids,

@@ -1,4 +1,4 @@
-"""Turn attention scores into values: with torch's kernel, or step by step if a model changes scores."""
+"""Scaled dot-product attention: with torch's kernel, or step by step if a model modifies the scores."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """`scale` multiplies them; `softcap`, where there is one, bounds them smoothly on both sides (Gemma 2)."""
+    """The attention scores of a model. `scale` multiplies them; `softcap` bounds them smoothly, if set (Gemma 2)."""
 
     scale: float
     softcap: float | None = None
@@ -26,12 +26,13 @@ class Scores:
         is_causal: bool = False,
         sinks: Tensor | None = None,
     ) -> Tensor:
-        """Attend with `query` [rows, heads, queries, dim] to `keys` and `values` [rows, kv heads, slots, dim].
+        """Return the attention of `query` [rows, heads, queries, dim] to `keys`, `values` [rows, kv heads, slots, dim].
 
-        `mask` [queries, slots] is added. The heads of a kv head may stand side by side as its queries, the last first
-        to change. `sinks` [all heads] are scores of a place that every query sees and that has no value (gpt-oss).
+        `mask` [queries, slots] is added. The heads of a kv head may be flattened into its queries, with the head index
+        varying fastest. `sinks` [all heads] are the scores of a position that all queries see and that has no value
+        (gpt-oss).
         """
-        keys, values = keys.to(query.dtype), values.to(query.dtype)  # the cache may have a type of its own
+        keys, values = keys.to(query.dtype), values.to(query.dtype)  # the cache may have a different type
         is_shared = keys.shape[1] != query.shape[1]
         if self.softcap is None and sinks is None:
             return scaled_dot_product_attention(
@@ -54,7 +55,7 @@ class Scores:
 
 
 def _in_rows(sinks: Tensor, scores: Tensor) -> Tensor:
-    """The sink of each query's head: [rows, heads, queries, 1]."""
+    """Return the sink of each query's head, [rows, heads, queries, 1]."""
     num_rows, num_heads, num_queries, _ = scores.shape
     heads_each = len(sinks) // num_heads
     of_heads = sinks.view(1, num_heads, 1, heads_each)

@@ -1,4 +1,4 @@
-"""Attention of a whole batch over pages in one kernel call per layer: prefills, chunks and decodes alike."""
+"""Attention of a whole batch over pages, in one kernel call per layer for prefills, chunks and decodes."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from service.engine.models.attention.scores import Scores
 
 @dataclass(frozen=True, slots=True)
 class VarlenKernel:
-    """A kernel with the signature of `torch.nn.attention.varlen.varlen_attn`, and what it can do."""
+    """A kernel with the signature of `torch.nn.attention.varlen.varlen_attn`, and its limits."""
 
     attend: Callable[..., Tensor]
     dtypes: frozenset[torch.dtype]
-    page_multiple: int  # a page has a multiple of so many tokens
-    head_multiple: int  # a head has a multiple of so many numbers
+    page_multiple: int  # the page size must be a multiple of it
+    head_multiple: int  # the head size must be a multiple of it
     max_head_dim: int
-    num_splits: int | None  # parts that a context is cut into and added up from; None: the kernel's choice
+    num_splits: int | None  # the number of splits of a context; None: the kernel chooses
 
-    def refusal(self, shape: CacheShape, page_size: int) -> str | None:
-        """Why it can't attend over a cache of such keys and values; None if it can."""
+    def unsupported_reason(self, shape: CacheShape, page_size: int) -> str | None:
+        """Return why the kernel does not support a cache of this shape, or None if it does."""
         dims = {shape.head_dim, shape.value_dim}
         reasons = (
             (shape.dtype not in self.dtypes, f"it computes in {str(shape.dtype).removeprefix('torch.')}"),
-            (len(dims) > 1, "its values are not as long as its keys"),
+            (len(dims) > 1, "its values and keys differ in size"),
             (
                 max(dims) > self.max_head_dim or shape.head_dim % self.head_multiple,
                 f"its heads have {shape.head_dim} numbers, not {self.head_multiple}n up to {self.max_head_dim}",
@@ -44,12 +44,12 @@ class VarlenKernel:
 
 
 class VarlenPlan:
-    """How each row of one batch attends. `window` limits how far back a row sees, itself counted in."""
+    """The attention of each row of one batch. `window` limits the tokens that a row sees, including itself."""
 
     def __init__(
         self, kernel: VarlenKernel, cache: PageCache, inputs: PagedInputs, scores: Scores, window: int | None = None
     ) -> None:
-        """`scores` without a cap: the kernel has none."""
+        """`scores` must not have a softcap, because the kernel has none."""
         self._kernel = kernel
         self._cache = cache
         self._inputs = inputs
@@ -57,7 +57,7 @@ class VarlenPlan:
         self._window = (-1 if window is None else window - 1, 0)
 
     def __call__(self, layer: int, queries: Tensor) -> Tensor:
-        """Attend with `queries` [tokens, heads, head dim]; the result has their shape."""
+        """Return the attention of `queries` [tokens, heads, head dim], in their shape."""
         keys, values = self._cache.pages(layer)
         inputs = self._inputs
         return self._kernel.attend(

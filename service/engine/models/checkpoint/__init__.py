@@ -1,1 +1,1 @@
-"""Reading a model's files: configuration, tensors, packed weights, adapters."""
+"""Read a model's files: configuration, tensors, packed weights and adapters."""

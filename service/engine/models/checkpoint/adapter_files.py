@@ -1,6 +1,6 @@
-"""Read a LoRA adapter's folder as PEFT writes it: adapter_config.json and adapter_model.safetensors.
+"""Read a LoRA adapter's folder in PEFT's format: adapter_config.json and adapter_model.safetensors.
 
-Which modules it changes is what its tensors say. Every error is an AdapterRefused that names the file and the field.
+The tensors determine the adapted modules. Every error is an AdapterRefused that names the file and the field.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CONFIG, TENSORS = "adapter_config.json", "adapter_model.safetensors"
 _PREFIX = "base_model.model."
 _DOWN, _UP = ".lora_A.weight", ".lora_B.weight"
 _UNSUPPORTED = ("lm_head", "embed_tokens")
-# What changes the arithmetic, or the model beside the products: fields that must be as they are where nobody asks.
+# Fields that change the arithmetic, or parts of the model other than linear layers. They must have their defaults.
 _REFUSED: Mapping[str, str] = {
     "use_dora": "DoRA is not served: false",
     "use_qalora": "QALoRA is not served: false",
@@ -45,42 +45,42 @@ _CHANGES_BASE = ("pissa", "olora", "corda", "loftq", "lora_ga")
 
 @dataclass(frozen=True, slots=True)
 class LowRank:
-    """What is added to one product y = x · weightᵀ: x · downᵀ · upᵀ, the scale being in `up`."""
+    """The term added to a linear layer y = x · weightᵀ: x · downᵀ · upᵀ, with the scale included in `up`."""
 
     down: npt.NDArray[np.float32]  # [rank, inputs]
     up: npt.NDArray[np.float32]  # [outputs, rank]
 
     @property
     def rank(self) -> int:
-        """Columns between the two."""
+        """The inner dimension of the two matrices."""
         return int(self.down.shape[0])
 
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """An adapter that is read."""
+    """An adapter read from a folder."""
 
     folder: Path
     modules: Mapping[str, LowRank]  # by the modules' names, such as model.layers.0.self_attn.q_proj
-    digest: str  # changes with what may change tokens
+    digest: str  # a hash of all that affects tokens
 
     @property
     def rank(self) -> int:
-        """The largest of its modules' ranks."""
+        """The largest rank of its modules."""
         return max(each.rank for each in self.modules.values())
 
     @property
     def num_parameters(self) -> int:
-        """Numbers of all its tensors."""
+        """The number of elements of all its tensors."""
         return sum(each.down.size + each.up.size for each in self.modules.values())
 
     def refuse(self, module: str, why: str) -> AdapterRefused:
-        """The error for a module that a model can't have changed."""
+        """Return the error for a module that the model cannot adapt."""
         return AdapterRefused(f"{self.folder / TENSORS}: {module}: {why}")
 
 
 def read_adapter(folder: Path, max_rank: int) -> Adapter:
-    """Read it whole. Raises AdapterRefused."""
+    """Read an adapter. Raise AdapterRefused if it is invalid, unsupported or above `max_rank`."""
     file = folder / CONFIG
     try:
         config = json.loads(file.read_text(encoding="utf-8"))
@@ -94,7 +94,7 @@ def read_adapter(folder: Path, max_rank: int) -> Adapter:
     try:
         checkpoint = Checkpoint(folder, files=[folder / TENSORS])
         modules = dict(_modules(file, config, checkpoint, max_rank))
-        # The scale is the configuration's.
+        # The configuration is hashed because it has the scale.
         digest = hashlib.sha256(f"{checkpoint.digest()} {json.dumps(config, sort_keys=True)}".encode()).hexdigest()
     except ModelLoadError as error:
         raise AdapterRefused(str(error)) from error
@@ -145,7 +145,7 @@ def _modules(
 
 
 def _check_names(tensors: Path, shapes: Mapping[str, tuple[int, ...]]) -> None:
-    """Refuse what is no pair of matrices of a module that is served."""
+    """Raise AdapterRefused unless the tensors are pairs of matrices of supported modules."""
     for tensor, shape in shapes.items():
         if not (tensor.startswith(_PREFIX) and tensor.endswith((_DOWN, _UP)) and len(shape) == 2):
             raise AdapterRefused(f"{tensors}: the tensor {tensor} is not served; {_PREFIX}MODULE{_DOWN} and {_UP} are")
@@ -168,7 +168,7 @@ def _rank(file: Path, config: dict[str, Any], module: str, max_rank: int) -> int
 
 
 def _of_pattern(file: Path, config: dict[str, Any], patterns: str, field: str, module: str) -> float:
-    """What holds for a module: of the first pattern that its name ends with, else of all."""
+    """Return a module's value: of the first pattern that its name ends with, otherwise the default of all modules."""
     value: Any = config.get(field)
     named, said = field, config.get(patterns) or {}
     if not isinstance(said, dict):
@@ -188,6 +188,6 @@ def _of_pattern(file: Path, config: dict[str, Any], patterns: str, field: str, m
 
 def _floats(checkpoint: Checkpoint, name: str, shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
     array = checkpoint.take(name, shape)
-    if array.dtype == np.uint16:  # bfloat16's bits
+    if array.dtype == np.uint16:  # the bits of bfloat16
         return (array.astype(np.uint32) << 16).view(np.float32)
     return array.astype(np.float32)

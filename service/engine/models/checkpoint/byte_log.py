@@ -1,4 +1,4 @@
-"""Progress lines in the log while bytes are transferred: how many of how many, and how fast.
+"""Log the progress of a byte transfer: the bytes done, the total, and the speed.
 
 Each line also reports its bytes in the field that `process.logs.loading_progress` defines.
 """
@@ -15,16 +15,16 @@ from process.logs.loading_progress import progress_fields
 
 _FIRST_S: Final = 2.0
 _LONGEST_S: Final = 15.0
-_SHARE: Final = 0.1  # of the time so far, to the next line
+_SHARE: Final = 0.1  # of the elapsed time, until the next line
 
 _log = logging.getLogger(__name__)
 
 
 class ByteLog:
-    """The first line comes after two seconds, later ones more seldom. May be used by several threads."""
+    """A progress log. It writes the first line after two seconds and later lines less often. It is thread-safe."""
 
     def __init__(self, what: str, clock: Callable[[], float] = time.monotonic) -> None:
-        """`what` is done, as `loading NAME`."""
+        """`what` describes the transfer, such as `loading NAME`."""
         self._what = what
         self._clock = clock
         self._began = clock()
@@ -33,7 +33,7 @@ class ByteLog:
         self._lock = threading.Lock()
 
     def advance(self, num: int, total: int) -> None:
-        """So many bytes more, of so many as far as is known."""
+        """Add `num` transferred bytes; `total` is the known total."""
         with self._lock:
             self._num += num
             now = self._clock()

@@ -1,4 +1,4 @@
-"""Choose the type that a model computes in: the weights' own or a wider one. Types have torch's names."""
+"""Choose the compute type of a model: the type of the weights or a wider one. Types have torch's names."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _BFLOAT16_FLAGS = {"amx_tile", "avx512_bf16"}
 
 
 def choose_compute_dtype(choice: ComputeDtype, stored: str, device: str) -> str:
-    """The type of weights, activations and cache for weights `stored` in some type. ValueError for an unknown choice.
+    """Return the type of weights, activations and cache for `stored` weights. Raise ValueError for an unknown choice.
 
-    `auto` keeps the stored type where the device computes in it: any on an accelerator, bfloat16 on a CPU with AMX or
-    AVX512-BF16. Elsewhere it widens to float32, which is exact and costs twice the memory: without such instructions a
-    CPU multiplies in bfloat16 2 to 4 times slower than in float32 (Ice Lake, two cores, 0.5 B model, 4 to 512 rows).
+    `auto` keeps the stored type if the device computes in it: any type on an accelerator, bfloat16 on a CPU with AMX or
+    AVX512-BF16. Otherwise it is float32, which is exact and takes twice the memory: without these instructions a CPU
+    multiplies in bfloat16 2 to 4 times slower than in float32 (Ice Lake, two cores, 0.5 B model, 4 to 512 rows).
     """
     if choice not in get_args(ComputeDtype):
         raise ValueError(f"compute_dtype must be one of {', '.join(get_args(ComputeDtype))}, not {choice!r}")

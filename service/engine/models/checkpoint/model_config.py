@@ -1,7 +1,7 @@
 """Read config.json.
 
-Common decoders' files are read here: transformers takes seconds to import, with torch, and half of what it holds then
-is never used. Whatever is unusual in a file is left to transformers, whose classes know every default.
+The files of common decoders are read by this module, because importing transformers takes seconds, and half of its
+memory is never used. Uncommon files are read by transformers, whose classes have all defaults.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from service.generation.errors import ModelLoadError
 
 _TYPES = ("llama", "mistral", "qwen2", "qwen3")
 _ROPES = {"default", "linear", "llama3", "yarn"}
-_STATED = {  # what a file must state, since a default would depend on the type
+_STATED = {  # fields that a file must have, because their defaults depend on the type
     "vocab_size": int,
     "hidden_size": int,
     "intermediate_size": int,
@@ -29,7 +29,7 @@ _STATED = {  # what a file must state, since a default would depend on the type
     "hidden_act": str,
     "tie_word_embeddings": bool,
 }
-_UNUSUAL = ("partial_rotary_factor", "use_sliding_window")  # unless false or null
+_UNUSUAL = ("partial_rotary_factor", "use_sliding_window")  # fields that must be false or null
 
 
 _BERT_STATED = {
@@ -47,7 +47,7 @@ _BERT_UNUSUAL = ("is_decoder", "add_cross_attention", "is_encoder_decoder")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecoderConfig:
-    """A Llama-like decoder, by the names that transformers' configurations have. All layers are alike."""
+    """A Llama-like decoder whose layers are all equal. Fields have the names of transformers' configurations."""
 
     model_type: str
     architectures: list[str]
@@ -67,12 +67,12 @@ class DecoderConfig:
     sliding_window: int | None
     attention_bias: bool
     mlp_bias: bool
-    is_part: bool = False  # of a model that reads images too, say: its tensors lie among others
+    is_part: bool = False  # True for the decoder of a multimodal model
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BertConfig:
-    """A BERT whose activation is gelu and whose positions are absolute."""
+    """A BERT with gelu activation and absolute positions."""
 
     model_type: str
     architectures: list[str]
@@ -87,19 +87,19 @@ class BertConfig:
 
 
 def read_model_config(folder: Path) -> Any:
-    """A `DecoderConfig`, a `BertConfig` or, of a model that isn't usual, transformers' own. Raises ModelLoadError.
+    """Return a `DecoderConfig`, a `BertConfig` or, for other models, transformers' own. Raise ModelLoadError.
 
-    Of a model that reads images too it is what its text alone needs, where that is usual. How weights are quantised is
-    the checkpoint's affair, and not told.
+    For a multimodal model with a common decoder, the result is the configuration of the decoder. It does not include
+    the quantization of the weights, which the checkpoint handles.
     """
     try:
         text = (folder / "config.json").read_text(encoding="utf-8")
-        said = json.loads(text)
+        raw = json.loads(text)
     except (OSError, ValueError) as error:
         raise ModelLoadError(f"{folder / 'config.json'} can't be used: {error}") from error
-    if isinstance(said, dict) and (quantization := quantization_in(said)) is not None:
+    if isinstance(raw, dict) and (quantization := quantization_in(raw)) is not None:
         check_packing(folder, quantization)
-    usual = (_decoder_config(said) or _bert_config(said) or _text_part(said)) if isinstance(said, dict) else None
+    usual = (_decoder_config(raw) or _bert_config(raw) or _text_part(raw)) if isinstance(raw, dict) else None
     if usual is not None:
         return usual
     config = read_transformers_config(folder)
@@ -107,12 +107,12 @@ def read_model_config(folder: Path) -> Any:
 
 
 def read_transformers_config(folder: Path) -> Any:
-    """The transformers configuration of `folder`/config.json. Raises ModelLoadError."""
+    """Read `folder`/config.json with transformers. Raise ModelLoadError if that fails."""
     from transformers import AutoConfig  # noqa: PLC0415  it takes seconds
 
     try:
         config = AutoConfig.from_pretrained(folder)
-    except Exception as error:  # many kinds, none of which a caller could act upon differently
+    except Exception as error:  # any error means that the model cannot be loaded
         raise ModelLoadError(f"{folder / 'config.json'} can't be used: {error}") from error
     for part in (config, config.get_text_config()):
         if hasattr(part, "quantization_config"):
@@ -120,20 +120,20 @@ def read_transformers_config(folder: Path) -> Any:
     return config
 
 
-def _decoder_config(said: dict[str, Any]) -> DecoderConfig | None:
-    """None where something is missing, unusual or of a wrong type."""
-    kind, rope = said.get("model_type"), _rope_parameters(said)
-    if kind not in _TYPES or rope is None or any(said.get(name) for name in _UNUSUAL):
+def _decoder_config(raw: dict[str, Any]) -> DecoderConfig | None:
+    """Return the configuration, or None if a field is missing, uncommon or of a wrong type."""
+    kind, rope = raw.get("model_type"), _rope_parameters(raw)
+    if kind not in _TYPES or rope is None or any(raw.get(name) for name in _UNUSUAL):
         return None
-    if not _states(said, _STATED) or "eos_token_id" not in said:
+    if not _states(raw, _STATED) or "eos_token_id" not in raw:
         return None
-    if said.get("layer_types") not in (None, ["full_attention"] * said["num_hidden_layers"]):
+    if raw.get("layer_types") not in (None, ["full_attention"] * raw["num_hidden_layers"]):
         return None
-    head_dim: Any = said.get("head_dim") or (
-        None if kind == "qwen3" else said["hidden_size"] // said["num_attention_heads"]
+    head_dim: Any = raw.get("head_dim") or (
+        None if kind == "qwen3" else raw["hidden_size"] // raw["num_attention_heads"]
     )
-    window = said.get("sliding_window", False) if kind == "mistral" else None
-    biases = {name: said.get(name, False) for name in ("attention_bias", "mlp_bias")}
+    window = raw.get("sliding_window", False) if kind == "mistral" else None
+    biases = {name: raw.get(name, False) for name in ("attention_bias", "mlp_bias")}
     is_usual = (
         type(head_dim) is int
         and (window is None or type(window) is int)
@@ -143,9 +143,9 @@ def _decoder_config(said: dict[str, Any]) -> DecoderConfig | None:
         return None
     return DecoderConfig(
         model_type=kind,
-        architectures=said.get("architectures") or [kind],
-        **{name: said[name] for name in _STATED},
-        eos_token_id=said["eos_token_id"],
+        architectures=raw.get("architectures") or [kind],
+        **{name: raw[name] for name in _STATED},
+        eos_token_id=raw["eos_token_id"],
         rope_parameters=rope,
         head_dim=head_dim,
         sliding_window=window,
@@ -153,43 +153,43 @@ def _decoder_config(said: dict[str, Any]) -> DecoderConfig | None:
     )
 
 
-def _text_part(said: dict[str, Any]) -> DecoderConfig | None:
-    """The decoder of a model of several parts; None where it isn't usual."""
-    text = text_part(said)
+def _text_part(raw: dict[str, Any]) -> DecoderConfig | None:
+    """Return the decoder of a multimodal model, or None if it is uncommon."""
+    text = text_part(raw)
     usual = _decoder_config(text) if text is not None else None
     return replace(usual, is_part=True) if usual is not None else None
 
 
-def _bert_config(said: dict[str, Any]) -> BertConfig | None:
-    """None where something is missing, unusual or of a wrong type."""
+def _bert_config(raw: dict[str, Any]) -> BertConfig | None:
+    """Return the configuration, or None if a field is missing, uncommon or of a wrong type."""
     is_usual = (
-        said.get("model_type") == "bert"
-        and _states(said, _BERT_STATED)
-        and said.get("hidden_act") == "gelu"
-        and said.get("position_embedding_type", "absolute") == "absolute"
-        and not any(said.get(name) for name in _BERT_UNUSUAL)
-        and said["hidden_size"] % said["num_attention_heads"] == 0
+        raw.get("model_type") == "bert"
+        and _states(raw, _BERT_STATED)
+        and raw.get("hidden_act") == "gelu"
+        and raw.get("position_embedding_type", "absolute") == "absolute"
+        and not any(raw.get(name) for name in _BERT_UNUSUAL)
+        and raw["hidden_size"] % raw["num_attention_heads"] == 0
     )
     if not is_usual:
         return None
-    architectures = said.get("architectures") or ["bert"]
-    return BertConfig(model_type="bert", architectures=architectures, **{name: said[name] for name in _BERT_STATED})
+    architectures = raw.get("architectures") or ["bert"]
+    return BertConfig(model_type="bert", architectures=architectures, **{name: raw[name] for name in _BERT_STATED})
 
 
-def _states(said: dict[str, Any], wanted: dict[str, type]) -> bool:
-    """Whether all of these are told, in these types; numbers of things are above 0."""
-    return all(type(said.get(name)) is kind and (kind is not int or said[name] > 0) for name, kind in wanted.items())
+def _states(raw: dict[str, Any], wanted: dict[str, type]) -> bool:
+    """Return True if all wanted fields have the right types and all integers are above 0."""
+    return all(type(raw.get(name)) is kind and (kind is not int or raw[name] > 0) for name, kind in wanted.items())
 
 
-def _rope_parameters(said: dict[str, Any]) -> dict[str, Any] | None:
-    """Type, theta and whatever belongs to the type, from either of the two forms that files have."""
-    given = said.get("rope_parameters") or said.get("rope_scaling") or {}
+def _rope_parameters(raw: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the rope type, theta and the type's parameters, from either of the two formats of config.json."""
+    given = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
     if not isinstance(given, dict):
         return None
-    rope = {"rope_theta": said.get("rope_theta"), **given}
+    rope = {"rope_theta": raw.get("rope_theta"), **given}
     rope.setdefault("rope_type", rope.get("type", "default"))
     if rope["rope_type"] in {"llama3", "yarn"}:
-        rope.setdefault("original_max_position_embeddings", said.get("max_position_embeddings"))
+        rope.setdefault("original_max_position_embeddings", raw.get("max_position_embeddings"))
     is_usual = (
         rope["rope_type"] in _ROPES
         and all(isinstance(value, int | float | str | None) for value in rope.values())

@@ -1,6 +1,6 @@
-"""Read a cross-encoder's files: how a pair of texts gets its score, by sentence-transformers' conventions.
+"""Read a cross-encoder's files, by sentence-transformers' conventions.
 
-Everything that can't be served is a ModelLoadError that names the file.
+Unsupported models raise a ModelLoadError that names the file.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ _UNSUPPORTED: Final = (
     "ForNextSentencePrediction",
 )
 _ACTIVATIONS: Final[dict[str, Activation]] = {"Sigmoid": "sigmoid", "Identity": "identity"}
-_LONGEST: Final = 1 << 30  # tokens; a larger model_max_length says that none was given
+_LONGEST: Final = 1 << 30  # tokens; a larger model_max_length means that there is no limit
 
 
 @dataclass(frozen=True, slots=True)
 class PairFiles:
-    """How a pair becomes a score. `has_segments` tells whether the model is told which text a token belongs to."""
+    """The scoring of a pair. With `has_segments` the model gets the text index of each token as its type id."""
 
     body: Path
     activation: Activation
-    max_length: int | None  # tokens of both texts and what stands around them
+    max_length: int | None  # tokens of both texts and of the special tokens around them
     has_segments: bool
 
     @classmethod
     def read(cls, folder: Path) -> PairFiles:
-        """Raises ModelLoadError."""
+        """Read the files of a folder. Raise ModelLoadError if the model is not supported."""
         file = folder / "config.json"
         config = _read(file)
         labels = config.get("id2label")
@@ -56,42 +56,44 @@ class PairFiles:
 
 
 def is_cross_encoder(folder: Path) -> bool:
-    """Whether a folder's model scores pairs: its architecture has a classifier on top, and nothing makes vectors."""
+    """Return True if a folder's model scores pairs: it has a classification head, and no pooling module."""
     try:
         architectures = _read(folder / "config.json").get("architectures") or [""]
         modules = (folder / "modules.json").read_text(encoding="utf-8") if (folder / "modules.json").is_file() else ""
     except (ModelLoadError, OSError, UnicodeDecodeError):
-        return False  # whoever loads it otherwise says what is wrong
+        return False  # loading it as another kind of model reports the error
     return str(architectures[0]).endswith(_HEAD) and "Pooling" not in modules
 
 
 def unsupported_head(folder: Path) -> str | None:
-    """The architecture of a folder's model, if its head is for none of what is served."""
+    """Return the architecture of a folder's model if its head is of an unsupported kind, otherwise None."""
     try:
         name = str((_read(folder / "config.json").get("architectures") or [""])[0])
     except ModelLoadError:
-        return None  # whoever loads it says what is wrong
+        return None  # loading the model reports the error
     return name if name.endswith(_UNSUPPORTED) and not (folder / "modules.json").is_file() else None
 
 
 def _activation(folder: Path, config: dict[str, Any]) -> Activation:
-    """What is done to the model's number; sigmoid where nobody says. Newer files say it last in this list."""
+    """Return the activation of the score, sigmoid by default. The newest file format is the last of the list."""
     nested = config.get("sentence_transformers")
-    said = (
+    activation_name = (
         (nested if isinstance(nested, dict) else {}).get("activation_fn")
         or config.get("sbert_ce_default_activation_function")
         or _read(folder / "config_sentence_transformers.json").get("activation_fn")
         or "Sigmoid"
     )
-    activation = _ACTIVATIONS.get(str(said).rpartition(".")[2])
+    activation = _ACTIVATIONS.get(str(activation_name).rpartition(".")[2])
     if activation is None:
         known = " and ".join(_ACTIVATIONS)
-        raise ModelLoadError(f"{folder / 'config.json'}: the activations that can be served are {known}, not {said}")
+        raise ModelLoadError(
+            f"{folder / 'config.json'}: the activations that can be served are {known}, not {activation_name}"
+        )
     return activation
 
 
 def _read(file: Path) -> dict[str, Any]:
-    """A JSON object; an empty one where there is no file."""
+    """Read a JSON object; empty if the file does not exist."""
     if not file.is_file():
         return {}
     try:

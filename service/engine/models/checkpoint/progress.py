@@ -16,10 +16,10 @@ _log = logging.getLogger(__name__)
 
 @contextmanager
 def load_progress(name: str, num_bytes: int) -> Iterator[Callable[[int], None]]:
-    """Give a function that takes the bytes read since its last call; the rest is shown on stderr or logged."""
+    """Yield a function that takes the bytes read since its last call. Progress is shown on stderr or logged."""
     began = time.monotonic()
     if sys.stderr.isatty() or os.environ.get("TTY_COMPATIBLE") == "1":
-        # Imported late: half of what a small model's load takes, and for nothing where nobody looks.
+        # Imported here: the import takes half of a small model's load, and is not needed without a terminal.
         from rich.console import Console  # noqa: PLC0415
         from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
 

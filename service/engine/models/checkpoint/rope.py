@@ -1,4 +1,4 @@
-"""Inverse frequencies of rotary positions, with their scalings."""
+"""The inverse frequencies of rotary positions, with their scaling methods."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Frequencies = npt.NDArray[np.float32]
 
 
 def rope_frequencies(config: Any, head_dim: int) -> tuple[Frequencies, float]:
-    """Inverse frequencies [head dim / 2] and the factor on the rotation, of the types default, linear, llama3, yarn."""
+    """Return inverse frequencies [head dim / 2] and the rotation's factor, for default, linear, llama3 and yarn."""
     rope = config.rope_parameters
     kind = rope.get("rope_type", "default")
     exponents = np.arange(0, head_dim, 2, dtype=np.float32) / np.float32(head_dim)
@@ -27,8 +27,8 @@ def rope_frequencies(config: Any, head_dim: int) -> tuple[Frequencies, float]:
     return frequencies, 1.0
 
 
-def longest_alike(config: Any) -> int | None:
-    """Tokens up to which a text's rotary positions don't depend on how long it will be; None where they never do."""
+def max_stable_positions(config: Any) -> int | None:
+    """Return the length up to which rotary positions do not depend on the text's final length; None if unlimited."""
     rope = getattr(config, "rope_parameters", None) or {}
     for each in (rope, *(value for value in rope.values() if isinstance(value, dict))):
         kind = each.get("rope_type")
@@ -41,7 +41,7 @@ def longest_alike(config: Any) -> int | None:
 
 
 def _llama3(frequencies: Frequencies, rope: Mapping[str, Any]) -> Frequencies:
-    """Long waves are slowed down by the factor, short ones stay, those between are blended."""
+    """Divide low frequencies by the factor, keep high ones, and interpolate those between."""
     turns = rope["original_max_position_embeddings"] * frequencies / (2 * math.pi)  # in the trained context
     low, high = rope["low_freq_factor"], rope["high_freq_factor"]
     share = np.clip((turns - low) / (high - low), 0, 1)
@@ -54,11 +54,11 @@ def _yarn(frequencies: Frequencies, rope: Mapping[str, Any], dim: int, max_posit
     trained = rope["original_max_position_embeddings"]
     factor = rope["factor"] or max_positions / trained
 
-    def place(num_turns: float) -> float:
-        """The pair of dimensions that turns so often in the trained context."""
+    def boundary(num_turns: float) -> float:
+        """Return the pair of dimensions that makes `num_turns` turns in the trained context."""
         return dim * math.log(trained / (num_turns * 2 * math.pi)) / (2 * math.log(rope["rope_theta"]))
 
-    low, high = place(rope.get("beta_fast") or 32), place(rope.get("beta_slow") or 1)
+    low, high = boundary(rope.get("beta_fast") or 32), boundary(rope.get("beta_slow") or 1)
     if rope.get("truncate", True):
         low, high = math.floor(low), math.ceil(high)
     low, high = max(low, 0), min(high, dim - 1)

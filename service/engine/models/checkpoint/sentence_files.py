@@ -1,6 +1,6 @@
-"""Read how a folder makes its vectors: sentence-transformers' modules.json and the files it names.
+"""Read an encoder's files: sentence-transformers' modules.json and the files that it names.
 
-Everything that can't be served is a ModelLoadError that names the file.
+Unsupported models raise a ModelLoadError that names the file.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _POOLING_FLAGS = {
     "pooling_mode_lasttoken": "lasttoken",
 }
 _FIRST = ("Transformer", "Pooling")
-_BODIES = ("Model", "ForMaskedLM")  # ends of architectures without a head, or with one that vectors don't need
+_BODIES = ("Model", "ForMaskedLM")  # suffixes of architectures without a head, or with one that embeddings do not use
 
 
 @dataclass(frozen=True, slots=True)
 class DenseFiles:
-    """A linear layer after the pooling: the folder of its weights, and what its config.json says."""
+    """A linear layer after the pooling: the folder of its weights, and the values of its config.json."""
 
     folder: Path
     num_inputs: int
@@ -42,34 +42,34 @@ class DenseFiles:
 
     @classmethod
     def read(cls, folder: Path) -> DenseFiles:
-        """Raises ModelLoadError."""
+        """Read the layer's config.json. Raise ModelLoadError if the layer is not supported."""
         file = folder / "config.json"
-        said = _read(file, dict)
-        sizes = [said.get("in_features"), said.get("out_features")]
+        raw = _read(file, dict)
+        sizes = [raw.get("in_features"), raw.get("out_features")]
         if not all(type(size) is int and size > 0 for size in sizes):
             raise ModelLoadError(f"{file}: in_features and out_features must be numbers of components, not {sizes}")
         for name in ("module_input_name", "module_output_name"):
-            if said.get(name, "sentence_embedding") not in (None, "sentence_embedding"):
+            if raw.get(name, "sentence_embedding") not in (None, "sentence_embedding"):
                 raise ModelLoadError(
                     f"{file}: a Dense module that isn't for the text's vector can't be served ({name})"
                 )
-        activation = str(said.get("activation_function", "torch.nn.modules.activation.Tanh")).rpartition(".")[2]
-        return cls(folder, sizes[0], sizes[1], bool(said.get("bias", True)), activation)
+        activation = str(raw.get("activation_function", "torch.nn.modules.activation.Tanh")).rpartition(".")[2]
+        return cls(folder, sizes[0], sizes[1], bool(raw.get("bias", True)), activation)
 
 
 @dataclass(frozen=True, slots=True)
 class SentenceFiles:
-    """How a text becomes a vector. The defaults are what sentence-transformers does with a bare model.
+    """The computation of a text's vector. The defaults are those of sentence-transformers for a bare model.
 
-    `prompts` are what stands before a text, by what the text is for (`query`, `document`, …); `default_prompt` is what
-    stands there where nothing else is asked for. `dimensions` are the numbers of leading components that the model was
-    trained to do with; None for any number, nothing where the files don't say.
+    `prompts` are the prefixes of a text by purpose (`query`, `document`, …), and `default_prompt` is the prefix if
+    none is requested. `dimensions` are the lengths to which the model's vectors can be truncated: None for any length,
+    empty if the files do not have them.
     """
 
     body: Path  # the folder of weights and tokenizer
     pooling: Pooling = "mean"
     normalises: bool = False
-    max_seq_length: int | None = None  # tokens, those included that the tokenizer adds
+    max_seq_length: int | None = None  # tokens, including special tokens
     lowers_case: bool = False
     dense: Sequence[DenseFiles] = ()
     prompts: Mapping[str, str] = field(default_factory=dict)
@@ -78,7 +78,7 @@ class SentenceFiles:
 
     @classmethod
     def read(cls, folder: Path) -> SentenceFiles:
-        """Raises ModelLoadError."""
+        """Read the files of a folder. Raise ModelLoadError if the model is not supported."""
         prompts, default_prompt = _prompts(folder / _SENTENCES)
         if not (folder / _MODULES).is_file():
             return cls(folder, prompts=prompts, default_prompt=default_prompt, dimensions=_dimensions(folder))
@@ -105,7 +105,7 @@ class SentenceFiles:
             normalises="Normalize" in kinds,
             max_seq_length=max_seq_length,
             lowers_case=bool(settings.get("do_lower_case")),
-            dense=tuple(DenseFiles.read(place) for kind, place in kinds_and_folders if kind == "Dense"),
+            dense=tuple(DenseFiles.read(path) for kind, path in kinds_and_folders if kind == "Dense"),
             prompts=prompts,
             default_prompt=default_prompt,
             dimensions=_dimensions(body),
@@ -113,16 +113,16 @@ class SentenceFiles:
 
 
 def is_encoder(folder: Path) -> bool:
-    """Whether a folder's model makes vectors: modules.json says so, or an architecture without a head for tokens.
+    """Return True if a folder's model is an encoder, by its modules.json or by an architecture without a token head.
 
-    A modules.json with LogitScore is of a model that generates, and ranks by what it says.
+    A modules.json with LogitScore belongs to a generating model that ranks by its logits.
     """
     try:
         if (folder / _MODULES).is_file():
             return "LogitScore" not in (folder / _MODULES).read_text(encoding="utf-8", errors="replace")
         architectures = _read(folder / "config.json", dict).get("architectures") or [""]
     except ModelLoadError:
-        return False  # whoever loads it as a decoder says what is wrong
+        return False  # loading it as a decoder reports the error
     name = str(architectures[0])
     return name.endswith(_BODIES) and not name.endswith("LMHeadModel")
 
@@ -135,30 +135,30 @@ def _pooling(file: Path) -> Pooling:
     names = modes if isinstance(modes, list) else [modes]
     for pooling in get_args(Pooling):
         if names == [pooling]:
-            return pooling  # type: ignore[no-any-return]  # get_args gives the literal's own values
+            return pooling  # type: ignore[no-any-return]  # get_args returns the literal's values
     wanted = ", ".join(map(str, names)) or "nothing"
     raise ModelLoadError(f"{file}: pooling is one of {', '.join(get_args(Pooling))} here, not {wanted}")
 
 
 def _prompts(file: Path) -> tuple[dict[str, str], str]:
-    """By what a text is for, what stands before it; and what stands there without a word of that."""
-    said = _read(file, dict) if file.is_file() else {}
-    prompts = said.get("prompts") or {}
+    """Return the prompts by purpose, and the default prompt."""
+    raw = _read(file, dict) if file.is_file() else {}
+    prompts = raw.get("prompts") or {}
     if not isinstance(prompts, dict) or not all(isinstance(prompt, str) for prompt in prompts.values()):
         raise ModelLoadError(f"{file}: prompts must be an object of texts")
-    name = said.get("default_prompt_name")
+    name = raw.get("default_prompt_name")
     if name is not None and name not in prompts:
         raise ModelLoadError(f"{file}: default_prompt_name {name!r} is none of the prompts")
     return prompts, prompts.get(name, "")
 
 
 def _dimensions(body: Path) -> Sequence[int] | None:
-    """What config.json says of Matryoshka vectors, in the words that servers of such models read."""
+    """Return the Matryoshka dimensions of config.json, by the fields that other inference servers use."""
     file = body / "config.json"
-    said = _read(file, dict) if file.is_file() else {}
-    numbers = said.get("matryoshka_dimensions")
+    raw = _read(file, dict) if file.is_file() else {}
+    numbers = raw.get("matryoshka_dimensions")
     if numbers is None:
-        return None if said.get("is_matryoshka") is True else ()
+        return None if raw.get("is_matryoshka") is True else ()
     if not isinstance(numbers, list) or not all(type(number) is int and number > 0 for number in numbers):
         raise ModelLoadError(f"{file}: matryoshka_dimensions must be a list of numbers of components")
     return tuple(sorted(numbers))

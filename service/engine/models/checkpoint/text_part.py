@@ -1,4 +1,4 @@
-"""The decoder inside a multimodal model: its configuration, and its tensors among the others."""
+"""The decoder of a multimodal model: its configuration and its tensors."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any, Final
 from service.engine.models.checkpoint.checkpoint import Checkpoint
 from service.engine.models.checkpoint.packed_checkpoint import PackedCheckpoint, quantization_of
 
-# Models whose text alone is computed exactly as by the decoder of the second name; None: by the type that their
-# `text_config` says. Rotary positions of several axes are the usual ones where all axes count alike, as in text.
+# Models whose text is computed exactly as by the decoder of the second type; None: the type in `text_config`. For pure
+# text, rotary positions of several axes equal the usual ones.
 _DECODERS: Final[dict[str, str | None]] = {
     "aya_vision": None,
     "got_ocr2": None,
@@ -27,22 +27,22 @@ _DECODERS: Final[dict[str, str | None]] = {
 }
 _AXES: Final = ("mrope_section", "mrope_interleaved")
 _FROM_WHOLE: Final = ("architectures", "eos_token_id", "tie_word_embeddings")
-# Where transformers, of today and before, puts the decoder's tensors.
-_PLACES: Final = ("language_model.model.", "model.language_model.", "model.text_model.")
+# The prefixes of the decoder's tensors in current and earlier versions of transformers.
+_DECODER_PREFIXES: Final = ("language_model.model.", "model.language_model.", "model.text_model.")
 _HEADS: Final = ("language_model.lm_head.", "lm_head.")
 _BARE: Final = ("model.embed_tokens.", "model.layers.", "model.norm.")
 
 
-def text_part(said: dict[str, Any]) -> dict[str, Any] | None:
-    """What config.json says of the decoder of a model of several parts, as a decoder's own would; None for others."""
-    kind = said.get("model_type")
+def text_part(raw: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the decoder's configuration from a multimodal model's config.json, or None for other models."""
+    kind = raw.get("model_type")
     if kind not in _DECODERS:
         return None
-    nested = said.get("text_config")
-    text = dict(nested if isinstance(nested, dict) else said)
-    text.pop("tie_word_embeddings", None)  # what the part says of it counts for nothing
-    text |= {name: said[name] for name in _FROM_WHOLE if said.get(name) is not None}
-    if "eos_token_id" in said:
+    nested = raw.get("text_config")
+    text = dict(nested if isinstance(nested, dict) else raw)
+    text.pop("tie_word_embeddings", None)  # the value of the whole model is used
+    text |= {name: raw[name] for name in _FROM_WHOLE if raw.get(name) is not None}
+    if "eos_token_id" in raw:
         text.setdefault("eos_token_id", None)
     text["model_type"] = _DECODERS[kind] or text.get("model_type")
     for name in ("rope_parameters", "rope_scaling"):
@@ -52,16 +52,16 @@ def text_part(said: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def text_config(config: Any) -> Any:
-    """The decoder's part of a configuration of transformers; any other configuration is its own."""
+    """Return the decoder's part of a transformers configuration; other configurations are returned unchanged."""
     find = getattr(config, "get_text_config", None)
     return config if find is None else find(decoder=True)
 
 
 def text_tensor(name: str) -> str | None:
-    """A decoder's own name for a tensor of a model of several parts; None for a tensor of another part."""
-    for place in _PLACES:
-        if name.startswith(place):
-            return f"model.{name.removeprefix(place)}"
+    """Map a multimodal model's tensor name to the decoder's name; None for a tensor of another part."""
+    for prefix in _DECODER_PREFIXES:
+        if name.startswith(prefix):
+            return f"model.{name.removeprefix(prefix)}"
     for head in _HEADS:
         if name.startswith(head):
             return f"lm_head.{name.removeprefix(head)}"
@@ -69,10 +69,10 @@ def text_tensor(name: str) -> str | None:
 
 
 def open_checkpoint(folder: Path, model_config: Any) -> Checkpoint:
-    """The tensors of `folder`, by the names that the decoder of `read_model_config` has for them."""
+    """Return the tensors of `folder`, by the names of the decoder that `read_model_config` returned."""
     names = text_tensor if getattr(model_config, "is_part", False) else None
-    said = quantization_of(folder)
-    return Checkpoint(folder, names) if said is None else PackedCheckpoint(folder, names, said)
+    quantization = quantization_of(folder)
+    return Checkpoint(folder, names) if quantization is None else PackedCheckpoint(folder, names, quantization)
 
 
 def _of_one_axis(rope: dict[str, Any]) -> dict[str, Any]:

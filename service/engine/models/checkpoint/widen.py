@@ -1,8 +1,8 @@
-"""Unpack weights to numbers, by packing method. Pure functions of arrays.
+"""Dequantize packed weights, by packing method. All functions are pure functions of arrays.
 
-Each takes a weight's stored tensors by their roles and returns float32, `[outputs, inputs]` unless it says otherwise.
-Sources are the methods' own descriptions: AutoGPTQ's and AutoAWQ's layouts, compressed-tensors' formats, the OCP
-microscaling specification, and bitsandbytes' quantisation state.
+Each takes a weight's stored tensors by role and returns float32, `[outputs, inputs]` unless documented otherwise. The
+layouts follow the methods' documentation: AutoGPTQ, AutoAWQ, compressed-tensors, the OCP microscaling specification
+and bitsandbytes' quantization state.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ Array: TypeAlias = npt.NDArray[Any]
 Floats: TypeAlias = npt.NDArray[np.float32]
 
 _WORD: Final = 32
-_AWQ_ORDER: Final = (0, 2, 4, 6, 1, 3, 5, 7)  # which column of eight each nibble of a word holds, the lowest first
+_AWQ_ORDER: Final = (0, 2, 4, 6, 1, 3, 5, 7)  # the column of eight in each nibble of a word, lowest nibble first
 _FP4: Final = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6], np.float32)
-_NESTED_BLOCK: Final = 256  # scales that share a scale of their own
-_FULL: Final = 127.0  # what a row's largest number is stored as
+_NESTED_BLOCK: Final = 256  # the number of scales that share a nested scale
+_FULL: Final = 127.0  # the stored value of a row's largest number
 
 
 def widen_gptq(tensors: Mapping[str, Array], *, bits: int, less: int) -> Floats:
-    """Codes packed along the inputs, zero points along the outputs, less `less`; each input belongs to a group."""
+    """Dequantize GPTQ: codes packed along inputs, zero points minus `less` along outputs, inputs in groups."""
     codes = _unpacked(tensors["codes"].T, bits).astype(np.float32)  # [outputs, inputs]
     zeros = _unpacked(tensors["zeros"], bits).astype(np.float32) + less  # [groups, outputs]
     scales = tensors["scales"].astype(np.float32)
@@ -39,7 +39,7 @@ def widen_gptq(tensors: Mapping[str, Array], *, bits: int, less: int) -> Floats:
 
 
 def widen_awq(tensors: Mapping[str, Array], *, bits: int) -> Floats:
-    """Codes and zero points packed along the outputs, in an order of their own; inputs in equal groups."""
+    """Dequantize AWQ: codes and zero points packed along outputs in AWQ's order, inputs in groups of equal size."""
     codes = _in_order(_unpacked(tensors["codes"], bits), bits).astype(np.float32)  # [inputs, outputs]
     zeros = _in_order(_unpacked(tensors["zeros"], bits), bits).astype(np.float32)  # [groups, outputs]
     scales = tensors["scales"].astype(np.float32)
@@ -50,7 +50,7 @@ def widen_awq(tensors: Mapping[str, Array], *, bits: int) -> Floats:
 
 
 def widen_scaled(tensors: Mapping[str, Array], *, kind: str, block: list[int] | None) -> Floats:
-    """Numbers of one byte, times a scale for all, one a row, one a group of columns, or one a `block` of both."""
+    """Dequantize 8-bit numbers with one scale for all, per row, per group of columns, or per `block` of both."""
     codes = tensors["codes"]
     values = codes.astype(np.float32) if kind == "I8" else _FLOATS_OF_8_BITS[kind][codes.view(np.uint8)]
     if "zeros" in tensors:
@@ -60,7 +60,7 @@ def widen_scaled(tensors: Mapping[str, Array], *, kind: str, block: list[int] | 
 
 
 def widen_packed_rows(tensors: Mapping[str, Array], *, bits: int, num_inputs: int) -> Floats:
-    """Codes above their middle, packed along the inputs of each row; scales and zero points by group of inputs."""
+    """Dequantize codes with an offset, packed along each row's inputs; scales and zero points per group of inputs."""
     middle = 1 << (bits - 1)
     values = _unpacked(tensors["codes"], bits)[:, :num_inputs].astype(np.float32) - middle
     scales = tensors["scales"].astype(np.float32)
@@ -76,29 +76,32 @@ def widen_packed_rows(tensors: Mapping[str, Array], *, bits: int, num_inputs: in
 
 
 def widen_int8_rows(tensors: Mapping[str, Array]) -> Floats:
-    """Rows whose largest number is stored as 127; the scales are those largest numbers."""
+    """Dequantize int8 rows whose largest number is stored as 127; the scales are those largest numbers."""
     return tensors["codes"].astype(np.float32) * (tensors["scales"].astype(np.float32)[:, None] / _FULL)
 
 
-def widen_codes(tensors: Mapping[str, Array], *, said: Mapping[str, Any]) -> Floats:
-    """Two codes a byte, the upper half first, of 16 listed values; a scale a block, which may be packed again."""
+def widen_codes(tensors: Mapping[str, Array], *, quant_state: Mapping[str, Any]) -> Floats:
+    """Dequantize bitsandbytes' 4-bit codes: two per byte, upper half first, 16 values, a scale per block.
+
+    The scales may be quantized again.
+    """
     codes = tensors["codes"].reshape(-1)
     values = tensors["values"].astype(np.float32)
     unpacked = np.stack([values[codes >> 4], values[codes & 15]], axis=-1).reshape(-1)
     scales = tensors["scales"]
     if "nested_scales" in tensors:
-        size = int(said.get("nested_blocksize", _NESTED_BLOCK))
+        size = int(quant_state.get("nested_blocksize", _NESTED_BLOCK))
         outer = tensors["nested_scales"].astype(np.float32).repeat(size)[: scales.size]
-        scales = tensors["nested_values"].astype(np.float32)[scales] * outer + np.float32(said["nested_offset"])
-    scales = scales.astype(np.float32).repeat(int(said["blocksize"]))
-    shape = tuple(said["shape"])
+        scales = tensors["nested_values"].astype(np.float32)[scales] * outer + np.float32(quant_state["nested_offset"])
+    scales = scales.astype(np.float32).repeat(int(quant_state["blocksize"]))
+    shape = tuple(quant_state["shape"])
     num = int(np.prod(shape))
     found: Floats = (unpacked[:num] * scales[:num]).reshape(shape)
     return found
 
 
 def widen_mxfp4(tensors: Mapping[str, Array]) -> Floats:
-    """Experts' weights, `[experts, inputs, outputs]`: two codes a byte, the lower first, and a power of two a block."""
+    """Dequantize MXFP4 experts to `[experts, inputs, outputs]`: two codes per byte, lower half first."""
     codes, exponents = tensors["codes"], tensors["scales"].astype(np.int32) - 127
     values = np.stack([_signed_fp4(codes & 15), _signed_fp4(codes >> 4)], axis=-1)
     values = np.ldexp(values.reshape(*codes.shape[:-1], -1), exponents[..., None])
@@ -111,14 +114,14 @@ def _signed_fp4(codes: Array) -> Floats:
 
 
 def _unpacked(words: Array, bits: int) -> Array:
-    """`[rows, words]` of 32 bits as `[rows, numbers]` without sign, the lowest bits first."""
+    """Unpack 32-bit `[rows, words]` to unsigned `[rows, numbers]`, lowest bits first."""
     shifts = np.arange(0, _WORD, bits, dtype=np.uint32)
     unsigned = np.ascontiguousarray(words).view(np.uint32)
     return ((unsigned[..., None] >> shifts) & np.uint32((1 << bits) - 1)).reshape(len(words), -1)
 
 
 def _in_order(numbers: Array, bits: int) -> Array:
-    """Columns as they were before AWQ's interleaving, which is there for 4 bits."""
+    """Reverse AWQ's interleaving of columns, which exists for 4 bits only."""
     if bits != 4:
         return numbers
     eights = numbers.reshape(len(numbers), -1, len(_AWQ_ORDER))
@@ -128,7 +131,7 @@ def _in_order(numbers: Array, bits: int) -> Array:
 
 
 def _spread(factors: Floats, shape: tuple[int, ...], block: list[int] | None) -> Floats:
-    """One a number, or what broadcasts to that."""
+    """Expand scales or zero points so that they broadcast to the shape of the weight."""
     if factors.size == 1:
         return factors.reshape((1,) * len(shape))
     if block is not None and factors.ndim == len(shape):
@@ -142,7 +145,7 @@ def _spread(factors: Floats, shape: tuple[int, ...], block: list[int] | None) ->
 
 
 def _floats_of_8_bits(num_exponent_bits: int, *, has_infinity: bool) -> Floats:
-    """What each of 256 bytes stands for: a sign, an exponent, and a fraction of the other bits."""
+    """Return the value of each of 256 bytes with a sign, an exponent and a fraction of the other bits."""
     num_fraction_bits = 7 - num_exponent_bits
     codes = np.arange(256)
     exponents = (codes >> num_fraction_bits) & ((1 << num_exponent_bits) - 1)

@@ -1,1 +1,1 @@
-"""Encoders and cross-encoders."""
+"""The models of encoders and cross-encoders."""

@@ -1,6 +1,6 @@
-"""BERT in numpy, for small encoders on the CPU: torch and transformers would be most of the memory, and of the start.
+"""BERT in numpy, for small encoders on the CPU, where torch and transformers would take most of memory and start time.
 
-Texts lie one after the other without padding; only attention looks at each by itself.
+Texts are concatenated without padding; only attention is computed per text.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from service.generation.embedding import TokenIds, Vector
 
 Floats = npt.NDArray[np.float32]
 
-_PREFIXES = ("", "bert.")  # the second where a head was trained on top
-_GELU_ROWS = 32  # at a time, so that they stay in a core's cache
+_PREFIXES = ("", "bert.")  # the second if the checkpoint has a head
+_GELU_ROWS = 32  # rows at a time, so that they stay in a core's cache
 _ERF = (1.061405429, -1.453152027, 1.421413741, -0.284496736, 0.254829592)
 
 
@@ -43,7 +43,7 @@ class _Norm:
     epsilon: float
 
     def __call__(self, rows: Floats) -> Floats:
-        """In place."""
+        """Normalize the rows in place."""
         rows -= rows.mean(1, keepdims=True)
         variances = np.einsum("ij,ij->i", rows, rows)[:, None] / np.float32(rows.shape[1])
         rows /= np.sqrt(variances + np.float32(self.epsilon))
@@ -63,15 +63,15 @@ class _Layer:
 
 
 class BertEncoder:
-    """An EncoderRunner. Only the engine's thread calls it once it is loaded."""
+    """An EncoderRunner for BERT. After the load only the engine's thread calls it."""
 
     def __init__(self, config: BertConfig, checkpoint: Checkpoint, prefix: str, files: SentenceFiles) -> None:
-        """Read the weights. Raises ModelLoadError for one that is missing or wrongly shaped."""
+        """Read the weights. Raise ModelLoadError for a missing or wrongly shaped tensor."""
         self._config = config
         self._files = files
         self.num_dimensions, self.max_positions = config.hidden_size, config.max_position_embeddings
         read = _Reader(checkpoint, prefix, config)
-        self._words = read.tensor("embeddings.word_embeddings.weight", config.vocab_size, config.hidden_size)
+        self._token_embeddings = read.tensor("embeddings.word_embeddings.weight", config.vocab_size, config.hidden_size)
         types = read.tensor("embeddings.token_type_embeddings.weight", config.type_vocab_size, config.hidden_size)
         self._positions = read.tensor("embeddings.position_embeddings.weight", self.max_positions, config.hidden_size)
         self._positions += types[0]
@@ -79,10 +79,10 @@ class BertEncoder:
         self._layers = [read.layer(f"encoder.layer.{index}") for index in range(config.num_hidden_layers)]
 
     def run(self, inputs: abc.Sequence[TokenIds], second_starts: abc.Sequence[int] = ()) -> abc.Sequence[Vector]:  # noqa: ARG002  it scores no pairs
-        """The vectors, float32 [dimensions] each, in the order of the inputs."""
+        """Return the vectors, float32 [dimensions] each, in the order of the inputs."""
         ends = [0, *np.cumsum([len(each) for each in inputs]).tolist()]
         texts = [slice(start, end) for start, end in pairwise(ends)]
-        rows = self._words[np.concatenate(inputs)]
+        rows = self._token_embeddings[np.concatenate(inputs)]
         for text in texts:
             rows[text] += self._positions[: text.stop - text.start]
         self._norm(rows)
@@ -104,7 +104,7 @@ class BertEncoder:
 
 
 def load_bert(config: Any, checkpoint: Checkpoint, files: SentenceFiles) -> BertEncoder | None:
-    """The encoder of a checkpoint; None if it is no plain BERT. Raises ModelLoadError for a wrongly shaped tensor."""
+    """Load a checkpoint, or return None if it is not a plain BERT. Raise ModelLoadError for a wrongly shaped tensor."""
     if not isinstance(config, BertConfig):
         return None
     prefix = next((each for each in _PREFIXES if f"{each}embeddings.LayerNorm.weight" in checkpoint), None)
@@ -128,7 +128,7 @@ class _Reader:
         return _Norm(weight, bias, self._config.layer_norm_eps)
 
     def linear(self, names: abc.Sequence[str], inputs: int, outputs: int) -> _Linear:
-        """One product in place of several that share their input."""
+        """Return one fused layer of several that share their input."""
         weights = [self.tensor(f"{name}.weight", outputs, inputs) for name in names]
         biases = [self.tensor(f"{name}.bias", outputs) for name in names]
         return _Linear(np.concatenate(weights), np.concatenate(biases))
@@ -147,7 +147,7 @@ class _Reader:
 
 
 def _attend(queries_keys_values: Floats) -> Floats:
-    """Of one text [tokens, 3, heads, head size], the sums [tokens, heads, head size]."""
+    """Return the attention [tokens, heads, head size] of one text [tokens, 3, heads, head size]."""
     queries, keys, values = queries_keys_values.transpose(1, 2, 0, 3)
     scores: Floats = queries @ keys.transpose(0, 2, 1)
     scores *= np.float32(queries.shape[-1] ** -0.5)
@@ -159,7 +159,7 @@ def _attend(queries_keys_values: Floats) -> Floats:
 
 
 def _gelu(rows: Floats) -> Floats:
-    """In place: x times the normal distribution's share below x, within 2e-7.
+    """Compute GELU, x times the normal distribution function of x, in place, within 2e-7.
 
     Abramowitz and Stegun, 7.1.26: 1 - erf(z) is a polynomial in 1 / (1 + 0.3275911 z), times e to the -z².
     """
@@ -186,7 +186,7 @@ def _gelu(rows: Floats) -> Floats:
 
 
 def _pool(states: Floats, pooling: Pooling) -> Floats:
-    """The vector of one text's states [tokens, hidden size]."""
+    """Return the vector of one text from its states [tokens, hidden size]."""
     if pooling == "mean":
         mean: Floats = states.mean(0)
         return mean

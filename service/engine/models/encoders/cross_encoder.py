@@ -1,6 +1,6 @@
-"""A cross-encoder: transformers' modules with a head of one number, which scores two texts read together.
+"""A cross-encoder: a transformers model with a head of one number, which scores a pair of texts.
 
-Any architecture that AutoModelForSequenceClassification knows is served if it takes padded token ids.
+All architectures of AutoModelForSequenceClassification that take padded token ids are supported.
 """
 
 from __future__ import annotations
@@ -19,45 +19,47 @@ from service.generation.errors import ModelLoadError
 
 
 class CrossEncoder:
-    """Pairs to scores before any activation, one padded batch at a time."""
+    """A model that scores pairs, one padded batch at a time, before any activation."""
 
     num_dimensions = 1  # a score
 
     def __init__(self, model: Any, *, has_segments: bool) -> None:
-        """Score a token to see what comes out. Raises ModelLoadError if that isn't one number."""
+        """Score one token as a test. Raise ModelLoadError if the result is not one number."""
         self._model = model.eval()
         self._pad_id = model.config.pad_token_id or 0
         self.device: torch.device = model.device
         takes_types = "token_type_ids" in inspect.signature(model.forward).parameters
         self._has_segments = has_segments and takes_types and (getattr(model.config, "type_vocab_size", 0) or 0) > 1
-        # Those of decoders look for the last token themselves, by an id that may be in the text as well.
+        # Decoder heads find the last token by the padding id, which may occur in the text, so the body is run instead.
         self._body = getattr(model, model.base_model_prefix) if hasattr(model, "score") else None
         name = model.config.model_type
         try:
             found = self.encode(torch.tensor([[trial_token(model.config)]]), torch.tensor([1]))
-        except Exception as error:  # whatever foreign code can't do with this call
-            raise ModelLoadError(f"the architecture {name} can't be served: a trial step failed: {error}") from error
+        except Exception as error:  # any error of the model's code
+            raise ModelLoadError(f"the architecture {name} is not supported: a trial step failed: {error}") from error
         if found.shape != (1, 1):
-            raise ModelLoadError(f"the architecture {name} can't be served: it gives {list(found.shape)}, not a score")
+            raise ModelLoadError(
+                f"the architecture {name} is not supported: it returns the shape {list(found.shape)}, not a score"
+            )
 
     @property
     def max_positions(self) -> int | None:
-        """Tokens that it has positions for; None if its positions have no end of their own."""
+        """The number of tokens that the model has positions for, or None if its positions are unlimited."""
         return max_positions_of(self._model)
 
     @torch.inference_mode()
     def encode(self, token_ids: Tensor, lengths: Tensor, second_starts: Tensor | None = None) -> Tensor:
-        """The scores [pairs, 1], float32, of int64 `token_ids` [pairs, longest], padded at their ends."""
+        """Return float32 scores [pairs, 1] of int64 `token_ids` [pairs, longest], padded at their ends."""
         token_ids, lengths = token_ids.to(self.device), lengths.to(self.device)
-        places = torch.arange(token_ids.shape[1], device=self.device)
-        is_token = places < lengths[:, None]
+        positions = torch.arange(token_ids.shape[1], device=self.device)
+        is_token = positions < lengths[:, None]
         inputs = {
             "input_ids": token_ids.masked_fill(~is_token, self._pad_id),
             "attention_mask": is_token.long(),
         }
         if self._has_segments and second_starts is not None:
             starts = second_starts.to(self.device)[:, None]
-            inputs["token_type_ids"] = ((starts > 0) & (places >= starts) & is_token).long()
+            inputs["token_type_ids"] = ((starts > 0) & (positions >= starts) & is_token).long()
         if self._body is None:
             logits: Tensor = self._model(**inputs).logits
             return logits.float()
@@ -67,6 +69,6 @@ class CrossEncoder:
 
 
 def load_cross_encoder(config: Any, files: PairFiles, dtype: str, device: str) -> CrossEncoder:
-    """Load the model of `files.body`, which `config` describes. ModelLoadError if it can't be served."""
+    """Load the model of `files.body`, described by `config`. Raise ModelLoadError if it is not supported."""
     model = from_folder(AutoModelForSequenceClassification, files.body, config, dtype)
     return CrossEncoder(model.to(device), has_segments=files.has_segments)

@@ -1,4 +1,4 @@
-"""sentence-transformers' Dense: a linear layer between pooling and the vector."""
+"""The Dense module of sentence-transformers: a linear layer after the pooling."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ _ACTIVATIONS: dict[str, abc.Callable[[Tensor], Tensor]] = {
 
 @dataclass(frozen=True, slots=True)
 class Dense:
-    """A layer in float32."""
+    """A linear layer in float32 with an activation."""
 
     weight: Tensor  # [outputs, inputs]
     bias: Tensor | None
     activate: abc.Callable[[Tensor], Tensor]
 
     def __call__(self, rows: Tensor) -> Tensor:
-        """[texts, outputs] of [texts, inputs]."""
+        """Return [texts, outputs] for [texts, inputs]."""
         return self.activate(functional.linear(rows, self.weight, self.bias))
 
 
 def load_dense(files: DenseFiles, device: torch.device) -> Dense:
-    """Raises ModelLoadError for a layer that can't be served, or whose weights are missing or wrongly shaped."""
+    """Load a layer. Raise ModelLoadError if it is not supported, or its weights are missing or wrongly shaped."""
     if files.activation not in _ACTIVATIONS:
         known = ", ".join(_ACTIVATIONS)
-        raise ModelLoadError(f"{files.folder}: activation_function is one of {known} here, not {files.activation}")
+        raise ModelLoadError(f"{files.folder}: activation_function must be one of {known}, not {files.activation}")
     checkpoint = Checkpoint(files.folder)
     weight = _tensor(checkpoint, "linear.weight", files.num_outputs, files.num_inputs)
     bias = _tensor(checkpoint, "linear.bias", files.num_outputs) if files.has_bias else None

@@ -1,4 +1,4 @@
-"""Plan an encoder or a cross-encoder from its modules without weights and its checkpoint's headers."""
+"""Check an encoder or a cross-encoder without loading its weights, from its modules and its checkpoint's headers."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from transformers import AutoModel, AutoModelForSequenceClassification
 
 from service.engine.models.checkpoint.checkpoint import Checkpoint
 from service.engine.models.checkpoint.model_config import read_transformers_config
-from service.engine.models.encoders.encoder import UNUSED, max_positions_of, refuse_unsupported
+from service.engine.models.encoders.encoder import UNUSED, max_positions_of, reject_unsupported
 from service.generation.errors import ModelLoadError
 
-_OLD_NAMES = {"gamma": "weight", "beta": "bias"}  # of norms, in checkpoints of BERT's days
+_OLD_NAMES = {"gamma": "weight", "beta": "bias"}  # old names of norm weights
 
 
 @dataclass(frozen=True, slots=True)
 class EncoderPlan:
-    """`max_positions` is None where positions have no end of their own."""
+    """The configuration, checkpoint and number of positions of an encoder; None for unlimited positions."""
 
     config: Any
     checkpoint: Checkpoint
@@ -27,15 +27,15 @@ class EncoderPlan:
 
 
 def plan_encoder(body: Path, *, is_cross_encoder: bool) -> EncoderPlan:
-    """Build the modules on torch's meta device, where they hold nothing. Raises ModelLoadError if weights don't fit."""
+    """Build the modules on torch's meta device, without memory. Raise ModelLoadError if the weights do not fit."""
     config = read_transformers_config(body)
-    refuse_unsupported(body, config)
+    reject_unsupported(body, config)
     checkpoint = Checkpoint(body)
     kind: Any = AutoModelForSequenceClassification if is_cross_encoder else AutoModel
     try:
         with torch.device("meta"):
             model = kind.from_config(config)
-    except Exception as error:  # many kinds, none of which a caller could act upon differently
+    except Exception as error:  # any error means that the model cannot be loaded
         raise ModelLoadError(f"{body} can't be loaded: {error}") from error
     if not _is_renamed(config.model_type):
         _compare(body, model, checkpoint, () if is_cross_encoder else UNUSED)
@@ -43,7 +43,7 @@ def plan_encoder(body: Path, *, is_cross_encoder: bool) -> EncoderPlan:
 
 
 def _compare(body: Path, model: Any, checkpoint: Checkpoint, unused: tuple[str, ...]) -> None:
-    """The names and shapes of what the modules need with what there is, both without the model's own prefix."""
+    """Compare the names and shapes of the modules' weights with those of the checkpoint, without the model's prefix."""
     prefix = f"{model.base_model_prefix}."
     found = {_plain(name, prefix): shape for name, shape, _ in checkpoint.describe()}
     tied = {_plain(name, prefix) for name in getattr(model, "all_tied_weights_keys", None) or ()}
@@ -61,7 +61,7 @@ def _plain(name: str, prefix: str) -> str:
 
 
 def _is_renamed(model_type: str) -> bool:
-    """Whether transformers has the modules under other names than checkpoints; what fits is then known by a load."""
+    """Return True if transformers renames checkpoint tensors; only a load can check such a model."""
     try:
         from transformers.conversion_mapping import get_checkpoint_conversion_mapping  # noqa: PLC0415  not in all versions
     except ImportError:

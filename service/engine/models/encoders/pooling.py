@@ -1,4 +1,4 @@
-"""Pool the states of a text's tokens to its vector. Rows are padded at their ends."""
+"""Pool the states of a text's tokens to a vector. Rows are padded at their ends."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from service.engine.models.checkpoint.sentence_files import Pooling
 
 
 def pool(states: Tensor, lengths: Tensor, pooling: Pooling) -> Tensor:
-    """The vectors [texts, hidden size], float32, of `states` [texts, longest, hidden size], int64 `lengths` [texts]."""
+    """Return float32 vectors [texts, hidden size] of `states` [texts, longest, hidden size] and `lengths` [texts]."""
     states = states.float()
     if pooling == "cls":
         return states[:, 0]

@@ -1,1 +1,1 @@
-"""Backends that run transformers' own modules."""
+"""Backends that run the model implementations of transformers."""

@@ -1,4 +1,4 @@
-"""Load a model's own modules from transformers, over the paged cache if they can use it."""
+"""Load a model implementation of transformers, with the paged cache if its attention supports it."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _PAGED_LAYERS = {"full_attention", "sliding_attention", "attention"}
 _log = logging.getLogger(__name__)
 
 
-def modules_refusal(config: Any, folder: Path) -> str | None:
-    """Why a model can't be served by its own modules, as far as its configuration tells; None if it doesn't."""
+def modules_unsupported_reason(config: Any, folder: Path) -> str | None:
+    """Return why transformers' implementation of a model is not supported, judging by its configuration, or None."""
     config = _of_transformers(config, folder)
     if _class_of(config) is None:
         return "it is no causal language model"
@@ -35,9 +35,9 @@ def modules_refusal(config: Any, folder: Path) -> str | None:
 
 
 def load_modules(config: Any, folder: Path, dtype: str, device: str) -> Backend[Tensor]:
-    """Load a model that `modules_refusal` has no objection to. Raises ModelLoadError.
+    """Load a model for which `modules_unsupported_reason` is None. Raise ModelLoadError if that fails.
 
-    Its attention runs over the paged cache where it can be replaced; else texts are computed one after the other.
+    If its attention can be replaced, it runs over the paged cache; otherwise texts are computed one after the other.
     """
     register_attention()
     config = _of_transformers(config, folder)
@@ -53,7 +53,7 @@ def load_modules(config: Any, folder: Path, dtype: str, device: str) -> Backend[
             **attention,
         )
         model, report = loaded
-    except Exception as error:  # many kinds, none of which a caller could act upon differently
+    except Exception as error:  # any error means that the model cannot be loaded
         raise ModelLoadError(f"{folder} can't be loaded: {error}") from error
     check_report(report, folder)
     model = model.to(device)
@@ -68,7 +68,7 @@ def load_modules(config: Any, folder: Path, dtype: str, device: str) -> Backend[
 
 
 def _unpaged_reason(config: Any, model_class: Any) -> str | None:
-    """Why a model's attention can't run over the paged cache, as far as its class tells; None if it doesn't."""
+    """Return why a model's attention cannot run over the paged cache, judging by its class, or None."""
     layers = set(getattr(config, "layer_types", None) or ()) - _PAGED_LAYERS
     reasons = (
         (getattr(model_class, "_is_stateful", False), "it keeps a recurrent state"),
@@ -79,30 +79,30 @@ def _unpaged_reason(config: Any, model_class: Any) -> str | None:
 
 
 def _weights(folder: Path, dtype: torch.dtype) -> dict[str, Any]:
-    """Where transformers takes weights from: the folder or, where they are packed in it, all of them widened."""
-    said = quantization_of(folder)
-    if said is None:
+    """Return transformers' weight arguments: the folder or, for packed weights, all weights dequantized."""
+    quantization = quantization_of(folder)
+    if quantization is None:
         return {"pretrained_model_name_or_path": folder}
-    checkpoint = PackedCheckpoint(folder, None, said)
+    checkpoint = PackedCheckpoint(folder, None, quantization)
     tensors = {}
     for name, shape, _ in checkpoint.describe():
         tensor = as_tensor(checkpoint.take(name, shape))
-        # What isn't packed may be kept wide by the model.
+        # Tensors that are not packed keep their type, because the model may need a wide one.
         tensors[name] = tensor.to(dtype) if checkpoint.is_packed(name) else tensor
     return {"pretrained_model_name_or_path": None, "state_dict": tensors}
 
 
 def check_report(report: dict[str, Any], folder: Path) -> None:
-    """Raise ModelLoadError if transformers' report of a load tells of tensors that don't fit."""
+    """Raise ModelLoadError if transformers' load report lists missing, unexpected or mismatched tensors."""
     for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"):
         if report[kind]:
             raise ModelLoadError(f"{folder}: {kind.replace('_keys', '')} tensors: {sorted(map(str, report[kind]))[:5]}")
 
 
 def _class_of(config: Any) -> Any:
-    """The class that generates text by a configuration; None if there is none.
+    """Return the model class that generates text for a configuration, or None.
 
-    Of a model of several parts it is the whole's, whose tensors have the names of its files.
+    For a multimodal model it is the class of the whole model, whose tensor names are those of the files.
     """
     mappings = (MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING)
     if text_config(config) is not config:

@@ -1,4 +1,4 @@
-"""Load a model that takes images, if its modules can use the paged cache."""
+"""Load a multimodal model that takes images, with the paged cache."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ VISION_TYPES = ("gemma3",)
 _PROCESSORS = ("preprocessor_config.json", "processor_config.json")
 
 
-def vision_refusal(config: Any, folder: Path) -> str | None:
-    """Why a model can't take images; None if it can."""
+def vision_unsupported_reason(config: Any, folder: Path) -> str | None:
+    """Return why a model is not supported with images, or None if it is."""
     reasons = (
         (config.model_type not in VISION_TYPES, f"it takes no images, or is none of {', '.join(VISION_TYPES)}"),
         (quantization_of(folder) is not None, "its weights are quantised"),
@@ -29,7 +29,7 @@ def vision_refusal(config: Any, folder: Path) -> str | None:
 
 
 def load_vision(config: Any, folder: Path, dtype: str, device: str) -> VisionBackend:
-    """Load a model that `vision_refusal` has no objection to. Raises ModelLoadError."""
+    """Load a model for which `vision_unsupported_reason` is None. Raise ModelLoadError if that fails."""
     register_attention()
     try:
         processor: Any = AutoImageProcessor.from_pretrained(folder, backend="pil")  # type: ignore[no-untyped-call]
@@ -41,7 +41,7 @@ def load_vision(config: Any, folder: Path, dtype: str, device: str) -> VisionBac
             output_loading_info=True,
         )
         model, report = loaded
-    except Exception as error:  # many kinds, none of which a caller could act upon differently
+    except Exception as error:  # any error means that the model cannot be loaded
         raise ModelLoadError(f"{folder} can't be loaded: {error}") from error
     check_report(report, folder)
     return VisionBackend(model.to(device), processor)

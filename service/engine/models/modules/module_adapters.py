@@ -1,4 +1,4 @@
-"""Adapters of transformers' modules, added by hooks on each module's output."""
+"""Adapters for transformers' models, applied by forward hooks on their linear layers."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ _NOTHING = AddedSums([])
 
 
 class ModuleAdapters:
-    """The adapters of one model. `begin` a step before its forward."""
+    """The adapters of one model. Call `begin` before the forward pass of a step."""
 
     def __init__(self, model: Any) -> None:
         self._model = model
         self._table = LowRankTable()
         self._hooked: set[str] = set()
         self._added = _NOTHING
-        self._seen: dict[str, list[int]] | None = None  # during a trial, the rows of each call of a module
+        self._seen: dict[str, list[int]] | None = None  # during a trial, the number of rows of each call of a module
 
     def begin(self, batch: Batch) -> None:
-        """What the modules add from now on is for this batch."""
+        """Select the adapters of a batch for the next forward pass."""
         self._added = self._table.for_batch(batch, self._model.device)
 
-    def put(self, place: int, adapter: Adapter) -> None:
-        """Hold an adapter at a place that is free. Raises AdapterRefused for a module that it can't be served on."""
+    def put(self, slot: int, adapter: Adapter) -> None:
+        """Store an adapter in a free slot. Raise AdapterRefused for an unsupported module."""
         found = {name: self._module(adapter, name) for name in adapter.modules}
         sums: dict[Hashable, LowRankSum] = {}
         for name, low_rank in adapter.modules.items():
@@ -40,7 +40,7 @@ class ModuleAdapters:
             has = [low_rank.up.shape[0], low_rank.down.shape[1]]
             wanted = [*reversed(weight.shape)] if isinstance(found[name], Conv1D) else [*weight.shape]
             if has != wanted:
-                raise adapter.refuse(name, f"it changes a product of the shape {has}; the model's has {wanted}")
+                raise adapter.refuse(name, f"its shape is {has}, but the model's weight has the shape {wanted}")
             down, up = (
                 torch.from_numpy(each).t().to(weight.device, self._model.dtype).contiguous()
                 for each in (low_rank.down, low_rank.up)
@@ -50,11 +50,11 @@ class ModuleAdapters:
             found[name].register_forward_hook(self._hook(name))
             self._hooked.add(name)
         self._try(adapter)
-        self._table.put(place, sums)
+        self._table.put(slot, sums)
 
-    def drop(self, place: int) -> None:
-        """Forget the adapter of a place."""
-        self._table.drop(place)
+    def drop(self, slot: int) -> None:
+        """Remove the adapter of a slot."""
+        self._table.drop(slot)
 
     def _module(self, adapter: Adapter, name: str) -> Any:
         try:
@@ -62,7 +62,7 @@ class ModuleAdapters:
         except AttributeError:
             raise adapter.refuse(name, "the model has no such module") from None
         if not isinstance(module, torch.nn.Linear | Conv1D):
-            raise adapter.refuse(name, f"it is a {type(module).__name__}; adapters are served on linear layers")
+            raise adapter.refuse(name, f"it is a {type(module).__name__}; only linear layers are supported")
         return module
 
     def _hook(self, name: str) -> Any:
@@ -77,7 +77,10 @@ class ModuleAdapters:
 
     @torch.inference_mode()
     def _try(self, adapter: Adapter) -> None:
-        """Refuse modules that don't compute every token once, such as experts: rows would be taken for others."""
+        """Raise AdapterRefused for modules that do not compute each token once, such as experts.
+
+        The rows of such a module do not correspond to the rows of the batch.
+        """
         num_tokens = 3
         tokens = torch.arange(num_tokens, device=self._model.device)[None]
         self._seen = {}
@@ -85,6 +88,6 @@ class ModuleAdapters:
             self._model(input_ids=tokens, position_ids=tokens, use_cache=False, paged_step=Trial())
             for name in adapter.modules:
                 if self._seen.get(name) != [num_tokens]:
-                    raise adapter.refuse(name, "it doesn't compute each token once, so that it can't be served")
+                    raise adapter.refuse(name, "it does not compute each token exactly once, which adapters need")
         finally:
             self._seen = None

@@ -1,4 +1,4 @@
-"""Any other decoder: transformers' modules over the paged cache, all rows of a step in one pass."""
+"""The backend of other decoders: transformers' models over the paged cache, with all rows of a step in one pass."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from service.engine.models.torch.thread import prepare_thread
 
 
 class ModulesBackend:
-    """A Backend around a causal language model of transformers that was loaded with `ATTENTION`."""
+    """A Backend that runs a causal language model of transformers that was loaded with `ATTENTION`."""
 
     def __init__(self, model: Any) -> None:
-        """Run one token to see what each layer stores. Raises UnpagedError if a layer can't be served."""
+        """Run one token to find the cache shape of each layer. Raise UnpagedError for an unsupported layer."""
         self._model = model.eval()
         self._takes_rows = "logits_to_keep" in inspect.signature(model.forward).parameters
         self._shapes = _layer_shapes(model)
@@ -29,36 +29,36 @@ class ModulesBackend:
         self._adapters = ModuleAdapters(self._model)
 
     def bytes_per_block(self, block_size: int) -> int:
-        """Bytes of cache for the keys and values of `block_size` tokens."""
+        """Return the cache bytes for the keys and values of `block_size` tokens."""
         numbers = sum(shape.num_kv_heads * (shape.head_dim + shape.value_dim) for shape in self._shapes)
         return numbers * int(self._model.dtype.itemsize) * block_size
 
     def allocate(self, num_blocks: int, block_size: int) -> None:
-        """Make the cache, once, before the first step."""
+        """Allocate the cache, once, before the first step."""
         self._cache = LayeredCache(self._shapes, self._model.dtype, num_blocks, block_size, self._model.device)
 
-    def put_adapter(self, place: int, adapter: Adapter) -> None:
-        """Hold an adapter for the sequences of batches that name its place. Raises AdapterRefused."""
-        self._adapters.put(place, adapter)
+    def put_adapter(self, slot: int, adapter: Adapter) -> None:
+        """Store an adapter in a slot, for batches that refer to the slot. Raise AdapterRefused if unsupported."""
+        self._adapters.put(slot, adapter)
 
-    def drop_adapter(self, place: int) -> None:
-        """Forget the adapter of a place."""
-        self._adapters.drop(place)
+    def drop_adapter(self, slot: int) -> None:
+        """Remove the adapter of a slot."""
+        self._adapters.drop(slot)
 
     def prepare_thread(self, num_threads: int | None) -> None:
-        """Set what the calling thread needs; `num_threads` None leaves torch's own number."""
+        """Configure the calling thread; with `num_threads` None torch chooses the number."""
         prepare_thread(num_threads)
 
     @torch.inference_mode()
     def forward(self, batch: Batch) -> Tensor:
-        """Store the batch's keys and values and return the logits, float32 [output rows, vocabulary]."""
+        """Store the batch's keys and values, and return the logits, float32 [output rows, vocabulary]."""
         if self._cache is None:
-            raise RuntimeError("allocate() comes before forward()")
+            raise RuntimeError("allocate() must be called before forward()")
         inputs = Inputs.of(batch, self._cache.block_size, self._cache.device)
         self._adapters.begin(batch)
         rows = {"logits_to_keep": inputs.output_rows} if self._takes_rows else {}
         logits: Tensor = self._model(
-            **self._words(batch, inputs),
+            **self._token_inputs(batch, inputs),
             position_ids=inputs.positions[None],
             use_cache=False,
             paged_step=PagedStep(self._cache, batch, inputs.slots),
@@ -66,8 +66,8 @@ class ModulesBackend:
         ).logits[0]
         return (logits if self._takes_rows else logits.index_select(0, inputs.output_rows)).float()
 
-    def _words(self, batch: Batch, inputs: Inputs) -> dict[str, Tensor]:
-        """What the model reads in the batch's places, by the name that its forward has for it."""
+    def _token_inputs(self, batch: Batch, inputs: Inputs) -> dict[str, Tensor]:
+        """Return the token inputs of the model's forward pass, by argument name."""
         del batch
         return {"input_ids": inputs.token_ids[None]}
 
@@ -80,7 +80,7 @@ def _layer_shapes(model: Any) -> list[LayerShape]:
         model(input_ids=token, position_ids=token, use_cache=False, paged_step=trial)
     except UnpagedError:
         raise
-    except Exception as error:  # whatever foreign code can't do with this call
+    except Exception as error:  # any error of the model's code
         raise UnpagedError(f"a trial step failed: {error}") from error
     config = text_config(model.config)
     if getattr(config, "sliding_window", None) is not None and not trial.has_windows:

@@ -1,7 +1,6 @@
-"""Attention over the paged cache for transformers' modules, through transformers' attention interface.
+"""Attention over the paged cache for transformers' models, through transformers' attention interface.
 
-The function finds the running step in the arguments that the modules hand down, so nothing global changes from step to
-step.
+The models pass the running step down to the attention function as an argument, so there is no global state.
 """
 
 from __future__ import annotations
@@ -19,16 +18,16 @@ from service.engine.models.attention.kv_cache import CacheShape, KVCache
 from service.engine.models.attention.scores import Scores
 
 ATTENTION: Final = "sluice_paged"
-# What would change the scores in a way that isn't computed here.
+# Arguments that change the scores in ways that are not implemented.
 _UNSUPPORTED: Final = ("position_bias", "indices", "topk_indices")
 
 
 class UnpagedError(Exception):
-    """A model's attention can't run over the paged cache; the text says why, of a model called it."""
+    """A model's attention cannot run over the paged cache. The text has the reason, with "it" for the model."""
 
 
 class LayerShape(NamedTuple):
-    """What a layer stores of a token."""
+    """The size of a layer's keys and values for one token."""
 
     num_kv_heads: int
     head_dim: int
@@ -36,12 +35,12 @@ class LayerShape(NamedTuple):
 
 
 class LayeredCache:
-    """The caches of a model's layers: those that store alike share one."""
+    """The caches of a model's layers. Layers of the same shape share one cache."""
 
     def __init__(
         self, shapes: list[LayerShape], dtype: torch.dtype, num_blocks: int, block_size: int, device: torch.device
     ) -> None:
-        """`shapes` are those of all layers in their order."""
+        """`shapes` are the shapes of all layers, in order."""
         kinds = dict.fromkeys(shapes)
         self.device = device
         self.block_size = block_size
@@ -49,15 +48,15 @@ class LayeredCache:
             kind: KVCache(CacheShape(shapes.count(kind), *kind, dtype), num_blocks, block_size, device)
             for kind in kinds
         }
-        self._places = [(caches[kind], shapes[:layer].count(kind)) for layer, kind in enumerate(shapes)]
+        self._caches = [(caches[kind], shapes[:layer].count(kind)) for layer, kind in enumerate(shapes)]
 
     def of(self, layer: int) -> tuple[KVCache, int]:
-        """A layer's cache, and which of the cache's layers it is."""
-        return self._places[layer]
+        """Return a layer's cache, and the index of the layer in that cache."""
+        return self._caches[layer]
 
 
 class PagedStep:
-    """Attention of one step: stores a layer's keys and values and attends over the cache."""
+    """The attention of one step. It stores each layer's keys and values and attends over the cache."""
 
     def __init__(self, cache: LayeredCache, batch: Batch, slots: Tensor) -> None:
         self._cache = cache
@@ -75,21 +74,21 @@ class PagedStep:
         window: int | None,
         sinks: Tensor | None,
     ) -> Tensor:
-        """Tensors [tokens, heads, dim]; `sinks` [heads]."""
-        cache, place = self._cache.of(layer)
-        cache.write(place, self._slots, torch.cat((key, value), dim=cache.shape.pair_dim))
+        """Store keys and values, and return the attention. Tensors are [tokens, heads, dim], `sinks` [heads]."""
+        cache, cache_layer = self._cache.of(layer)
+        cache.write(cache_layer, self._slots, torch.cat((key, value), dim=cache.shape.pair_dim))
         plan = self._plans.get((cache, scores, window))
         if plan is None:
             plan = self._plans[cache, scores, window] = AttentionPlan(cache, self._batch, scores, window)
-        return plan(place, query, sinks)
+        return plan(cache_layer, query, sinks)
 
 
 @dataclass(slots=True)
 class Trial:
-    """Stands in for a step at load and notes the shape of what each layer would store."""
+    """A substitute for a step during the load, which records the cache shape of each layer."""
 
     stored: dict[int, LayerShape] = field(default_factory=dict)
-    has_windows: bool = False  # whether a layer has handed one down
+    has_windows: bool = False  # True if a layer has passed a window
 
     def attend(  # noqa: PLR0917
         self,
@@ -101,7 +100,7 @@ class Trial:
         window: int | None,
         sinks: Tensor | None,
     ) -> Tensor:
-        """Nothing is attended to: zeros."""
+        """Record the layer's shape, and return zeros."""
         del scores, sinks
         self.has_windows |= window is not None
         if layer in self.stored:
@@ -111,7 +110,7 @@ class Trial:
 
 
 def register_attention() -> None:
-    """Make `ATTENTION` known to transformers. Repeating it changes nothing."""
+    """Register `ATTENTION` with transformers. Repeated calls have no effect."""
     AttentionInterface.register(ATTENTION, _paged_attention)
 
 
@@ -129,9 +128,9 @@ def _paged_attention(  # noqa: PLR0917
     s_aux: Tensor | None = None,
     **extra: Any,
 ) -> tuple[Tensor, None]:
-    """The function behind `ATTENTION`: tensors [1, heads, tokens, dim] in, [1, tokens, heads, value dim] out."""
+    """Compute `ATTENTION`: take tensors [1, heads, tokens, dim], return [1, tokens, heads, value dim]."""
     if paged_step is None:
-        raise UnpagedError("its layers do not hand the step down to their attention")
+        raise UnpagedError("its layers do not pass the step to their attention")
     for name in _UNSUPPORTED:
         if extra.get(name) is not None:
             raise UnpagedError(f"its attention uses {name}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-# Encoders with a head for the next token, which goes by what stands before it only if the file says so.
+# Encoders with a causal head. They are causal only if their configuration says so.
 _ENCODERS: Final = frozenset(
     {
         *("bert", "bert-generation", "big_bird", "camembert", "data2vec-text", "electra", "ernie", "megatron-bert"),
@@ -13,22 +13,22 @@ _ENCODERS: Final = frozenset(
     }
 )
 _OTHERS: Final = {
-    "cpmant": "it must be given a whole text again for each of its tokens",
-    "diffusion_gemma": "it writes a block of a text at once, in several passes over it, not token by token",
-    "idefics": "it answers only to an image (pixel_values)",
-    "kosmos-2": "it answers only to an image (pixel_values)",
-    "kosmos-2.5": "it counts positions otherwise than a decoder of text",
-    "moshi": "it computes a prompt in pieces otherwise than whole",
+    "cpmant": "it needs the whole text again for each new token",
+    "diffusion_gemma": "it generates a block of text in several passes, not token by token",
+    "idefics": "it needs an image (pixel_values)",
+    "kosmos-2": "it needs an image (pixel_values)",
+    "kosmos-2.5": "it numbers positions differently from a text decoder",
+    "moshi": "a prompt computed in chunks has other results than a whole one",
     "paligemma": "each token of its prompt sees the whole prompt",
-    "shieldgemma2": "it judges an image (yes or no); it generates no text",
-    "vision-encoder-decoder": "it answers only to an image (pixel_values)",
+    "shieldgemma2": "it classifies images and does not generate text",
+    "vision-encoder-decoder": "it needs an image (pixel_values)",
 }
 
 
 def unsupported_reason(config: Any, kind: str) -> str | None:
-    """Why a model of the type `kind` is not served, of a model called it; None if nothing is known.
+    """Return why a model of the type `kind` is not supported, with "it" for the model, or None.
 
-    `config` is what it says of its decoder.
+    `config` is the configuration of its decoder.
     """
     if kind in _ENCODERS and not config.is_decoder:
         return "it is an encoder, which sees a whole text at once (is_decoder in config.json is not true)"

@@ -1,4 +1,4 @@
-"""A decoder that takes images: transformers' modules, whose vision tower makes the embeddings of image tokens."""
+"""The backend of multimodal models of transformers, whose vision tower computes the embeddings of image tokens."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from service.engine.models.attention.inputs import Inputs
 from service.engine.models.modules.modules_backend import ModulesBackend
 from service.generation.image import PromptImage
 
-_NUM_KEPT = 16  # images whose embeddings are at hand, for choices and for prompts that were preempted
-_NUM_TOGETHER = 4  # images that the tower reads at a time
+_NUM_KEPT = 16  # images with cached embeddings, for several choices and for preempted prompts
+_NUM_TOGETHER = 4  # images per pass of the vision tower
 
 
 class VisionBackend(ModulesBackend):
-    """A Backend around an image-and-text model of transformers, whose decoder was loaded with `ATTENTION`."""
+    """A Backend that runs an image-text model of transformers, whose decoder was loaded with `ATTENTION`."""
 
     def __init__(self, model: Any, processor: Any) -> None:
-        """`processor` is the model's own image processor; it scales pixels that have their size already."""
+        """`processor` is the model's image processor; it normalizes pixels of images that are already resized."""
         super().__init__(model)
         self._processor = processor
         self._embedded: OrderedDict[bytes, Tensor] = OrderedDict()
 
-    def _words(self, batch: Batch, inputs: Inputs) -> dict[str, Tensor]:
-        """The embeddings of the batch's tokens, those of images in their places."""
+    def _token_inputs(self, batch: Batch, inputs: Inputs) -> dict[str, Tensor]:
+        """Return the embeddings of the batch's tokens, including those of its images."""
         if not batch.images:
-            return super()._words(batch, inputs)
+            return super()._token_inputs(batch, inputs)
         embeddings = self._model.get_input_embeddings()(inputs.token_ids)
         found = self._embeddings([rows.image for rows in batch.images])
         for rows in batch.images:
@@ -39,7 +39,7 @@ class VisionBackend(ModulesBackend):
         return {"inputs_embeds": embeddings[None]}
 
     def _embeddings(self, images: Sequence[PromptImage]) -> dict[bytes, Tensor]:
-        """What the decoder gets of each image, [tokens, hidden size], by its digest."""
+        """Return the embeddings of each image, [tokens, hidden size], by its digest."""
         wanted = {image.digest: image for image in images}
         found = {digest: self._embedded[digest] for digest in wanted if digest in self._embedded}
         new = [image for digest, image in wanted.items() if digest not in found]
@@ -54,7 +54,7 @@ class VisionBackend(ModulesBackend):
         return found
 
     def _embed(self, images: Sequence[PromptImage]) -> Tensor:
-        """[images, tokens, hidden size]."""
+        """Compute the embeddings of images, [images, tokens, hidden size]."""
         scaled = self._processor(
             images=[np.asarray(image.pixels) for image in images],
             input_data_format="channels_first",

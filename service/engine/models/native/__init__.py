@@ -1,1 +1,1 @@
-"""The backend of `native/`, the C++ step."""
+"""The backend that runs `sluice_native`, the C++ engine in `native/`."""

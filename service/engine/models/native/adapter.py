@@ -1,4 +1,4 @@
-"""Convert an adapter's modules to the native backend's format."""
+"""Convert an adapter's modules to the format of the native backend."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ _LAYERS = "model.layers."
 
 
 def native_modules(adapter: Adapter, shapes: Mapping[str, tuple[int, ...]]) -> Modules:
-    """Name, down and up of each module; `shapes` are the model's tensors'. Raises AdapterRefused for what it hasn't."""
+    """Return the name, down and up matrix of each module. Raise AdapterRefused for an unknown module or shape.
+
+    `shapes` are the shapes of the model's tensors.
+    """
     return [(name, *_checked(adapter, name, low_rank, shapes)) for name, low_rank in adapter.modules.items()]
 
 
@@ -26,8 +29,8 @@ def _checked(
     if len(shape) != 2 or not name.startswith(_LAYERS):
         products = {each.removesuffix(_WEIGHT) for each, sizes in shapes.items() if len(sizes) == 2}
         known = ", ".join(sorted({each.rpartition(".")[2] for each in products if each.startswith(_LAYERS)}))
-        raise adapter.refuse(name, f"the model has no such module; adapters are served on {known} of its layers")
+        raise adapter.refuse(name, f"the model has no such module; supported are {known} of its layers")
     has, wanted = [low_rank.up.shape[0], low_rank.down.shape[1]], [*shape]
     if has != wanted:
-        raise adapter.refuse(name, f"it changes a product of the shape {has}; the model's has {wanted}")
+        raise adapter.refuse(name, f"its shape is {has}, but the model's weight has the shape {wanted}")
     return np.ascontiguousarray(low_rank.down), np.ascontiguousarray(low_rank.up)

@@ -1,7 +1,7 @@
-"""Llama-like decoders on CPUs by `sluice_native`: one call per step, over packed weights.
+"""Llama-like decoders on CPUs with `sluice_native`: one call per step, over packed weights.
 
-A row's logits don't depend on what else is in the step: batch, chunks of a prompt, cached prefixes, preemption, number
-of threads. The weights of norms and biases are float32, as are the sums; `native/README.md` says how.
+A row's logits do not depend on the rest of the batch, prompt chunks, cached prefixes, preemption or the number of
+threads. Norm weights, biases and accumulators are float32. See `native/README.md`.
 """
 
 from __future__ import annotations
@@ -29,45 +29,45 @@ _SERVED_ROPES = {"default", "linear", "llama3", "yarn"}
 _SERVED_LAYERS = {"full_attention", "sliding_attention"}
 QUANTIZATIONS = frozenset({"int8", "int4"})
 _WEIGHT_TYPES = ("float32", "bfloat16")
-_SLOTS = 16  # a block has a multiple of them
-# Products of weights and tokens that a thread is worth: some 30 µs. With fewer, threads wait for each other for longer.
+_SLOTS = 16  # the block size must be a multiple of it
+# The multiplications of weights and tokens per thread, about 30 µs. With less work, synchronization costs more.
 _WORK_OF_A_THREAD = 2.5e6
-_DERIVED = ("rotary_emb.inv_freq",)  # some old checkpoints store what the configuration implies
+_DERIVED = ("rotary_emb.inv_freq",)  # some old checkpoints store tensors that the configuration implies
 
 
 class NativeBackend:
-    """A Backend over `sluice_native.Model`. Its logits are numpy's, over the native step's own memory."""
+    """A Backend that runs `sluice_native.Model`. Its logits are numpy views of the native model's memory."""
 
     def __init__(self, model: sluice_native.Model, most_threads: int) -> None:
-        """`most_threads` compute, or as many as a step has work for."""
+        """`most_threads` limits the threads of a step; a short step uses fewer."""
         self._model = model
-        self.num_threads = 1  # of a short step, and of what samples from it
+        self.num_threads = 1  # for short steps and for sampling
         self._most_threads = most_threads
         num_weights = sum(math.prod(shape) for shape in model.tensors().values())
         self._threads_a_token = num_weights / _WORK_OF_A_THREAD
 
     def bytes_per_block(self, block_size: int) -> int:
-        """Bytes of cache for the keys and values of `block_size` tokens."""
+        """Return the cache bytes for the keys and values of `block_size` tokens."""
         return self._model.bytes_per_slot * block_size
 
     def allocate(self, num_blocks: int, block_size: int) -> None:
-        """Make the cache; its memory is given when it is written."""
+        """Allocate the cache; the system commits its memory when it is first written."""
         self._model.allocate(num_blocks, block_size)
 
-    def put_adapter(self, place: int, adapter: Adapter) -> None:
-        """Hold an adapter for the sequences of batches that name its place. Raises AdapterRefused."""
-        self._model.put_adapter(place, native_modules(adapter, self._model.tensors()))
+    def put_adapter(self, slot: int, adapter: Adapter) -> None:
+        """Store an adapter in a slot, for batches that refer to the slot. Raise AdapterRefused if unsupported."""
+        self._model.put_adapter(slot, native_modules(adapter, self._model.tensors()))
 
-    def drop_adapter(self, place: int) -> None:
-        """Forget the adapter of a place."""
-        self._model.drop_adapter(place)
+    def drop_adapter(self, slot: int) -> None:
+        """Remove the adapter of a slot."""
+        self._model.drop_adapter(slot)
 
     def prepare_thread(self, num_threads: int | None) -> None:
-        """Set how many threads compute."""
+        """Set the number of threads that compute."""
         self.num_threads = num_threads or 1
 
     def forward(self, batch: Batch) -> NDArray[np.float32]:
-        """Store the batch's keys and values and return the logits, float32 [output rows, vocabulary]."""
+        """Store the batch's keys and values, and return the logits, float32 [output rows, vocabulary]."""
         return self._model.step(
             batch.token_ids,
             batch.positions,
@@ -83,8 +83,8 @@ class NativeBackend:
         return max(self.num_threads, min(int(num_tokens * self._threads_a_token), self._most_threads))
 
 
-def native_refusal(config: Any, dtype: str, device: str, block_size: int) -> str | None:
-    """Why the native step can't serve a model; None if it can."""
+def native_unsupported_reason(config: Any, dtype: str, device: str, block_size: int) -> str | None:
+    """Return why the native backend does not support a model, or None if it does."""
     rope = getattr(config, "rope_parameters", None) or {}
     reasons = (
         (find_spec("sluice_native") is None, "sluice-native is not installed"),
@@ -101,8 +101,8 @@ def native_refusal(config: Any, dtype: str, device: str, block_size: int) -> str
 
 
 def native_arithmetic() -> str:
-    """The native step's version and the instruction set that it uses here: with the same ones bits are the same."""
-    import sluice_native  # noqa: PLC0415  it is there only where it was built
+    """Return the native module's version and instruction set, which determine the bits of its results."""
+    import sluice_native  # noqa: PLC0415  it exists only if it was built
 
     return f"{version('sluice-native')} {sluice_native.instruction_sets()[0]}"
 
@@ -116,12 +116,12 @@ def load_native(
     *,
     cache_dtype: str = "auto",
 ) -> NativeBackend:
-    """Pack a checkpoint's weights, rounded to one of `QUANTIZATIONS` if one is given, else in `dtype`.
+    """Load and pack a checkpoint's weights, quantized if `quantization` is set, otherwise in `dtype`.
 
-    `most_threads` compute long steps. `cache_dtype` auto is float32 for float32 weights, and bfloat16 for others.
-    Raises ModelLoadError for a missing, unexpected or wrongly shaped tensor.
+    `most_threads` is the number of threads of long steps. `cache_dtype` auto is float32 for float32 weights, otherwise
+    bfloat16. Raise ModelLoadError for a missing, unexpected or wrongly shaped tensor.
     """
-    import sluice_native  # noqa: PLC0415  it is there only where it was built
+    import sluice_native  # noqa: PLC0415  it exists only if it was built
 
     weight_type = quantization or dtype
     try:
@@ -138,7 +138,7 @@ def load_native(
 
 
 def _shape(config: Any) -> dict[str, Any]:
-    """The native model's sizes and switches."""
+    """Return the sizes and options of the native model."""
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     frequencies, factor = rope_frequencies(config, head_dim)
     attention_bias = getattr(config, "attention_bias", False)
@@ -164,7 +164,7 @@ def _shape(config: Any) -> dict[str, Any]:
 
 
 def _windows(config: Any) -> list[int]:
-    """How many tokens a token sees in each layer, itself included; 0 for all."""
+    """Return the attention window of each layer in tokens, including the token itself; 0 for no window."""
     window = getattr(config, "sliding_window", None) or 0
     default = ["sliding_attention" if window else "full_attention"] * config.num_hidden_layers
     kinds = getattr(config, "layer_types", None) or default

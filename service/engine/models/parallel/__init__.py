@@ -1,1 +1,1 @@
-"""Tensor parallelism: one model shared out to several processes."""
+"""Tensor parallelism: one model, sharded to several processes."""

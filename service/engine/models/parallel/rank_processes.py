@@ -1,4 +1,4 @@
-"""The processes of all ranks but the leader's: start, commands, end."""
+"""The processes of all ranks except the leader: their start, commands and end."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from collections import abc
 
 from service.engine.link import wire
 from service.engine.link.engine_spec import EngineSpec
-from service.engine.link.worker_process import WorkerDied, WorkerProcess, take
+from service.engine.link.worker_process import WorkerDied, WorkerProcess, handle_message
 from service.engine.messages import RankCommand
 
-_BEAT_S = 60.0  # nobody reads their reports
-_VERDICT_S = 5.0  # for the system to tell that a process has ended
+_HEARTBEAT_INTERVAL_S = 60.0  # their reports are ignored
+_VERDICT_S = 5.0  # the time in which the death of a process is noticed
 
 
-class RankDied(RuntimeError):  # noqa: N818  it says what happened
-    """One of the ranks has ended; the text says which and how. Without it the others compute nothing."""
+class RankDied(RuntimeError):  # noqa: N818  the name says what happened
+    """A rank has ended; the text says which and how. The other ranks cannot compute without it."""
 
 
 class RankProcesses:
-    """Ranks 1 and up. When one of them ends, all of the engine must."""
+    """The processes of ranks 1 and up. If one of them ends, the whole engine must end."""
 
     def __init__(self, engine_specs: abc.Sequence[EngineSpec]) -> None:
-        """Start a process for each recipe; they load while this one does."""
+        """Start a process for each specification; they load in parallel with this process."""
         self._workers: list[WorkerProcess] = []
         self._lock = threading.Lock()
         self._death: RankDied | None = None
@@ -34,10 +34,10 @@ class RankProcesses:
         for engine_spec in engine_specs:
             worker = WorkerProcess()
             self._workers.append(worker)
-            worker.launch(engine_spec, beat_s=_BEAT_S)
+            worker.launch(engine_spec, heartbeat_interval_s=_HEARTBEAT_INTERVAL_S)
 
     def until_ready(self) -> None:
-        """Wait until all have loaded. Raises ModelLoadError, or RankDied for one that ends meanwhile."""
+        """Wait until all ranks have loaded. Raise ModelLoadError, or RankDied if a process ends."""
         for rank, worker in enumerate(self._workers, 1):
             try:
                 worker.until_ready()
@@ -47,13 +47,13 @@ class RankProcesses:
             threading.Thread(target=self._listen, args=(rank, worker), name=f"rank {rank}", daemon=True).start()
 
     def send(self, work: object) -> None:
-        """Give all of them an order."""
+        """Send a command to all ranks."""
         data = wire.pack(RankCommand(work))
         for worker in self._workers:
             worker.socket.sendall(data)
 
     def watch(self, on_death: abc.Callable[[str], None]) -> None:
-        """Call `on_death` with the reason, on a thread of its own, when one has ended."""
+        """Call `on_death` with the reason, on a separate thread, when a rank has ended."""
         with self._lock:
             self._on_death = on_death
             death = self._death
@@ -61,27 +61,27 @@ class RankProcesses:
             on_death(str(death))
 
     def verdict(self, error: Exception) -> Exception:
-        """What is to be raised for an error of a step: that a rank has ended, if one has, else the error itself."""
+        """Return the error to raise for a step's error: RankDied if a rank has ended, otherwise the error itself."""
         self._is_known.wait(_VERDICT_S)
         return self._death or error
 
     def close(self) -> None:
-        """End all of them; returns when they have ended."""
+        """End all ranks, and return when they have ended."""
         self._is_closing = True
         for worker in self._workers:
             with contextlib.suppress(OSError):
-                worker.socket.shutdown(socket.SHUT_RDWR)  # the thread that reads it wouldn't notice that it is closed
+                worker.socket.shutdown(socket.SHUT_RDWR)  # wakes the thread that reads; closing would not
             worker.kill()
 
     def _listen(self, rank: int, worker: WorkerProcess) -> None:
         reason = ""
         try:
             for message in wire.receive(worker.socket, worker.unpacker):
-                take(message)
+                handle_message(message)
         except WorkerDied as error:
             reason = str(error)
         except OSError:
-            pass  # this side has closed it
+            pass  # `close` has closed the socket
         if self._is_closing:
             return
         how = worker.kill()

@@ -1,1 +1,1 @@
-"""The lean decoder of Llama-like models in torch."""
+"""The fused decoder of Llama-like models in torch."""

@@ -1,4 +1,4 @@
-"""The forward pass of Llama, Qwen2 and Qwen3, with fused products: queries, keys and values; gate and up."""
+"""The forward pass of Llama, Qwen2 and Qwen3, with fused projections: queries, keys and values; gate and up."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from service.engine.models.torch.fused_adapter import fused_sums
 from service.engine.models.torch.linear import Linear
 from service.engine.models.torch.low_rank import NOTHING_ADDED, AddedSums, LowRankTable
 from service.engine.models.torch.ops import rms_norm, rms_norm_, rotate_
-from service.engine.models.torch.shared_layers import SharedEmbedding
+from service.engine.models.torch.parallel_layers import VocabParallelEmbedding
 from service.engine.models.torch.thread import prepare_thread
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """Weights of one layer. Queries and keys have their rotary pairs side by side (`ops.interleave_pairs`)."""
+    """The weights of one layer. The rotary pairs of queries and keys are adjacent (`ops.interleave_pairs`)."""
 
     attention_norm: Tensor  # [hidden]
     qkv: Linear  # hidden → (heads + 2 * kv heads) * head dim
@@ -44,9 +44,9 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class DecoderWeights:
-    """All weights. The embedding stays in its stored type and is widened after the lookup."""
+    """The weights of a model. The embedding keeps its stored type and is converted after the lookup."""
 
-    token_embedding: Tensor | SharedEmbedding  # [vocabulary, hidden]
+    token_embedding: Tensor | VocabParallelEmbedding  # [vocabulary, hidden]
     layers: tuple[Layer, ...]
     norm: Tensor  # [hidden]
     head: Linear  # hidden → vocabulary
@@ -54,7 +54,7 @@ class DecoderWeights:
 
 
 class Decoder:
-    """A Backend for Llama-like models; `dtype` is the type of its arithmetic and, unless told otherwise, its cache."""
+    """A Backend for Llama-like models. `dtype` is the compute type and, without `cache_dtype`, the cache's type."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Decoder:
         accelerator: Accelerator | None = None,
         cache_dtype: torch.dtype | None = None,
     ) -> None:
-        """With an `accelerator` whose kernel can, attention is one call a layer, and decodes are recorded."""
+        """With an `accelerator` whose kernel fits, attention is one call per layer, and decodes are recorded."""
         self._shape = shape
         self._weights = weights
         self._dtype = dtype
@@ -79,45 +79,45 @@ class Decoder:
 
     @property
     def num_replays(self) -> int:
-        """Steps that were replayed."""
+        """The number of replayed steps."""
         return 0 if self._graphs is None else self._graphs.num_replays
 
     def bytes_per_block(self, block_size: int) -> int:
-        """Bytes of cache for the keys and values of `block_size` tokens."""
+        """Return the cache bytes for the keys and values of `block_size` tokens."""
         return self._cache_shape.bytes_per_slot * block_size
 
     def allocate(self, num_blocks: int, block_size: int) -> None:
-        """Make the cache, in place of one that was made to try a step."""
-        self._cache = self._graphs = None  # its memory is free for the new one
+        """Allocate the cache. It replaces a cache that was allocated to measure a step."""
+        self._cache = self._graphs = None  # frees the old cache's memory before the new one is allocated
         self._cache = make_cache(self._accelerator, self._cache_shape, num_blocks, block_size, self._device)
 
     @torch.inference_mode()
     def record_decodes(self) -> None:
-        """Record decodes for the cache as it is, where there is what records and attention can be recorded."""
+        """Record decodes over the current cache, if the accelerator can record its attention."""
         if self._accelerator is not None and isinstance(cache := self._cache, PageCache):
             limits = self._accelerator.limits
             graphs = DecodeGraphs(self._compute_paged, limits, cache.block_size, cache.scratch_block, self._device)
             graphs.record(self._accelerator.recorder)
             self._graphs = graphs
 
-    def put_adapter(self, place: int, adapter: Adapter) -> None:
-        """Hold an adapter for the sequences of batches that name its place. Raises AdapterRefused."""
-        self._adapters.put(place, fused_sums(adapter, self._shape, self._dtype, self._device))
+    def put_adapter(self, slot: int, adapter: Adapter) -> None:
+        """Store an adapter in a slot, for batches that refer to the slot. Raise AdapterRefused if unsupported."""
+        self._adapters.put(slot, fused_sums(adapter, self._shape, self._dtype, self._device))
 
-    def drop_adapter(self, place: int) -> None:
-        """Forget the adapter of a place."""
-        self._adapters.drop(place)
+    def drop_adapter(self, slot: int) -> None:
+        """Remove the adapter of a slot."""
+        self._adapters.drop(slot)
 
     def prepare_thread(self, num_threads: int | None) -> None:
-        """Set what the calling thread needs; `num_threads` None leaves torch's own number."""
+        """Configure the calling thread; with `num_threads` None torch chooses the number."""
         prepare_thread(num_threads)
 
     @torch.inference_mode()
     def forward(self, batch: Batch) -> Tensor:
-        """Store the batch's keys and values and return the logits, float32 [output rows, vocabulary]."""
+        """Store the batch's keys and values, and return the logits, float32 [output rows, vocabulary]."""
         cache = self._cache
         if cache is None:
-            raise RuntimeError("allocate() comes before forward()")
+            raise RuntimeError("allocate() must be called before forward()")
         if self._graphs is not None and (logits := self._graphs.run(batch)) is not None:
             return logits
         added = self._adapters.for_batch(batch, cache.device)
@@ -128,7 +128,7 @@ class Decoder:
 
     def _compute_paged(self, inputs: PagedInputs, added: AddedSums = NOTHING_ADDED) -> Tensor:
         cache = self._cache
-        assert self._accelerator is not None  # noqa: S101  or there would be no pages
+        assert self._accelerator is not None  # noqa: S101  a page cache implies an accelerator
         assert isinstance(cache, PageCache)  # noqa: S101
         return self._compute(cache, inputs, VarlenPlan(self._accelerator.kernel, cache, inputs, self._scores), added)
 
@@ -168,7 +168,7 @@ class Decoder:
         return vectors.to(self._dtype)
 
     def _rotate(self, heads: Tensor, layer: Layer, rotation: Tensor) -> None:
-        """Turn queries and keys, which come first in `heads` [tokens, heads + 2 * kv heads, head dim], in place."""
+        """Rotate queries and keys, the first rows of `heads` [tokens, heads + 2 * kv heads, head dim], in place."""
         rotated = heads[:, : self._shape.num_heads + self._shape.num_kv_heads]
         if layer.head_norm is not None:
             rms_norm_(rotated, layer.head_norm, self._shape.norm_epsilon)

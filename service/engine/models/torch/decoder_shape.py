@@ -1,4 +1,4 @@
-"""The sizes of a Llama-like decoder, and whether this forward pass computes what a configuration describes."""
+"""The sizes of a Llama-like decoder, and the check of whether the fused decoder supports a configuration."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SERVED_ROPES = {"default", "linear", "llama3", "yarn"}
 
 @dataclass(frozen=True, slots=True)
 class DecoderShape:
-    """Sizes and switches of the lean forward."""
+    """The sizes and options of the fused decoder."""
 
     vocab_size: int
     hidden_size: int
@@ -28,8 +28,8 @@ class DecoderShape:
     is_tied: bool  # the output head is the embedding
 
 
-def lean_refusal(config: Any) -> str | None:
-    """Why the lean forward can't compute this configuration; None if it can."""
+def decoder_unsupported_reason(config: Any) -> str | None:
+    """Return why the fused decoder does not support a configuration, or None if it does."""
     if config.model_type not in _SERVED_TYPES:
         return f"it is none of {', '.join(_SERVED_TYPES)}"
     rope = config.rope_parameters
@@ -43,7 +43,7 @@ def lean_refusal(config: Any) -> str | None:
 
 
 def decoder_shape(config: Any) -> DecoderShape:
-    """Read the sizes of a configuration that `lean_refusal` has no objection to."""
+    """Read the sizes of a configuration for which `decoder_unsupported_reason` is None."""
     attention_bias = getattr(config, "attention_bias", False)
     return DecoderShape(
         vocab_size=config.vocab_size,

@@ -1,4 +1,4 @@
-"""Map an adapter's modules to the fused products of the decoder."""
+"""Map an adapter's modules to the fused projections of the decoder."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _MODULE = re.compile(r"model\.layers\.(\d+)\.(self_attn|mlp)\.(\w+)")
 def fused_sums(
     adapter: Adapter, shape: DecoderShape, dtype: torch.dtype, device: torch.device
 ) -> Mapping[Hashable, LowRankSum]:
-    """What the adapter adds, by layer and product. Raises AdapterRefused for what the model doesn't have."""
+    """Return the adapter's low-rank sums by layer and projection. Raise AdapterRefused for an unknown module."""
     products = _products(shape)
     found: dict[tuple[int, str], dict[str, LowRank]] = {}
     for name, low_rank in adapter.modules.items():
-        product, outputs, inputs = _place(adapter, name, shape, products)
+        product, outputs, inputs = _locate(adapter, name, shape, products)
         wanted, has = [outputs, inputs], [low_rank.up.shape[0], low_rank.down.shape[1]]
         if has != wanted:
-            raise adapter.refuse(name, f"it changes a product of the shape {has}; the model's has {wanted}")
+            raise adapter.refuse(name, f"its shape is {has}, but the model's weight has the shape {wanted}")
         found.setdefault(product, {})[name.rpartition(".")[2]] = low_rank
     return {
         (layer, product): _fused(products[product][1], changed, shape, dtype, device)
@@ -35,7 +35,7 @@ def fused_sums(
 
 
 def _products(shape: DecoderShape) -> dict[str, tuple[int, dict[str, int]]]:
-    """Each product's inputs, and the outputs of its parts in their order."""
+    """Return each fused projection's number of inputs, and the number of outputs of its parts, in order."""
     query, key = shape.num_heads * shape.head_dim, shape.num_kv_heads * shape.head_dim
     hidden, inner = shape.hidden_size, shape.intermediate_size
     return {
@@ -46,24 +46,24 @@ def _products(shape: DecoderShape) -> dict[str, tuple[int, dict[str, int]]]:
     }
 
 
-def _place(
+def _locate(
     adapter: Adapter, name: str, shape: DecoderShape, products: dict[str, tuple[int, dict[str, int]]]
 ) -> tuple[tuple[int, str], int, int]:
-    """The layer and product of a module, and its outputs and inputs."""
+    """Return the layer and the fused projection of a module, and its numbers of outputs and inputs."""
     match = _MODULE.fullmatch(name)
     if match is not None and int(match[1]) < shape.num_layers:
         for product, (inputs, parts) in products.items():
             if match[3] in parts and (match[2] == "mlp") == (product in {"gate_up", "down"}):
                 return (int(match[1]), product), parts[match[3]], inputs
     known = ", ".join(part for _, parts in products.values() for part in parts)
-    raise adapter.refuse(name, f"the model has no such module; adapters are served on {known} of its layers")
+    raise adapter.refuse(name, f"the model has no such module; supported are {known} of its layers")
 
 
 def _fused(
     parts: Mapping[str, int], changed: Mapping[str, LowRank], shape: DecoderShape, dtype: torch.dtype,
     device: torch.device,
 ) -> LowRankSum:  # fmt: skip
-    """One low-rank sum for all parts: the downs side by side, the ups as blocks of one matrix."""
+    """Return one low-rank sum for all parts: the down matrices concatenated, the up matrices as diagonal blocks."""
     down = torch.cat([torch.from_numpy(each.down) for each in _in_order(parts, changed)])
     up = torch.zeros(sum(parts.values()), down.shape[0])
     row = column = 0

@@ -1,8 +1,8 @@
-"""Matrix products with fixed weights, in the fastest layout for the CPU.
+"""Matrix products with constant weights, in the fastest layout for the CPU.
 
-Measured on two Ice Lake cores with float32 weights, for 2 to 16 rows: a weight stored input-major and multiplied by
-`addmm` beats `torch.nn.functional.linear` by 1.2 to 5 times at every size; from about a million elements on, oneDNN's
-own blocked layout is 1.2 to 1.7 times faster still, while below that its 25 µs a call weigh more than the product.
+Measured on two Ice Lake cores with float32 weights, for 2 to 16 rows: a weight that is stored input-major and
+multiplied by `addmm` is 1.2 to 5 times faster than `torch.nn.functional.linear` at every size. From about a million
+elements on, oneDNN's blocked layout is another 1.2 to 1.7 times faster; below that, its 25 µs per call dominate.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ import torch
 from torch import Tensor
 
 _MIN_BLOCKED_ELEMENTS = 1 << 20
-_TYPICAL_DECODE_ROWS = 16  # what oneDNN is told to lay the weight out for; one layout serves every number of rows
+_TYPICAL_DECODE_ROWS = 16  # the number of rows for which oneDNN lays the weight out; the layout works for any number
 
 
 class Linear(Protocol):
-    """y = x · weightᵀ + bias."""
+    """A linear layer, y = x · weightᵀ + bias."""
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Multiply [rows, inputs] to [rows, outputs]."""
+        """Return y [rows, outputs] for x [rows, inputs]."""
 
     def add_to(self, residual: Tensor, x: Tensor) -> Tensor:
-        """Return `residual` + y, in one pass over the result."""
+        """Return `residual` + y, computed in one pass over the result."""
 
 
 class InputMajorLinear:
-    """A plain matrix product whose weight is stored [inputs, outputs]."""
+    """A Linear whose weight is stored [inputs, outputs]."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         self._weight = weight.t().contiguous()
@@ -44,7 +44,7 @@ class InputMajorLinear:
 
 
 class BlockedLinear:
-    """oneDNN's product over a weight in oneDNN's own layout. CPU only."""
+    """A Linear by oneDNN, with the weight in oneDNN's blocked layout. CPU only."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         self._weight = torch.ops.mkldnn._reorder_linear_weight(weight, _TYPICAL_DECODE_ROWS)  # noqa: SLF001
@@ -60,7 +60,7 @@ class BlockedLinear:
 
 
 def lay_out(weight: Tensor, bias: Tensor | None = None) -> Linear:
-    """Choose the layout of `weight` [outputs, inputs] for its size, type and device."""
+    """Return a Linear with the best layout of `weight` [outputs, inputs] for its size, type and device."""
     blocked = (
         weight.device.type == "cpu"
         and torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]

@@ -1,6 +1,7 @@
-"""Lay out the tensors of a Llama, Qwen2 or Qwen3 checkpoint for the decoder.
+"""Load the tensors of a Llama, Qwen2 or Qwen3 checkpoint into the fused decoder.
 
-One fused weight at a time is widened, reordered and laid out, so the peak is one such weight above the final size.
+One fused weight at a time is converted, reordered and laid out, so the peak memory is one such weight above the final
+size.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from service.engine.models.torch.decoder import Decoder, DecoderWeights, Layer
 from service.engine.models.torch.decoder_shape import DecoderShape, decoder_shape
 from service.engine.models.torch.linear import Linear, lay_out
 from service.engine.models.torch.ops import as_tensor, interleave_pairs, rotation_table
-from service.engine.models.torch.share import WHOLE, Share
-from service.engine.models.torch.shared_layers import GatheredHead, SharedEmbedding, SummedLinear
+from service.engine.models.torch.parallel_layers import ParallelLMHead, RowParallelLinear, VocabParallelEmbedding
+from service.engine.models.torch.shard import WHOLE, Shard
 
-_DERIVED = ("rotary_emb.inv_freq",)  # some old checkpoints store what the configuration implies
+_DERIVED = ("rotary_emb.inv_freq",)  # some old checkpoints store tensors that the configuration implies
 
 
 def load_decoder(
@@ -30,17 +31,17 @@ def load_decoder(
     device: torch.device,
     max_positions: int,
     *,
-    share: Share = WHOLE,
+    shard: Shard = WHOLE,
     accelerator: Accelerator | None = None,
     cache_dtype: torch.dtype | None = None,
 ) -> Decoder:
-    """Build the decoder, or a rank's share of it. Raises ModelLoadError for a missing, unexpected or misshapen tensor.
+    """Load the decoder, or a rank's shard. Raise ModelLoadError for a missing, unexpected or misshapen tensor.
 
-    The forward of a share needs a process group of all ranks. `cache_dtype` None is `dtype`.
+    The forward pass of a shard needs a process group of all ranks. `cache_dtype` None is `dtype`.
     """
     shape = decoder_shape(config)
-    reader = _Reader(checkpoint, shape, share, dtype, device)
-    vocabulary = share.vocabulary(shape.vocab_size)
+    reader = _Reader(checkpoint, shape, shard, dtype, device)
+    vocabulary = shard.vocabulary(shape.vocab_size)
     embedding = reader.stored("model.embed_tokens.weight", shape.vocab_size, shape.hidden_size, part=vocabulary)
     layers = tuple(reader.layer(f"model.layers.{index}.") for index in range(shape.num_layers))
     norm = reader.tensor("model.norm.weight", shape.hidden_size)
@@ -51,43 +52,43 @@ def load_decoder(
     checkpoint.require_all_taken(known=(*_DERIVED, "lm_head.weight") if shape.is_tied else _DERIVED)
     frequencies, scale = rope_frequencies(config, shape.head_dim)
     weights = DecoderWeights(
-        token_embedding=embedding if share == WHOLE else SharedEmbedding(embedding, vocabulary.start),
+        token_embedding=embedding if shard == WHOLE else VocabParallelEmbedding(embedding, vocabulary.start),
         layers=layers,
         norm=norm,
-        head=lay_out(head) if share == WHOLE else GatheredHead(head, share, shape.vocab_size),
+        head=lay_out(head) if shard == WHOLE else ParallelLMHead(head, shard, shape.vocab_size),
         rotation=rotation_table(torch.from_numpy(frequencies), scale, max_positions).to(device),
     )
-    return Decoder(share.shape_of(shape), weights, dtype, accelerator, cache_dtype)
+    return Decoder(shard.shape_of(shape), weights, dtype, accelerator, cache_dtype)
 
 
 class _Reader:
     def __init__(
-        self, checkpoint: Checkpoint, shape: DecoderShape, share: Share, dtype: torch.dtype, device: torch.device
+        self, checkpoint: Checkpoint, shape: DecoderShape, shard: Shard, dtype: torch.dtype, device: torch.device
     ) -> None:
         self._checkpoint = checkpoint
         self._shape = shape  # of the whole model
-        self._share = share
+        self._shard = shard
         self._dtype = dtype
         self._device = device
 
     def stored(self, name: str, *shape: int, part: TensorSlice | None = None) -> Tensor:
-        """In the type of the file. `shape` is that of the whole tensor."""
+        """Return a tensor in its stored type. `shape` is the shape of the whole tensor."""
         return as_tensor(self._checkpoint.take(name, shape, part)).to(self._device)
 
     def tensor(self, name: str, *shape: int, part: TensorSlice | None = None) -> Tensor:
         return self.stored(name, *shape, part=part).to(self._dtype)
 
     def layer(self, prefix: str) -> Layer:
-        shape, share = self._shape, self._share
+        shape, shard = self._shape, self._shard
         attention, mlp = f"{prefix}self_attn.", f"{prefix}mlp."
         hidden, inner = shape.hidden_size, shape.intermediate_size
         query, key = shape.num_heads * shape.head_dim, shape.num_kv_heads * shape.head_dim
         heads = {
-            "q_proj": (query, share.outputs(query)),
-            "k_proj": (key, share.kv_rows(shape)),
-            "v_proj": (key, share.kv_rows(shape)),
+            "q_proj": (query, shard.outputs(query)),
+            "k_proj": (key, shard.kv_rows(shape)),
+            "v_proj": (key, shard.kv_rows(shape)),
         }
-        units = dict.fromkeys(("gate_proj", "up_proj"), (inner, share.outputs(inner)))
+        units = dict.fromkeys(("gate_proj", "up_proj"), (inner, shard.outputs(inner)))
         return Layer(
             attention_norm=self.tensor(f"{prefix}input_layernorm.weight", hidden),
             qkv=self._joined(attention, heads, has_bias=shape.has_qkv_bias),
@@ -99,9 +100,9 @@ class _Reader:
         )
 
     def _joined(self, prefix: str, parts: dict[str, tuple[int, TensorSlice]], *, has_bias: bool) -> Linear:
-        """One product in place of several that share their input: of each, all outputs and those of this rank.
+        """Return one fused Linear of projections that share their input, with the outputs of this rank.
 
-        Query and key rows are put in pairs.
+        `parts` has each projection's number of outputs and the slice of this rank. Query and key rows are interleaved.
         """
         weights, biases = [], []
         for name, (num_outputs, part) in parts.items():
@@ -112,20 +113,20 @@ class _Reader:
         return lay_out(torch.cat(weights), torch.cat(biases) if biases else None)
 
     def _summed(self, name: str, num_inputs: int, *, has_bias: bool) -> Linear:
-        """The product back to the hidden size, of which a rank has some inputs, and only the first one the bias."""
+        """Return the projection to the hidden size. A rank has some of its inputs, and only rank 0 has the bias."""
         hidden = self._shape.hidden_size
-        part = None if self._share == WHOLE else self._share.inputs(num_inputs)
+        part = None if self._shard == WHOLE else self._shard.inputs(num_inputs)
         weight = self.tensor(f"{name}.weight", hidden, num_inputs, part=part)
         bias = self.tensor(f"{name}.bias", hidden) if has_bias else None
-        if self._share == WHOLE:
+        if self._shard == WHOLE:
             return lay_out(weight, bias)
-        return SummedLinear(lay_out(weight, bias if self._share.rank == 0 else None))
+        return RowParallelLinear(lay_out(weight, bias if self._shard.rank == 0 else None))
 
     def _in_pairs(self, name: str, tensor: Tensor) -> Tensor:
         return interleave_pairs(tensor, self._shape.head_dim) if name in {"q_proj", "k_proj"} else tensor
 
     def _head_norm(self, prefix: str) -> Tensor:
-        own = self._share.shape_of(self._shape)
+        own = self._shard.shape_of(self._shape)
         weights = [
             interleave_pairs(self.tensor(f"{prefix}{name}.weight", own.head_dim), own.head_dim).expand(count, -1)
             for name, count in (("q_norm", own.num_heads), ("k_norm", own.num_kv_heads))

@@ -1,4 +1,4 @@
-"""Small operations of a decoder: normalisation and rotary positions."""
+"""Operations of a decoder: normalisation and rotary positions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 def as_tensor(stored: npt.NDArray[Any]) -> Tensor:
-    """What a checkpoint gives; uint16 is bfloat16's bits."""
+    """Return a checkpoint's array as a tensor; uint16 holds the bits of bfloat16."""
     tensor = torch.from_numpy(stored)
     return tensor.view(torch.bfloat16) if tensor.dtype is torch.uint16 else tensor
 
@@ -18,27 +18,27 @@ def as_tensor(stored: npt.NDArray[Any]) -> Tensor:
 def rms_norm_(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
     """Divide x by the root mean square of its last dimension and multiply by `weight`, in place.
 
-    Written with `vector_norm`, which reads x once; torch's own `rms_norm` takes up to twice the time on a CPU.
+    It uses `vector_norm`, which reads x once; torch's `rms_norm` takes up to twice the time on a CPU.
     """
     return x.mul_(_inverse_rms(x, epsilon)).mul_(weight)
 
 
 def rms_norm(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
-    """As `rms_norm_`, into a new tensor."""
+    """Return the RMS norm of x, times `weight`, as a new tensor."""
     return (x * _inverse_rms(x, epsilon)).to(x.dtype).mul_(weight)
 
 
 def _inverse_rms(x: Tensor, epsilon: float) -> Tensor:
-    """Float32 [..., 1], whatever the type of x."""
+    """Return the inverse root mean square of the last dimension, [..., 1], always in float32."""
     norm: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=torch.float32)
     return norm.square_().mul_(1 / x.shape[-1]).add_(epsilon).rsqrt_()
 
 
 def rotate_(x: Tensor, rotation: Tensor) -> None:
-    """Turn each adjacent pair (x[2i], x[2i+1]) of the last dimension by its complex factor, in place.
+    """Rotate each adjacent pair (x[2i], x[2i+1]) of the last dimension by its complex factor, in place.
 
     `x` [tokens, heads, head dim], `rotation` complex64 [tokens, 1, head dim / 2]. Checkpoints keep the two halves of a
-    head instead of adjacent pairs; `interleave_pairs` reorders the weights once, so that one complex product does it.
+    head instead of adjacent pairs; `interleave_pairs` reorders the weights once, so one complex product is enough.
     """
     pairs = x.view(*x.shape[:-1], -1, 2)
     if x.dtype is torch.float32:
@@ -50,12 +50,12 @@ def rotate_(x: Tensor, rotation: Tensor) -> None:
 def interleave_pairs(weight: Tensor, head_dim: int) -> Tensor:
     """Reorder the first dimension from halves (i, i + head dim / 2) of each head to adjacent pairs (2i, 2i + 1).
 
-    Queries and keys are reordered alike, so their products stay the same.
+    Queries and keys are reordered in the same way, so their products do not change.
     """
     return weight.view(-1, 2, head_dim // 2, *weight.shape[1:]).transpose(1, 2).reshape(weight.shape)
 
 
 def rotation_table(inverse_frequencies: Tensor, scale: float, num_positions: int) -> Tensor:
-    """Complex64 [positions, 1, head dim / 2]: each position's rotation, times `scale`."""
+    """Return each position's rotation, times `scale`, complex64 [positions, 1, head dim / 2]."""
     angles = torch.outer(torch.arange(num_positions, dtype=torch.float32), inverse_frequencies.float())
     return torch.polar(torch.tensor(scale), angles).unsqueeze(1)

@@ -14,7 +14,7 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from service.engine.models.checkpoint.model_config import DecoderConfig, read_model_config, read_transformers_config
 from service.engine.models.checkpoint.rope import rope_frequencies
-from service.engine.models.native.backend import native_refusal
+from service.engine.models.native.backend import native_unsupported_reason
 from service.generation.errors import ModelLoadError
 from tests.engine.tiny_models import CONFIGS, LEAN, config
 
@@ -86,7 +86,7 @@ def assert_same(folder: Path) -> None:
     assert ours.architectures[0] in {*(theirs.architectures or [])} | {theirs.model_type}
     assert {name: ours.rope_parameters[name] for name in theirs.rope_parameters} == theirs.rope_parameters
     for dtype in ("float32", "float16"):
-        assert native_refusal(ours, dtype, "cpu", 16) == native_refusal(theirs, dtype, "cpu", 16)
+        assert native_unsupported_reason(ours, dtype, "cpu", 16) == native_unsupported_reason(theirs, dtype, "cpu", 16)
 
 
 @pytest.mark.parametrize("name", USUAL)

@@ -1,4 +1,4 @@
-"""Measure the device memory that a step needs, by computing the largest one."""
+"""Measure the device memory of a step, by running the largest one."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 
 from service.engine.core.batch import BatchEntry, lay_out
 from service.engine.device.device_memory import DeviceMemory
-from service.engine.models.backend import Backend, KeepsSequences
+from service.engine.models.backend import Backend, KeepsSequenceState
 
-_COPIES_OF_LOGITS = 4  # that a sampler makes: changed, truncated, sorted, as weights; each float32
+_COPIES_OF_LOGITS = 4  # that a sampler makes, in float32: adjusted, truncated, sorted, and as probabilities
 
 
-def measured_step(
+def measure_step_bytes(
     backend: Backend[Any],
     memory: DeviceMemory,
     *,
@@ -24,23 +24,24 @@ def measured_step(
     block_size: int,
     vocab_size: int,
 ) -> int:
-    """Bytes of a step of so many tokens of so many sequences, over a cache that `allocate` is to replace.
+    """Return the bytes that a step of `num_tokens` tokens in `num_sequences` sequences takes beyond weights and cache.
 
-    No sequence has more than `max_positions` tokens, so a step of few sequences may have less in all.
+    The step runs over a temporary cache, which a later `allocate` replaces. No sequence has more than `max_positions`
+    tokens, so a step of few sequences may have fewer tokens in total.
     """
     lengths = [min(length, max_positions) for length in _shares(num_tokens, num_sequences)]
     num_blocks = -(-max(lengths) // block_size)
-    # All in the same blocks: nobody reads the result.
+    # All sequences use the same blocks, because the result is not read.
     table = array("i", range(num_blocks))
     backend.allocate(num_blocks, block_size)
     batch = replace(
         lay_out([BatchEntry([0] * length, 0, table[: -(-length // block_size)], 1) for length in lengths], block_size),
-        slots=range(len(lengths)),
+        sequence_slots=range(len(lengths)),
     )
     memory.watch()
     backend.forward(batch)
-    if isinstance(backend, KeepsSequences):
-        for slot in batch.slots:
+    if isinstance(backend, KeepsSequenceState):
+        for slot in batch.sequence_slots:
             backend.forget(slot)
     return memory.peak() + _COPIES_OF_LOGITS * 4 * num_sequences * vocab_size
 
