@@ -32,7 +32,7 @@ from service.interceptors.sending import Sending
 from service.interceptors.tracing import Tracing
 from service.interceptors.validation import Validation
 from service.listener import StartError, check_free, connection_options, listen
-from service.observability.counting import open_quota
+from service.observability.counting import observe_keys, open_quota
 from service.observability.engine_metrics import EngineMetrics
 from service.observability.health import Health, ServingPhase
 from service.observability.telemetry import Telemetry
@@ -71,6 +71,8 @@ class Server:
         self.reconciler = Reconciler(self.deployment, self.registry, settings.engine, change_store(settings))
         self.endpoints = EndpointChanges(self.registry, endpoint_store(settings))
         self._authenticator = authenticator(settings)
+        if self._authenticator is not None:
+            observe_keys(self._authenticator, telemetry)
         self._tasks: list[asyncio.Task[None]] = []
         self._admission = Admission(lambda: self.health.phase, settings.max_concurrent_calls)
         self._server = aio.server(

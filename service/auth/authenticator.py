@@ -14,7 +14,7 @@ from collections.abc import Callable
 from service.auth.errors import InvalidKey, MissingKey
 from service.auth.key import PREFIX
 from service.auth.key_entry import KeyEntry, KeysError
-from service.auth.key_file import read_keys
+from service.auth.key_file import read_keys, reread_keys
 from service.auth.key_ring import KeyRing
 from service.auth.settings import AuthSettings
 from service.auth.shared_keys import SharedKeys
@@ -44,9 +44,10 @@ class Authenticator:
         self._clock = clock
         self._source: WatchedFile[list[KeyEntry]] | SharedKeys | None = shared
         if settings.keys_file is not None:
-            self._source = WatchedFile(settings.keys_file, read_keys)
+            self._source = WatchedFile(settings.keys_file, read_keys, reread_keys)
         self._ring = KeyRing([] if self._source is None else self._source.content)
         self._tokens = TokenReader(settings.jwks, settings) if settings.jwks is not None else None
+        self.is_stale = False  # whether the newest version of the keys can't be used, so that an earlier one is
 
     async def identify(self, credential: str | None) -> Caller:
         """Return the holder of `credential`, an API key or a token. Raises AuthError."""
@@ -59,12 +60,19 @@ class Authenticator:
         raise InvalidKey
 
     async def watch(self) -> None:
-        """Reload changed files and the URL periodically until cancelled."""
+        """Reload changed files and the URL periodically until cancelled. No content of theirs ends it."""
         while True:
             if self._tokens is not None:
-                await self._tokens.refresh()
+                try:
+                    await self._tokens.refresh()
+                except Exception:  # noqa: BLE001  whatever the content, later versions must be read
+                    _log.exception("the key set of tokens can't be reloaded; the previous keys stay in use")
             await asyncio.sleep(_CHECK_S)
-            await self._refresh_keys()
+            try:
+                await self._refresh_keys()
+            except Exception:  # noqa: BLE001  whatever the content, later versions must be read
+                self.is_stale = True
+                _log.exception("the keys can't be reloaded; the previous keys stay in use")
 
     async def _refresh_keys(self) -> None:
         """Load changed keys. Errors are logged, and the previous keys stay valid."""
@@ -73,7 +81,9 @@ class Authenticator:
         try:
             if await asyncio.to_thread(self._source.refresh):
                 self._ring = KeyRing(self._source.content)
+                self.is_stale = False
                 _log.info("keys were read again", extra={"fields": {"keys": len(self._ring)}})
         except KeysError as error:
+            self.is_stale = True
             what = "store of keys" if isinstance(self._source, SharedKeys) else "keys file"
             _log.error("the %s can't be used; the keys before it stay: %s", what, error)

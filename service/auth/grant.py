@@ -33,7 +33,10 @@ class Grant(BaseModel):
     cache_group: Name = ""
 
     def caller(self, caller_id: str, name: str) -> Caller:
-        """Return the caller with these rights. Without `cache_group`, it shares cached prompts with no other caller."""
+        """Return the caller with these rights. Without `cache_group`, it shares cached prompts with no other caller.
+
+        The group stays empty then: a key and a group of the same name are different.
+        """
         return Caller(
             id=caller_id,
             name=name,
@@ -44,5 +47,5 @@ class Grant(BaseModel):
             limits_by_model=self.limits_by_model,
             min_priority=self.min_priority,
             weight=self.weight,
-            cache_group=self.cache_group or caller_id,
+            cache_group=self.cache_group,
         )

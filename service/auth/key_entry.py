@@ -49,6 +49,13 @@ def load(text: str) -> list[KeyEntry]:
         document = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise KeysError(_yaml_reason(error)) from error
+    except (
+        ValueError,
+        TypeError,
+        OverflowError,
+        RecursionError,
+    ) as error:  # for example an impossible date
+        raise KeysError(f"not valid YAML: {' '.join(str(error).split())}") from error
     if document is None:
         document = {}
     listed = document.get("keys", []) if isinstance(document, dict) else None

@@ -27,6 +27,17 @@ def read_keys(path: Path) -> list[KeyEntry]:
         raise KeysError(f"{path}: {reason}") from error
 
 
+def reread_keys(path: Path) -> list[KeyEntry]:
+    """Return the keys of a file that has changed. Raises KeysError, also for a file without any text.
+
+    Such a file is being written, or was truncated by a full disk; it must not revoke all keys.
+    """
+    entries = read_keys(path)
+    if not entries and not path.read_text(encoding="utf-8").strip():
+        raise KeysError(f"{path}: the file is empty; to revoke all keys, write `keys: []`")
+    return entries
+
+
 def write_keys(path: Path, entries: Iterable[KeyEntry]) -> None:
     """Replace the keys of the file; they are on disk when this returns. Raises KeysError."""
     try:

@@ -1,4 +1,4 @@
-"""Create quotas from the settings, with their metrics."""
+"""Create quotas from the settings, and the metrics of quotas and keys."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from opentelemetry.metrics import CallbackOptions, Observation
 
+from service.auth.authenticator import Authenticator
 from service.observability.telemetry import ANONYMOUS, KEY, Telemetry
 from service.quota.limit import Measure
 from service.quota.memory_store import MemoryStore
@@ -28,6 +29,15 @@ def open_quota(settings: QuotaSettings, telemetry: Telemetry) -> Quota:
         remote = RedisStore(settings.redis_url, settings.redis_timeout_s)
         store = SharedStore(remote, store if settings.on_store_loss == "local" else None, metrics.on_store)
     return Quota(store, metrics, settings.limits_by_model, settings.expected_output_tokens)
+
+
+def observe_keys(authenticator: Authenticator, telemetry: Telemetry) -> None:
+    """Report whether the newest version of the keys can be used."""
+    telemetry.meter.create_observable_gauge(
+        "sluice.auth.keys_stale",
+        [lambda _options: [Observation(int(authenticator.is_stale))]],
+        description="1 while the newest keys can't be used, so that earlier ones are.",
+    )
 
 
 class QuotaMetrics:

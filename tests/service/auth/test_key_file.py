@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from service.auth.key_entry import KeysError, dump, load
-from service.auth.key_file import read_keys, write_keys
+from service.auth.key_file import read_keys, reread_keys, write_keys
 from service.auth.watched_file import WatchedFile
 from tests.service.auth.key_files import key_of
 
@@ -64,6 +64,7 @@ def test_file_may_have_no_keys(text: str) -> None:
     [
         ("keys: [", "expected the node content"),
         ("[]", "the file must have one name, keys, with a list of keys"),
+        ("keys: [{expires: 2027-02-30}]", "not valid YAML: day is out of range for month"),
         ("keys: {}", "the file must have one name, keys, with a list of keys"),
         ("key: []", "the file must have one name, keys, with a list of keys"),
         ("keys: [{id: team}]", "keys[0] (team): sha256: Field required"),
@@ -119,3 +120,17 @@ def test_changed_file_is_read_once_for_each_state(tmp_path: Path) -> None:
     write_keys(path, [key_of("second")[1]])
     assert watched.refresh()
     assert [entry.id for entry in watched.content] == ["second"]
+
+
+def test_an_emptied_file_revokes_no_keys(tmp_path: Path) -> None:
+    """A file without text may be half-written, and is rejected on a reload; an explicit empty list is used."""
+    path = tmp_path / "keys.yaml"
+    write_keys(path, [key_of("first")[1]])
+    watched = WatchedFile(path, read_keys, reread_keys)
+    path.write_text(" \n")
+    with pytest.raises(KeysError, match="the file is empty; to revoke all keys, write `keys: \\[\\]`"):
+        watched.refresh()
+    assert [entry.id for entry in watched.content] == ["first"]
+    path.write_text("keys: []\n")
+    assert watched.refresh()
+    assert watched.content == []

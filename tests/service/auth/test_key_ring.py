@@ -40,9 +40,9 @@ def test_entry_becomes_a_caller() -> None:
 
 
 def test_cached_prompts_are_a_keys_own_by_default() -> None:
-    """The group of a key without one is its id."""
+    """A key has no group unless its entry names one, so that a group may have a key's name."""
     key, entry = key_of("team")
-    assert KeyRing([entry]).caller(key, NEW_YEAR).cache_group == "team"
+    assert KeyRing([entry]).caller(key, NEW_YEAR).cache_group == ""
 
 
 @pytest.mark.parametrize(

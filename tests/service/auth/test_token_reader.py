@@ -62,7 +62,7 @@ async def test_good_token_of_each_algorithm(path: Path, algorithm: str) -> None:
     signer = Signer("new", algorithm)
     put(path, key_set(ONE, signer))
     caller = await reader(path).caller(signer.token())
-    assert (caller.id, caller.cache_group) == ("jwt:ann", "jwt:ann")
+    assert (caller.id, caller.cache_group) == ("jwt:ann", "")
     assert caller.scopes == {"generate"}
     assert (caller.models, caller.endpoints) == (("*",), ("*",))
 

@@ -24,6 +24,7 @@ from tests.engine.fakes import until
 from tests.service.auth.issuers import AUTH, Signer, key_set
 from tests.service.auth.key_files import write
 from tests.service.fakes import Running, refused, request, running, settings_of
+from tests.service.observability.test_observation import samples
 
 Code = grpc.StatusCode
 
@@ -191,6 +192,25 @@ async def test_named_scope_is_needed_besides(path: Path) -> None:
             metadata = (("x-sluice-scope", scope), *bearing(keys[key_id]))
             call = run.models.ListModels(model_pb2.ListModelsRequest(), metadata=metadata)
             assert await outcome(call) == reason
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("text", ["", "keys: [{expires: 2027-02-30}]", "keys: [\x00]", "keys: " + "[" * 2000])
+async def test_no_content_of_the_file_ends_its_reloads(path: Path, text: str) -> None:
+    """Keys stay in use while their file is unusable, a metric reports it, and a later revocation takes effect."""
+    async with guarded(path, team={}) as (run, keys):
+        call = bearing(keys["team"])
+        await asyncio.to_thread(path.write_text, text)
+        await until(lambda: stale(run) == [1])
+        assert await outcome(run.chat.Chat(request(), metadata=call)) is None
+        await asyncio.to_thread(path.write_text, "keys: []")
+        await until(lambda: stale(run) == [0])
+        assert await outcome(run.chat.Chat(request(), metadata=call)) == "INVALID_KEY"
+
+
+def stale(run: Running) -> list[float]:
+    """Return the values of the metric of unusable keys."""
+    return list(samples(run, "sluice_auth_keys_stale").values())
 
 
 def spoil(path: Path) -> None:
