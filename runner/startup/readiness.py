@@ -12,6 +12,7 @@ import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from sluice.v1 import model_pb2, model_pb2_grpc
 
+from process.network.address import host_port
 from runner.settings import Settings
 
 _TIMEOUT_S: Final = 2.0
@@ -29,7 +30,7 @@ class EnvoyAddress:
     @classmethod
     def of(cls, settings: Settings) -> EnvoyAddress:
         """Return the address of the run's Envoy."""
-        address, tls = f"{settings.host}:{settings.envoy_port}", settings.development_tls()
+        address, tls = host_port(settings.host, settings.envoy_port), settings.development_tls()
         if tls is None:
             return cls(address)
         return cls(address, tls.client_ssl_context(), grpc.ssl_channel_credentials(*tls.client_pems()))

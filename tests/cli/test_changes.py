@@ -81,7 +81,7 @@ def test_a_model_is_loaded_put_to_sleep_woken_and_unloaded(product: Administered
     assert product.told("models", "sleep", "writer") == "writer sleeps\n"
     refused = product.sluice("complete", "Once", "--model", "writer")
     assert (refused.returncode, refused.stderr.count("\n")) == (1, 1)
-    assert "sleeps" in refused.stderr
+    assert "is asleep" in refused.stderr
     assert json.loads(product.told("models", "wake", "writer", "--json")) == {"name": "writer"}
     assert product.told("complete", "Once", "--model", "writer", "--max-tokens", "4")
     assert product.told("models", "unload", "writer") == "writer is unloaded\n"

@@ -151,7 +151,7 @@ def test_ctrl_c_stops_an_answer_and_not_the_program(stack: Stack) -> None:
         terminal.until("> ")
         time.sleep(1)  # between two of Python's steps, before it reads, a Ctrl-C has no effect
         terminal.type("\x03")
-        terminal.until("Ctrl-D or /exit ends")
+        terminal.until("Ctrl-D or /exit exits")
         terminal.until("> ")
         terminal.type("Count to 1000.\n")
         terminal.until("Count to 1000.\n")

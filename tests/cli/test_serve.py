@@ -40,7 +40,7 @@ def test_a_terminal_shows_people_what_happens(tmp_path: Path) -> None:
     ("words", "code", "text"),
     [
         (["/nowhere"], 1, "run: model nowhere: /nowhere has no config.json; expected a model's folder or a hub id"),
-        (["a/x", "b/x"], 2, "run: Value error, a/x and b/x are both named x; rename one, as in NAME=b/x"),
+        (["a/x", "b/x"], 2, "run: a/x and b/x are both named x; rename one, as in NAME=b/x"),
         (["--envoy-port", "http"], 2, "run: envoy_port: Input should be a valid integer"),
         (["--nonsense", "1"], 2, "run: --nonsense: unknown flag"),
         (["--keys-file", "/nowhere/keys.yaml"], 1, "/nowhere/keys.yaml"),

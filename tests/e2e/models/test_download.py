@@ -32,12 +32,14 @@ def test_a_download_shows_bytes_and_speed_and_is_served(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_had_is_one_line(tmp_path: Path) -> None:
-    """A hub that nobody answers at, and a model that the hub doesn't have: the run ends, and says which."""
+    """For an unreachable hub, or a model that the hub lacks, the run ends with the reason as its last line."""
     with serving_hub("org/slow", DEMO_FOLDER) as url:
         for endpoint, reason in (("http://127.0.0.1:1", "http://127.0.0.1:1 can't be reached"), (url, "404")):
             folder = str(tmp_path / reason[:3])
             stack = Stack("org/other", environment={"HF_ENDPOINT": endpoint, "HF_HOME": folder, "HF_HUB_OFFLINE": "0"})
             assert stack.wait() == 1
-            (line,) = [line for line in stack.output.splitlines() if "org/other is not a folder" in line]
-            assert reason in line
+            lines = [line for line in stack.output.splitlines() if "org/other is not a folder" in line]
+            assert len(lines) == 2, "the service's log, and the run's last line"
+            assert lines[-1].startswith("run: service exited with code 1: ")
+            assert all(reason in line for line in lines)
             assert "Traceback" not in stack.output

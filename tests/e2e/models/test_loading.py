@@ -129,7 +129,7 @@ def test_a_model_that_sleeps_is_there_again_when_it_is_woken(run: Run) -> None:
     assert run.listed()["demo"].is_asleep
     refused = run.ask("demo")
     assert refused.status_code == 503
-    assert "sleeps" in refused.json()["error"]["message"]
+    assert "asleep" in refused.json()["error"]["message"]
     assert "retry-after" in refused.headers
     for _ in range(2):
         run.models.WakeModel(model_pb2.WakeModelRequest(model="demo"))
