@@ -116,7 +116,7 @@ def test_tokens_leave_together_on_a_cpu(folder: Path, wanted: float | None, expe
 
 @pytest.mark.parametrize("wrong", [-0.01, 1.5, float("nan")])
 def test_an_interval_must_be_a_part_of_a_second(wrong: float) -> None:
-    with pytest.raises(ValueError, match="output_interval_s must be between 0 and 1"):
+    with pytest.raises(ValueError, match="output_interval_s must be at least 0 and at most 1"):
         EngineConfig(output_interval_s=wrong)
 
 
