@@ -10,7 +10,7 @@ from typing import Final
 from service.generation.events import Completed, Event, Started, Usage
 from service.generation.output import GenerationOutput
 from service.generation.resume import ResumePoint, StreamIdentity
-from service.output.answer import AnswerReader
+from service.output.answers.answer import AnswerReader
 from service.prompting.preparation import PreparedAnswer
 from service.registry.models import ServedGenerator
 

@@ -19,8 +19,8 @@ from service.generation.conversation import ReasoningEffort
 from service.generation.errors import ModelLoadError
 from service.generation.image import ImageForm
 from service.loading.encoder import load_cross_encoder, load_encoder
-from service.output.tool_families import SYNTAXES
-from service.output.watermark import WatermarkDetector
+from service.output.families.tool_families import SYNTAXES
+from service.output.tokens.watermark import WatermarkDetector
 from service.prompting.chat_model import ChatModel
 from service.prompting.preparation import Preparation
 from service.prompting.sampling_defaults import read_sampling_defaults

@@ -16,10 +16,10 @@ from service.generation.conversation import Conversation, ReasoningEffort, ToolM
 from service.generation.errors import InvalidRequest, UnsupportedFeature
 from service.generation.image import ImageForm
 from service.generation.json_text import parse_parameters
-from service.output.choice import AnswerForm
-from service.output.reasoning_families import reasoning_markers
-from service.output.tool_families import PLAIN_JSON, tool_syntax
-from service.output.tool_syntax import ChannelCall, TemplatedCall, ToolSyntax
+from service.output.answers.choice import AnswerForm
+from service.output.families.reasoning_families import reasoning_markers
+from service.output.families.tool_families import PLAIN_JSON, tool_syntax
+from service.output.families.tool_syntax import ChannelCall, TemplatedCall, ToolSyntax
 from service.prompts.chat import ChatPrompts, RenderedPrompt
 from service.prompts.reasoning_effort import DefaultEffort, EffortRules, ReasoningBudgets
 from service.prompts.template import ChatTemplate

@@ -21,7 +21,7 @@ from service.generation.image import PromptImage
 from service.generation.parameters import SamplingParams, StopParams
 from service.generation.request import GenerationRequest
 from service.images.places import place_images
-from service.output.choice import AnswerForm
+from service.output.answers.choice import AnswerForm
 from service.prompting.chat_model import ChatModel
 from service.prompting.sampling_defaults import SamplingDefaults
 from service.prompts.priority import check_priority

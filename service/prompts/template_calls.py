@@ -11,11 +11,11 @@ from typing import Any
 
 from service.generation.constraint import ReasoningStart
 from service.generation.events import ToolCall
-from service.output.channel_parser import ChannelParser
-from service.output.templated_parser import check_response_template
-from service.output.tool_families import SYNTAXES
-from service.output.tool_parser import ToolCallParser
-from service.output.tool_syntax import ChannelCall, Schema, TemplatedCall, ToolSyntax
+from service.output.parsers.channel_parser import ChannelParser
+from service.output.parsers.templated_parser import check_response_template
+from service.output.families.tool_families import SYNTAXES
+from service.output.parsers.tool_parser import ToolCallParser
+from service.output.families.tool_syntax import ChannelCall, Schema, TemplatedCall, ToolSyntax
 from service.prompts.call_form import ARGUMENTS, ASKED, PROBE, TOOL, call_form
 from service.prompts.template import ChatTemplate
 

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from service.engine.port import Embedder, Generator
 from service.engine.tokenizer import Tokenizer
-from service.output.watermark import WatermarkDetector
+from service.output.tokens.watermark import WatermarkDetector
 from service.prompting.preparation import Preparation
 from service.prompts.embedding import EmbeddingPrompts
 from service.ranking.bi_encoder import BiEncoderRanker

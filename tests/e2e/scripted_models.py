@@ -33,7 +33,7 @@ from service.engine.tokenizer import FastTokenizer
 from service.engine.watermark import Watermark
 from service.generation.errors import SequenceError
 from service.observability.telemetry import Telemetry
-from service.output.watermark import WatermarkDetector
+from service.output.tokens.watermark import WatermarkDetector
 from service.prompting.chat_model import ChatModel
 from service.prompting.preparation import Preparation
 from service.prompts.workers import WorkerLimits, Workers

@@ -23,10 +23,10 @@ from service.engine.link import wire
 from service.engine.messages import Report
 from service.generation.constraint import ReasoningStart
 from service.generation.output import GenerationOutput
-from service.output.answer import AnswerReader
-from service.output.choice import AnswerForm
-from service.output.reasoning_families import THINK
-from service.output.tool_families import HERMES
+from service.output.answers.answer import AnswerReader
+from service.output.answers.choice import AnswerForm
+from service.output.families.reasoning_families import THINK
+from service.output.families.tool_families import HERMES
 from tests.engine.fakes import ChunkTokenizer, group_of, request
 from tools.docs.docs_site import ROOT
 

@@ -32,7 +32,7 @@ from service.engine.port import StepObserver
 from service.engine.watermark import Watermark
 from service.generation.errors import SequenceError
 from service.observability.telemetry import Telemetry
-from service.output.watermark import WatermarkDetector
+from service.output.tokens.watermark import WatermarkDetector
 from service.registry.description import ModelDescription, Task
 from service.registry.models import ServedGenerator, ServedModel
 from service.server import Server

@@ -29,7 +29,7 @@ from service.generation.output_format import JsonSchema
 from service.generation.parameters import LogprobsOptions, SamplingParams, StopParams
 from service.generation.request import GenerationRequest
 from service.generation.stats import EngineStats
-from service.output.tool_families import HERMES
+from service.output.families.tool_families import HERMES
 from tests.engine.driving import drive
 from tests.engine.tiny_models import save
 

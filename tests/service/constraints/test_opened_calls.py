@@ -18,8 +18,8 @@ from service.engine.tokenizer import FastTokenizer
 from service.generation.constraint import Constraint, ReasoningLimit, ReasoningMarkers, ReasoningStart
 from service.generation.conversation import Function
 from service.generation.errors import InvalidRequest, UnsupportedConstraint
-from service.output.tool_families import HERMES, LLAMA3, MISTRAL, PLAIN_JSON, SYNTAXES
-from service.output.tool_syntax import ToolSyntax
+from service.output.families.tool_families import HERMES, LLAMA3, MISTRAL, PLAIN_JSON, SYNTAXES
+from service.output.families.tool_syntax import ToolSyntax
 from tests.engine.constraints.fakes import END, allowed_ids, babble, control_ids_of, token_id, tokenizer_of
 from tests.service.output.families import MARKERS, read
 from tests.service.prompts.fakes import control_tokens_of

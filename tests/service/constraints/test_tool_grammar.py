@@ -17,8 +17,8 @@ from service.generation.constraint import Grammar
 from service.generation.conversation import Function
 from service.generation.errors import InvalidRequest, UnsupportedConstraint
 from service.generation.output_format import OutputFormat, TextChoice
-from service.output.tool_families import HERMES, SYNTAXES
-from service.output.tool_syntax import ToolSyntax
+from service.output.families.tool_families import HERMES, SYNTAXES
+from service.output.families.tool_syntax import ToolSyntax
 from tests.engine.constraints.fakes import END, tokenizer_of
 from tests.service.constraints.fakes import accepts, said_under
 from tests.service.output.families import FAMILIES, MARKERS, read

@@ -10,10 +10,10 @@ from service.generation.events import ChoiceFinished, Event, PromptLogprobs, Spe
 from service.generation.output import FinishReason, GenerationOutput, TokenLogprob
 from service.generation.parameters import LogprobsOptions
 from service.generation.request import GenerationRequest
-from service.output.answer import AnswerReader
-from service.output.choice import AnswerForm
-from service.output.reasoning_families import THINK
-from service.output.tool_families import HERMES
+from service.output.answers.answer import AnswerReader
+from service.output.answers.choice import AnswerForm
+from service.output.families.reasoning_families import THINK
+from service.output.families.tool_families import HERMES
 from tests.engine.constraints.fakes import ADDED, END, token_id, tokenizer_of
 from tests.service.output.fakes import outputs_of, told
 

@@ -8,7 +8,7 @@ import pytest
 
 from service.generation.constraint import ReasoningStart
 from service.generation.events import Delta
-from service.output.channel_parser import ChannelParser
+from service.output.parsers.channel_parser import ChannelParser
 from tests.service.output.fakes import join
 
 NONE, MAY_OPEN, OPEN = ReasoningStart

@@ -6,8 +6,8 @@ import pytest
 
 from service.generation.events import SpelledLogprob
 from service.generation.output import TokenLogprob
-from service.output.logprobs import ContentLogprobs, spelled_prompt_logprobs
-from service.output.token_ranges import TextRange
+from service.output.tokens.logprobs import ContentLogprobs, spelled_prompt_logprobs
+from service.output.tokens.token_ranges import TextRange
 from tests.engine.constraints.fakes import ADDED, tokenizer_of
 
 TOKENIZER = tokenizer_of(*ADDED)

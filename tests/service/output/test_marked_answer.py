@@ -8,7 +8,7 @@ import pytest
 
 from service.generation.constraint import ReasoningMarkers
 from service.generation.events import Text
-from service.output.marked_answer import MarkedAnswerParser
+from service.output.parsers.marked_answer import MarkedAnswerParser
 
 MARKERS = ReasoningMarkers("<think>", "</think>", answer_open="<answer>", answer_close="</answer>")
 CASES = [

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.generation.events import Delta, Text
-from service.output.tool_families import HARMONY, HERMES, LLAMA3, MISTRAL, MISTRAL_NAMED, PLAIN_JSON, SYNTAXES
-from service.output.tool_parser import ToolCallParser
-from service.output.tool_syntax import ToolSyntax
+from service.output.families.tool_families import HARMONY, HERMES, LLAMA3, MISTRAL, MISTRAL_NAMED, PLAIN_JSON, SYNTAXES
+from service.output.parsers.tool_parser import ToolCallParser
+from service.output.families.tool_syntax import ToolSyntax
 from tests.service.output.fakes import join
 from tests.service.output.families import deltas_of
 

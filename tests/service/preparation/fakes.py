@@ -14,7 +14,7 @@ from service.generation.conversation import Conversation
 from service.generation.events import Completed, Event, Started
 from service.generation.output import GenerationOutput
 from service.generation.request import GenerationRequest
-from service.output.answer import AnswerReader
+from service.output.answers.answer import AnswerReader
 from service.prompting.chat_model import ChatModel
 from service.prompting.preparation import Preparation, PreparedAnswer
 from service.prompts.template import ChatTemplate

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from service.generation.constraint import ReasoningMarkers
 from service.generation.events import Text
-from service.output.reasoning import num_marker_characters
+from service.output.parsers.reasoning import num_marker_characters
 
 _WHITE_SPACE = " \t\r\n"
 

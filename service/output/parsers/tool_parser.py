@@ -11,12 +11,12 @@ import re
 from collections.abc import Mapping
 
 from service.generation.events import Delta, Text, ToolArguments, ToolCall
-from service.output.call_object import CallObject
-from service.output.call_reader import WHITE_SPACE, CallReader, Verdict
-from service.output.keyword_call import KeywordCallReader
-from service.output.named_call import NamedCallReader
-from service.output.tagged_call import TaggedCallReader
-from service.output.tool_syntax import (
+from service.output.calls.call_object import CallObject
+from service.output.calls.call_reader import WHITE_SPACE, CallReader, Verdict
+from service.output.calls.keyword_call import KeywordCallReader
+from service.output.calls.named_call import NamedCallReader
+from service.output.calls.tagged_call import TaggedCallReader
+from service.output.families.tool_syntax import (
     BracedCall,
     ChannelCall,
     NamedCall,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from service.output.tool_syntax import (
+from service.output.families.tool_syntax import (
     BracedCall,
     ChannelCall,
     NamedCall,

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from service.engine.tokenizer import Tokenizer
 from service.generation.events import SpelledLogprob
 from service.generation.output import TokenLogprob
-from service.output.token_ranges import TextRange
+from service.output.tokens.token_ranges import TextRange
 
 
 class ContentLogprobs:

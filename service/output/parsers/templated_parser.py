@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from service.generation.events import Delta, Reasoning, Text, ToolArguments, ToolCall
-from service.output.tool_syntax import Schema
+from service.output.families.tool_syntax import Schema
 
 _REASONING = frozenset({"reasoning_content", "reasoning", "thinking"})
 _CALLS = "tool_calls"

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from service.output.tool_syntax import Schema
+from service.output.families.tool_syntax import Schema
 
 _ANY = frozenset({"string", "integer", "number", "boolean", "object", "array", "null"})
 _MAX_REFERENCES = 16  # followed in a chain

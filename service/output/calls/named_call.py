@@ -6,9 +6,9 @@ import enum
 import re
 from collections.abc import Collection
 
-from service.output.call_object import ObjectExtent
-from service.output.call_reader import WHITE_SPACE, Literal, Name, Verdict
-from service.output.tool_syntax import NamedCall
+from service.output.calls.call_object import ObjectExtent
+from service.output.calls.call_reader import WHITE_SPACE, Literal, Name, Verdict
+from service.output.families.tool_syntax import NamedCall
 
 _MAX_BETWEEN = 192  # characters between the name and the arguments
 

@@ -10,9 +10,9 @@ import enum
 import json
 from collections.abc import Collection
 
-from service.output.call_reader import WHITE_SPACE, Literal, Name, Verdict
-from service.output.literal import braced_value, python_value
-from service.output.tool_syntax import BracedCall, PythonicCall
+from service.output.calls.call_reader import WHITE_SPACE, Literal, Name, Verdict
+from service.output.calls.literal import braced_value, python_value
+from service.output.families.tool_syntax import BracedCall, PythonicCall
 
 _MAX_KEY = 256  # characters
 _MAX_DEPTH = 64  # of brackets in a value

@@ -9,7 +9,7 @@ import enum
 import json
 from collections.abc import Collection
 
-from service.output.call_reader import WHITE_SPACE, Verdict
+from service.output.calls.call_reader import WHITE_SPACE, Verdict
 
 _NAME_KEYS = frozenset({"name", "tool_name"})
 _ARGUMENTS_KEYS = frozenset({"arguments", "parameters"})

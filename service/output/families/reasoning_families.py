@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from service.generation.constraint import ReasoningMarkers
-from service.output.tool_syntax import CHANNEL, END, MESSAGE, START
+from service.output.families.tool_syntax import CHANNEL, END, MESSAGE, START
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from service.engine.tokenizer import Tokenizer
 from service.generation.events import Event, PromptLogprobs, Tokens, Usage
 from service.generation.output import FinishReason, GenerationOutput
 from service.generation.request import GenerationRequest
-from service.output.choice import AnswerForm, ChoiceReader
-from service.output.logprobs import spelled_prompt_logprobs
+from service.output.answers.choice import AnswerForm, ChoiceReader
+from service.output.tokens.logprobs import spelled_prompt_logprobs
 
 
 class AnswerReader:

@@ -6,9 +6,9 @@ import enum
 import json
 from collections.abc import Mapping
 
-from service.output.argument_value import allowed_types, json_value, value_schema
-from service.output.call_reader import WHITE_SPACE, Literal, Name, Verdict
-from service.output.tool_syntax import Schema, TaggedCall
+from service.output.calls.argument_value import allowed_types, json_value, value_schema
+from service.output.calls.call_reader import WHITE_SPACE, Literal, Name, Verdict
+from service.output.families.tool_syntax import Schema, TaggedCall
 
 _MAX_KEY = 256  # characters
 _STRING = frozenset({"string"})

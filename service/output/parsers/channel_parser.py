@@ -13,8 +13,8 @@ from collections.abc import Collection
 
 from service.generation.constraint import ReasoningStart
 from service.generation.events import Delta, Reasoning, Text, ToolArguments, ToolCall
-from service.output.call_reader import WHITE_SPACE
-from service.output.tool_syntax import CALL, CHANNEL, END, MESSAGE, RETURN, START
+from service.output.calls.call_reader import WHITE_SPACE
+from service.output.families.tool_syntax import CALL, CHANNEL, END, MESSAGE, RETURN, START
 
 _MAX_HEADER = 512  # characters
 _HEADS = (CHANNEL, MESSAGE, START, "to=")  # a header begins with one of these

@@ -10,14 +10,14 @@ from service.engine.tokenizer import Tokenizer
 from service.generation.constraint import ReasoningMarkers, ReasoningStart
 from service.generation.events import ChoiceFinished, Delta, Event, SpelledLogprob, Text, ToolCall
 from service.generation.output import FinishReason, GenerationOutput
-from service.output.channel_parser import ChannelParser
-from service.output.logprobs import ContentLogprobs
-from service.output.marked_answer import MarkedAnswerParser
-from service.output.reasoning import ReasoningParser
-from service.output.templated_parser import TemplatedParser
-from service.output.token_ranges import TextRange, TokenRanges
-from service.output.tool_parser import ToolCallParser
-from service.output.tool_syntax import ChannelCall, Schema, TemplatedCall, ToolSyntax
+from service.output.parsers.channel_parser import ChannelParser
+from service.output.tokens.logprobs import ContentLogprobs
+from service.output.parsers.marked_answer import MarkedAnswerParser
+from service.output.parsers.reasoning import ReasoningParser
+from service.output.parsers.templated_parser import TemplatedParser
+from service.output.tokens.token_ranges import TextRange, TokenRanges
+from service.output.parsers.tool_parser import ToolCallParser
+from service.output.families.tool_syntax import ChannelCall, Schema, TemplatedCall, ToolSyntax
 
 
 @dataclass(frozen=True, slots=True)
