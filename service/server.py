@@ -36,7 +36,7 @@ from service.observability.counting import open_quota
 from service.observability.engine_metrics import EngineMetrics
 from service.observability.health import Health, ServingPhase
 from service.observability.telemetry import Telemetry
-from service.prompts.workers import WorkerLimits, Workers
+from service.prompts.preparing.workers import WorkerLimits, Workers
 from service.registry.description import Endpoint, ServedEntity
 from service.registry.errors import RegistryError
 from service.registry.registry import Registry

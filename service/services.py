@@ -24,7 +24,7 @@ from service.deployment.model_changes import ModelChanges
 from service.interceptors.rpcs import RPCS
 from service.observability.health import Health
 from service.observability.telemetry import Telemetry
-from service.prompts.workers import Workers
+from service.prompts.preparing.workers import Workers
 from service.quota.quota import Quota
 from service.registry.registry import Registry
 from service.servicers.adapter import AdapterServicer

@@ -26,7 +26,7 @@ from service.engine.tokenizer import FastTokenizer
 from service.generation.output_format import JsonSchema
 from service.generation.parameters import SamplingParams
 from service.generation.request import GenerationRequest
-from service.prompts.control_tokens import ControlTokens
+from service.prompts.tokens.control_tokens import ControlTokens
 
 BATCH_SIZE = 16
 VOCABULARIES = {"demo": None, "152k": shapes.QWEN2_5_0_5B.vocab_size}

@@ -11,7 +11,7 @@ from service.images.data_url import Media, check_size, is_data_url, read_data_ur
 from service.images.decoding import decode
 from service.images.fetching import Fetcher
 from service.images.processor import ImageProcessor
-from service.prompts.workers import Workers
+from service.prompts.preparing.workers import Workers
 from service.settings.image_settings import ImageSettings
 
 

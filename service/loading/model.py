@@ -24,11 +24,11 @@ from service.output.tokens.watermark import WatermarkDetector
 from service.prompting.chat_model import ChatModel
 from service.prompting.preparation import Preparation
 from service.prompting.sampling_defaults import read_sampling_defaults
-from service.prompts.control_tokens import ControlTokens
-from service.prompts.reasoning_effort import DefaultEffort, ReasoningBudgets
-from service.prompts.template import ChatTemplate, NoChatTemplate
-from service.prompts.templated_pairs import TemplatedPairs
-from service.prompts.workers import WorkerLimits, Workers
+from service.prompts.tokens.control_tokens import ControlTokens
+from service.prompts.chats.reasoning_effort import DefaultEffort, ReasoningBudgets
+from service.prompts.templates.template import ChatTemplate, NoChatTemplate
+from service.prompts.pairs.templated_pairs import TemplatedPairs
+from service.prompts.preparing.workers import WorkerLimits, Workers
 from service.ranking.judge import JudgeRanker
 from service.registry.description import Modality, ModelDescription, Task
 from service.registry.models import ServedGenerator, ServedModel

@@ -20,11 +20,11 @@ from service.output.answers.choice import AnswerForm
 from service.output.families.reasoning_families import reasoning_markers
 from service.output.families.tool_families import PLAIN_JSON, tool_syntax
 from service.output.families.tool_syntax import ChannelCall, TemplatedCall, ToolSyntax
-from service.prompts.chat import ChatPrompts, RenderedPrompt
-from service.prompts.reasoning_effort import DefaultEffort, EffortRules, ReasoningBudgets
-from service.prompts.template import ChatTemplate
-from service.prompts.template_calls import confirmed_syntax, templated_syntax, warn_of
-from service.prompts.truncation import PromptRoom
+from service.prompts.chats.chat import ChatPrompts, RenderedPrompt
+from service.prompts.chats.reasoning_effort import DefaultEffort, EffortRules, ReasoningBudgets
+from service.prompts.templates.template import ChatTemplate
+from service.prompts.templates.template_calls import confirmed_syntax, templated_syntax, warn_of
+from service.prompts.tokens.truncation import PromptRoom
 
 
 class ChatModel:

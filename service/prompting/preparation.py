@@ -24,11 +24,11 @@ from service.images.places import place_images
 from service.output.answers.choice import AnswerForm
 from service.prompting.chat_model import ChatModel
 from service.prompting.sampling_defaults import SamplingDefaults
-from service.prompts.priority import check_priority
-from service.prompts.text_length import most_bytes_per_token
-from service.prompts.tokens import check_token
-from service.prompts.truncation import PromptRoom, fit_text, fit_token_ids
-from service.prompts.workers import Workers
+from service.prompts.preparing.priority import check_priority
+from service.prompts.tokens.text_length import most_bytes_per_token
+from service.prompts.tokens.detokenization import check_token
+from service.prompts.tokens.truncation import PromptRoom, fit_text, fit_token_ids
+from service.prompts.preparing.workers import Workers
 
 if TYPE_CHECKING:  # few models take images, and what reads them takes time to import
     from service.images.reader import ImageReader

@@ -8,7 +8,7 @@ from service.engine.port import Embedder
 from service.generation.caller import ANONYMOUS, Caller
 from service.generation.embedding import EmbeddingRequest
 from service.generation.ranking import Activation, RankingOutput, TextsToRank
-from service.prompts.pair_reader import PairReader
+from service.prompts.pairs.pair_reader import PairReader
 from service.ranking.ranker import PreparedRanking, read_pairs
 
 _NUM_THREADS = 2

@@ -17,7 +17,7 @@ from service.generation.parameters import LogprobsOptions, SamplingParams, StopP
 from service.generation.ranking import Activation, RankingOutput, TextsToRank
 from service.generation.request import GenerationRequest
 from service.prompting.preparation import cache_group
-from service.prompts.pair_reader import PairReader, PairTokens
+from service.prompts.pairs.pair_reader import PairReader, PairTokens
 from service.ranking.ranker import PreparedRanking, read_pairs
 
 _NUM_THREADS: Final = 2

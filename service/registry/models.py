@@ -10,7 +10,7 @@ from service.engine.port import Embedder, Generator
 from service.engine.tokenizer import Tokenizer
 from service.output.tokens.watermark import WatermarkDetector
 from service.prompting.preparation import Preparation
-from service.prompts.embedding import EmbeddingPrompts
+from service.prompts.embeddings.embedding import EmbeddingPrompts
 from service.ranking.bi_encoder import BiEncoderRanker
 from service.ranking.cross_encoder import CrossEncoderRanker
 from service.ranking.judge import JudgeRanker

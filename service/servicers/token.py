@@ -12,8 +12,8 @@ from service.call import current_caller, deadline_of, route_call
 from service.contract import chat, response_request
 from service.engine.tokenizer import Tokenizer
 from service.generation.errors import InvalidRequest
-from service.prompts.tokens import detokenize
-from service.prompts.workers import Workers
+from service.prompts.tokens.detokenization import detokenize
+from service.prompts.preparing.workers import Workers
 from service.quota.quota import Quota
 from service.registry.models import ServedModel
 from service.registry.registry import Registry

@@ -36,7 +36,7 @@ from service.observability.telemetry import Telemetry
 from service.output.tokens.watermark import WatermarkDetector
 from service.prompting.chat_model import ChatModel
 from service.prompting.preparation import Preparation
-from service.prompts.workers import WorkerLimits, Workers
+from service.prompts.preparing.workers import WorkerLimits, Workers
 from service.registry.description import ModelDescription, Task
 from service.registry.models import ServedGenerator
 from service.server import Server

@@ -22,8 +22,8 @@ from service.engine.port import StepObserver
 from service.generation.embedding import TokenIds, Vector
 from service.generation.errors import PromptTooLong
 from service.observability.telemetry import Telemetry
-from service.prompts.embedding import EmbeddingPrompts
-from service.prompts.pair_reader import PairTexts, PairTokens
+from service.prompts.embeddings.embedding import EmbeddingPrompts
+from service.prompts.pairs.pair_reader import PairTexts, PairTokens
 from service.ranking.cross_encoder import CrossEncoderRanker
 from service.registry.description import ModelDescription, Task
 from service.registry.models import ServedCrossEncoder, ServedEncoder, ServedModel

@@ -21,7 +21,7 @@ from service.engine.port import StepObserver
 from service.generation.embedding import TokenIds, Vector
 from service.generation.errors import ModelLoadError
 from service.observability.telemetry import Telemetry
-from service.prompts.embedding import EmbeddingPrompts
+from service.prompts.embeddings.embedding import EmbeddingPrompts
 from service.registry.description import ModelDescription, Task
 from service.registry.models import ServedEncoder, ServedModel
 from service.server import Server

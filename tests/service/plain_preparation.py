@@ -10,7 +10,7 @@ from service.generation.answer_request import AnswerRequest
 from service.generation.caller import ANONYMOUS, Caller
 from service.generation.conversation import Conversation, Prompt, RawText
 from service.prompting.preparation import Preparation, PreparedAnswer
-from service.prompts.workers import WorkerLimits, Workers
+from service.prompts.preparing.workers import WorkerLimits, Workers
 from tests.engine.fakes import ByteTokenizer
 
 

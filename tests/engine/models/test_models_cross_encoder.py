@@ -18,8 +18,8 @@ from service.generation.embedding import EmbeddingRequest
 from service.generation.errors import ModelLoadError
 from service.generation.stats import EngineStats
 from service.loading.model import load_model
-from service.prompts.framed_pairs import FramedPairs
-from service.prompts.pair_reader import PairTexts
+from service.prompts.pairs.framed_pairs import FramedPairs
+from service.prompts.pairs.pair_reader import PairTexts
 from service.settings.config import Settings
 from tests.engine.encoder_fakes import CONFIGS, modules, save_encoder
 from tests.engine.pair_fakes import PAIRS, reference_scores, save_cross_encoder

@@ -25,8 +25,8 @@ from service.generation.conversation import (
 from service.generation.errors import InvalidRequest
 from service.generation.output_format import JsonObject
 from service.generation.parameters import LogprobsOptions, SamplingParams, StopParams
-from service.prompts.call_form import CallForm
-from service.prompts.template_input import template_messages
+from service.prompts.templates.call_form import CallForm
+from service.prompts.templates.template_input import template_messages
 from tests.service.contract.fakes import RESUMED, resume_options
 
 Item = dict[str, Any]

@@ -17,8 +17,8 @@ from service.generation.request import GenerationRequest
 from service.output.answers.answer import AnswerReader
 from service.prompting.chat_model import ChatModel
 from service.prompting.preparation import Preparation, PreparedAnswer
-from service.prompts.template import ChatTemplate
-from service.prompts.workers import WorkerLimits, Workers
+from service.prompts.templates.template import ChatTemplate
+from service.prompts.preparing.workers import WorkerLimits, Workers
 from tests.engine.constraints.fakes import ADDED, END, token_id, tokenizer_of
 from tests.service.output.fakes import Told, outputs_of, told
 from tests.service.prompts.fakes import CHATML, template_of, user

@@ -10,7 +10,7 @@ from service.generation.conversation import RawTokens
 from service.generation.embedding import TextsToEmbed
 from service.generation.errors import InvalidRequest
 from service.prompting.preparation import Preparation
-from service.prompts.embedding import EmbeddingPrompts
+from service.prompts.embeddings.embedding import EmbeddingPrompts
 from tests.service.preparation.fakes import TOKENIZER, chat, request_of
 
 TEAM = Caller(id="k1", weight=2.5, min_priority=-10)

@@ -23,8 +23,8 @@ from service.generation.output_format import JsonSchema
 from service.generation.request import GenerationRequest
 from service.prompting.chat_model import ChatModel
 from service.prompting.preparation import Preparation, PreparedAnswer
-from service.prompts.template import ChatTemplate
-from service.prompts.workers import WorkerLimits, Workers
+from service.prompts.templates.template import ChatTemplate
+from service.prompts.preparing.workers import WorkerLimits, Workers
 from tests.engine.constraints.fakes import END, allowed_ids, babble, control_ids_of, token_id
 from tests.service.contract.fakes import completion_request
 from tests.service.output.fakes import Told, outputs_of, told

@@ -15,7 +15,7 @@ from service.generation.request import GenerationRequest
 from service.output.families.reasoning_families import REASONING_FAMILIES, ReasoningFamily
 from service.output.families.tool_families import COMMAND, HARMONY
 from service.output.families.tool_syntax import CHANNEL_MARKERS
-from service.prompts.reasoning_effort import ReasoningBudgets
+from service.prompts.chats.reasoning_effort import ReasoningBudgets
 from tests.engine.constraints.fakes import END, SPECIAL, control_ids_of, token_id, tokenizer_of
 from tests.service.output.fakes import outputs_of, told
 from tests.service.output.families import FAMILIES

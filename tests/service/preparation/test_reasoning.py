@@ -8,7 +8,7 @@ from service.generation.constraint import Constraint, ReasoningLimit, ReasoningM
 from service.generation.conversation import ReasoningEffort
 from service.generation.output_format import Regex
 from service.prompting.preparation import Preparation
-from service.prompts.reasoning_effort import DefaultEffort
+from service.prompts.chats.reasoning_effort import DefaultEffort
 from tests.service.preparation.fakes import answer_to, chat, chat_model_of, preparation_of, prompt_of, request_of
 from tests.service.prompts.fakes import CHATML
 

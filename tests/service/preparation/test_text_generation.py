@@ -13,7 +13,7 @@ from service.generation.errors import PromptTooLong
 from service.generation.output import FinishReason, GenerationOutput, Timings
 from service.generation.request import GenerationRequest
 from service.prompting.preparation import Preparation
-from service.prompts.workers import WorkerLimits, Workers
+from service.prompts.preparing.workers import WorkerLimits, Workers
 from tests.engine.fakes import ByteTokenizer
 from tests.service.preparation.fakes import Exchange, exchange
 

@@ -12,7 +12,7 @@ from service.generation.output import FinishReason
 from service.generation.output_format import JsonObject
 from service.generation.parameters import LogprobsOptions
 from service.prompting.preparation import Preparation
-from service.prompts.template import ChatTemplate
+from service.prompts.templates.template import ChatTemplate
 from tests.engine.constraints.fakes import END, token_id, tokenizer_of
 from tests.service.output.fakes import Told, outputs_of, told
 from tests.service.output.test_templated_parser import TEMPLATE as RESPONSE_TEMPLATE

@@ -7,8 +7,8 @@ from typing import Any
 
 from service.engine.tokenizer import FastTokenizer
 from service.generation.conversation import Message, Role, TextPart
-from service.prompts.control_tokens import ControlTokens
-from service.prompts.template import ChatTemplate
+from service.prompts.tokens.control_tokens import ControlTokens
+from service.prompts.templates.template import ChatTemplate
 from tests.engine.constraints.fakes import END
 
 DEMO = Path(__file__).parents[3] / "demo" / "model"

@@ -13,7 +13,7 @@ import pytest
 from service.generation.conversation import RawText, RawTokens
 from service.generation.embedding import TextsToEmbed
 from service.generation.errors import InvalidRequest, PromptTooLong
-from service.prompts.embedding import EmbeddingPrompts, EncoderForm
+from service.prompts.embeddings.embedding import EmbeddingPrompts, EncoderForm
 from tests.engine.fakes import ByteTokenizer
 
 BEGIN, FINISH = 256, 257

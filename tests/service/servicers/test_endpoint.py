@@ -17,7 +17,7 @@ from service.deployment.endpoint_changes import MAX_ENDPOINTS
 from service.deployment.endpoint_document import EndpointDocument
 from service.generation.caller import ANONYMOUS
 from service.prompting.preparation import Preparation
-from service.prompts.workers import WorkerLimits, Workers
+from service.prompts.preparing.workers import WorkerLimits, Workers
 from service.registry.description import Endpoint, Task
 from service.registry.endpoint_table import EndpointTable
 from tests.engine.fakes import until

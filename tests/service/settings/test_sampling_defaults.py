@@ -16,7 +16,7 @@ from service.generation.conversation import RawText
 from service.generation.errors import ModelLoadError
 from service.prompting.preparation import Preparation
 from service.prompting.sampling_defaults import read_sampling_defaults
-from service.prompts.workers import WorkerLimits, Workers
+from service.prompts.preparing.workers import WorkerLimits, Workers
 from tests.service.preparation.fakes import TOKENIZER
 
 

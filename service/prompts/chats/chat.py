@@ -15,12 +15,12 @@ from service.generation.constraint import ReasoningMarkers
 from service.generation.conversation import Conversation, ImagePart, Message
 from service.generation.errors import TemplateRefused, UnsupportedFeature, UnsupportedModality
 from service.generation.image import ImageForm
-from service.prompts.call_form import call_form
-from service.prompts.control_tokens import ControlTokens, Marks
-from service.prompts.schema_text import add_schema
-from service.prompts.template import ChatTemplate
-from service.prompts.template_input import template_messages, template_tools, template_variables
-from service.prompts.truncation import PromptRoom, fit_last_text, fit_messages
+from service.prompts.templates.call_form import call_form
+from service.prompts.tokens.control_tokens import ControlTokens, Marks
+from service.prompts.chats.schema_text import add_schema
+from service.prompts.templates.template import ChatTemplate
+from service.prompts.templates.template_input import template_messages, template_tools, template_variables
+from service.prompts.tokens.truncation import PromptRoom, fit_last_text, fit_messages
 
 _PROBE = "system-message"
 _LEFT_OUT = 4  # a prompt has at least this part of its messages' characters

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 from service.generation.constraint import ReasoningLimit, ReasoningMarkers, ReasoningStart
 from service.generation.conversation import Conversation, ReasoningEffort
-from service.prompts.template import ChatTemplate
+from service.prompts.templates.template import ChatTemplate
 
 _SWITCHES = ("enable_thinking", "thinking", "reasoning")  # the names that chat templates have
 _LEVEL, _BUDGET = "reasoning_effort", "thinking_budget"  # the second is in tokens, -1 for no limit

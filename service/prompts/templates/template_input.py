@@ -9,7 +9,7 @@ from service.generation.constraint import ReasoningMarkers
 from service.generation.conversation import Function, FunctionCall, ImagePart, Message, Part, Role, TextPart
 from service.generation.errors import InvalidRequest, UnsupportedModality
 from service.generation.json_text import parse_json, parse_parameters
-from service.prompts.call_form import CallForm
+from service.prompts.templates.call_form import CallForm
 
 _VARIABLES = "chat_template_kwargs"
 _FIELDS = ("messages", "tools", "add_generation_prompt", "continue_final_message")

@@ -11,7 +11,7 @@ import tokenizers
 
 from service.engine.tokenizer import Tokenizer
 from service.generation.errors import PromptTooLong
-from service.prompts.pair_reader import PairTexts, PairTokens
+from service.prompts.pairs.pair_reader import PairTexts, PairTokens
 
 _PROBE = "a"
 _NUM_KEPT = 2  # texts whose tokens are at hand: a query is read with each of its documents

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from service.prompts.template import ChatTemplate
+from service.prompts.templates.template import ChatTemplate
 
 PROBE = "look_up"  # the function that is called
 ARGUMENTS = {"word": "fjord"}

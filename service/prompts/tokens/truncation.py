@@ -16,7 +16,7 @@ from typing import Protocol, TypeVar
 from service.engine.tokenizer import Tokenizer
 from service.generation.conversation import Message, Role, TextPart
 from service.generation.errors import PromptTooLong
-from service.prompts.control_tokens import ControlTokens
+from service.prompts.tokens.control_tokens import ControlTokens
 
 _MAX_TRIALS = 8  # of a text that is cut by tokens: what is left may have a few more when it is read anew
 

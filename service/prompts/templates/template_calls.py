@@ -16,8 +16,8 @@ from service.output.parsers.templated_parser import check_response_template
 from service.output.families.tool_families import SYNTAXES
 from service.output.parsers.tool_parser import ToolCallParser
 from service.output.families.tool_syntax import ChannelCall, Schema, TemplatedCall, ToolSyntax
-from service.prompts.call_form import ARGUMENTS, ASKED, PROBE, TOOL, call_form
-from service.prompts.template import ChatTemplate
+from service.prompts.templates.call_form import ARGUMENTS, ASKED, PROBE, TOOL, call_form
+from service.prompts.templates.template import ChatTemplate
 
 _FUNCTIONS: dict[str, Schema] = {PROBE: {"type": "object", "properties": {"word": {"type": "string"}}}}
 

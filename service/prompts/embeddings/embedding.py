@@ -18,9 +18,9 @@ from service.generation.caller import ANONYMOUS, Caller
 from service.generation.conversation import RawText, RawTokens
 from service.generation.embedding import EmbeddingRequest, Purpose, TextsToEmbed, TokenIds, Vector
 from service.generation.errors import InvalidRequest, PromptTooLong
-from service.prompts.chunk import read_in_chunks
-from service.prompts.priority import check_priority
-from service.prompts.purpose import prompt_for
+from service.prompts.preparing.chunk import read_in_chunks
+from service.prompts.preparing.priority import check_priority
+from service.prompts.embeddings.purpose import prompt_for
 
 _NUM_THREADS = 2
 _PROBE = "a"
