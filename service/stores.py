@@ -9,7 +9,7 @@ from service.auth.authenticator import Authenticator
 from service.auth.key_entry import KeysError
 from service.auth.shared_keys import SharedKeys
 from service.auth.signers import SignersError
-from service.contract.endpoint_json import EndpointJson
+from service.contract.models.endpoint_json import EndpointJson
 from service.deployment.changes import Changes, ChangesJson
 from service.deployment.endpoint_document import EndpointDocument
 from service.listener import StartError

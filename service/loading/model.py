@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from service.contract.parameters import RANGES
+from service.contract.parts.parameters import RANGES
 from service.engine.engines import BuiltEngine, build_engine
 from service.engine.loading.model_folder import find_folder
 from service.engine.models.checkpoint.pair_files import is_cross_encoder, unsupported_head

@@ -9,7 +9,8 @@ from sluice.v1 import token_pb2, token_pb2_grpc
 from service.answering.admission import admitted
 from service.answering.generation import Context
 from service.call import current_caller, deadline_of, route_call
-from service.contract import chat, response_request
+from service.contract.generations import chat
+from service.contract.responses import response_request
 from service.engine.tokenizer import Tokenizer
 from service.generation.errors import InvalidRequest
 from service.prompts.tokens.detokenization import detokenize

@@ -16,7 +16,7 @@ from sluice.v1 import chat_pb2
 
 from gateway.dialects.openai_family.chat.encoder import ChatEncoder
 from service.answering.resumable_stream import ResumableStream
-from service.contract.chat import ChatRenderer
+from service.contract.generations.chat import ChatRenderer
 from service.engine.client.output_stream import OutputStream
 from service.engine.core.engine_core import SampledToken
 from service.engine.link import wire

@@ -7,7 +7,7 @@ from typing import Any
 
 from sluice.v1 import response_event_pb2, response_item_pb2, response_pb2
 
-from service.contract.response_renderer import ResponseRenderer
+from service.contract.responses.response_renderer import ResponseRenderer
 from service.generation.events import (
     ChoiceFinished,
     Completed,

@@ -8,8 +8,8 @@ import pytest
 from google.protobuf import json_format
 from sluice.v1 import chat_pb2, content_pb2, sampling_pb2, tool_pb2
 
-from service.contract.chat import to_answer_request, to_conversation
-from service.contract.conversation import to_output_format
+from service.contract.generations.chat import to_answer_request, to_conversation
+from service.contract.parts.conversation import to_output_format
 from service.generation.answer_request import AnswerRequest
 from service.generation.conversation import (
     Conversation,

@@ -7,7 +7,7 @@ from typing import Any
 from google.protobuf import json_format
 from sluice.v1 import completion_pb2, logprobs_pb2
 
-from service.contract.completion import to_answer_request
+from service.contract.generations.completion import to_answer_request
 from service.generation.answer_request import AnswerRequest
 from service.generation.conversation import Conversation, Message, RawText, RawTokens, Role, TextPart
 from service.generation.output_format import TextGrammar

@@ -13,7 +13,7 @@ import pytest
 from google.protobuf.message import Message
 from sluice.v1 import chat_pb2, logprobs_pb2, sampling_pb2
 
-from service.contract.parameters import (
+from service.contract.parts.parameters import (
     RANGES,
     sampling_message,
     stopping_message,

@@ -8,7 +8,7 @@ import pytest
 from google.protobuf import json_format
 from sluice.v1 import response_item_pb2, response_pb2
 
-from service.contract.response_request import to_answer_request
+from service.contract.responses.response_request import to_answer_request
 from service.generation.answer_request import AnswerRequest
 from service.generation.constraint import ReasoningMarkers
 from service.generation.conversation import (

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import strategies as st
 from sluice.v1 import chat_pb2, resume_pb2
 
-from service.contract.resume import position_bytes, stream_bytes, to_resume
+from service.contract.parts.resume import position_bytes, stream_bytes, to_resume
 from service.generation.errors import InvalidRequest
 from service.generation.resume import ResumePoint, StreamIdentity, StreamPosition
 from tests.service.contract.fakes import RESUMED, resume_options

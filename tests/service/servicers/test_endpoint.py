@@ -11,8 +11,8 @@ import grpc
 import pytest
 from sluice.v1 import endpoint_pb2, model_pb2, serving_pb2
 
-from service.contract.endpoint_json import EndpointJson
-from service.contract.model import to_entities
+from service.contract.models.endpoint_json import EndpointJson
+from service.contract.models.model import to_entities
 from service.deployment.endpoint_changes import MAX_ENDPOINTS
 from service.deployment.endpoint_document import EndpointDocument
 from service.generation.caller import ANONYMOUS

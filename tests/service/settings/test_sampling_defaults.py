@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from service.contract.parameters import RANGES
+from service.contract.parts.parameters import RANGES
 from service.engine.tokenizer import FastTokenizer
 from service.generation.answer_request import AnswerRequest
 from service.generation.conversation import RawText

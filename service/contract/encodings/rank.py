@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sluice.v1 import rank_pb2
 
-from service.contract.answer import serving_values
+from service.contract.parts.answer import serving_values
 from service.generation.errors import InvalidRequest
 from service.generation.ranking import TextsToRank
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from sluice.v1 import chat_pb2, content_pb2
 
-from service.contract.new_tokens import choice_index
+from service.contract.parts.new_tokens import choice_index
 
 
 class ChatFold:

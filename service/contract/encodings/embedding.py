@@ -7,8 +7,8 @@ from typing import Final
 
 from sluice.v1 import embedding_pb2
 
-from service.contract.answer import serving_values
-from service.contract.conversation import to_raw_prompt
+from service.contract.parts.answer import serving_values
+from service.contract.parts.conversation import to_raw_prompt
 from service.generation.embedding import Purpose, TextsToEmbed
 
 _PURPOSES: Final[Mapping[int, Purpose]] = {

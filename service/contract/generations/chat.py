@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from sluice.v1 import chat_pb2
 
-from service.contract.answer import FINISH_REASONS, logprob_messages, serving_values, timestamp, usage_message
-from service.contract.conversation import (
+from service.contract.parts.answer import FINISH_REASONS, logprob_messages, serving_values, timestamp, usage_message
+from service.contract.parts.conversation import (
     reasoning_effort_value,
     to_functions,
     to_messages,
@@ -16,8 +16,8 @@ from service.contract.conversation import (
     to_schema,
     to_tool_choice,
 )
-from service.contract.new_tokens import TokenEmitter
-from service.contract.parameters import (
+from service.contract.parts.new_tokens import TokenEmitter
+from service.contract.parts.parameters import (
     given_sampling,
     sampling_message,
     stopping_message,
@@ -25,7 +25,7 @@ from service.contract.parameters import (
     to_sampling,
     to_stopping,
 )
-from service.contract.resume import to_resume
+from service.contract.parts.resume import to_resume
 from service.generation.answer_request import AnswerRequest
 from service.generation.conversation import Conversation
 from service.generation.events import (

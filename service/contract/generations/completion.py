@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 
 from sluice.v1 import completion_pb2, logprobs_pb2, prompt_pb2
 
-from service.contract.answer import logprob_messages, serving_values, timestamp, usage_message
-from service.contract.chat import choice_finished
-from service.contract.conversation import to_output_format, to_raw_prompt, to_schema
-from service.contract.new_tokens import TokenEmitter
-from service.contract.parameters import (
+from service.contract.parts.answer import logprob_messages, serving_values, timestamp, usage_message
+from service.contract.generations.chat import choice_finished
+from service.contract.parts.conversation import to_output_format, to_raw_prompt, to_schema
+from service.contract.parts.new_tokens import TokenEmitter
+from service.contract.parts.parameters import (
     given_sampling,
     sampling_message,
     stopping_message,
@@ -18,7 +18,7 @@ from service.contract.parameters import (
     to_sampling,
     to_stopping,
 )
-from service.contract.resume import to_resume
+from service.contract.parts.resume import to_resume
 from service.generation.answer_request import AnswerRequest
 from service.generation.conversation import Conversation, Message, Prompt, RawText, Role, TextPart
 from service.generation.events import ChoiceFinished, Completed, Event, PromptLogprobs, Started, Text, Tokens, Usage

@@ -10,7 +10,7 @@ from typing import Final
 from prometheus_client.samples import Sample
 from sluice.v1 import load_pb2
 
-from service.contract.answer import timestamp
+from service.contract.parts.answer import timestamp
 from service.generation.stats import EngineStats
 from service.registry.endpoint_table import EntityLoad
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from sluice.v1 import completion_pb2, prompt_pb2
 
-from service.contract.new_tokens import choice_index
+from service.contract.parts.new_tokens import choice_index
 
 
 class CompletionFold:

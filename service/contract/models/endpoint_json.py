@@ -10,7 +10,7 @@ import protovalidate
 from google.protobuf import json_format
 from sluice.v1 import endpoint_pb2
 
-from service.contract.model import endpoint_message, to_entities
+from service.contract.models.model import endpoint_message, to_entities
 from service.deployment.endpoint_document import EndpointDocument, NewerEndpoint, UnreadableEndpoint
 from service.generation.errors import InvalidRequest
 from service.registry.description import Endpoint, Task

@@ -10,9 +10,9 @@ from typing import Final
 from google.protobuf import duration_pb2
 from sluice.v1 import text_generation_pb2
 
-from service.contract.answer import FINISH_REASONS, serving_values, usage_message
-from service.contract.parameters import given_sampling, sampling_message, stopping_message, to_sampling, to_stopping
-from service.contract.resume import to_resume
+from service.contract.parts.answer import FINISH_REASONS, serving_values, usage_message
+from service.contract.parts.parameters import given_sampling, sampling_message, stopping_message, to_sampling, to_stopping
+from service.contract.parts.resume import to_resume
 from service.generation.answer_request import AnswerRequest
 from service.generation.conversation import RawText
 from service.generation.events import ChoiceFinished, Completed, Event, Started, Text, Tokens, Usage

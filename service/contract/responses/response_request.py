@@ -13,8 +13,8 @@ from dataclasses import field as dataclass_field
 
 from sluice.v1 import content_pb2, response_item_pb2, response_pb2
 
-from service.contract.answer import serving_values
-from service.contract.conversation import (
+from service.contract.parts.answer import serving_values
+from service.contract.parts.conversation import (
     ROLES,
     to_functions,
     to_output_format,
@@ -23,8 +23,8 @@ from service.contract.conversation import (
     to_schema,
     to_tool_choice,
 )
-from service.contract.parameters import given_sampling, to_logprobs, to_sampling
-from service.contract.resume import to_resume
+from service.contract.parts.parameters import given_sampling, to_logprobs, to_sampling
+from service.contract.parts.resume import to_resume
 from service.generation.answer_request import AnswerRequest
 from service.generation.conversation import Conversation, FunctionCall, Message, Part, Role, TextPart
 from service.generation.errors import InvalidRequest

@@ -7,7 +7,7 @@ from typing import Final, cast
 
 from sluice.v1 import adapter_pb2, endpoint_pb2, model_pb2
 
-from service.contract.answer import timestamp
+from service.contract.parts.answer import timestamp
 from service.deployment.changes import LoadedModel
 from service.deployment.deployment import ServedAdapter
 from service.registry.description import Endpoint, Modality, ModelDescription, ServedEntity, Task

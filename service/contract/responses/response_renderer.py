@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 
 from sluice.v1 import logprobs_pb2, response_event_pb2, response_item_pb2, response_pb2
 
-from service.contract.answer import FINISH_REASONS, logprob_messages, timestamp, usage_message
-from service.contract.conversation import reasoning_effort_value
-from service.contract.parameters import sampling_message, stopping_message
-from service.contract.response_item import Event as Message
-from service.contract.response_item import OpenCall, OpenItem, OpenMessage, OpenReasoning
+from service.contract.parts.answer import FINISH_REASONS, logprob_messages, timestamp, usage_message
+from service.contract.parts.conversation import reasoning_effort_value
+from service.contract.parts.parameters import sampling_message, stopping_message
+from service.contract.responses.response_item import Event as Message
+from service.contract.responses.response_item import OpenCall, OpenItem, OpenMessage, OpenReasoning
 from service.generation.events import (
     ChoiceFinished,
     Completed,
