@@ -23,9 +23,9 @@ from service.engine.core.sequences.sequence import Sequence, SequenceGroup
 from service.engine.sampler.native_sampler import NativeSampler
 from service.engine.sampler.torch_sampler import TorchSampler
 from service.engine.tokenizer import FastTokenizer
-from service.generation.output_format import JsonSchema
-from service.generation.parameters import SamplingParams
-from service.generation.request import GenerationRequest
+from service.generation.formats.output_format import JsonSchema
+from service.generation.requests.parameters import SamplingParams
+from service.generation.requests.request import GenerationRequest
 from service.prompts.tokens.control_tokens import ControlTokens
 
 BATCH_SIZE = 16

@@ -23,7 +23,7 @@ from service.answering.stream_identity import stream_identity
 from service.call import current_caller, current_request_id, current_wait_s, deadline_of, route_call
 from service.contract.parts.resume import stream_bytes
 from service.generation.errors import InvalidRequest
-from service.generation.events import Event, PromptLogprobs
+from service.generation.outputs.events import Event, PromptLogprobs
 from service.observability.telemetry import Telemetry
 from service.prompting.preparation import PreparedAnswer
 from service.quota.charge import Charge

@@ -14,8 +14,8 @@ from service.contract.generations.chat_fold import ChatFold
 from service.contract.generations.completion_fold import CompletionFold
 from service.contract.responses.response_renderer import ResponseFold, ResponseRenderer
 from service.contract.generations.text_generation_fold import TextFold
-from service.generation.answer_request import AnswerRequest
-from service.generation.events import Event
+from service.generation.requests.answer_request import AnswerRequest
+from service.generation.outputs.events import Event
 
 
 class Sized(Protocol):

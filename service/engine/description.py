@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from service.engine.config import EngineConfig
-from service.generation.ranking import Activation
+from service.generation.requests.ranking import Activation
 
 ComputeDtype: TypeAlias = Literal["auto", "float32", "bfloat16"]
 

@@ -24,8 +24,8 @@ from service.engine.link.thread_link import ThreadLink
 from service.engine.loading.model_folder import find_folder
 from service.engine.port import StepObserver
 from service.engine.tokenizer import FastTokenizer
-from service.generation.parameters import Ranges
-from service.generation.ranking import Activation
+from service.generation.requests.parameters import Ranges
+from service.generation.requests.ranking import Activation
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Protocol
 
 from service.generation.adapter import AdapterLoaded
-from service.generation.embedding import EmbeddingOutput, EmbeddingRequest
-from service.generation.output import GenerationOutput
-from service.generation.request import GenerationRequest
+from service.generation.requests.embedding import EmbeddingOutput, EmbeddingRequest
+from service.generation.outputs.output import GenerationOutput
+from service.generation.requests.request import GenerationRequest
 from service.generation.stats import EngineStats
 
 

@@ -12,7 +12,7 @@ from PIL import Image
 
 from service.engine.tokenizer import Tokenizer
 from service.generation.errors import ModelLoadError
-from service.generation.image import ImageForm, SeenImage
+from service.generation.prompts.image import ImageForm, SeenImage
 
 
 class ImageProcessor:

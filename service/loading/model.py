@@ -14,10 +14,10 @@ from service.engine.models.checkpoint.pair_files import is_cross_encoder, unsupp
 from service.engine.models.checkpoint.sentence_files import is_encoder
 from service.engine.port import StepObserver
 from service.engine.tokenizer import FastTokenizer
-from service.generation.constraint import ReasoningMarkers
-from service.generation.conversation import ReasoningEffort
+from service.generation.formats.constraint import ReasoningMarkers
+from service.generation.prompts.conversation import ReasoningEffort
 from service.generation.errors import ModelLoadError
-from service.generation.image import ImageForm
+from service.generation.prompts.image import ImageForm
 from service.loading.encoder import load_cross_encoder, load_encoder
 from service.output.families.tool_families import SYNTAXES
 from service.output.tokens.watermark import WatermarkDetector

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from service.constraints.grammar import format_grammar
 from service.engine.tokenizer import Tokenizer
-from service.generation.answer_request import AnswerRequest
+from service.generation.requests.answer_request import AnswerRequest
 from service.generation.caller import ANONYMOUS, Caller
-from service.generation.constraint import Constraint
-from service.generation.conversation import Conversation, ImagePart, RawText, RawTokens, ReasoningEffort
+from service.generation.formats.constraint import Constraint
+from service.generation.prompts.conversation import Conversation, ImagePart, RawText, RawTokens, ReasoningEffort
 from service.generation.errors import InvalidRequest, TemplateRefused, UnsupportedFeature, UnsupportedTask
-from service.generation.image import PromptImage
-from service.generation.parameters import SamplingParams, StopParams
-from service.generation.request import GenerationRequest
+from service.generation.prompts.image import PromptImage
+from service.generation.requests.parameters import SamplingParams, StopParams
+from service.generation.requests.request import GenerationRequest
 from service.images.places import place_images
 from service.output.answers.choice import AnswerForm
 from service.prompting.chat_model import ChatModel

@@ -6,8 +6,8 @@ import numpy as np
 
 from service.engine.port import Embedder
 from service.generation.caller import ANONYMOUS, Caller
-from service.generation.embedding import EmbeddingRequest, TokenIds
-from service.generation.ranking import Activation, RankingOutput, TextsToRank
+from service.generation.requests.embedding import EmbeddingRequest, TokenIds
+from service.generation.requests.ranking import Activation, RankingOutput, TextsToRank
 from service.prompts.preparing.chunk import read_in_chunks
 from service.prompts.embeddings.embedding import EmbeddingPrompts
 from service.prompts.preparing.priority import check_priority

@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 from service.engine.port import Embedder
 from service.generation.caller import ANONYMOUS, Caller
-from service.generation.embedding import EmbeddingRequest
-from service.generation.ranking import Activation, RankingOutput, TextsToRank
+from service.generation.requests.embedding import EmbeddingRequest
+from service.generation.requests.ranking import Activation, RankingOutput, TextsToRank
 from service.prompts.pairs.pair_reader import PairReader
 from service.ranking.ranker import PreparedRanking, read_pairs
 

@@ -21,8 +21,8 @@ from service.engine.client.output_stream import OutputStream
 from service.engine.core.engine_core import SampledToken
 from service.engine.link import wire
 from service.engine.messages import Report
-from service.generation.constraint import ReasoningStart
-from service.generation.output import GenerationOutput
+from service.generation.formats.constraint import ReasoningStart
+from service.generation.outputs.output import GenerationOutput
 from service.output.answers.answer import AnswerReader
 from service.output.answers.choice import AnswerForm
 from service.output.families.reasoning_families import THINK

@@ -19,7 +19,7 @@ from service.engine.config import EngineConfig
 from service.engine.core.encoder_core import EncoderCore
 from service.engine.link.thread_link import ThreadLink
 from service.engine.port import StepObserver
-from service.generation.embedding import TokenIds, Vector
+from service.generation.requests.embedding import TokenIds, Vector
 from service.generation.errors import PromptTooLong
 from service.observability.telemetry import Telemetry
 from service.prompts.embeddings.embedding import EmbeddingPrompts

@@ -18,7 +18,7 @@ from service.engine.client.generator import GeneratorClient
 from service.engine.core.encoder_core import EncoderCore
 from service.engine.link.thread_link import ThreadLink
 from service.engine.port import StepObserver
-from service.generation.embedding import TokenIds, Vector
+from service.generation.requests.embedding import TokenIds, Vector
 from service.generation.errors import ModelLoadError
 from service.observability.telemetry import Telemetry
 from service.prompts.embeddings.embedding import EmbeddingPrompts

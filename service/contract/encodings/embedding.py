@@ -9,7 +9,7 @@ from sluice.v1 import embedding_pb2
 
 from service.contract.parts.answer import serving_values
 from service.contract.parts.conversation import to_raw_prompt
-from service.generation.embedding import Purpose, TextsToEmbed
+from service.generation.requests.embedding import Purpose, TextsToEmbed
 
 _PURPOSES: Final[Mapping[int, Purpose]] = {
     embedding_pb2.INPUT_TYPE_UNSPECIFIED: "",

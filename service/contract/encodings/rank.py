@@ -8,7 +8,7 @@ from sluice.v1 import rank_pb2
 
 from service.contract.parts.answer import serving_values
 from service.generation.errors import InvalidRequest
-from service.generation.ranking import TextsToRank
+from service.generation.requests.ranking import TextsToRank
 
 
 def to_ranking(request: rank_pb2.RankRequest) -> TextsToRank:

@@ -26,9 +26,9 @@ from service.contract.parts.parameters import (
     to_stopping,
 )
 from service.contract.parts.resume import to_resume
-from service.generation.answer_request import AnswerRequest
-from service.generation.conversation import Conversation
-from service.generation.events import (
+from service.generation.requests.answer_request import AnswerRequest
+from service.generation.prompts.conversation import Conversation
+from service.generation.outputs.events import (
     ChoiceFinished,
     Completed,
     Event,

@@ -19,11 +19,11 @@ from service.contract.parts.parameters import (
     to_stopping,
 )
 from service.contract.parts.resume import to_resume
-from service.generation.answer_request import AnswerRequest
-from service.generation.conversation import Conversation, Message, Prompt, RawText, Role, TextPart
-from service.generation.events import ChoiceFinished, Completed, Event, PromptLogprobs, Started, Text, Tokens, Usage
-from service.generation.output import FinishReason
-from service.generation.parameters import StopParams
+from service.generation.requests.answer_request import AnswerRequest
+from service.generation.prompts.conversation import Conversation, Message, Prompt, RawText, Role, TextPart
+from service.generation.outputs.events import ChoiceFinished, Completed, Event, PromptLogprobs, Started, Text, Tokens, Usage
+from service.generation.outputs.output import FinishReason
+from service.generation.requests.parameters import StopParams
 
 _Event = completion_pb2.StreamCompleteResponse
 

@@ -8,8 +8,8 @@ from typing import Any, Final
 from google.protobuf import timestamp_pb2
 from sluice.v1 import chat_pb2, logprobs_pb2, serving_pb2, usage_pb2
 
-from service.generation.events import SpelledLogprob, Usage
-from service.generation.output import FinishReason
+from service.generation.outputs.events import SpelledLogprob, Usage
+from service.generation.outputs.output import FinishReason
 
 FINISH_REASONS: Final = {
     FinishReason.END_OF_TEXT: chat_pb2.FINISH_REASON_STOP,

@@ -7,7 +7,7 @@ from typing import Final
 
 from sluice.v1 import chat_pb2, content_pb2, prompt_pb2, sampling_pb2, tool_pb2
 
-from service.generation.conversation import (
+from service.generation.prompts.conversation import (
     FilePart,
     Function,
     FunctionCall,
@@ -22,7 +22,7 @@ from service.generation.conversation import (
     ToolChoice,
     ToolMode,
 )
-from service.generation.output_format import JsonObject, JsonSchema, OutputFormat, Regex, TextChoice, TextGrammar
+from service.generation.formats.output_format import JsonObject, JsonSchema, OutputFormat, Regex, TextChoice, TextGrammar
 
 ROLES: Final = {
     content_pb2.ROLE_SYSTEM: Role.SYSTEM,

@@ -7,7 +7,7 @@ from typing import Any
 
 from sluice.v1 import new_tokens_pb2
 
-from service.generation.events import Started, Tokens
+from service.generation.outputs.events import Started, Tokens
 
 
 class TokenEmitter:

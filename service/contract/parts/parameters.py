@@ -1,4 +1,4 @@
-"""Copy parameters between messages and values by the table in `service.generation.parameters`."""
+"""Copy parameters between messages and values by the table in `service.generation.requests.parameters`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 from sluice.v1 import logprobs_pb2, sampling_pb2
 
-from service.generation.parameters import LogprobsOptions, Range, Ranges, SamplingParams, StopParams
+from service.generation.requests.parameters import LogprobsOptions, Range, Ranges, SamplingParams, StopParams
 
 _Params = TypeVar("_Params", SamplingParams, StopParams)
 

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 from sluice.v1 import resume_pb2
 
 from service.generation.errors import InvalidRequest
-from service.generation.resume import ResumePoint, StreamIdentity, StreamPosition
+from service.generation.requests.resume import ResumePoint, StreamIdentity, StreamPosition
 
 _VERSION: Final = 1
 _DIGEST_SIZE: Final = 8

@@ -11,7 +11,7 @@ from service.contract.parts.conversation import reasoning_effort_value
 from service.contract.parts.parameters import sampling_message, stopping_message
 from service.contract.responses.response_item import Event as Message
 from service.contract.responses.response_item import OpenCall, OpenItem, OpenMessage, OpenReasoning
-from service.generation.events import (
+from service.generation.outputs.events import (
     ChoiceFinished,
     Completed,
     Event,
@@ -22,7 +22,7 @@ from service.generation.events import (
     ToolCall,
     Usage,
 )
-from service.generation.output import FinishReason
+from service.generation.outputs.output import FinishReason
 
 _COMPLETED = response_item_pb2.RESPONSE_STATUS_COMPLETED
 _INCOMPLETE = response_item_pb2.RESPONSE_STATUS_INCOMPLETE

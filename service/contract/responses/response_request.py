@@ -25,10 +25,10 @@ from service.contract.parts.conversation import (
 )
 from service.contract.parts.parameters import given_sampling, to_logprobs, to_sampling
 from service.contract.parts.resume import to_resume
-from service.generation.answer_request import AnswerRequest
-from service.generation.conversation import Conversation, FunctionCall, Message, Part, Role, TextPart
+from service.generation.requests.answer_request import AnswerRequest
+from service.generation.prompts.conversation import Conversation, FunctionCall, Message, Part, Role, TextPart
 from service.generation.errors import InvalidRequest
-from service.generation.parameters import StopParams
+from service.generation.requests.parameters import StopParams
 
 _BETWEEN_INSTRUCTIONS = "\n\n"
 _BETWEEN_REASONING = "\n"

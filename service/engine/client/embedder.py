@@ -13,7 +13,7 @@ from service.engine.link.link import Link
 from service.engine.messages import Add, InputVector, Output
 from service.engine.port import StepObserver
 from service.engine.retry import retry_after_s
-from service.generation.embedding import EmbeddingOutput, EmbeddingRequest, Vector
+from service.generation.requests.embedding import EmbeddingOutput, EmbeddingRequest, Vector
 from service.generation.errors import EngineError, EngineOverloaded, InvalidRequest, PromptTooLong
 
 

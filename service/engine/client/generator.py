@@ -27,15 +27,15 @@ from service.engine.messages import Add, Compile, Compiled, Report
 from service.engine.port import Outputs, StepObserver
 from service.engine.retry import retry_after_s
 from service.generation.adapter import AdapterLoaded
-from service.generation.constraint import Constraint
+from service.generation.formats.constraint import Constraint
 from service.generation.errors import (
     DeadlineExceeded,
     EngineClosed,
     EngineError,
     EngineOverloaded,
 )
-from service.generation.parameters import Ranges
-from service.generation.request import GenerationRequest
+from service.generation.requests.parameters import Ranges
+from service.generation.requests.request import GenerationRequest
 from service.generation.stats import EngineStats
 
 MAX_COMPILE_WAIT_S = 5.0

@@ -12,7 +12,7 @@ from service.engine.constraints.marker import Marker
 from service.engine.constraints.reasoning import ReasoningConstraint, ReasoningTokens
 from service.engine.core.sequences.constraint_state import ConstraintState
 from service.engine.tokenizer import Tokenizer
-from service.generation.constraint import Constraint, Grammar, ReasoningMarkers
+from service.generation.formats.constraint import Constraint, Grammar, ReasoningMarkers
 
 _MAX_KEPT_MARKERS = 16  # a model has one pair; callers can't name others
 

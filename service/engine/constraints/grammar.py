@@ -16,7 +16,7 @@ from service.engine.constraints.ending import Ending
 from service.engine.constraints.refusal import blame
 from service.engine.plain_encoder import PlainEncoder
 from service.engine.tokenizer import Tokenizer
-from service.generation.constraint import Grammar
+from service.generation.formats.constraint import Grammar
 from service.generation.errors import ConstraintFailed, UnsupportedConstraint
 
 _SILENT = 0

@@ -11,7 +11,7 @@ from service.engine.constraints.calls import CallConstraint
 from service.engine.constraints.marker import Marker
 from service.engine.core.sequences.constraint_state import ConstraintState
 from service.engine.tokenizer import Tokenizer
-from service.generation.constraint import ReasoningMarkers, ReasoningStart
+from service.generation.formats.constraint import ReasoningMarkers, ReasoningStart
 from service.generation.errors import ConstraintFailed
 
 _ANSWER_RESERVE = 4  # reasoning leaves this multiple of the shortest answer, if the limit allows it

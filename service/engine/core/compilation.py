@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 from service.engine.core.sequences.constraint_state import ConstraintState
 from service.engine.messages import Compiled, Emit, Report
-from service.generation.constraint import Constraint
+from service.generation.formats.constraint import Constraint
 from service.generation.errors import EngineError, UnsupportedConstraint
 
 MAX_COMPILE_S = 5.0  # of processor time, per constraint

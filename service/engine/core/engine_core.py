@@ -16,7 +16,7 @@ from service.engine.core.step import ScheduledSequence, Step
 from service.engine.messages import BeforeStep, Report
 from service.engine.retry import retry_after_s
 from service.generation.errors import DeadlineExceeded, EngineError, EngineOverloaded, SequenceError
-from service.generation.output import TokenLogprob
+from service.generation.outputs.output import TokenLogprob
 from service.generation.stats import EngineStats
 
 

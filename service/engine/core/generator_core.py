@@ -33,7 +33,7 @@ from service.engine.messages import (
 )
 from service.engine.tokenizer import Tokenizer
 from service.generation.errors import AdapterRefused, EngineError, SequenceError
-from service.generation.request import GenerationRequest
+from service.generation.requests.request import GenerationRequest
 
 _log = logging.getLogger(__name__)
 

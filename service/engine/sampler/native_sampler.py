@@ -17,8 +17,8 @@ from service.engine.sampler.output_constraint import no_token, settle
 from service.engine.sampler.row_logprobs import log_softmax, logprob_of
 from service.engine.watermark import Watermark
 from service.generation.errors import SequenceError
-from service.generation.output import TokenLogprob
-from service.generation.parameters import LogprobsOptions, Trait, values_with
+from service.generation.outputs.output import TokenLogprob
+from service.generation.requests.parameters import LogprobsOptions, Trait, values_with
 
 _LOGITS_A_THREAD = 1 << 17  # with fewer a thread takes longer to wake than it saves
 

@@ -18,8 +18,8 @@ from service.engine.sampler.output_constraint import no_token, settle
 from service.engine.sampler.truncation import truncate
 from service.engine.watermark import Watermark
 from service.generation.errors import SequenceError
-from service.generation.output import TokenLogprob
-from service.generation.parameters import LogprobsOptions
+from service.generation.outputs.output import TokenLogprob
+from service.generation.requests.parameters import LogprobsOptions
 
 
 class TorchSampler:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from service.engine.tokenizer import Tokenizer
-from service.generation.events import Event, PromptLogprobs, Tokens, Usage
-from service.generation.output import FinishReason, GenerationOutput
-from service.generation.request import GenerationRequest
+from service.generation.outputs.events import Event, PromptLogprobs, Tokens, Usage
+from service.generation.outputs.output import FinishReason, GenerationOutput
+from service.generation.requests.request import GenerationRequest
 from service.output.answers.choice import AnswerForm, ChoiceReader
 from service.output.tokens.logprobs import spelled_prompt_logprobs
 

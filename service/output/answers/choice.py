@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from service.engine.tokenizer import Tokenizer
-from service.generation.constraint import ReasoningMarkers, ReasoningStart
-from service.generation.events import ChoiceFinished, Delta, Event, SpelledLogprob, Text, ToolCall
-from service.generation.output import FinishReason, GenerationOutput
+from service.generation.formats.constraint import ReasoningMarkers, ReasoningStart
+from service.generation.outputs.events import ChoiceFinished, Delta, Event, SpelledLogprob, Text, ToolCall
+from service.generation.outputs.output import FinishReason, GenerationOutput
 from service.output.parsers.channel_parser import ChannelParser
 from service.output.tokens.logprobs import ContentLogprobs
 from service.output.parsers.marked_answer import MarkedAnswerParser

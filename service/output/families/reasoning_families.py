@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from service.generation.constraint import ReasoningMarkers
+from service.generation.formats.constraint import ReasoningMarkers
 from service.output.families.tool_syntax import CHANNEL, END, MESSAGE, START
 
 

@@ -11,8 +11,8 @@ import enum
 import re
 from collections.abc import Collection
 
-from service.generation.constraint import ReasoningStart
-from service.generation.events import Delta, Reasoning, Text, ToolArguments, ToolCall
+from service.generation.formats.constraint import ReasoningStart
+from service.generation.outputs.events import Delta, Reasoning, Text, ToolArguments, ToolCall
 from service.output.calls.call_reader import WHITE_SPACE
 from service.output.families.tool_syntax import CALL, CHANNEL, END, MESSAGE, RETURN, START
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from service.generation.constraint import ReasoningMarkers
-from service.generation.events import Text
+from service.generation.formats.constraint import ReasoningMarkers
+from service.generation.outputs.events import Text
 from service.output.parsers.reasoning import num_marker_characters
 
 _WHITE_SPACE = " \t\r\n"

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import enum
 
-from service.generation.constraint import ReasoningMarkers, ReasoningStart
-from service.generation.events import Reasoning, Text
+from service.generation.formats.constraint import ReasoningMarkers, ReasoningStart
+from service.generation.outputs.events import Reasoning, Text
 
 _WHITE_SPACE = " \t\r\n"
 

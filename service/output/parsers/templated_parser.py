@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from service.generation.events import Delta, Reasoning, Text, ToolArguments, ToolCall
+from service.generation.outputs.events import Delta, Reasoning, Text, ToolArguments, ToolCall
 from service.output.families.tool_syntax import Schema
 
 _REASONING = frozenset({"reasoning_content", "reasoning", "thinking"})

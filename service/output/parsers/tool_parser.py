@@ -10,7 +10,7 @@ import enum
 import re
 from collections.abc import Mapping
 
-from service.generation.events import Delta, Text, ToolArguments, ToolCall
+from service.generation.outputs.events import Delta, Text, ToolArguments, ToolCall
 from service.output.calls.call_object import CallObject
 from service.output.calls.call_reader import WHITE_SPACE, CallReader, Verdict
 from service.output.calls.keyword_call import KeywordCallReader

@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Sequence
 
 from service.engine.tokenizer import Tokenizer
-from service.generation.events import SpelledLogprob
-from service.generation.output import TokenLogprob
+from service.generation.outputs.events import SpelledLogprob
+from service.generation.outputs.output import TokenLogprob
 from service.output.tokens.token_ranges import TextRange
 
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from service.engine.tokenizer import Tokenizer
-from service.generation.constraint import ReasoningMarkers
-from service.generation.conversation import Conversation, ImagePart, Message
+from service.generation.formats.constraint import ReasoningMarkers
+from service.generation.prompts.conversation import Conversation, ImagePart, Message
 from service.generation.errors import TemplateRefused, UnsupportedFeature, UnsupportedModality
-from service.generation.image import ImageForm
+from service.generation.prompts.image import ImageForm
 from service.prompts.templates.call_form import call_form
 from service.prompts.tokens.control_tokens import ControlTokens, Marks
 from service.prompts.chats.schema_text import add_schema

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from service.generation.constraint import ReasoningLimit, ReasoningMarkers, ReasoningStart
-from service.generation.conversation import Conversation, ReasoningEffort
+from service.generation.formats.constraint import ReasoningLimit, ReasoningMarkers, ReasoningStart
+from service.generation.prompts.conversation import Conversation, ReasoningEffort
 from service.prompts.templates.template import ChatTemplate
 
 _SWITCHES = ("enable_thinking", "thinking", "reasoning")  # the names that chat templates have

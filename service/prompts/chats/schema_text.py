@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from service.generation.output_format import JsonSchema
+from service.generation.formats.output_format import JsonSchema
 
 _BETWEEN = "\n\n"
 

@@ -15,8 +15,8 @@ import numpy as np
 
 from service.engine.tokenizer import Tokenizer
 from service.generation.caller import ANONYMOUS, Caller
-from service.generation.conversation import RawText, RawTokens
-from service.generation.embedding import EmbeddingRequest, Purpose, TextsToEmbed, TokenIds, Vector
+from service.generation.prompts.conversation import RawText, RawTokens
+from service.generation.requests.embedding import EmbeddingRequest, Purpose, TextsToEmbed, TokenIds, Vector
 from service.generation.errors import InvalidRequest, PromptTooLong
 from service.prompts.preparing.chunk import read_in_chunks
 from service.prompts.preparing.priority import check_priority

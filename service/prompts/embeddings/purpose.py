@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from service.generation.embedding import Purpose
+from service.generation.requests.embedding import Purpose
 
 _NAMES: Final[dict[Purpose, tuple[str, ...]]] = {
     "": (),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from service.generation.embedding import TokenIds
+from service.generation.requests.embedding import TokenIds
 
 
 @dataclass(frozen=True, slots=True)

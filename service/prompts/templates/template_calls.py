@@ -9,8 +9,8 @@ import logging
 from collections.abc import Iterable
 from typing import Any
 
-from service.generation.constraint import ReasoningStart
-from service.generation.events import ToolCall
+from service.generation.formats.constraint import ReasoningStart
+from service.generation.outputs.events import ToolCall
 from service.output.parsers.channel_parser import ChannelParser
 from service.output.parsers.templated_parser import check_response_template
 from service.output.families.tool_families import SYNTAXES

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from service.engine.constraints.grammar import GrammarCompiler, GrammarConstraint
-from service.generation.constraint import Grammar
+from service.generation.formats.constraint import Grammar
 from service.generation.errors import ConstraintFailed, UnsupportedConstraint
 from tests.engine.constraints.fakes import (
     ADDED,

@@ -10,9 +10,9 @@ import pytest
 from service.engine.core.sequences.constraint_state import ConstraintState
 from service.engine.core.sequences.sequence import Sequence, choice_seed
 from service.generation.errors import ConstraintFailed
-from service.generation.output import FinishReason, GenerationOutput, Timings, TokenLogprob
-from service.generation.parameters import LogprobsOptions, StopParams
-from service.generation.request import GenerationRequest
+from service.generation.outputs.output import FinishReason, GenerationOutput, Timings, TokenLogprob
+from service.generation.requests.parameters import LogprobsOptions, StopParams
+from service.generation.requests.request import GenerationRequest
 from tests.engine.fakes import CONTROL, END, group_of, request
 
 

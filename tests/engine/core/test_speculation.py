@@ -18,8 +18,8 @@ from service.engine.core.engine_core import SampledToken
 from service.engine.core.sequences.sequence import choice_seed
 from service.engine.core.step import Step
 from service.generation.errors import SequenceError
-from service.generation.output import FinishReason
-from service.generation.parameters import LogprobsOptions
+from service.generation.outputs.output import FinishReason
+from service.generation.requests.parameters import LogprobsOptions
 from tests.engine.drafters import SumDrafter
 from tests.engine.fakes import Bench, Clock, PagedRunner, config_of, group_of, request, say, sums
 

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from service.generation.constraint import Constraint, Grammar
+from service.generation.formats.constraint import Constraint, Grammar
 from service.generation.errors import (
     ConstraintFailed,
     DeadlineExceeded,

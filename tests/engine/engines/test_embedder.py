@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.generation.embedding import EmbeddingOutput, EmbeddingRequest
+from service.generation.requests.embedding import EmbeddingOutput, EmbeddingRequest
 from service.generation.errors import (
     DeadlineExceeded,
     EngineClosed,

@@ -14,7 +14,7 @@ from service.engine.config import EngineConfig
 from service.engine.engines import build_cross_encoder
 from service.engine.models.checkpoint.pair_files import PairFiles, is_cross_encoder
 from service.engine.models.checkpoint.sentence_files import is_encoder
-from service.generation.embedding import EmbeddingRequest
+from service.generation.requests.embedding import EmbeddingRequest
 from service.generation.errors import ModelLoadError
 from service.generation.stats import EngineStats
 from service.loading.model import load_model

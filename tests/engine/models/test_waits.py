@@ -17,7 +17,7 @@ from service.engine.models.torch.load_decoder import load_decoder
 from service.engine.sampler.torch_sampler import TorchSampler
 from service.engine.watermark import Watermark
 from service.generation.errors import SequenceError
-from service.generation.parameters import LogprobsOptions, SamplingParams, StopParams
+from service.generation.requests.parameters import LogprobsOptions, SamplingParams, StopParams
 from tests.engine.accelerator_double import REFERENCE, accelerator
 from tests.engine.pretended_device import PretendedDevice, on_device
 from tests.engine.sampler.test_sampler import Only

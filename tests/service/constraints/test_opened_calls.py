@@ -15,8 +15,8 @@ from service.constraints.tool_rules import ToolRules
 from service.engine.constraints.compiler import ConstraintCompiler
 from service.engine.core.sequences.constraint_state import ConstraintState
 from service.engine.tokenizer import FastTokenizer
-from service.generation.constraint import Constraint, ReasoningLimit, ReasoningMarkers, ReasoningStart
-from service.generation.conversation import Function
+from service.generation.formats.constraint import Constraint, ReasoningLimit, ReasoningMarkers, ReasoningStart
+from service.generation.prompts.conversation import Function
 from service.generation.errors import InvalidRequest, UnsupportedConstraint
 from service.output.families.tool_families import HERMES, LLAMA3, MISTRAL, PLAIN_JSON, SYNTAXES
 from service.output.families.tool_syntax import ToolSyntax

@@ -9,7 +9,7 @@ from sluice.v1 import chat_pb2, completion_pb2, content_pb2, prompt_pb2, resume_
 
 from service.contract.generations.chat_fold import ChatFold
 from service.contract.parts.resume import position_bytes, stream_bytes
-from service.generation.resume import ResumePoint, StreamIdentity, StreamPosition
+from service.generation.requests.resume import ResumePoint, StreamIdentity, StreamPosition
 
 RESUMED = ResumePoint(
     StreamIdentity("0" * 31 + "a", 1, "m", "fp", 7, b"12345678"),

@@ -21,7 +21,7 @@ from service.contract.parts.parameters import (
     to_sampling,
     to_stopping,
 )
-from service.generation.parameters import LogprobsOptions, SamplingParams, StopParams
+from service.generation.requests.parameters import LogprobsOptions, SamplingParams, StopParams
 
 Params = SamplingParams | StopParams
 

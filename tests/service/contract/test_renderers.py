@@ -14,7 +14,7 @@ from service.contract.generations.chat import ChatRenderer
 from service.contract.generations.completion import CompletionRenderer
 from service.contract.responses.response_renderer import ResponseRenderer
 from service.contract.generations.text_generation import TextGenerationRenderer
-from service.generation.events import (
+from service.generation.outputs.events import (
     ChoiceFinished,
     Completed,
     Event,
@@ -28,8 +28,8 @@ from service.generation.events import (
     ToolCall,
     Usage,
 )
-from service.generation.output import FinishReason, Timings
-from service.generation.parameters import SamplingParams, StopParams
+from service.generation.outputs.output import FinishReason, Timings
+from service.generation.requests.parameters import SamplingParams, StopParams
 
 STARTED = Started(
     "i", 1_500_000_000, "m", "3", "fp", SamplingParams(seed=7), StopParams(max_tokens=9), n=1, prompt_texts=("hi",)

@@ -13,9 +13,9 @@ from sluice.v1 import chat_pb2, logprobs_pb2, response_item_pb2, response_pb2, s
 
 from service.contract.parts.parameters import sampling_message, stopping_message
 from service.contract.responses.response_renderer import ResponseFold, ResponseRenderer
-from service.generation.events import Event
-from service.generation.output import FinishReason
-from service.generation.parameters import SamplingParams, StopParams
+from service.generation.outputs.events import Event
+from service.generation.outputs.output import FinishReason
+from service.generation.requests.parameters import SamplingParams, StopParams
 from tests.service.contract.response_cases import (
     CHATS,
     STARTED,

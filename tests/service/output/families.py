@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from service.generation.constraint import ReasoningStart
-from service.generation.events import Delta
+from service.generation.formats.constraint import ReasoningStart
+from service.generation.outputs.events import Delta
 from service.output.parsers.channel_parser import ChannelParser
 from service.output.families.tool_families import (
     APERTUS,

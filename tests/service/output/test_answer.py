@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from service.generation.constraint import ReasoningStart
-from service.generation.events import ChoiceFinished, Event, PromptLogprobs, SpelledLogprob, Text, Tokens, Usage
-from service.generation.output import FinishReason, GenerationOutput, TokenLogprob
-from service.generation.parameters import LogprobsOptions
-from service.generation.request import GenerationRequest
+from service.generation.formats.constraint import ReasoningStart
+from service.generation.outputs.events import ChoiceFinished, Event, PromptLogprobs, SpelledLogprob, Text, Tokens, Usage
+from service.generation.outputs.output import FinishReason, GenerationOutput, TokenLogprob
+from service.generation.requests.parameters import LogprobsOptions
+from service.generation.requests.request import GenerationRequest
 from service.output.answers.answer import AnswerReader
 from service.output.answers.choice import AnswerForm
 from service.output.families.reasoning_families import THINK

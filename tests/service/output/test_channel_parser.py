@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from service.generation.constraint import ReasoningStart
-from service.generation.events import Delta
+from service.generation.formats.constraint import ReasoningStart
+from service.generation.outputs.events import Delta
 from service.output.parsers.channel_parser import ChannelParser
 from tests.service.output.fakes import join
 

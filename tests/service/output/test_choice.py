@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from service.engine.tokenizer import FastTokenizer
-from service.generation.constraint import ReasoningStart
-from service.generation.events import Event, Text, ToolArguments, ToolCall
-from service.generation.output import FinishReason
-from service.generation.parameters import StopParams
+from service.generation.formats.constraint import ReasoningStart
+from service.generation.outputs.events import Event, Text, ToolArguments, ToolCall
+from service.generation.outputs.output import FinishReason
+from service.generation.requests.parameters import StopParams
 from service.output.answers.choice import AnswerForm, ChoiceReader
 from service.output.families.reasoning_families import THINK
 from service.output.families.tool_families import HERMES

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from service.generation.constraint import ReasoningMarkers
-from service.generation.events import Text
+from service.generation.formats.constraint import ReasoningMarkers
+from service.generation.outputs.events import Text
 from service.output.parsers.marked_answer import MarkedAnswerParser
 
 MARKERS = ReasoningMarkers("<think>", "</think>", answer_open="<answer>", answer_close="</answer>")

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.generation.constraint import ReasoningMarkers, ReasoningStart
-from service.generation.events import Delta, Text
+from service.generation.formats.constraint import ReasoningMarkers, ReasoningStart
+from service.generation.outputs.events import Delta, Text
 from service.output.parsers.reasoning import ReasoningParser
 from service.output.families.reasoning_families import THINK, reasoning_markers
 from tests.service.output.fakes import join

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from service.generation.events import Delta, Text
+from service.generation.outputs.events import Delta, Text
 from service.output.parsers.templated_parser import TemplatedParser, check_response_template
 from tests.service.output.fakes import join
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.generation.events import Delta, Text
+from service.generation.outputs.events import Delta, Text
 from service.output.families.tool_families import HARMONY, HERMES, LLAMA3, MISTRAL, MISTRAL_NAMED, PLAIN_JSON, SYNTAXES
 from service.output.parsers.tool_parser import ToolCallParser
 from service.output.families.tool_syntax import ToolSyntax

@@ -8,12 +8,12 @@ from typing import Any, Generic
 
 from service.answering.kind import Answer, Kind, Message, Request
 from service.engine.tokenizer import FastTokenizer, Tokenizer
-from service.generation import conversation
-from service.generation.answer_request import AnswerRequest
-from service.generation.conversation import Conversation
-from service.generation.events import Completed, Event, Started
-from service.generation.output import GenerationOutput
-from service.generation.request import GenerationRequest
+from service.generation.prompts import conversation
+from service.generation.requests.answer_request import AnswerRequest
+from service.generation.prompts.conversation import Conversation
+from service.generation.outputs.events import Completed, Event, Started
+from service.generation.outputs.output import GenerationOutput
+from service.generation.requests.request import GenerationRequest
 from service.output.answers.answer import AnswerReader
 from service.prompting.chat_model import ChatModel
 from service.prompting.preparation import Preparation, PreparedAnswer

@@ -12,8 +12,8 @@ from sluice.v1 import chat_pb2, completion_pb2, logprobs_pb2, sampling_pb2, serv
 
 from service.answering.kind import COMPLETION
 from service.generation.errors import PromptTooLong, TemplateRefused, UnsupportedFeature
-from service.generation.output import FinishReason, GenerationOutput, TokenLogprob
-from service.generation.parameters import LogprobsOptions
+from service.generation.outputs.output import FinishReason, GenerationOutput, TokenLogprob
+from service.generation.requests.parameters import LogprobsOptions
 from service.prompting.preparation import Preparation
 from tests.engine.constraints.fakes import END
 from tests.service.contract.fakes import completion_request

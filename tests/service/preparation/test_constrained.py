@@ -15,12 +15,12 @@ from service.answering.kind import COMPLETION
 from service.engine.constraints.compiler import ConstraintCompiler
 from service.engine.core.sequences.constraint_state import ConstraintState
 from service.engine.tokenizer import FastTokenizer
-from service.generation.constraint import Constraint
-from service.generation.conversation import ReasoningEffort
+from service.generation.formats.constraint import Constraint
+from service.generation.prompts.conversation import ReasoningEffort
 from service.generation.errors import UnsupportedConstraint
-from service.generation.output import FinishReason, GenerationOutput
-from service.generation.output_format import JsonSchema
-from service.generation.request import GenerationRequest
+from service.generation.outputs.output import FinishReason, GenerationOutput
+from service.generation.formats.output_format import JsonSchema
+from service.generation.requests.request import GenerationRequest
 from service.prompting.chat_model import ChatModel
 from service.prompting.preparation import Preparation, PreparedAnswer
 from service.prompts.templates.template import ChatTemplate

@@ -8,10 +8,10 @@ import pytest
 
 from service.engine.constraints.compiler import ConstraintCompiler
 from service.engine.tokenizer import FastTokenizer
-from service.generation.conversation import ReasoningEffort
+from service.generation.prompts.conversation import ReasoningEffort
 from service.generation.errors import ConstraintFailed
-from service.generation.output_format import Regex
-from service.generation.request import GenerationRequest
+from service.generation.formats.output_format import Regex
+from service.generation.requests.request import GenerationRequest
 from service.output.families.reasoning_families import REASONING_FAMILIES, ReasoningFamily
 from service.output.families.tool_families import COMMAND, HARMONY
 from service.output.families.tool_syntax import CHANNEL_MARKERS

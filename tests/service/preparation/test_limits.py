@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from service.engine.tokenizer import FastTokenizer
-from service.generation.answer_request import AnswerRequest
-from service.generation.conversation import RawText
+from service.generation.requests.answer_request import AnswerRequest
+from service.generation.prompts.conversation import RawText
 from service.generation.errors import DeadlineExceeded, EngineOverloaded, InvalidRequest, TemplateRefused
 from service.prompting.preparation import Preparation
 from service.prompts.templates.template import ChatTemplate

@@ -10,8 +10,8 @@ from sluice.v1 import chat_pb2, sampling_pb2, serving_pb2, text_generation_pb2
 
 from service.answering.kind import TEXT_GENERATION
 from service.generation.errors import PromptTooLong
-from service.generation.output import FinishReason, GenerationOutput, Timings
-from service.generation.request import GenerationRequest
+from service.generation.outputs.output import FinishReason, GenerationOutput, Timings
+from service.generation.requests.request import GenerationRequest
 from service.prompting.preparation import Preparation
 from service.prompts.preparing.workers import WorkerLimits, Workers
 from tests.engine.fakes import ByteTokenizer

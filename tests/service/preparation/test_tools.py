@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from service.generation.conversation import ReasoningEffort, ToolChoice, ToolMode
+from service.generation.prompts.conversation import ReasoningEffort, ToolChoice, ToolMode
 from service.generation.errors import InvalidRequest, UnsupportedFeature
-from service.generation.output import FinishReason
-from service.generation.output_format import JsonObject
-from service.generation.parameters import LogprobsOptions
+from service.generation.outputs.output import FinishReason
+from service.generation.formats.output_format import JsonObject
+from service.generation.requests.parameters import LogprobsOptions
 from service.prompting.preparation import Preparation
 from service.prompts.templates.template import ChatTemplate
 from tests.engine.constraints.fakes import END, token_id, tokenizer_of

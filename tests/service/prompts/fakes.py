@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from service.engine.tokenizer import FastTokenizer
-from service.generation.conversation import Message, Role, TextPart
+from service.generation.prompts.conversation import Message, Role, TextPart
 from service.prompts.tokens.control_tokens import ControlTokens
 from service.prompts.templates.template import ChatTemplate
 from tests.engine.constraints.fakes import END

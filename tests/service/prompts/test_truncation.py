@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.engine.tokenizer import FastTokenizer
-from service.generation.conversation import FunctionCall, Message, Role
+from service.generation.prompts.conversation import FunctionCall, Message, Role
 from service.generation.errors import PromptTooLong
 from service.prompts.tokens.truncation import PromptRoom, fit_messages, fit_text, fit_token_ids
 from tests.engine.constraints.fakes import ADDED, token_id, tokenizer_of

@@ -11,8 +11,8 @@ import pytest
 
 from service.contract.parts.parameters import RANGES
 from service.engine.tokenizer import FastTokenizer
-from service.generation.answer_request import AnswerRequest
-from service.generation.conversation import RawText
+from service.generation.requests.answer_request import AnswerRequest
+from service.generation.prompts.conversation import RawText
 from service.generation.errors import ModelLoadError
 from service.prompting.preparation import Preparation
 from service.prompting.sampling_defaults import read_sampling_defaults

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from service.generation.errors import ModelLoadError
-from service.generation.ranking import Activation
+from service.generation.requests.ranking import Activation
 
 _HEAD: Final = "ForSequenceClassification"
 _UNSUPPORTED: Final = (

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from service.generation.conversation import Prompt
-from service.generation.output_format import OutputFormat
-from service.generation.parameters import LogprobsOptions, SamplingParams, StopParams
-from service.generation.resume import ResumePoint
+from service.generation.prompts.conversation import Prompt
+from service.generation.formats.output_format import OutputFormat
+from service.generation.requests.parameters import LogprobsOptions, SamplingParams, StopParams
+from service.generation.requests.resume import ResumePoint
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from service.generation.constraint import Constraint
-from service.generation.image import PromptImage
-from service.generation.parameters import LogprobsOptions, SamplingParams, StopParams
+from service.generation.formats.constraint import Constraint
+from service.generation.prompts.image import PromptImage
+from service.generation.requests.parameters import LogprobsOptions, SamplingParams, StopParams
 
 
 @dataclass(frozen=True, slots=True)

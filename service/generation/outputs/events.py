@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-from service.generation.conversation import ReasoningEffort
-from service.generation.output import FinishReason, Timings
-from service.generation.parameters import SamplingParams, StopParams
+from service.generation.prompts.conversation import ReasoningEffort
+from service.generation.outputs.output import FinishReason, Timings
+from service.generation.requests.parameters import SamplingParams, StopParams
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from service.generation.conversation import RawText, RawTokens
+from service.generation.prompts.conversation import RawText, RawTokens
 
 TokenIds: TypeAlias = npt.NDArray[np.int64]  # [tokens]
 Vector: TypeAlias = npt.NDArray[np.float32]  # [dimensions]

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from service.generation.output_format import JsonSchema
+from service.generation.formats.output_format import JsonSchema
 
 
 class Role(enum.Enum):
