@@ -21,7 +21,7 @@ from service.engine.client.queue_wait import KeyLoad, QueueWaitEstimator, has_sm
 from service.engine.client.request_check import check_limit, check_request
 from service.engine.client.wakeups import WakeupLimiter
 from service.engine.config import EngineConfig
-from service.engine.limits import max_sequence_len
+from service.engine.config import max_sequence_len
 from service.engine.link.link import Link
 from service.engine.messages import Add, Compile, Compiled, Report
 from service.engine.port import Outputs, StepObserver

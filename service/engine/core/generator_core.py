@@ -16,7 +16,7 @@ from service.engine.core.engine_core import EngineCore, Runner
 from service.engine.core.scheduler import Scheduler
 from service.engine.core.sequences.constraint_state import ConstraintState
 from service.engine.core.sequences.sequence import SequenceGroup
-from service.engine.limits import max_sequence_len
+from service.engine.config import max_sequence_len
 from service.engine.messages import (
     Abort,
     Add,
