@@ -27,7 +27,7 @@ from process.settings.reload import Reload
 from service.deployment.deployment import LoadModel
 from service.engine.link.process_memory import freeze_heap, limit_primitive_cache
 from service.engine.link.worker_process import prestart_workers
-from service.engine.port import StepObserver
+from service.engine.interface.port import StepObserver
 from service.generation.errors import ModelLoadError
 from service.listener import StartError
 from service.loading.model import load_model

@@ -22,7 +22,7 @@ from service.engine.constraints.grammar import GrammarCompiler, GrammarConstrain
 from service.engine.core.sequences.sequence import Sequence, SequenceGroup
 from service.engine.sampler.native_sampler import NativeSampler
 from service.engine.sampler.torch_sampler import TorchSampler
-from service.engine.tokenizer import FastTokenizer
+from service.engine.tokens.tokenizer import FastTokenizer
 from service.generation.formats.output_format import JsonSchema
 from service.generation.requests.parameters import SamplingParams
 from service.generation.requests.request import GenerationRequest

@@ -33,7 +33,7 @@ from service.engine.link import wire
 from service.engine.link.report_pacer import ReportPacer
 from service.engine.link.send_buffer import SendBuffer
 from service.engine.loading.generator import LoadedModel, load_model
-from service.engine.messages import Report
+from service.engine.interface.messages import Report
 from service.engine.runner.model_runner import ModelRunner
 from service.generation.outputs.output import GenerationOutput
 from service.generation.requests.parameters import SamplingParams, StopParams

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from process.settings.setting import check_ranges, setting
-from service.engine.watermark import Watermark
+from service.engine.tokens.watermark import Watermark
 
 BLOCK_SIZE = 16  # tokens of a cache block, unless a setting or the device gives another size
 

@@ -6,9 +6,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from service.engine.description import EncoderDescription, ModelInfo
+from service.engine.interface.description import EncoderDescription, ModelInfo
 from service.engine.engines import build_cross_encoder, build_encoder
-from service.engine.port import StepObserver
+from service.engine.interface.port import StepObserver
 from service.generation.errors import ModelLoadError
 from service.prompts.embeddings.embedding import EmbeddingPrompts, EncoderForm
 from service.prompts.pairs.framed_pairs import FramedPairs

@@ -12,8 +12,8 @@ from service.engine.engines import BuiltEngine, build_engine
 from service.engine.loading.model_folder import find_folder
 from service.engine.models.checkpoint.pair_files import is_cross_encoder, unsupported_head
 from service.engine.models.checkpoint.sentence_files import is_encoder
-from service.engine.port import StepObserver
-from service.engine.tokenizer import FastTokenizer
+from service.engine.interface.port import StepObserver
+from service.engine.tokens.tokenizer import FastTokenizer
 from service.generation.formats.constraint import ReasoningMarkers
 from service.generation.prompts.conversation import ReasoningEffort
 from service.generation.errors import ModelLoadError

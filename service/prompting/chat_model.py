@@ -10,7 +10,7 @@ from dataclasses import replace
 from service.constraints.grammar import marked_content
 from service.constraints.tool_grammar import opened_calls, tool_grammar
 from service.constraints.tool_rules import ToolRules
-from service.engine.tokenizer import Tokenizer
+from service.engine.tokens.tokenizer import Tokenizer
 from service.generation.formats.constraint import Constraint, Grammar, ReasoningMarkers, ReasoningStart
 from service.generation.prompts.conversation import Conversation, ReasoningEffort, ToolMode
 from service.generation.errors import InvalidRequest, UnsupportedFeature

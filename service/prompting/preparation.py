@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from service.constraints.grammar import format_grammar
-from service.engine.tokenizer import Tokenizer
+from service.engine.tokens.tokenizer import Tokenizer
 from service.generation.requests.answer_request import AnswerRequest
 from service.generation.caller import ANONYMOUS, Caller
 from service.generation.formats.constraint import Constraint

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
-from service.engine.port import Embedder
+from service.engine.interface.port import Embedder
 from service.generation.caller import ANONYMOUS, Caller
 from service.generation.requests.embedding import EmbeddingRequest
 from service.generation.requests.ranking import Activation, RankingOutput, TextsToRank

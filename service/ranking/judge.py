@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
-from service.engine.port import Generator
+from service.engine.interface.port import Generator
 from service.generation.caller import ANONYMOUS, Caller
 from service.generation.errors import EngineOverloaded
 from service.generation.outputs.output import Timings

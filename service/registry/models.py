@@ -6,8 +6,8 @@ import time
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from service.engine.port import Embedder, Generator
-from service.engine.tokenizer import Tokenizer
+from service.engine.interface.port import Embedder, Generator
+from service.engine.tokens.tokenizer import Tokenizer
 from service.output.tokens.watermark import WatermarkDetector
 from service.prompting.preparation import Preparation
 from service.prompts.embeddings.embedding import EmbeddingPrompts

@@ -11,7 +11,7 @@ from service.answering.generation import Context
 from service.call import current_caller, deadline_of, route_call
 from service.contract.generations import chat
 from service.contract.responses import response_request
-from service.engine.tokenizer import Tokenizer
+from service.engine.tokens.tokenizer import Tokenizer
 from service.generation.errors import InvalidRequest
 from service.prompts.tokens.detokenization import detokenize
 from service.prompts.preparing.workers import Workers

@@ -23,7 +23,7 @@ from service.engine.core.generator_core import GeneratorCore
 from service.engine.core.sequences.constraint_state import ConstraintState
 from service.engine.core.step import Step
 from service.engine.link.engine_spec import BuiltCore
-from service.engine.messages import BeforeStep, Check, Command, Emit, Report
+from service.engine.interface.messages import BeforeStep, Check, Command, Emit, Report
 from service.generation.formats.constraint import Constraint
 from service.generation.requests.embedding import TokenIds, Vector
 from service.generation.errors import EngineError, ModelLoadError, SequenceError, UnsupportedConstraint

@@ -17,7 +17,7 @@ from service.engine.link.engine_spec import EngineSpec
 from service.engine.link.link import Link
 from service.engine.link.process_link import ProcessLink, Restarts
 from service.engine.link.thread_link import ThreadLink
-from service.engine.port import StepObserver
+from service.engine.interface.port import StepObserver
 from service.generation.outputs.output import GenerationOutput
 from service.generation.requests.request import GenerationRequest
 from tests.engine.fakes import ByteTokenizer, config_of, read, until

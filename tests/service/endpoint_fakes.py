@@ -17,7 +17,7 @@ from service.engine.client.embedder import EmbedderClient
 from service.engine.client.generator import GeneratorClient
 from service.engine.core.encoder_core import EncoderCore
 from service.engine.link.thread_link import ThreadLink
-from service.engine.port import StepObserver
+from service.engine.interface.port import StepObserver
 from service.generation.requests.embedding import TokenIds, Vector
 from service.generation.errors import ModelLoadError
 from service.observability.telemetry import Telemetry

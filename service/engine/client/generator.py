@@ -1,4 +1,4 @@
-"""The client of a generating engine: `service.engine.port.Generator` on the event loop."""
+"""The client of a generating engine: `service.engine.interface.port.Generator` on the event loop."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from service.engine.client.wakeups import WakeupLimiter
 from service.engine.config import EngineConfig
 from service.engine.config import max_sequence_len
 from service.engine.link.link import Link
-from service.engine.messages import Add, Compile, Compiled, Report
-from service.engine.port import Outputs, StepObserver
-from service.engine.retry import retry_after_s
+from service.engine.interface.messages import Add, Compile, Compiled, Report
+from service.engine.interface.port import Outputs, StepObserver
+from service.engine.interface.retry import retry_after_s
 from service.generation.adapter import AdapterLoaded
 from service.generation.formats.constraint import Constraint
 from service.generation.errors import (

@@ -10,7 +10,7 @@ from service.engine.constraints.bits import ALL, allow, forbid
 from service.engine.constraints.calls import CallConstraint
 from service.engine.constraints.marker import Marker
 from service.engine.core.sequences.constraint_state import ConstraintState
-from service.engine.tokenizer import Tokenizer
+from service.engine.tokens.tokenizer import Tokenizer
 from service.generation.formats.constraint import ReasoningMarkers, ReasoningStart
 from service.generation.errors import ConstraintFailed
 

@@ -16,7 +16,7 @@ from functools import partial
 from typing import TypeAlias
 
 from service.engine.core.sequences.constraint_state import ConstraintState
-from service.engine.messages import Compiled, Emit, Report
+from service.engine.interface.messages import Compiled, Emit, Report
 from service.generation.formats.constraint import Constraint
 from service.generation.errors import EngineError, UnsupportedConstraint
 

@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import Protocol
 
 from service.engine.core.accounts import Account, Accounts
-from service.engine.messages import Abort, Add, BeforeStep, Check, Command, Done, Emit, InputVector, Report
+from service.engine.interface.messages import Abort, Add, BeforeStep, Check, Command, Done, Emit, InputVector, Report
 from service.generation.requests.embedding import EmbeddingRequest, TokenIds, Vector
 from service.generation.errors import DeadlineExceeded, SequenceError
 from service.generation.stats import EngineStats

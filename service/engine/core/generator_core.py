@@ -17,7 +17,7 @@ from service.engine.core.scheduler import Scheduler
 from service.engine.core.sequences.constraint_state import ConstraintState
 from service.engine.core.sequences.sequence import SequenceGroup
 from service.engine.config import max_sequence_len
-from service.engine.messages import (
+from service.engine.interface.messages import (
     Abort,
     Add,
     BeforeStep,
@@ -31,7 +31,7 @@ from service.engine.messages import (
     Output,
     Report,
 )
-from service.engine.tokenizer import Tokenizer
+from service.engine.tokens.tokenizer import Tokenizer
 from service.generation.errors import AdapterRefused, EngineError, SequenceError
 from service.generation.requests.request import GenerationRequest
 

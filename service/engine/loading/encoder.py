@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from service.engine.config import EngineConfig
 from service.engine.core.encoder_core import EncoderCore, EncoderRunner
-from service.engine.description import ComputeDtype, CrossEncoderDescription, EncoderDescription, ModelInfo
+from service.engine.interface.description import ComputeDtype, CrossEncoderDescription, EncoderDescription, ModelInfo
 from service.engine.link.engine_spec import BuiltCore
 from service.engine.loading.model_source import (
     architecture_of,
@@ -26,7 +26,7 @@ from service.engine.models.checkpoint.pair_files import PairFiles
 from service.engine.models.checkpoint.progress import load_progress
 from service.engine.models.checkpoint.sentence_files import SentenceFiles
 from service.engine.models.encoders.bert import load_bert
-from service.engine.tokenizer import FastTokenizer
+from service.engine.tokens.tokenizer import FastTokenizer
 from service.generation.errors import ModelLoadError
 
 # MiniLM is fastest at 1024. At 256 it computes 8 % fewer tokens per second, and at 512 from 2 to 5 % fewer (one core,

@@ -16,7 +16,7 @@ from service.engine.core.drafts.drafter import Drafter
 from service.engine.core.drafts.prompt_drafter import PromptDrafter
 from service.engine.core.drafts.speculation import Speculation
 from service.engine.core.generator_core import GeneratorCore
-from service.engine.description import ComputeDtype, GeneratorDescription, ModelInfo
+from service.engine.interface.description import ComputeDtype, GeneratorDescription, ModelInfo
 from service.engine.device.device_memory import (
     DeviceMemory,
     cache_capacity,
@@ -38,7 +38,7 @@ from service.engine.models.checkpoint.text_part import text_config
 from service.engine.models.model_spec import ModelSpec
 from service.engine.runner.model_runner import ModelRunner
 from service.engine.runner.step_memory import measure_step_bytes
-from service.engine.tokenizer import FastTokenizer
+from service.engine.tokens.tokenizer import FastTokenizer
 from service.generation.adapter import AdapterLoaded
 from service.generation.errors import ModelLoadError
 

@@ -13,7 +13,7 @@ from service.engine.sampler.logit_bias import LogitBias
 from service.engine.sampler.output_constraint import OutputConstraint
 from service.engine.sampler.penalties import Penalties
 from service.engine.sampler.watermark import WatermarkBias
-from service.engine.watermark import Watermark
+from service.engine.tokens.watermark import Watermark
 
 
 def effects(watermark: Watermark) -> tuple[Effect, ...]:

@@ -15,7 +15,7 @@ from service.engine.sampler.effect import Effect
 from service.engine.sampler.effects import effects
 from service.engine.sampler.output_constraint import no_token, settle
 from service.engine.sampler.row_logprobs import log_softmax, logprob_of
-from service.engine.watermark import Watermark
+from service.engine.tokens.watermark import Watermark
 from service.generation.errors import SequenceError
 from service.generation.outputs.output import TokenLogprob
 from service.generation.requests.parameters import LogprobsOptions, Trait, values_with

@@ -16,7 +16,7 @@ from service.engine.sampler.effects import effects
 from service.engine.sampler.logprobs import Logprobs, logprobs_of
 from service.engine.sampler.output_constraint import no_token, settle
 from service.engine.sampler.truncation import truncate
-from service.engine.watermark import Watermark
+from service.engine.tokens.watermark import Watermark
 from service.generation.errors import SequenceError
 from service.generation.outputs.output import TokenLogprob
 from service.generation.requests.parameters import LogprobsOptions

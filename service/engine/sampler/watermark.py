@@ -1,4 +1,4 @@
-"""The watermark's effect on the logits; `service.engine.watermark` computes the green lists."""
+"""The watermark's effect on the logits; `service.engine.tokens.watermark` computes the green lists."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from service.engine.core.sequences.sequence import Sequence
 from service.engine.sampler.effect import Row, ToDevice
-from service.engine.watermark import Watermark
+from service.engine.tokens.watermark import Watermark
 from service.generation.errors import SequenceError
 
 if TYPE_CHECKING:

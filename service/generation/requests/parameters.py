@@ -52,7 +52,7 @@ class SamplingParams:
     repetition_penalty: float = field(default=1.0, metadata=_with(Trait.MODEL))
     seed: int | None = field(default=None, metadata=_with(Trait.SPAN))
     logit_bias: Mapping[int, float] = field(default_factory=dict, metadata=_with(Trait.TOKENS))
-    watermark: bool = False  # as `service.engine.watermark` defines it
+    watermark: bool = False  # as `service.engine.tokens.watermark` defines it
 
     @property
     def is_greedy(self) -> bool:

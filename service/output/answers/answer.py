@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from service.engine.tokenizer import Tokenizer
+from service.engine.tokens.tokenizer import Tokenizer
 from service.generation.outputs.events import Event, PromptLogprobs, Tokens, Usage
 from service.generation.outputs.output import FinishReason, GenerationOutput
 from service.generation.requests.request import GenerationRequest

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from service.engine.tokenizer import Tokenizer
+from service.engine.tokens.tokenizer import Tokenizer
 from service.generation.formats.constraint import ReasoningMarkers, ReasoningStart
 from service.generation.outputs.events import ChoiceFinished, Delta, Event, SpelledLogprob, Text, ToolCall
 from service.generation.outputs.output import FinishReason, GenerationOutput

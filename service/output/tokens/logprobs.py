@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from service.engine.tokenizer import Tokenizer
+from service.engine.tokens.tokenizer import Tokenizer
 from service.generation.outputs.events import SpelledLogprob
 from service.generation.outputs.output import TokenLogprob
 from service.output.tokens.token_ranges import TextRange

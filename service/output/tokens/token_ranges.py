@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple
 
-from service.engine.tokenizer import Tokenizer
+from service.engine.tokens.tokenizer import Tokenizer
 
 
 class TextRange(NamedTuple):

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from service.engine.tokenizer import Tokenizer
-from service.engine.watermark import Watermark, WatermarkScore, detect
+from service.engine.tokens.tokenizer import Tokenizer
+from service.engine.tokens.watermark import Watermark, WatermarkScore, detect
 from service.generation.errors import InvalidRequest
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from service.engine.tokenizer import Tokenizer
+from service.engine.tokens.tokenizer import Tokenizer
 from service.generation.formats.constraint import ReasoningMarkers
 from service.generation.prompts.conversation import Conversation, ImagePart, Message
 from service.generation.errors import TemplateRefused, UnsupportedFeature, UnsupportedModality

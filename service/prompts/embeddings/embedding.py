@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from service.engine.tokenizer import Tokenizer
+from service.engine.tokens.tokenizer import Tokenizer
 from service.generation.caller import ANONYMOUS, Caller
 from service.generation.prompts.conversation import RawText, RawTokens
 from service.generation.requests.embedding import EmbeddingRequest, Purpose, TextsToEmbed, TokenIds, Vector

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tokenizers
 
-from service.engine.tokenizer import Tokenizer
+from service.engine.tokens.tokenizer import Tokenizer
 from service.generation.errors import PromptTooLong
 from service.prompts.pairs.pair_reader import PairTexts, PairTokens
 

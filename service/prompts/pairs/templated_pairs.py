@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from service.engine.tokenizer import Tokenizer
+from service.engine.tokens.tokenizer import Tokenizer
 from service.generation.errors import PromptTooLong
 from service.prompts.tokens.control_tokens import ControlTokens
 from service.prompts.pairs.pair_reader import PairTexts, PairTokens

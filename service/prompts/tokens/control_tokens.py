@@ -16,8 +16,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
-from service.engine.plain_encoder import PlainEncoder
-from service.engine.tokenizer import Tokenizer
+from service.engine.tokens.plain_encoder import PlainEncoder
+from service.engine.tokens.tokenizer import Tokenizer
 from service.generation.errors import InvalidRequest
 
 _PRIVATE_USE = range(0xF0000, 0xFFFFE)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from service.engine.tokenizer import Tokenizer
+from service.engine.tokens.tokenizer import Tokenizer
 from service.generation.errors import InvalidRequest
 
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from service.engine.tokenizer import Tokenizer
+from service.engine.tokens.tokenizer import Tokenizer
 
 _SHRINKS = {"Prepend": 1, "Replace": 1, "NFC": 3}  # by how much a normalizer may shorten a text, in bytes
 _KEEPS_ALL = frozenset({"ByteLevel", "Split", "Digits", "Metaspace", "Punctuation"})  # of what splits a text

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Protocol, TypeVar
 
-from service.engine.tokenizer import Tokenizer
+from service.engine.tokens.tokenizer import Tokenizer
 from service.generation.prompts.conversation import Message, Role, TextPart
 from service.generation.errors import PromptTooLong
 from service.prompts.tokens.control_tokens import ControlTokens

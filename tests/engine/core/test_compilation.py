@@ -8,7 +8,7 @@ import threading
 
 from service.engine.core.compilation import Compilations
 from service.engine.core.sequences.constraint_state import ConstraintState
-from service.engine.messages import Report
+from service.engine.interface.messages import Report
 from service.generation.formats.constraint import Constraint, Grammar
 from service.generation.errors import UnsupportedConstraint
 from tests.waiting import GUARD_S

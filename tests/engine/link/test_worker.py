@@ -19,7 +19,7 @@ from service.engine.client.embedder import EmbedderClient
 from service.engine.client.generator import GeneratorClient
 from service.engine.link.engine_spec import EngineSpec
 from service.engine.link.process_link import ProcessLink, Restarts
-from service.engine.messages import Abort
+from service.engine.interface.messages import Abort
 from service.generation.formats.constraint import Constraint, Grammar
 from service.generation.errors import (
     EngineFailed,

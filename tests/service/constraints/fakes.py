@@ -6,7 +6,7 @@ import random
 from functools import cache
 
 from service.engine.constraints.grammar import GrammarCompiler
-from service.engine.tokenizer import FastTokenizer
+from service.engine.tokens.tokenizer import FastTokenizer
 from service.generation.formats.constraint import Grammar
 from service.generation.errors import ConstraintFailed
 from tests.engine.constraints.fakes import END, babble, control_ids_of, token_id

@@ -14,7 +14,7 @@ from service.constraints.tool_grammar import opened_calls
 from service.constraints.tool_rules import ToolRules
 from service.engine.constraints.compiler import ConstraintCompiler
 from service.engine.core.sequences.constraint_state import ConstraintState
-from service.engine.tokenizer import FastTokenizer
+from service.engine.tokens.tokenizer import FastTokenizer
 from service.generation.formats.constraint import Constraint, ReasoningLimit, ReasoningMarkers, ReasoningStart
 from service.generation.prompts.conversation import Function
 from service.generation.errors import InvalidRequest, UnsupportedConstraint

@@ -12,7 +12,7 @@ import pytest
 from service.constraints.grammar import format_grammar
 from service.constraints.tool_grammar import tool_grammar
 from service.constraints.tool_rules import ToolRules
-from service.engine.tokenizer import FastTokenizer
+from service.engine.tokens.tokenizer import FastTokenizer
 from service.generation.formats.constraint import Grammar
 from service.generation.prompts.conversation import Function
 from service.generation.errors import InvalidRequest, UnsupportedConstraint

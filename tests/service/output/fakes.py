@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from service.engine.core.sequences.detokenizer import Detokenizer
-from service.engine.tokenizer import FastTokenizer
+from service.engine.tokens.tokenizer import FastTokenizer
 from service.generation.outputs.events import (
     ChoiceFinished,
     Delta,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from service.engine.tokenizer import FastTokenizer
+from service.engine.tokens.tokenizer import FastTokenizer
 from service.generation.formats.constraint import ReasoningStart
 from service.generation.outputs.events import Event, Text, ToolArguments, ToolCall
 from service.generation.outputs.output import FinishReason

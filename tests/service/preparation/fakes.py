@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Any, Generic
 
 from service.answering.kind import Answer, Kind, Message, Request
-from service.engine.tokenizer import FastTokenizer, Tokenizer
+from service.engine.tokens.tokenizer import FastTokenizer, Tokenizer
 from service.generation.prompts import conversation
 from service.generation.requests.answer_request import AnswerRequest
 from service.generation.prompts.conversation import Conversation

@@ -14,7 +14,7 @@ from sluice.v1 import completion_pb2, sampling_pb2
 from service.answering.kind import COMPLETION
 from service.engine.constraints.compiler import ConstraintCompiler
 from service.engine.core.sequences.constraint_state import ConstraintState
-from service.engine.tokenizer import FastTokenizer
+from service.engine.tokens.tokenizer import FastTokenizer
 from service.generation.formats.constraint import Constraint
 from service.generation.prompts.conversation import ReasoningEffort
 from service.generation.errors import UnsupportedConstraint

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from service.engine.constraints.compiler import ConstraintCompiler
-from service.engine.tokenizer import FastTokenizer
+from service.engine.tokens.tokenizer import FastTokenizer
 from service.generation.prompts.conversation import ReasoningEffort
 from service.generation.errors import ConstraintFailed
 from service.generation.formats.output_format import Regex

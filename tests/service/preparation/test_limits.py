@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from service.engine.tokenizer import FastTokenizer
+from service.engine.tokens.tokenizer import FastTokenizer
 from service.generation.requests.answer_request import AnswerRequest
 from service.generation.prompts.conversation import RawText
 from service.generation.errors import DeadlineExceeded, EngineOverloaded, InvalidRequest, TemplateRefused

@@ -17,7 +17,7 @@ from service.answering.kind import CHAT
 from service.engine.client.generator import GeneratorClient
 from service.engine.config import EngineConfig
 from service.engine.engines import build_engine
-from service.engine.tokenizer import FastTokenizer
+from service.engine.tokens.tokenizer import FastTokenizer
 from service.generation.errors import EngineOverloaded
 from service.prompting.preparation import Preparation
 from service.prompts.templates.template import ChatTemplate

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from service.engine.tokenizer import FastTokenizer
+from service.engine.tokens.tokenizer import FastTokenizer
 from service.generation.prompts.conversation import Message, Role, TextPart
 from service.prompts.tokens.control_tokens import ControlTokens
 from service.prompts.templates.template import ChatTemplate

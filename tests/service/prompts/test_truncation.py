@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.engine.tokenizer import FastTokenizer
+from service.engine.tokens.tokenizer import FastTokenizer
 from service.generation.prompts.conversation import FunctionCall, Message, Role
 from service.generation.errors import PromptTooLong
 from service.prompts.tokens.truncation import PromptRoom, fit_messages, fit_text, fit_token_ids

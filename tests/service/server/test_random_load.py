@@ -27,7 +27,7 @@ from sluice.v1 import (
     token_pb2_grpc,
 )
 
-from service.engine.port import StepObserver
+from service.engine.interface.port import StepObserver
 from service.generation.caller import ANONYMOUS
 from service.loading.model import load_model
 from service.observability.telemetry import Telemetry

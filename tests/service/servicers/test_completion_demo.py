@@ -13,7 +13,7 @@ from sluice.v1 import chat_pb2, chat_pb2_grpc, completion_pb2_grpc, logprobs_pb2
 from transformers import AutoModelForCausalLM
 
 from service.contract.generations.completion_fold import CompletionFold
-from service.engine.port import StepObserver
+from service.engine.interface.port import StepObserver
 from service.loading.model import load_model
 from service.observability.telemetry import Telemetry
 from service.registry.models import ServedModel

@@ -14,7 +14,7 @@ import pytest
 import tokenizers
 from sluice.v1 import chat_pb2, content_pb2, response_item_pb2, response_pb2, token_pb2, token_pb2_grpc
 
-from service.engine.tokenizer import FastTokenizer
+from service.engine.tokens.tokenizer import FastTokenizer
 from service.generation.caller import ANONYMOUS
 from service.prompting.preparation import Preparation
 from service.prompts.preparing.workers import WorkerLimits, Workers

@@ -7,7 +7,7 @@ from typing import Any
 
 import tokenizers
 
-from service.engine.tokenizer import Tokenizer, encode_releasing_gil
+from service.engine.tokens.tokenizer import Tokenizer, encode_releasing_gil
 
 
 class PlainEncoder:
