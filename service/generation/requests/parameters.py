@@ -36,7 +36,7 @@ class SamplingParams:
     """How the next token is chosen. The defaults leave the model's distribution unchanged.
 
     None is off; a `seed` of None is drawn at admission. A parameter without Trait.DRAW, other than the seed, is used by
-    an effect of `service.engine.sampler.effects`.
+    an effect of `service.engine.sampler.effects.table`.
     """
 
     # Divides the logits; 0 is greedy.

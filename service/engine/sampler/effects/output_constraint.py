@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from service.engine.core.sequences.constraint_state import ConstraintState
 from service.engine.core.sequences.sequence import Sequence
-from service.engine.sampler.effect import Row, ToDevice
+from service.engine.sampler.effects.effect import Row, ToDevice
 from service.generation.errors import ConstraintFailed, SequenceError
 
 if TYPE_CHECKING:

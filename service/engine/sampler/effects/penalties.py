@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from service.engine.core.sequences.sequence import Sequence
-from service.engine.sampler.effect import Row, ToDevice, token_index
-from service.engine.sampler.token_counts import TokenCounts
+from service.engine.sampler.effects.effect import Row, ToDevice, token_index
+from service.engine.sampler.effects.token_counts import TokenCounts
 from service.generation.errors import SequenceError
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.engine.core.sequences.sequence import Sequence, SequenceGroup
-from service.engine.sampler.effect import Row, ToDevice, token_index
+from service.engine.sampler.effects.effect import Row, ToDevice, token_index
 from service.generation.errors import SequenceError
 
 if TYPE_CHECKING:

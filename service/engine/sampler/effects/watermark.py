@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from service.engine.core.sequences.sequence import Sequence
-from service.engine.sampler.effect import Row, ToDevice
+from service.engine.sampler.effects.effect import Row, ToDevice
 from service.engine.tokens.watermark import Watermark
 from service.generation.errors import SequenceError
 

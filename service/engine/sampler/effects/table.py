@@ -7,12 +7,12 @@ plain; samplers know effects by this table only.
 
 from __future__ import annotations
 
-from service.engine.sampler.early_end import EarlyEnd
-from service.engine.sampler.effect import Effect
-from service.engine.sampler.logit_bias import LogitBias
-from service.engine.sampler.output_constraint import OutputConstraint
-from service.engine.sampler.penalties import Penalties
-from service.engine.sampler.watermark import WatermarkBias
+from service.engine.sampler.effects.early_end import EarlyEnd
+from service.engine.sampler.effects.effect import Effect
+from service.engine.sampler.effects.logit_bias import LogitBias
+from service.engine.sampler.effects.output_constraint import OutputConstraint
+from service.engine.sampler.effects.penalties import Penalties
+from service.engine.sampler.effects.watermark import WatermarkBias
 from service.engine.tokens.watermark import Watermark
 
 
