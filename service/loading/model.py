@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from service.contract.parts.parameters import RANGES
 from service.engine.engines import BuiltEngine, build_engine
 from service.engine.loading.model_folder import find_folder
-from service.engine.models.checkpoint.pair_files import is_cross_encoder, unsupported_head
-from service.engine.models.checkpoint.sentence_files import is_encoder
+from service.engine.models.checkpoint.encoders.pair_files import is_cross_encoder, unsupported_head
+from service.engine.models.checkpoint.encoders.sentence_files import is_encoder
 from service.engine.interface.port import StepObserver
 from service.engine.tokens.tokenizer import FastTokenizer
 from service.generation.formats.constraint import ReasoningMarkers

@@ -32,7 +32,7 @@ from service.engine.loading.model_source import architecture_of, choose_num_thre
 from service.engine.models.backend import Backend, KeepsSequenceState
 from service.engine.models.checkpoint.adapter_files import read_adapter
 from service.engine.models.checkpoint.checkpoint import Checkpoint
-from service.engine.models.checkpoint.packed_checkpoint import PackedCheckpoint
+from service.engine.models.checkpoint.packed.packed_checkpoint import PackedCheckpoint
 from service.engine.models.checkpoint.progress import load_progress
 from service.engine.models.checkpoint.text_part import text_config
 from service.engine.models.model_spec import ModelSpec

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from service.engine.config import EngineConfig
 from service.engine.engines import BuiltEncoder, build_encoder
-from service.engine.models.checkpoint.sentence_files import SentenceFiles
+from service.engine.models.checkpoint.encoders.sentence_files import SentenceFiles
 from service.engine.models.encoders.encoder import load_encoder
 from service.engine.models.encoders.pooling import pool
 from service.engine.runner.encoder_runner import BatchEncoder, padded_batches

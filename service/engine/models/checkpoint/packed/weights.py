@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from service.engine.models.checkpoint.widen import (
+from service.engine.models.checkpoint.packed.widen import (
     Array,
     widen_awq,
     widen_codes,
