@@ -29,12 +29,12 @@ from service.engine.link.process_memory import freeze_heap, limit_primitive_cach
 from service.engine.link.worker_process import prestart_workers
 from service.engine.interface.port import StepObserver
 from service.generation.errors import ModelLoadError
-from service.listener import StartError
+from service.server.listener import StartError
 from service.loading.model import load_model
 from service.observability.logs import call_context
 from service.registry.models import ServedModel
-from service.serve import serve
-from service.server import EngineDied
+from service.server.serve import serve
+from service.server.server import EngineDied
 from service.settings.config import PROGRAM, Settings
 from service.settings.model_settings import ModelSettings
 

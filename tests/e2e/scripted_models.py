@@ -39,7 +39,7 @@ from service.prompting.preparation import Preparation
 from service.prompts.preparing.workers import WorkerLimits, Workers
 from service.registry.description import ModelDescription, Task
 from service.registry.models import ServedGenerator
-from service.server import Server
+from service.server.server import Server
 from service.settings.model_settings import ModelSettings
 from tests.engine.constraints.fakes import control_ids_of, token_id
 from tests.engine.fakes import config_of

@@ -27,7 +27,7 @@ from service.prompts.pairs.pair_reader import PairTexts, PairTokens
 from service.ranking.cross_encoder import CrossEncoderRanker
 from service.registry.description import ModelDescription, Task
 from service.registry.models import ServedCrossEncoder, ServedEncoder, ServedModel
-from service.server import Server
+from service.server.server import Server
 from service.settings.model_settings import ModelSettings
 from tests.engine.encoder_fakes import NUM_DIMENSIONS, VOCAB_SIZE, FramedTokenizer, HandRunner
 from tests.engine.fakes import until

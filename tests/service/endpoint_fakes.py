@@ -24,7 +24,7 @@ from service.observability.telemetry import Telemetry
 from service.prompts.embeddings.embedding import EmbeddingPrompts
 from service.registry.description import ModelDescription, Task
 from service.registry.models import ServedEncoder, ServedModel
-from service.server import Server
+from service.server.server import Server
 from service.settings.model_settings import ModelSettings
 from tests.engine.fakes import ByteTokenizer, config_of
 from tests.service.fakes import ScriptedRunner, scripted_engine, served, settings_of

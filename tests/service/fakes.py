@@ -35,7 +35,7 @@ from service.observability.telemetry import Telemetry
 from service.output.tokens.watermark import WatermarkDetector
 from service.registry.description import ModelDescription, Task
 from service.registry.models import ServedGenerator, ServedModel
-from service.server import Server
+from service.server.server import Server
 from service.settings.config import Settings
 from service.settings.model_settings import ModelSettings
 from tests.engine.fakes import END, ByteTokenizer, config_of, say, until

@@ -10,7 +10,7 @@ from sluice.v1 import endpoint_pb2, model_pb2
 
 from service.contract.models.endpoint_json import EndpointJson
 from service.contract.models.model import endpoint_message
-from service.listener import StartError
+from service.server.listener import StartError
 from service.registry.description import Task
 from service.storage.shared_file import SharedFile
 from tests.engine.fakes import until

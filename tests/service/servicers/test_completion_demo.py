@@ -17,7 +17,7 @@ from service.engine.interface.port import StepObserver
 from service.loading.model import load_model
 from service.observability.telemetry import Telemetry
 from service.registry.models import ServedModel
-from service.server import Server
+from service.server.server import Server
 from service.settings.config import DEMO_FOLDER
 from service.settings.engine_settings import EngineSettings
 from service.settings.model_settings import ModelSettings

@@ -12,7 +12,7 @@ from service.auth.signers import SignersError
 from service.contract.models.endpoint_json import EndpointJson
 from service.deployment.changes import Changes, ChangesJson
 from service.deployment.endpoint_document import EndpointDocument
-from service.listener import StartError
+from service.server.listener import StartError
 from service.settings.config import Settings
 from service.storage.document import DocumentStore, MemoryDocument, SharedDocument
 from service.storage.shared_file import SharedFile
