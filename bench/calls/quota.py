@@ -21,9 +21,9 @@ from pathlib import Path
 
 import uvloop
 
-from service.generation.requests.answer_request import AnswerRequest
 from service.generation.caller import Caller, Limits
 from service.generation.outputs.events import Usage
+from service.generation.requests.answer_request import AnswerRequest
 from service.generation.requests.parameters import StopParams
 from service.generation.requests.request import GenerationRequest
 from service.quota.limit import Measure

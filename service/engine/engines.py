@@ -17,12 +17,12 @@ from service.engine.interface.description import (
     GeneratorDescription,
     ModelInfo,
 )
+from service.engine.interface.port import StepObserver
 from service.engine.link.engine_spec import EngineSpec
 from service.engine.link.link import Link
 from service.engine.link.process_link import ProcessLink
 from service.engine.link.thread_link import ThreadLink
 from service.engine.loading.model_folder import find_folder
-from service.engine.interface.port import StepObserver
 from service.engine.tokens.tokenizer import FastTokenizer
 from service.generation.requests.parameters import Ranges
 from service.generation.requests.ranking import Activation

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from service.generation.prompts.conversation import ImagePart
 from service.generation.errors import InvalidRequest
+from service.generation.prompts.conversation import ImagePart
 from service.generation.prompts.image import ImageForm, SeenImage
 from service.images.data_url import Media, check_size, is_data_url, read_data_url
 from service.images.decoding import decode

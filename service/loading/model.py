@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 from service.contract.parts.parameters import RANGES
 from service.engine.engines import BuiltEngine, build_engine
+from service.engine.interface.port import StepObserver
 from service.engine.loading.model_folder import find_folder
 from service.engine.models.checkpoint.encoders.pair_files import is_cross_encoder, unsupported_head
 from service.engine.models.checkpoint.encoders.sentence_files import is_encoder
-from service.engine.interface.port import StepObserver
 from service.engine.tokens.tokenizer import FastTokenizer
+from service.generation.errors import ModelLoadError
 from service.generation.formats.constraint import ReasoningMarkers
 from service.generation.prompts.conversation import ReasoningEffort
-from service.generation.errors import ModelLoadError
 from service.generation.prompts.image import ImageForm
 from service.loading.encoder import load_cross_encoder, load_encoder
 from service.output.families.tool_families import SYNTAXES
@@ -24,11 +24,11 @@ from service.output.tokens.watermark import WatermarkDetector
 from service.prompting.chat_model import ChatModel
 from service.prompting.preparation import Preparation
 from service.prompting.sampling_defaults import read_sampling_defaults
-from service.prompts.tokens.control_tokens import ControlTokens
 from service.prompts.chats.reasoning_effort import DefaultEffort, ReasoningBudgets
-from service.prompts.templates.template import ChatTemplate, NoChatTemplate
 from service.prompts.pairs.templated_pairs import TemplatedPairs
 from service.prompts.preparing.workers import WorkerLimits, Workers
+from service.prompts.templates.template import ChatTemplate, NoChatTemplate
+from service.prompts.tokens.control_tokens import ControlTokens
 from service.ranking.judge import JudgeRanker
 from service.registry.description import Modality, ModelDescription, Task
 from service.registry.models import ServedGenerator, ServedModel

@@ -11,11 +11,11 @@ from service.constraints.grammar import marked_content
 from service.constraints.tool_grammar import opened_calls, tool_grammar
 from service.constraints.tool_rules import ToolRules
 from service.engine.tokens.tokenizer import Tokenizer
-from service.generation.formats.constraint import Constraint, Grammar, ReasoningMarkers, ReasoningStart
-from service.generation.prompts.conversation import Conversation, ReasoningEffort, ToolMode
 from service.generation.errors import InvalidRequest, UnsupportedFeature
-from service.generation.prompts.image import ImageForm
+from service.generation.formats.constraint import Constraint, Grammar, ReasoningMarkers, ReasoningStart
 from service.generation.formats.json_text import parse_parameters
+from service.generation.prompts.conversation import Conversation, ReasoningEffort, ToolMode
+from service.generation.prompts.image import ImageForm
 from service.output.answers.choice import AnswerForm
 from service.output.families.reasoning_families import reasoning_markers
 from service.output.families.tool_families import PLAIN_JSON, tool_syntax

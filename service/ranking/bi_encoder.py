@@ -8,8 +8,8 @@ from service.engine.interface.port import Embedder
 from service.generation.caller import ANONYMOUS, Caller
 from service.generation.requests.embedding import EmbeddingRequest, TokenIds
 from service.generation.requests.ranking import Activation, RankingOutput, TextsToRank
-from service.prompts.preparing.chunk import read_in_chunks
 from service.prompts.embeddings.embedding import EmbeddingPrompts
+from service.prompts.preparing.chunk import read_in_chunks
 from service.prompts.preparing.priority import check_priority
 from service.ranking.ranker import PreparedRanking, TokenCount
 

@@ -9,9 +9,9 @@ from collections.abc import Awaitable
 from process.lifetime.stop import StopSignal
 from process.settings.reload import Reload
 from service.deployment.deployment import LoadModel
-from service.server.listener import check_free
 from service.observability.telemetry import MetricsPage, Telemetry
 from service.observability.vllm_names import with_vllm_names
+from service.server.listener import check_free
 from service.server.server import Server
 from service.settings.config import Settings
 

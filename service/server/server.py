@@ -31,7 +31,6 @@ from service.interceptors.request_log import RequestLog
 from service.interceptors.sending import Sending
 from service.interceptors.tracing import Tracing
 from service.interceptors.validation import Validation
-from service.server.listener import StartError, check_free, connection_options, listen
 from service.observability.counting import open_quota
 from service.observability.engine_metrics import EngineMetrics
 from service.observability.health import Health, ServingPhase
@@ -40,12 +39,13 @@ from service.prompts.preparing.workers import WorkerLimits, Workers
 from service.registry.description import Endpoint, ServedEntity
 from service.registry.errors import RegistryError
 from service.registry.registry import Registry
+from service.server.listener import StartError, check_free, connection_options, listen
 from service.server.services import REQUESTS, SERVICES, add_services
+from service.server.stores import authenticator, change_store, endpoint_store
 from service.settings.config import EndpointSettings, Settings
 from service.settings.model_settings import ModelSettings
 from service.storage.shared_file import SharedFileError
 from service.storage.shared_text import SharedTextLost
-from service.server.stores import authenticator, change_store, endpoint_store
 
 _HEARTBEAT_CHECK_S = 1.0
 _MAX_READING_S = 60.0  # to tokenize the longest text of the contract: several times what a small machine needs

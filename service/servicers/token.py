@@ -13,8 +13,8 @@ from service.contract.generations import chat
 from service.contract.responses import response_request
 from service.engine.tokens.tokenizer import Tokenizer
 from service.generation.errors import InvalidRequest
-from service.prompts.tokens.detokenization import detokenize
 from service.prompts.preparing.workers import Workers
+from service.prompts.tokens.detokenization import detokenize
 from service.quota.quota import Quota
 from service.registry.models import ServedModel
 from service.registry.registry import Registry

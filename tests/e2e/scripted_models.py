@@ -27,8 +27,8 @@ from service.engine.core.engine_core import SampledToken
 from service.engine.core.generator_core import GeneratorCore
 from service.engine.core.sequences.sequence import Sequence
 from service.engine.core.step import Step
-from service.engine.link.thread_link import ThreadLink
 from service.engine.interface.port import StepObserver
+from service.engine.link.thread_link import ThreadLink
 from service.engine.tokens.tokenizer import FastTokenizer
 from service.engine.tokens.watermark import Watermark
 from service.generation.errors import SequenceError

@@ -19,8 +19,8 @@ from service.answering.resumable_stream import ResumableStream
 from service.contract.generations.chat import ChatRenderer
 from service.engine.client.output_stream import OutputStream
 from service.engine.core.engine_core import SampledToken
-from service.engine.link import wire
 from service.engine.interface.messages import Report
+from service.engine.link import wire
 from service.generation.formats.constraint import ReasoningStart
 from service.generation.outputs.output import GenerationOutput
 from service.output.answers.answer import AnswerReader

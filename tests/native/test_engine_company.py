@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from service.engine.config import EngineConfig
 from service.engine.core.generator_core import GeneratorCore
-from service.engine.loading.generator import load_generator
 from service.engine.interface.messages import Abort, Add, Compile, Report
+from service.engine.loading.generator import load_generator
 from service.generation.formats.constraint import Constraint, Grammar
 from service.generation.outputs.output import GenerationOutput
 from service.generation.requests.parameters import LogprobsOptions, SamplingParams, StopParams

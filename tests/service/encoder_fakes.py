@@ -17,10 +17,10 @@ from sluice.v1 import chat_pb2_grpc, embedding_pb2, embedding_pb2_grpc, model_pb
 from service.engine.client.embedder import EmbedderClient
 from service.engine.config import EngineConfig
 from service.engine.core.encoder_core import EncoderCore
-from service.engine.link.thread_link import ThreadLink
 from service.engine.interface.port import StepObserver
-from service.generation.requests.embedding import TokenIds, Vector
+from service.engine.link.thread_link import ThreadLink
 from service.generation.errors import PromptTooLong
+from service.generation.requests.embedding import TokenIds, Vector
 from service.observability.telemetry import Telemetry
 from service.prompts.embeddings.embedding import EmbeddingPrompts
 from service.prompts.pairs.pair_reader import PairTexts, PairTokens

@@ -16,10 +16,10 @@ from sluice.v1 import adapter_pb2_grpc, chat_pb2_grpc, endpoint_pb2, endpoint_pb
 from service.engine.client.embedder import EmbedderClient
 from service.engine.client.generator import GeneratorClient
 from service.engine.core.encoder_core import EncoderCore
-from service.engine.link.thread_link import ThreadLink
 from service.engine.interface.port import StepObserver
-from service.generation.requests.embedding import TokenIds, Vector
+from service.engine.link.thread_link import ThreadLink
 from service.generation.errors import ModelLoadError
+from service.generation.requests.embedding import TokenIds, Vector
 from service.observability.telemetry import Telemetry
 from service.prompts.embeddings.embedding import EmbeddingPrompts
 from service.registry.description import ModelDescription, Task

@@ -26,8 +26,6 @@ from service.contract.parts.parameters import (
     to_stopping,
 )
 from service.contract.parts.resume import to_resume
-from service.generation.requests.answer_request import AnswerRequest
-from service.generation.prompts.conversation import Conversation
 from service.generation.outputs.events import (
     ChoiceFinished,
     Completed,
@@ -41,6 +39,8 @@ from service.generation.outputs.events import (
     ToolCall,
     Usage,
 )
+from service.generation.prompts.conversation import Conversation
+from service.generation.requests.answer_request import AnswerRequest
 
 _Event = chat_pb2.StreamChatResponse
 

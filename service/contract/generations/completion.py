@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from sluice.v1 import completion_pb2, logprobs_pb2, prompt_pb2
 
-from service.contract.parts.answer import logprob_messages, serving_values, timestamp, usage_message
 from service.contract.generations.chat import choice_finished
+from service.contract.parts.answer import logprob_messages, serving_values, timestamp, usage_message
 from service.contract.parts.conversation import to_output_format, to_raw_prompt, to_schema
 from service.contract.parts.new_tokens import TokenEmitter
 from service.contract.parts.parameters import (
@@ -19,10 +19,19 @@ from service.contract.parts.parameters import (
     to_stopping,
 )
 from service.contract.parts.resume import to_resume
-from service.generation.requests.answer_request import AnswerRequest
-from service.generation.prompts.conversation import Conversation, Message, Prompt, RawText, Role, TextPart
-from service.generation.outputs.events import ChoiceFinished, Completed, Event, PromptLogprobs, Started, Text, Tokens, Usage
+from service.generation.outputs.events import (
+    ChoiceFinished,
+    Completed,
+    Event,
+    PromptLogprobs,
+    Started,
+    Text,
+    Tokens,
+    Usage,
+)
 from service.generation.outputs.output import FinishReason
+from service.generation.prompts.conversation import Conversation, Message, Prompt, RawText, Role, TextPart
+from service.generation.requests.answer_request import AnswerRequest
 from service.generation.requests.parameters import StopParams
 
 _Event = completion_pb2.StreamCompleteResponse

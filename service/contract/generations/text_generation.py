@@ -11,11 +11,17 @@ from google.protobuf import duration_pb2
 from sluice.v1 import text_generation_pb2
 
 from service.contract.parts.answer import FINISH_REASONS, serving_values, usage_message
-from service.contract.parts.parameters import given_sampling, sampling_message, stopping_message, to_sampling, to_stopping
+from service.contract.parts.parameters import (
+    given_sampling,
+    sampling_message,
+    stopping_message,
+    to_sampling,
+    to_stopping,
+)
 from service.contract.parts.resume import to_resume
-from service.generation.requests.answer_request import AnswerRequest
-from service.generation.prompts.conversation import RawText
 from service.generation.outputs.events import ChoiceFinished, Completed, Event, Started, Text, Tokens, Usage
+from service.generation.prompts.conversation import RawText
+from service.generation.requests.answer_request import AnswerRequest
 from service.generation.requests.parameters import DRAW_PARAMETERS
 
 DEFAULT_MAX_TOKENS: Final = 20  # as in Triton's API

@@ -7,6 +7,14 @@ from typing import Final
 
 from sluice.v1 import chat_pb2, content_pb2, prompt_pb2, sampling_pb2, tool_pb2
 
+from service.generation.formats.output_format import (
+    JsonObject,
+    JsonSchema,
+    OutputFormat,
+    Regex,
+    TextChoice,
+    TextGrammar,
+)
 from service.generation.prompts.conversation import (
     FilePart,
     Function,
@@ -22,7 +30,6 @@ from service.generation.prompts.conversation import (
     ToolChoice,
     ToolMode,
 )
-from service.generation.formats.output_format import JsonObject, JsonSchema, OutputFormat, Regex, TextChoice, TextGrammar
 
 ROLES: Final = {
     content_pb2.ROLE_SYSTEM: Role.SYSTEM,

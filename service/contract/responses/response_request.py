@@ -25,9 +25,9 @@ from service.contract.parts.conversation import (
 )
 from service.contract.parts.parameters import given_sampling, to_logprobs, to_sampling
 from service.contract.parts.resume import to_resume
-from service.generation.requests.answer_request import AnswerRequest
-from service.generation.prompts.conversation import Conversation, FunctionCall, Message, Part, Role, TextPart
 from service.generation.errors import InvalidRequest
+from service.generation.prompts.conversation import Conversation, FunctionCall, Message, Part, Role, TextPart
+from service.generation.requests.answer_request import AnswerRequest
 from service.generation.requests.parameters import StopParams
 
 _BETWEEN_INSTRUCTIONS = "\n\n"

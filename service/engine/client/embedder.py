@@ -9,12 +9,12 @@ from functools import partial
 
 from service.engine.client.engine_client import EngineClient
 from service.engine.config import EngineConfig
-from service.engine.link.link import Link
 from service.engine.interface.messages import Add, InputVector, Output
 from service.engine.interface.port import StepObserver
 from service.engine.interface.retry import retry_after_s
-from service.generation.requests.embedding import EmbeddingOutput, EmbeddingRequest, Vector
+from service.engine.link.link import Link
 from service.generation.errors import EngineError, EngineOverloaded, InvalidRequest, PromptTooLong
+from service.generation.requests.embedding import EmbeddingOutput, EmbeddingRequest, Vector
 
 
 class OpenEmbedding:

@@ -20,20 +20,19 @@ from service.engine.client.pending_call import PendingCall
 from service.engine.client.queue_wait import KeyLoad, QueueWaitEstimator, has_small_load
 from service.engine.client.request_check import check_limit, check_request
 from service.engine.client.wakeups import WakeupLimiter
-from service.engine.config import EngineConfig
-from service.engine.config import max_sequence_len
-from service.engine.link.link import Link
+from service.engine.config import EngineConfig, max_sequence_len
 from service.engine.interface.messages import Add, Compile, Compiled, Report
 from service.engine.interface.port import Outputs, StepObserver
 from service.engine.interface.retry import retry_after_s
+from service.engine.link.link import Link
 from service.generation.adapter import AdapterLoaded
-from service.generation.formats.constraint import Constraint
 from service.generation.errors import (
     DeadlineExceeded,
     EngineClosed,
     EngineError,
     EngineOverloaded,
 )
+from service.generation.formats.constraint import Constraint
 from service.generation.requests.parameters import Ranges
 from service.generation.requests.request import GenerationRequest
 from service.generation.stats import EngineStats

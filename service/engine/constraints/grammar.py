@@ -16,8 +16,8 @@ from service.engine.constraints.ending import Ending
 from service.engine.constraints.refusal import blame
 from service.engine.tokens.plain_encoder import PlainEncoder
 from service.engine.tokens.tokenizer import Tokenizer
-from service.generation.formats.constraint import Grammar
 from service.generation.errors import ConstraintFailed, UnsupportedConstraint
+from service.generation.formats.constraint import Grammar
 
 _SILENT = 0
 _NUM_TRIAL_TOKENS = 4

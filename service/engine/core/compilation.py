@@ -17,8 +17,8 @@ from typing import TypeAlias
 
 from service.engine.core.sequences.constraint_state import ConstraintState
 from service.engine.interface.messages import Compiled, Emit, Report
-from service.generation.formats.constraint import Constraint
 from service.generation.errors import EngineError, UnsupportedConstraint
+from service.generation.formats.constraint import Constraint
 
 MAX_COMPILE_S = 5.0  # of processor time, per constraint
 

@@ -14,8 +14,8 @@ from typing import Protocol
 
 from service.engine.core.accounts import Account, Accounts
 from service.engine.interface.messages import Abort, Add, BeforeStep, Check, Command, Done, Emit, InputVector, Report
-from service.generation.requests.embedding import EmbeddingRequest, TokenIds, Vector
 from service.generation.errors import DeadlineExceeded, SequenceError
+from service.generation.requests.embedding import EmbeddingRequest, TokenIds, Vector
 from service.generation.stats import EngineStats
 
 _log = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ import secrets
 import time
 from collections import abc
 
-from service.engine.config import EngineConfig
+from service.engine.config import EngineConfig, max_sequence_len
 from service.engine.core.adapter_table import AdapterTable
 from service.engine.core.blocks.block_pool import BlockPool
 from service.engine.core.compilation import MAX_COMPILE_S, Compilations, CompileConstraint
@@ -16,7 +16,6 @@ from service.engine.core.engine_core import EngineCore, Runner
 from service.engine.core.scheduler import Scheduler
 from service.engine.core.sequences.constraint_state import ConstraintState
 from service.engine.core.sequences.sequence import SequenceGroup
-from service.engine.config import max_sequence_len
 from service.engine.interface.messages import (
     Abort,
     Add,

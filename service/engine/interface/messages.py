@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from service.generation.adapter import AdapterLoaded
-from service.generation.formats.constraint import Constraint
-from service.generation.requests.embedding import EmbeddingRequest, Vector
 from service.generation.errors import EngineError
+from service.generation.formats.constraint import Constraint
 from service.generation.outputs.output import GenerationOutput, Timings
+from service.generation.requests.embedding import EmbeddingRequest, Vector
 from service.generation.requests.request import GenerationRequest
 from service.generation.stats import EngineStats
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Protocol
 
 from service.generation.adapter import AdapterLoaded
-from service.generation.requests.embedding import EmbeddingOutput, EmbeddingRequest
 from service.generation.outputs.output import GenerationOutput
+from service.generation.requests.embedding import EmbeddingOutput, EmbeddingRequest
 from service.generation.requests.request import GenerationRequest
 from service.generation.stats import EngineStats
 

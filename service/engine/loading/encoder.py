@@ -20,11 +20,11 @@ from service.engine.loading.model_source import (
 )
 from service.engine.models.checkpoint.checkpoint import Checkpoint
 from service.engine.models.checkpoint.compute_dtype import choose_compute_dtype
+from service.engine.models.checkpoint.encoders.pair_files import PairFiles
+from service.engine.models.checkpoint.encoders.sentence_files import SentenceFiles
 from service.engine.models.checkpoint.model_config import read_model_config, read_transformers_config
 from service.engine.models.checkpoint.packed.packed_checkpoint import reject_packed
-from service.engine.models.checkpoint.encoders.pair_files import PairFiles
 from service.engine.models.checkpoint.progress import load_progress
-from service.engine.models.checkpoint.encoders.sentence_files import SentenceFiles
 from service.engine.models.encoders.bert import load_bert
 from service.engine.tokens.tokenizer import FastTokenizer
 from service.generation.errors import ModelLoadError

@@ -16,7 +16,6 @@ from service.engine.core.drafts.drafter import Drafter
 from service.engine.core.drafts.prompt_drafter import PromptDrafter
 from service.engine.core.drafts.speculation import Speculation
 from service.engine.core.generator_core import GeneratorCore
-from service.engine.interface.description import ComputeDtype, GeneratorDescription, ModelInfo
 from service.engine.device.device_memory import (
     DeviceMemory,
     cache_capacity,
@@ -25,6 +24,7 @@ from service.engine.device.device_memory import (
     require_capacity,
 )
 from service.engine.device.memory import cache_bytes
+from service.engine.interface.description import ComputeDtype, GeneratorDescription, ModelInfo
 from service.engine.link.engine_spec import BuiltCore, HelperProcesses
 from service.engine.loading.drafter import DraftModel, load_draft_model
 from service.engine.loading.model_plan import ModelPlan, plan_model

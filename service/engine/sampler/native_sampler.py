@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from service.engine.core.engine_core import SampledToken
 from service.engine.core.sequences.sequence import Sequence
 from service.engine.sampler.effects.effect import Effect
-from service.engine.sampler.effects.table import effects
 from service.engine.sampler.effects.output_constraint import no_token, settle
+from service.engine.sampler.effects.table import effects
 from service.engine.sampler.row_logprobs import log_softmax, logprob_of
 from service.engine.tokens.watermark import Watermark
 from service.generation.errors import SequenceError

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-from service.generation.prompts.conversation import ReasoningEffort
 from service.generation.outputs.output import FinishReason, Timings
+from service.generation.prompts.conversation import ReasoningEffort
 from service.generation.requests.parameters import SamplingParams, StopParams
 
 

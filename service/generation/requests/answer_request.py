@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from service.generation.prompts.conversation import Prompt
 from service.generation.formats.output_format import OutputFormat
+from service.generation.prompts.conversation import Prompt
 from service.generation.requests.parameters import LogprobsOptions, SamplingParams, StopParams
 from service.generation.requests.resume import ResumePoint
 

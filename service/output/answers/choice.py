@@ -10,14 +10,14 @@ from service.engine.tokens.tokenizer import Tokenizer
 from service.generation.formats.constraint import ReasoningMarkers, ReasoningStart
 from service.generation.outputs.events import ChoiceFinished, Delta, Event, SpelledLogprob, Text, ToolCall
 from service.generation.outputs.output import FinishReason, GenerationOutput
+from service.output.families.tool_syntax import ChannelCall, Schema, TemplatedCall, ToolSyntax
 from service.output.parsers.channel_parser import ChannelParser
-from service.output.tokens.logprobs import ContentLogprobs
 from service.output.parsers.marked_answer import MarkedAnswerParser
 from service.output.parsers.reasoning import ReasoningParser
 from service.output.parsers.templated_parser import TemplatedParser
-from service.output.tokens.token_ranges import TextRange, TokenRanges
 from service.output.parsers.tool_parser import ToolCallParser
-from service.output.families.tool_syntax import ChannelCall, Schema, TemplatedCall, ToolSyntax
+from service.output.tokens.logprobs import ContentLogprobs
+from service.output.tokens.token_ranges import TextRange, TokenRanges
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from service.engine.tokens.tokenizer import Tokenizer
+from service.generation.errors import TemplateRefused, UnsupportedFeature, UnsupportedModality
 from service.generation.formats.constraint import ReasoningMarkers
 from service.generation.prompts.conversation import Conversation, ImagePart, Message
-from service.generation.errors import TemplateRefused, UnsupportedFeature, UnsupportedModality
 from service.generation.prompts.image import ImageForm
-from service.prompts.templates.call_form import call_form
-from service.prompts.tokens.control_tokens import ControlTokens, Marks
 from service.prompts.chats.schema_text import add_schema
+from service.prompts.templates.call_form import call_form
 from service.prompts.templates.template import ChatTemplate
 from service.prompts.templates.template_input import template_messages, template_tools, template_variables
+from service.prompts.tokens.control_tokens import ControlTokens, Marks
 from service.prompts.tokens.truncation import PromptRoom, fit_last_text, fit_messages
 
 _PROBE = "system-message"

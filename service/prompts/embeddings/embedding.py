@@ -15,12 +15,12 @@ import numpy as np
 
 from service.engine.tokens.tokenizer import Tokenizer
 from service.generation.caller import ANONYMOUS, Caller
+from service.generation.errors import InvalidRequest, PromptTooLong
 from service.generation.prompts.conversation import RawText, RawTokens
 from service.generation.requests.embedding import EmbeddingRequest, Purpose, TextsToEmbed, TokenIds, Vector
-from service.generation.errors import InvalidRequest, PromptTooLong
+from service.prompts.embeddings.purpose import prompt_for
 from service.prompts.preparing.chunk import read_in_chunks
 from service.prompts.preparing.priority import check_priority
-from service.prompts.embeddings.purpose import prompt_for
 
 _NUM_THREADS = 2
 _PROBE = "a"

@@ -9,8 +9,8 @@ import numpy as np
 
 from service.engine.tokens.tokenizer import Tokenizer
 from service.generation.errors import PromptTooLong
-from service.prompts.tokens.control_tokens import ControlTokens
 from service.prompts.pairs.pair_reader import PairTexts, PairTokens
+from service.prompts.tokens.control_tokens import ControlTokens
 
 _FIELD: Final = re.compile(r"\{(instruction|query|document)\}")
 _MAX_TRIALS: Final = 8  # of a document that is cut by tokens: what is left may have a few more when it is read anew

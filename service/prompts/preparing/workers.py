@@ -13,8 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 
-from service.engine.link.process_memory import trim_heap
 from service.engine.interface.retry import retry_after_s
+from service.engine.link.process_memory import trim_heap
 from service.generation.errors import DeadlineExceeded, EngineClosed, EngineError, EngineOverloaded, InvalidRequest
 
 _MEMORY = 0.1  # weight of the newest work's time in the mean,

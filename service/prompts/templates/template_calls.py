@@ -11,11 +11,11 @@ from typing import Any
 
 from service.generation.formats.constraint import ReasoningStart
 from service.generation.outputs.events import ToolCall
+from service.output.families.tool_families import SYNTAXES
+from service.output.families.tool_syntax import ChannelCall, Schema, TemplatedCall, ToolSyntax
 from service.output.parsers.channel_parser import ChannelParser
 from service.output.parsers.templated_parser import check_response_template
-from service.output.families.tool_families import SYNTAXES
 from service.output.parsers.tool_parser import ToolCallParser
-from service.output.families.tool_syntax import ChannelCall, Schema, TemplatedCall, ToolSyntax
 from service.prompts.templates.call_form import ARGUMENTS, ASKED, PROBE, TOOL, call_form
 from service.prompts.templates.template import ChatTemplate
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from service.generation.formats.constraint import ReasoningMarkers
-from service.generation.prompts.conversation import Function, FunctionCall, ImagePart, Message, Part, Role, TextPart
 from service.generation.errors import InvalidRequest, UnsupportedModality
+from service.generation.formats.constraint import ReasoningMarkers
 from service.generation.formats.json_text import parse_json, parse_parameters
+from service.generation.prompts.conversation import Function, FunctionCall, ImagePart, Message, Part, Role, TextPart
 from service.prompts.templates.call_form import CallForm
 
 _VARIABLES = "chat_template_kwargs"

@@ -14,8 +14,8 @@ from functools import cache
 from typing import Protocol, TypeVar
 
 from service.engine.tokens.tokenizer import Tokenizer
-from service.generation.prompts.conversation import Message, Role, TextPart
 from service.generation.errors import PromptTooLong
+from service.generation.prompts.conversation import Message, Role, TextPart
 from service.prompts.tokens.control_tokens import ControlTokens
 
 _MAX_TRIALS = 8  # of a text that is cut by tokens: what is left may have a few more when it is read anew

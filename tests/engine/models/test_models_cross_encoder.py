@@ -14,8 +14,8 @@ from service.engine.config import EngineConfig
 from service.engine.engines import build_cross_encoder
 from service.engine.models.checkpoint.encoders.pair_files import PairFiles, is_cross_encoder
 from service.engine.models.checkpoint.encoders.sentence_files import is_encoder
-from service.generation.requests.embedding import EmbeddingRequest
 from service.generation.errors import ModelLoadError
+from service.generation.requests.embedding import EmbeddingRequest
 from service.generation.stats import EngineStats
 from service.loading.model import load_model
 from service.prompts.pairs.framed_pairs import FramedPairs

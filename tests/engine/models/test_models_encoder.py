@@ -20,8 +20,8 @@ from service.engine.models.checkpoint.encoders.sentence_files import SentenceFil
 from service.engine.models.encoders.encoder import load_encoder
 from service.engine.models.encoders.pooling import pool
 from service.engine.runner.encoder_runner import BatchEncoder, padded_batches
-from service.generation.requests.embedding import EmbeddingRequest, Vector
 from service.generation.errors import ModelLoadError
+from service.generation.requests.embedding import EmbeddingRequest, Vector
 from service.settings.config import embedding_folder
 from tests.engine.encoder_fakes import CONFIGS, modules, save_encoder
 

@@ -7,8 +7,8 @@ from functools import cache
 
 from service.engine.constraints.grammar import GrammarCompiler
 from service.engine.tokens.tokenizer import FastTokenizer
-from service.generation.formats.constraint import Grammar
 from service.generation.errors import ConstraintFailed
+from service.generation.formats.constraint import Grammar
 from tests.engine.constraints.fakes import END, babble, control_ids_of, token_id
 
 

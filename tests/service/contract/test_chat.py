@@ -10,7 +10,14 @@ from sluice.v1 import chat_pb2, content_pb2, sampling_pb2, tool_pb2
 
 from service.contract.generations.chat import to_answer_request, to_conversation
 from service.contract.parts.conversation import to_output_format
-from service.generation.requests.answer_request import AnswerRequest
+from service.generation.formats.output_format import (
+    JsonObject,
+    JsonSchema,
+    OutputFormat,
+    Regex,
+    TextChoice,
+    TextGrammar,
+)
 from service.generation.prompts.conversation import (
     Conversation,
     FilePart,
@@ -24,7 +31,7 @@ from service.generation.prompts.conversation import (
     ToolChoice,
     ToolMode,
 )
-from service.generation.formats.output_format import JsonObject, JsonSchema, OutputFormat, Regex, TextChoice, TextGrammar
+from service.generation.requests.answer_request import AnswerRequest
 from service.generation.requests.parameters import LogprobsOptions, SamplingParams, StopParams
 from tests.service.contract.fakes import RESUMED, chat_request, function, message, resume_options, user
 

@@ -9,11 +9,11 @@ from typing import Any, get_args
 import pytest
 from sluice.v1 import chat_pb2, completion_pb2, new_tokens_pb2, response_pb2, text_generation_pb2
 
-from service.contract.parts.answer import FINISH_REASONS, logprob_messages, usage_message
 from service.contract.generations.chat import ChatRenderer
 from service.contract.generations.completion import CompletionRenderer
-from service.contract.responses.response_renderer import ResponseRenderer
 from service.contract.generations.text_generation import TextGenerationRenderer
+from service.contract.parts.answer import FINISH_REASONS, logprob_messages, usage_message
+from service.contract.responses.response_renderer import ResponseRenderer
 from service.generation.outputs.events import (
     ChoiceFinished,
     Completed,

@@ -9,8 +9,9 @@ from google.protobuf import json_format
 from sluice.v1 import response_item_pb2, response_pb2
 
 from service.contract.responses.response_request import to_answer_request
-from service.generation.requests.answer_request import AnswerRequest
+from service.generation.errors import InvalidRequest
 from service.generation.formats.constraint import ReasoningMarkers
+from service.generation.formats.output_format import JsonObject
 from service.generation.prompts.conversation import (
     Conversation,
     FilePart,
@@ -22,8 +23,7 @@ from service.generation.prompts.conversation import (
     ToolChoice,
     ToolMode,
 )
-from service.generation.errors import InvalidRequest
-from service.generation.formats.output_format import JsonObject
+from service.generation.requests.answer_request import AnswerRequest
 from service.generation.requests.parameters import LogprobsOptions, SamplingParams, StopParams
 from service.prompts.templates.call_form import CallForm
 from service.prompts.templates.template_input import template_messages

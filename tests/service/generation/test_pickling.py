@@ -17,9 +17,30 @@ import pytest
 import service.generation
 from service.generation import errors
 from service.generation.adapter import AdapterLoaded
-from service.generation.requests.answer_request import AnswerRequest
 from service.generation.caller import Caller, Limits, Scope
-from service.generation.formats.constraint import Constraint, Grammar, Opening, ReasoningLimit, ReasoningMarkers, ReasoningStart
+from service.generation.formats.constraint import (
+    Constraint,
+    Grammar,
+    Opening,
+    ReasoningLimit,
+    ReasoningMarkers,
+    ReasoningStart,
+)
+from service.generation.formats.output_format import JsonObject, JsonSchema, Regex, TextChoice, TextGrammar
+from service.generation.outputs.events import (
+    ChoiceFinished,
+    Completed,
+    PromptLogprobs,
+    Reasoning,
+    SpelledLogprob,
+    Started,
+    Text,
+    Tokens,
+    ToolArguments,
+    ToolCall,
+    Usage,
+)
+from service.generation.outputs.output import FinishReason, GenerationOutput, Timings, TokenLogprob
 from service.generation.prompts.conversation import (
     Conversation,
     FilePart,
@@ -35,23 +56,9 @@ from service.generation.prompts.conversation import (
     ToolChoice,
     ToolMode,
 )
-from service.generation.requests.embedding import EmbeddingOutput, EmbeddingRequest, TextsToEmbed
-from service.generation.outputs.events import (
-    ChoiceFinished,
-    Completed,
-    PromptLogprobs,
-    Reasoning,
-    SpelledLogprob,
-    Started,
-    Text,
-    Tokens,
-    ToolArguments,
-    ToolCall,
-    Usage,
-)
 from service.generation.prompts.image import ImageForm, PromptImage, SeenImage
-from service.generation.outputs.output import FinishReason, GenerationOutput, Timings, TokenLogprob
-from service.generation.formats.output_format import JsonObject, JsonSchema, Regex, TextChoice, TextGrammar
+from service.generation.requests.answer_request import AnswerRequest
+from service.generation.requests.embedding import EmbeddingOutput, EmbeddingRequest, TextsToEmbed
 from service.generation.requests.parameters import LogprobsOptions, Range, SamplingParams, StopParams
 from service.generation.requests.ranking import RankingOutput, TextsToRank
 from service.generation.requests.request import GenerationRequest

@@ -12,7 +12,6 @@ from typing import Any
 
 from service.generation.formats.constraint import ReasoningStart
 from service.generation.outputs.events import Delta
-from service.output.parsers.channel_parser import ChannelParser
 from service.output.families.tool_families import (
     APERTUS,
     COMMAND,
@@ -46,8 +45,9 @@ from service.output.families.tool_families import (
     SEED_OSS,
     SYNTAXES,
 )
-from service.output.parsers.tool_parser import ToolCallParser
 from service.output.families.tool_syntax import ChannelCall, Schema, ToolSyntax
+from service.output.parsers.channel_parser import ChannelParser
+from service.output.parsers.tool_parser import ToolCallParser
 from tests.service.output.fakes import join
 
 # Those of their markers that are one token in their vocabularies.

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from service.generation.formats.constraint import ReasoningMarkers, ReasoningStart
 from service.generation.outputs.events import Delta, Text
-from service.output.parsers.reasoning import ReasoningParser
 from service.output.families.reasoning_families import THINK, reasoning_markers
+from service.output.parsers.reasoning import ReasoningParser
 from tests.service.output.fakes import join
 from tests.service.prompts.fakes import CHATML
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from service.generation.outputs.events import Delta, Text
 from service.output.families.tool_families import HARMONY, HERMES, LLAMA3, MISTRAL, MISTRAL_NAMED, PLAIN_JSON, SYNTAXES
-from service.output.parsers.tool_parser import ToolCallParser
 from service.output.families.tool_syntax import ToolSyntax
+from service.output.parsers.tool_parser import ToolCallParser
 from tests.service.output.fakes import join
 from tests.service.output.families import deltas_of
 

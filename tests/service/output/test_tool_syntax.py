@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from service.output.families.tool_families import HERMES, KIMI_K2, LLAMA3, MISTRAL, MISTRAL_NAMED, PLAIN_JSON, tool_syntax
+from service.output.families.tool_families import (
+    HERMES,
+    KIMI_K2,
+    LLAMA3,
+    MISTRAL,
+    MISTRAL_NAMED,
+    PLAIN_JSON,
+    tool_syntax,
+)
 from service.output.families.tool_syntax import ToolSyntax
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from service.generation.caller import ANONYMOUS, Caller
+from service.generation.errors import InvalidRequest
 from service.generation.prompts.conversation import RawTokens
 from service.generation.requests.embedding import TextsToEmbed
-from service.generation.errors import InvalidRequest
 from service.prompting.preparation import Preparation
 from service.prompts.embeddings.embedding import EmbeddingPrompts
 from tests.service.preparation.fakes import TOKENIZER, chat, request_of

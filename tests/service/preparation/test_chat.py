@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from service.generation.prompts.conversation import FunctionCall, ReasoningEffort, Role
 from service.generation.errors import InvalidRequest, PromptTooLong, TemplateRefused, UnsupportedFeature
+from service.generation.prompts.conversation import FunctionCall, ReasoningEffort, Role
 from service.generation.requests.parameters import LogprobsOptions, SamplingParams, StopParams
 from service.prompting.preparation import Preparation
 from tests.engine.constraints.fakes import ADDED, END, token_id

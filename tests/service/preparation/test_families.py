@@ -8,9 +8,9 @@ import pytest
 
 from service.engine.constraints.compiler import ConstraintCompiler
 from service.engine.tokens.tokenizer import FastTokenizer
-from service.generation.prompts.conversation import ReasoningEffort
 from service.generation.errors import ConstraintFailed
 from service.generation.formats.output_format import Regex
+from service.generation.prompts.conversation import ReasoningEffort
 from service.generation.requests.request import GenerationRequest
 from service.output.families.reasoning_families import REASONING_FAMILIES, ReasoningFamily
 from service.output.families.tool_families import COMMAND, HARMONY

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from service.generation.requests.answer_request import AnswerRequest
-from service.generation.prompts.conversation import RawText, RawTokens
 from service.generation.errors import InvalidRequest
+from service.generation.prompts.conversation import RawText, RawTokens
+from service.generation.requests.answer_request import AnswerRequest
 from service.generation.requests.parameters import SamplingParams, StopParams
 from service.prompting.preparation import Preparation
 from tests.service.preparation.fakes import TOKENIZER, chat, request_of

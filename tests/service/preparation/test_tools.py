@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from service.generation.prompts.conversation import ReasoningEffort, ToolChoice, ToolMode
 from service.generation.errors import InvalidRequest, UnsupportedFeature
-from service.generation.outputs.output import FinishReason
 from service.generation.formats.output_format import JsonObject
+from service.generation.outputs.output import FinishReason
+from service.generation.prompts.conversation import ReasoningEffort, ToolChoice, ToolMode
 from service.generation.requests.parameters import LogprobsOptions
 from service.prompting.preparation import Preparation
 from service.prompts.templates.template import ChatTemplate

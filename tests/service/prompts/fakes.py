@@ -7,8 +7,8 @@ from typing import Any
 
 from service.engine.tokens.tokenizer import FastTokenizer
 from service.generation.prompts.conversation import Message, Role, TextPart
-from service.prompts.tokens.control_tokens import ControlTokens
 from service.prompts.templates.template import ChatTemplate
+from service.prompts.tokens.control_tokens import ControlTokens
 from tests.engine.constraints.fakes import END
 
 DEMO = Path(__file__).parents[3] / "demo" / "model"

@@ -11,9 +11,9 @@ import pytest
 
 from service.contract.parts.parameters import RANGES
 from service.engine.tokens.tokenizer import FastTokenizer
-from service.generation.requests.answer_request import AnswerRequest
-from service.generation.prompts.conversation import RawText
 from service.generation.errors import ModelLoadError
+from service.generation.prompts.conversation import RawText
+from service.generation.requests.answer_request import AnswerRequest
 from service.prompting.preparation import Preparation
 from service.prompting.sampling_defaults import read_sampling_defaults
 from service.prompts.preparing.workers import WorkerLimits, Workers

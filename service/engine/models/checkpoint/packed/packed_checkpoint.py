@@ -13,7 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from service.engine.models.checkpoint.checkpoint import TYPES, Checkpoint, TensorSlice, bits_as_floats
-from service.engine.models.checkpoint.packed.weights import PackedWeight, Stored, find_packing, packing_unsupported_reason
+from service.engine.models.checkpoint.packed.weights import (
+    PackedWeight,
+    Stored,
+    find_packing,
+    packing_unsupported_reason,
+)
 from service.generation.errors import ModelLoadError
 
 
