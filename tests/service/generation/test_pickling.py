@@ -176,7 +176,7 @@ def copy_of(value: Any) -> Any:
 
 def kinds() -> Iterator[type]:
     """All classes that the package defines."""
-    for module in pkgutil.iter_modules(service.generation.__path__, "service.generation."):
+    for module in pkgutil.walk_packages(service.generation.__path__, "service.generation."):
         for _, kind in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
             if kind.__module__ == module.name:
                 yield kind
