@@ -15,7 +15,7 @@ from service.prompting.preparation import Preparation
 from service.prompts.templates.template import ChatTemplate
 from tests.engine.constraints.fakes import END, token_id, tokenizer_of
 from tests.service.output.fakes import Told, outputs_of, told
-from tests.service.output.test_templated_parser import TEMPLATE as RESPONSE_TEMPLATE
+from tests.service.output.parsers.test_templated_parser import TEMPLATE as RESPONSE_TEMPLATE
 from tests.service.preparation.fakes import (
     answer_to,
     chat,

@@ -17,7 +17,7 @@ from gateway.dialects.seam.encoder import Encoder
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.http_request import HttpRequest
 
-GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "responses"
+GOLDEN = Path(__file__).resolve().parents[3] / "golden" / "responses"
 CASES = sorted(path.stem for path in GOLDEN.glob("*.textproto"))
 MEDIUM, HIGH = chat_pb2.REASONING_EFFORT_MEDIUM, chat_pb2.REASONING_EFFORT_HIGH
 EVENT: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)

@@ -14,7 +14,7 @@ from gateway.dialects.openai.chat import OpenAITranslator
 from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.translator import ParsedRequest
 
-GOLDEN = Path(__file__).resolve().parents[1] / "golden"
+GOLDEN = Path(__file__).resolve().parents[2] / "golden"
 # Fields that don't go with the others, or that no field of the body means.
 ELSEWHERE = {"continue_final_message", "default_reasoning_effort", "prompt_logprobs", "reasoning_budget", "resume"}
 

@@ -16,7 +16,7 @@ from gateway.dialects.openai.model import to_model_list
 from gateway.dialects.openai_family.parameters.stream_options import StreamedUsage
 from gateway.dialects.seam.failure import Failure, Reason, Violation
 
-GOLDEN = Path(__file__).resolve().parents[1] / "golden"
+GOLDEN = Path(__file__).resolve().parents[2] / "golden"
 
 
 def events() -> list[chat_pb2.StreamChatResponse]:
