@@ -25,16 +25,16 @@ from process.logs.logs import configure_logs
 from process.settings.process_settings import read_settings
 from process.settings.reload import Reload
 from service.deployment.deployment import LoadModel
+from service.engine.interface.port import StepObserver
 from service.engine.link.process_memory import freeze_heap, limit_primitive_cache
 from service.engine.link.worker_process import prestart_workers
-from service.engine.port import StepObserver
 from service.generation.errors import ModelLoadError
-from service.listener import StartError
 from service.loading.model import load_model
 from service.observability.logs import call_context
 from service.registry.models import ServedModel
-from service.serve import serve
-from service.server import EngineDied
+from service.server.listener import StartError
+from service.server.serve import serve
+from service.server.server import EngineDied
 from service.settings.config import PROGRAM, Settings
 from service.settings.model_settings import ModelSettings
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Final
 
-from service.generation.parameters import DRAW_PARAMETERS, SamplingParams
+from service.generation.requests.parameters import DRAW_PARAMETERS, SamplingParams
 
 ROOT: Final = Path(__file__).parents[1]
 DRAW_LIMIT: Final = 6  # .proto, values, native header and source, torch form, and one more

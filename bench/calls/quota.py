@@ -21,11 +21,11 @@ from pathlib import Path
 
 import uvloop
 
-from service.generation.answer_request import AnswerRequest
 from service.generation.caller import Caller, Limits
-from service.generation.events import Usage
-from service.generation.parameters import StopParams
-from service.generation.request import GenerationRequest
+from service.generation.outputs.events import Usage
+from service.generation.requests.answer_request import AnswerRequest
+from service.generation.requests.parameters import StopParams
+from service.generation.requests.request import GenerationRequest
 from service.quota.limit import Measure
 from service.quota.limit_status import LimitStatus
 from service.quota.memory_store import MemoryStore

@@ -28,7 +28,7 @@ from service.engine.models.backends import choose_backend
 from service.engine.models.checkpoint.checkpoint import Checkpoint
 from service.engine.models.checkpoint.model_config import read_model_config
 from service.engine.models.model_spec import ModelSpec
-from service.engine.tokenizer import FastTokenizer
+from service.engine.tokens.tokenizer import FastTokenizer
 
 BLOCK_SIZE = 16
 MAX_POSITIONS = 2_048

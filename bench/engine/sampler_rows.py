@@ -22,11 +22,11 @@ from service.engine.constraints.grammar import GrammarCompiler, GrammarConstrain
 from service.engine.core.sequences.sequence import Sequence, SequenceGroup
 from service.engine.sampler.native_sampler import NativeSampler
 from service.engine.sampler.torch_sampler import TorchSampler
-from service.engine.tokenizer import FastTokenizer
-from service.generation.output_format import JsonSchema
-from service.generation.parameters import SamplingParams
-from service.generation.request import GenerationRequest
-from service.prompts.control_tokens import ControlTokens
+from service.engine.tokens.tokenizer import FastTokenizer
+from service.generation.formats.output_format import JsonSchema
+from service.generation.requests.parameters import SamplingParams
+from service.generation.requests.request import GenerationRequest
+from service.prompts.tokens.control_tokens import ControlTokens
 
 BATCH_SIZE = 16
 VOCABULARIES = {"demo": None, "152k": shapes.QWEN2_5_0_5B.vocab_size}

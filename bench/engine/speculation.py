@@ -22,13 +22,13 @@ from service.engine.constraints.compiler import ConstraintCompiler
 from service.engine.core.drafts.prompt_drafter import PromptDrafter
 from service.engine.core.drafts.speculation import Speculation
 from service.engine.core.generator_core import GeneratorCore
+from service.engine.interface.messages import Abort, Add, Compile, Compiled, Report
 from service.engine.loading.generator import LoadedModel, load_model
-from service.engine.messages import Abort, Add, Compile, Compiled, Report
-from service.generation.constraint import Constraint
-from service.generation.output import GenerationOutput
-from service.generation.output_format import JsonSchema
-from service.generation.parameters import SamplingParams, StopParams
-from service.generation.request import GenerationRequest
+from service.generation.formats.constraint import Constraint
+from service.generation.formats.output_format import JsonSchema
+from service.generation.outputs.output import GenerationOutput
+from service.generation.requests.parameters import SamplingParams, StopParams
+from service.generation.requests.request import GenerationRequest
 from service.generation.stats import EngineStats
 
 STREAMS = (1, 4, 16)

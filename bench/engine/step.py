@@ -26,8 +26,8 @@ from service.engine.models.attention.inputs import Inputs
 from service.engine.models.attention.kv_cache import CacheShape, KVCache
 from service.engine.models.attention.scores import Scores
 from service.engine.models.checkpoint.model_config import read_model_config
-from service.generation.parameters import SamplingParams
-from service.generation.request import GenerationRequest
+from service.generation.requests.parameters import SamplingParams
+from service.generation.requests.request import GenerationRequest
 
 BATCH_SIZES = (1, 4, 16)
 INPUT_SIZES = (16, 64)

@@ -29,15 +29,15 @@ from service.engine.core.drafts.speculation import Speculation
 from service.engine.core.engine_core import EngineCore
 from service.engine.core.scheduler import Scheduler
 from service.engine.core.sequences.sequence import SequenceGroup
+from service.engine.interface.messages import Report
 from service.engine.link import wire
 from service.engine.link.report_pacer import ReportPacer
 from service.engine.link.send_buffer import SendBuffer
 from service.engine.loading.generator import LoadedModel, load_model
-from service.engine.messages import Report
 from service.engine.runner.model_runner import ModelRunner
-from service.generation.output import GenerationOutput
-from service.generation.parameters import SamplingParams, StopParams
-from service.generation.request import GenerationRequest
+from service.generation.outputs.output import GenerationOutput
+from service.generation.requests.parameters import SamplingParams, StopParams
+from service.generation.requests.request import GenerationRequest
 
 MODELS = {"demo": lambda: shapes.DEMO, "5m": shapes.qwen3_5m, "0.5b": shapes.qwen2_5_0_5b}
 PARTS = ("schedule", "run", "forward", "sample", "accept", "report", "unpickle", "deliver")

@@ -25,8 +25,8 @@ from bench import shapes
 from service.engine.client.generator import GeneratorClient
 from service.engine.config import EngineConfig
 from service.engine.engines import build_engine
-from service.generation.parameters import SamplingParams, StopParams
-from service.generation.request import GenerationRequest
+from service.generation.requests.parameters import SamplingParams, StopParams
+from service.generation.requests.request import GenerationRequest
 
 MODELS = {"demo": lambda: shapes.DEMO, "0.5b": shapes.qwen2_5_0_5b}
 SLICE_S = 0.020

@@ -7,10 +7,10 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from service.generation.events import Completed, Event, Started, Usage
-from service.generation.output import GenerationOutput
-from service.generation.resume import ResumePoint, StreamIdentity
-from service.output.answer import AnswerReader
+from service.generation.outputs.events import Completed, Event, Started, Usage
+from service.generation.outputs.output import GenerationOutput
+from service.generation.requests.resume import ResumePoint, StreamIdentity
+from service.output.answers.answer import AnswerReader
 from service.prompting.preparation import PreparedAnswer
 from service.registry.models import ServedGenerator
 

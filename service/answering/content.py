@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from service.answering.finish_reason import finish_reason_name
-from service.generation.events import ChoiceFinished, Event, Reasoning, Text, ToolArguments, ToolCall
+from service.generation.outputs.events import ChoiceFinished, Event, Reasoning, Text, ToolArguments, ToolCall
 
 _OUTPUT = "gen_ai.output.messages"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from service.generation.output import FinishReason
+from service.generation.outputs.output import FinishReason
 
 _NAMES: Final = {
     FinishReason.END_OF_TEXT: "stop",

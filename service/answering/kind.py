@@ -8,13 +8,14 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from sluice.v1 import chat_pb2, completion_pb2, response_event_pb2, response_pb2, text_generation_pb2
 
-from service.contract import chat, completion, response_request, span_content, text_generation
-from service.contract.chat_fold import ChatFold
-from service.contract.completion_fold import CompletionFold
-from service.contract.response_renderer import ResponseFold, ResponseRenderer
-from service.contract.text_generation_fold import TextFold
-from service.generation.answer_request import AnswerRequest
-from service.generation.events import Event
+from service.contract.generations import chat, completion, span_content, text_generation
+from service.contract.generations.chat_fold import ChatFold
+from service.contract.generations.completion_fold import CompletionFold
+from service.contract.generations.text_generation_fold import TextFold
+from service.contract.responses import response_request
+from service.contract.responses.response_renderer import ResponseFold, ResponseRenderer
+from service.generation.outputs.events import Event
+from service.generation.requests.answer_request import AnswerRequest
 
 
 class Sized(Protocol):

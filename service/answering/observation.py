@@ -14,9 +14,9 @@ from opentelemetry.util.types import AttributeValue
 from service.answering.content import AnswerContent
 from service.answering.finish_reason import finish_reason_name
 from service.answering.operation import Operation, Stage
-from service.generation.events import ChoiceFinished, Event, Started, Tokens, Usage
-from service.generation.output import Timings
-from service.generation.parameters import SamplingParams, StopParams, Trait, values_with
+from service.generation.outputs.events import ChoiceFinished, Event, Started, Tokens, Usage
+from service.generation.outputs.output import Timings
+from service.generation.requests.parameters import SamplingParams, StopParams, Trait, values_with
 from service.observability.telemetry import FINISH_REASON, Telemetry
 
 _CACHED = "gen_ai.usage.cache_read.input_tokens"

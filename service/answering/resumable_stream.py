@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 from typing import Generic, TypeAlias
 
 from service.answering.kind import Message
-from service.contract.resume import position_bytes
+from service.contract.parts.resume import position_bytes
 from service.generation.errors import CannotResume, InvalidRequest
-from service.generation.events import Completed, Event, Started, Tokens, Usage
-from service.generation.resume import ResumePoint, StreamPosition
+from service.generation.outputs.events import Completed, Event, Started, Tokens, Usage
+from service.generation.requests.resume import ResumePoint, StreamPosition
 
 _Group: TypeAlias = tuple[Sequence[Event], Sequence[Message]]
 

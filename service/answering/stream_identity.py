@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import Any
 
 from service.generation.errors import CannotResume
-from service.generation.request import GenerationRequest
-from service.generation.resume import ResumePoint, StreamIdentity
+from service.generation.requests.request import GenerationRequest
+from service.generation.requests.resume import ResumePoint, StreamIdentity
 from service.prompting.preparation import PreparedAnswer
 from service.registry.models import ServedGenerator
 

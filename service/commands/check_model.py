@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any, Final, get_args
 
 from service.engine.config import EngineConfig
-from service.engine.description import ComputeDtype
 from service.engine.device.memory import CPU_CACHE_FRACTION, available_host_bytes
+from service.engine.interface.description import ComputeDtype
 from service.engine.loading.model_folder import find_folder
 from service.engine.loading.model_plan import ModelPlan, plan_model
 from service.engine.loading.model_source import architecture_of, choose_device, choose_max_text_len
 from service.engine.models.checkpoint.compute_dtype import choose_compute_dtype
-from service.engine.models.checkpoint.pair_files import PairFiles, is_cross_encoder, unsupported_head
-from service.engine.models.checkpoint.sentence_files import SentenceFiles, is_encoder
+from service.engine.models.checkpoint.encoders.pair_files import PairFiles, is_cross_encoder, unsupported_head
+from service.engine.models.checkpoint.encoders.sentence_files import SentenceFiles, is_encoder
 from service.engine.models.checkpoint.text_part import text_config
 from service.engine.models.torch.shard import num_rank_parameters
 from service.generation.errors import ModelLoadError

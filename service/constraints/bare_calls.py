@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from service.constraints.lark import any_of, literal, quote
 from service.constraints.tool_rules import MAX_CALLS
-from service.output.tool_syntax import ObjectCall, PythonicCall, ToolSyntax
+from service.output.families.tool_syntax import ObjectCall, PythonicCall, ToolSyntax
 
 _STRING_MEMBER = r'[ \t\r\n]*:[ \t\r\n]*"[^"\\]*"[ \t\r\n]*,[ \t\r\n]*'  # behind its key
 _LAYOUT = [r"WS: /[ \t\r\n]{1,16}/", r"LEAD: /[ \t\r\n]+/", "ws: WS?", "lead: LEAD?"]

@@ -16,8 +16,8 @@ import llguidance
 
 from service.constraints.lark import literal, quote
 from service.constraints.schema import prepare_schema
-from service.output.argument_value import allowed_types, resolved
-from service.output.tool_syntax import (
+from service.output.calls.argument_value import allowed_types, resolved
+from service.output.families.tool_syntax import (
     CONSTRAIN,
     MESSAGE,
     BracedCall,

@@ -12,10 +12,10 @@ from llguidance.gbnf_to_lark import gbnf_to_lark, is_lark_syntax
 
 from service.constraints.lark import literal, quote
 from service.constraints.schema import prepare_schema
-from service.generation.constraint import Grammar
 from service.generation.errors import InvalidRequest
-from service.generation.json_text import parse_json
-from service.generation.output_format import JsonObject, JsonSchema, OutputFormat, Regex, TextGrammar
+from service.generation.formats.constraint import Grammar
+from service.generation.formats.json_text import parse_json
+from service.generation.formats.output_format import JsonObject, JsonSchema, OutputFormat, Regex, TextGrammar
 
 
 def format_grammar(wanted: OutputFormat) -> Grammar:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from service.generation.json_schema import walk
+from service.generation.formats.json_schema import walk
 
 # One space, or a line end with its indentation: enough for every usual layout, and no model can spin in it.
 _LAYOUT = {"whitespace_flexible": True, "whitespace_pattern": r"( |\n {0,16})?"}

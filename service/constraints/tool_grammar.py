@@ -11,8 +11,8 @@ from service.constraints.bare_calls import bare_calls, bare_lead
 from service.constraints.call_payload import CallPayload
 from service.constraints.lark import literal, quote
 from service.constraints.tool_rules import MAX_CALLS, ToolRules, called_functions
-from service.generation.constraint import Grammar, Opening
-from service.output.tool_syntax import ChannelCall
+from service.generation.formats.constraint import Grammar, Opening
+from service.output.families.tool_syntax import ChannelCall
 
 
 def tool_grammar(rules: ToolRules, token_ids: Mapping[str, int], content: Grammar | None) -> Grammar:

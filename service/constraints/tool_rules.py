@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from service.constraints.call_payload import CalledFunction
-from service.generation.conversation import Function
 from service.generation.errors import InvalidRequest
-from service.generation.json_text import parse_parameters
-from service.output.tool_syntax import Schema, ToolSyntax
+from service.generation.formats.json_text import parse_parameters
+from service.generation.prompts.conversation import Function
+from service.output.families.tool_syntax import Schema, ToolSyntax
 
 MAX_CALLS = 128  # as many as the contract's Message.tool_calls holds
 _ANY_OBJECT = {"type": "object"}

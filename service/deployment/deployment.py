@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol, TypeAlias
 
-from service.engine.port import Engine, StepObserver
+from service.engine.interface.port import Engine, StepObserver
 from service.generation.adapter import AdapterLoaded
 from service.generation.caller import ANONYMOUS
 from service.generation.errors import InvalidRequest

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from process.settings.setting import check_ranges, setting
-from service.engine.watermark import Watermark
+from service.engine.tokens.watermark import Watermark
 
 BLOCK_SIZE = 16  # tokens of a cache block, unless a setting or the device gives another size
 
@@ -137,3 +137,14 @@ class EngineConfig:
     def tokens_per_block(self) -> int:
         """`block_size`, or its default."""
         return self.block_size or BLOCK_SIZE
+
+
+def max_sequence_len(config: EngineConfig) -> int:
+    """Return the maximum tokens of a prompt and its answer together.
+
+    A sequence that has the whole cache must be able to reach its end; otherwise it could neither continue nor be
+    helped by preempting others. Raise ValueError if `num_blocks` or `max_model_len` is None.
+    """
+    if config.num_blocks is None or config.max_model_len is None:
+        raise ValueError("num_blocks and max_model_len must be set")
+    return min(config.max_model_len, config.num_blocks * config.tokens_per_block)

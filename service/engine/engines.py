@@ -10,22 +10,22 @@ from typing import Any
 from service.engine.client.embedder import EmbedderClient
 from service.engine.client.generator import GeneratorClient
 from service.engine.config import EngineConfig
-from service.engine.description import (
+from service.engine.interface.description import (
     ComputeDtype,
     CrossEncoderDescription,
     EncoderDescription,
     GeneratorDescription,
     ModelInfo,
 )
+from service.engine.interface.port import StepObserver
 from service.engine.link.engine_spec import EngineSpec
 from service.engine.link.link import Link
 from service.engine.link.process_link import ProcessLink
 from service.engine.link.thread_link import ThreadLink
 from service.engine.loading.model_folder import find_folder
-from service.engine.port import StepObserver
-from service.engine.tokenizer import FastTokenizer
-from service.generation.parameters import Ranges
-from service.generation.ranking import Activation
+from service.engine.tokens.tokenizer import FastTokenizer
+from service.generation.requests.parameters import Ranges
+from service.generation.requests.ranking import Activation
 
 
 @dataclass(frozen=True, slots=True)

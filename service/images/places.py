@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from service.generation.errors import InvalidRequest
-from service.generation.image import ImageForm, PromptImage, SeenImage
+from service.generation.prompts.image import ImageForm, PromptImage, SeenImage
 
 
 def place_images(

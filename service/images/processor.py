@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from service.engine.tokenizer import Tokenizer
+from service.engine.tokens.tokenizer import Tokenizer
 from service.generation.errors import ModelLoadError
-from service.generation.image import ImageForm, SeenImage
+from service.generation.prompts.image import ImageForm, SeenImage
 
 
 class ImageProcessor:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from service.generation.conversation import ImagePart
 from service.generation.errors import InvalidRequest
-from service.generation.image import ImageForm, SeenImage
+from service.generation.prompts.conversation import ImagePart
+from service.generation.prompts.image import ImageForm, SeenImage
 from service.images.data_url import Media, check_size, is_data_url, read_data_url
 from service.images.decoding import decode
 from service.images.fetching import Fetcher
 from service.images.processor import ImageProcessor
-from service.prompts.workers import Workers
+from service.prompts.preparing.workers import Workers
 from service.settings.image_settings import ImageSettings
 
 

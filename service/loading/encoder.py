@@ -6,14 +6,14 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from service.engine.description import EncoderDescription, ModelInfo
 from service.engine.engines import build_cross_encoder, build_encoder
-from service.engine.port import StepObserver
+from service.engine.interface.description import EncoderDescription, ModelInfo
+from service.engine.interface.port import StepObserver
 from service.generation.errors import ModelLoadError
-from service.prompts.embedding import EmbeddingPrompts, EncoderForm
-from service.prompts.framed_pairs import FramedPairs
-from service.prompts.pair_reader import PairReader
-from service.prompts.templated_pairs import TemplatedPairs
+from service.prompts.embeddings.embedding import EmbeddingPrompts, EncoderForm
+from service.prompts.pairs.framed_pairs import FramedPairs
+from service.prompts.pairs.pair_reader import PairReader
+from service.prompts.pairs.templated_pairs import TemplatedPairs
 from service.ranking.cross_encoder import CrossEncoderRanker
 from service.registry.description import ModelDescription, Task
 from service.registry.models import ServedCrossEncoder, ServedEncoder

@@ -7,28 +7,28 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from service.contract.parameters import RANGES
+from service.contract.parts.parameters import RANGES
 from service.engine.engines import BuiltEngine, build_engine
+from service.engine.interface.port import StepObserver
 from service.engine.loading.model_folder import find_folder
-from service.engine.models.checkpoint.pair_files import is_cross_encoder, unsupported_head
-from service.engine.models.checkpoint.sentence_files import is_encoder
-from service.engine.port import StepObserver
-from service.engine.tokenizer import FastTokenizer
-from service.generation.constraint import ReasoningMarkers
-from service.generation.conversation import ReasoningEffort
+from service.engine.models.checkpoint.encoders.pair_files import is_cross_encoder, unsupported_head
+from service.engine.models.checkpoint.encoders.sentence_files import is_encoder
+from service.engine.tokens.tokenizer import FastTokenizer
 from service.generation.errors import ModelLoadError
-from service.generation.image import ImageForm
+from service.generation.formats.constraint import ReasoningMarkers
+from service.generation.prompts.conversation import ReasoningEffort
+from service.generation.prompts.image import ImageForm
 from service.loading.encoder import load_cross_encoder, load_encoder
-from service.output.tool_families import SYNTAXES
-from service.output.watermark import WatermarkDetector
+from service.output.families.tool_families import SYNTAXES
+from service.output.tokens.watermark import WatermarkDetector
 from service.prompting.chat_model import ChatModel
 from service.prompting.preparation import Preparation
 from service.prompting.sampling_defaults import read_sampling_defaults
-from service.prompts.control_tokens import ControlTokens
-from service.prompts.reasoning_effort import DefaultEffort, ReasoningBudgets
-from service.prompts.template import ChatTemplate, NoChatTemplate
-from service.prompts.templated_pairs import TemplatedPairs
-from service.prompts.workers import WorkerLimits, Workers
+from service.prompts.chats.reasoning_effort import DefaultEffort, ReasoningBudgets
+from service.prompts.pairs.templated_pairs import TemplatedPairs
+from service.prompts.preparing.workers import WorkerLimits, Workers
+from service.prompts.templates.template import ChatTemplate, NoChatTemplate
+from service.prompts.tokens.control_tokens import ControlTokens
 from service.ranking.judge import JudgeRanker
 from service.registry.description import Modality, ModelDescription, Task
 from service.registry.models import ServedGenerator, ServedModel

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from opentelemetry.metrics import CallbackOptions, Observation
 
 from process.telemetry.usage import ProcessUsage
-from service.engine.port import Engine
+from service.engine.interface.port import Engine
 from service.generation.stats import EngineStats
 from service.observability.telemetry import Instruments, Telemetry
 

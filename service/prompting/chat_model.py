@@ -10,21 +10,21 @@ from dataclasses import replace
 from service.constraints.grammar import marked_content
 from service.constraints.tool_grammar import opened_calls, tool_grammar
 from service.constraints.tool_rules import ToolRules
-from service.engine.tokenizer import Tokenizer
-from service.generation.constraint import Constraint, Grammar, ReasoningMarkers, ReasoningStart
-from service.generation.conversation import Conversation, ReasoningEffort, ToolMode
+from service.engine.tokens.tokenizer import Tokenizer
 from service.generation.errors import InvalidRequest, UnsupportedFeature
-from service.generation.image import ImageForm
-from service.generation.json_text import parse_parameters
-from service.output.choice import AnswerForm
-from service.output.reasoning_families import reasoning_markers
-from service.output.tool_families import PLAIN_JSON, tool_syntax
-from service.output.tool_syntax import ChannelCall, TemplatedCall, ToolSyntax
-from service.prompts.chat import ChatPrompts, RenderedPrompt
-from service.prompts.reasoning_effort import DefaultEffort, EffortRules, ReasoningBudgets
-from service.prompts.template import ChatTemplate
-from service.prompts.template_calls import confirmed_syntax, templated_syntax, warn_of
-from service.prompts.truncation import PromptRoom
+from service.generation.formats.constraint import Constraint, Grammar, ReasoningMarkers, ReasoningStart
+from service.generation.formats.json_text import parse_parameters
+from service.generation.prompts.conversation import Conversation, ReasoningEffort, ToolMode
+from service.generation.prompts.image import ImageForm
+from service.output.answers.choice import AnswerForm
+from service.output.families.reasoning_families import reasoning_markers
+from service.output.families.tool_families import PLAIN_JSON, tool_syntax
+from service.output.families.tool_syntax import ChannelCall, TemplatedCall, ToolSyntax
+from service.prompts.chats.chat import ChatPrompts, RenderedPrompt
+from service.prompts.chats.reasoning_effort import DefaultEffort, EffortRules, ReasoningBudgets
+from service.prompts.templates.template import ChatTemplate
+from service.prompts.templates.template_calls import confirmed_syntax, templated_syntax, warn_of
+from service.prompts.tokens.truncation import PromptRoom
 
 
 class ChatModel:

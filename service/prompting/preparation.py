@@ -11,24 +11,24 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from service.constraints.grammar import format_grammar
-from service.engine.tokenizer import Tokenizer
-from service.generation.answer_request import AnswerRequest
+from service.engine.tokens.tokenizer import Tokenizer
 from service.generation.caller import ANONYMOUS, Caller
-from service.generation.constraint import Constraint
-from service.generation.conversation import Conversation, ImagePart, RawText, RawTokens, ReasoningEffort
 from service.generation.errors import InvalidRequest, TemplateRefused, UnsupportedFeature, UnsupportedTask
-from service.generation.image import PromptImage
-from service.generation.parameters import SamplingParams, StopParams
-from service.generation.request import GenerationRequest
+from service.generation.formats.constraint import Constraint
+from service.generation.prompts.conversation import Conversation, ImagePart, RawText, RawTokens, ReasoningEffort
+from service.generation.prompts.image import PromptImage
+from service.generation.requests.answer_request import AnswerRequest
+from service.generation.requests.parameters import SamplingParams, StopParams
+from service.generation.requests.request import GenerationRequest
 from service.images.places import place_images
-from service.output.choice import AnswerForm
+from service.output.answers.choice import AnswerForm
 from service.prompting.chat_model import ChatModel
 from service.prompting.sampling_defaults import SamplingDefaults
-from service.prompts.priority import check_priority
-from service.prompts.text_length import most_bytes_per_token
-from service.prompts.tokens import check_token
-from service.prompts.truncation import PromptRoom, fit_text, fit_token_ids
-from service.prompts.workers import Workers
+from service.prompts.preparing.priority import check_priority
+from service.prompts.preparing.workers import Workers
+from service.prompts.tokens.detokenization import check_token
+from service.prompts.tokens.text_length import most_bytes_per_token
+from service.prompts.tokens.truncation import PromptRoom, fit_text, fit_token_ids
 
 if TYPE_CHECKING:  # few models take images, and what reads them takes time to import
     from service.images.reader import ImageReader

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from service.generation.errors import ModelLoadError
-from service.generation.parameters import MODEL_DEFAULTS, Ranges, SamplingParams
+from service.generation.requests.parameters import MODEL_DEFAULTS, Ranges, SamplingParams
 
 _FILE: Final = "generation_config.json"
 

@@ -10,10 +10,10 @@ import uuid
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
-from service.generation.answer_request import AnswerRequest
 from service.generation.errors import EngineClosed, EngineFailed, RetryLater
-from service.generation.events import Usage
-from service.generation.request import GenerationRequest
+from service.generation.outputs.events import Usage
+from service.generation.requests.answer_request import AnswerRequest
+from service.generation.requests.request import GenerationRequest
 from service.quota.errors import ConcurrencyLimited, LimitExceeded, LimitReached, RateLimited
 from service.quota.limit import Limit, Measure
 from service.quota.limit_status import LimitStatus

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from service.engine.port import Embedder
+from service.engine.interface.port import Embedder
 from service.generation.caller import ANONYMOUS, Caller
-from service.generation.embedding import EmbeddingRequest, TokenIds
-from service.generation.ranking import Activation, RankingOutput, TextsToRank
-from service.prompts.chunk import read_in_chunks
-from service.prompts.embedding import EmbeddingPrompts
-from service.prompts.priority import check_priority
+from service.generation.requests.embedding import EmbeddingRequest, TokenIds
+from service.generation.requests.ranking import Activation, RankingOutput, TextsToRank
+from service.prompts.embeddings.embedding import EmbeddingPrompts
+from service.prompts.preparing.chunk import read_in_chunks
+from service.prompts.preparing.priority import check_priority
 from service.ranking.ranker import PreparedRanking, TokenCount
 
 _MIN_NORM = 1e-12  # of a vector of zeros, whose cosines are 0

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
-from service.engine.port import Embedder
+from service.engine.interface.port import Embedder
 from service.generation.caller import ANONYMOUS, Caller
-from service.generation.embedding import EmbeddingRequest
-from service.generation.ranking import Activation, RankingOutput, TextsToRank
-from service.prompts.pair_reader import PairReader
+from service.generation.requests.embedding import EmbeddingRequest
+from service.generation.requests.ranking import Activation, RankingOutput, TextsToRank
+from service.prompts.pairs.pair_reader import PairReader
 from service.ranking.ranker import PreparedRanking, read_pairs
 
 _NUM_THREADS = 2

@@ -9,15 +9,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
-from service.engine.port import Generator
+from service.engine.interface.port import Generator
 from service.generation.caller import ANONYMOUS, Caller
 from service.generation.errors import EngineOverloaded
-from service.generation.output import Timings
-from service.generation.parameters import LogprobsOptions, SamplingParams, StopParams
-from service.generation.ranking import Activation, RankingOutput, TextsToRank
-from service.generation.request import GenerationRequest
+from service.generation.outputs.output import Timings
+from service.generation.requests.parameters import LogprobsOptions, SamplingParams, StopParams
+from service.generation.requests.ranking import Activation, RankingOutput, TextsToRank
+from service.generation.requests.request import GenerationRequest
 from service.prompting.preparation import cache_group
-from service.prompts.pair_reader import PairReader, PairTokens
+from service.prompts.pairs.pair_reader import PairReader, PairTokens
 from service.ranking.ranker import PreparedRanking, read_pairs
 
 _NUM_THREADS: Final = 2

@@ -9,10 +9,10 @@ from typing import Final, Protocol
 
 from service.generation.caller import Caller
 from service.generation.errors import InvalidRequest
-from service.generation.ranking import Activation, RankingOutput, TextsToRank
-from service.prompts.chunk import read_in_chunks
-from service.prompts.pair_reader import PairReader, PairTexts, PairTokens
-from service.prompts.priority import check_priority
+from service.generation.requests.ranking import Activation, RankingOutput, TextsToRank
+from service.prompts.pairs.pair_reader import PairReader, PairTexts, PairTokens
+from service.prompts.preparing.chunk import read_in_chunks
+from service.prompts.preparing.priority import check_priority
 
 MAX_TOKENS: Final = 1 << 20  # of all that is computed for one request
 

@@ -6,11 +6,11 @@ import time
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from service.engine.port import Embedder, Generator
-from service.engine.tokenizer import Tokenizer
-from service.output.watermark import WatermarkDetector
+from service.engine.interface.port import Embedder, Generator
+from service.engine.tokens.tokenizer import Tokenizer
+from service.output.tokens.watermark import WatermarkDetector
 from service.prompting.preparation import Preparation
-from service.prompts.embedding import EmbeddingPrompts
+from service.prompts.embeddings.embedding import EmbeddingPrompts
 from service.ranking.bi_encoder import BiEncoderRanker
 from service.ranking.cross_encoder import CrossEncoderRanker
 from service.ranking.judge import JudgeRanker

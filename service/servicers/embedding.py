@@ -12,9 +12,9 @@ from service.answering.admission import admitted
 from service.answering.generation import Context
 from service.answering.operation import Operation, Stage
 from service.call import current_caller, current_request_id, deadline_of, route_call
-from service.contract.answer import timestamp
-from service.contract.embedding import embedding_messages, to_texts
-from service.generation.events import Usage
+from service.contract.encodings.embedding import embedding_messages, to_texts
+from service.contract.parts.answer import timestamp
+from service.generation.outputs.events import Usage
 from service.observability.telemetry import Telemetry
 from service.quota.limit import Measure
 from service.quota.quota import Quota

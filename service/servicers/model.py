@@ -8,8 +8,8 @@ import time
 from sluice.v1 import load_pb2, model_pb2, model_pb2_grpc
 
 from service.call import current_caller
-from service.contract.load import load_message
-from service.contract.model import model_message, to_loaded_model
+from service.contract.models.load import load_message
+from service.contract.models.model import model_message, to_loaded_model
 from service.deployment.model_changes import ModelChanges
 from service.generation.caller import Scope
 from service.observability.telemetry import Telemetry

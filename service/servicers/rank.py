@@ -12,10 +12,10 @@ from service.answering.admission import admitted
 from service.answering.generation import Context
 from service.answering.operation import Operation, Stage
 from service.call import current_caller, current_request_id, deadline_of, route_call
-from service.contract.answer import timestamp
-from service.contract.rank import ranked, to_ranking, to_scoring
-from service.generation.events import Usage
-from service.generation.ranking import TextsToRank, activated
+from service.contract.encodings.rank import ranked, to_ranking, to_scoring
+from service.contract.parts.answer import timestamp
+from service.generation.outputs.events import Usage
+from service.generation.requests.ranking import TextsToRank, activated
 from service.observability.telemetry import Telemetry
 from service.quota.limit import Measure
 from service.quota.quota import Quota

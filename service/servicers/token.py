@@ -9,11 +9,12 @@ from sluice.v1 import token_pb2, token_pb2_grpc
 from service.answering.admission import admitted
 from service.answering.generation import Context
 from service.call import current_caller, deadline_of, route_call
-from service.contract import chat, response_request
-from service.engine.tokenizer import Tokenizer
+from service.contract.generations import chat
+from service.contract.responses import response_request
+from service.engine.tokens.tokenizer import Tokenizer
 from service.generation.errors import InvalidRequest
-from service.prompts.tokens import detokenize
-from service.prompts.workers import Workers
+from service.prompts.preparing.workers import Workers
+from service.prompts.tokens.detokenization import detokenize
 from service.quota.quota import Quota
 from service.registry.models import ServedModel
 from service.registry.registry import Registry

@@ -17,7 +17,7 @@ from process.settings.quantities import Bytes, Count, Host, Interval, Port, Seco
 from process.settings.setting import ON_RELOAD, UNIT
 from service.auth.grant import LimitsEntry
 from service.auth.settings import AuthSettings
-from service.generation.parameters import MODEL_DEFAULTS
+from service.generation.requests.parameters import MODEL_DEFAULTS
 from service.settings.engine_settings import EngineSettings
 from service.settings.image_settings import ImageSettings
 from service.settings.model_settings import (

@@ -8,7 +8,7 @@ from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
 from service.engine.config import EngineConfig
-from service.engine.watermark import Watermark
+from service.engine.tokens.watermark import Watermark
 
 _DECLARED = {each.name: each.metadata for each in fields(EngineConfig)}
 

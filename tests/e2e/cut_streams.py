@@ -27,7 +27,7 @@ from sluice.v1 import (
 )
 
 from service.answering.kind import CHAT, COMPLETION, TEXT_GENERATION
-from service.contract.response_renderer import ResponseFold
+from service.contract.responses.response_renderer import ResponseFold
 
 MODEL = "sluice-demo"
 OPENS_CALL = 2042  # the token of its model

@@ -27,19 +27,19 @@ from service.engine.core.engine_core import SampledToken
 from service.engine.core.generator_core import GeneratorCore
 from service.engine.core.sequences.sequence import Sequence
 from service.engine.core.step import Step
+from service.engine.interface.port import StepObserver
 from service.engine.link.thread_link import ThreadLink
-from service.engine.port import StepObserver
-from service.engine.tokenizer import FastTokenizer
-from service.engine.watermark import Watermark
+from service.engine.tokens.tokenizer import FastTokenizer
+from service.engine.tokens.watermark import Watermark
 from service.generation.errors import SequenceError
 from service.observability.telemetry import Telemetry
-from service.output.watermark import WatermarkDetector
+from service.output.tokens.watermark import WatermarkDetector
 from service.prompting.chat_model import ChatModel
 from service.prompting.preparation import Preparation
-from service.prompts.workers import WorkerLimits, Workers
+from service.prompts.preparing.workers import WorkerLimits, Workers
 from service.registry.description import ModelDescription, Task
 from service.registry.models import ServedGenerator
-from service.server import Server
+from service.server.server import Server
 from service.settings.model_settings import ModelSettings
 from tests.engine.constraints.fakes import control_ids_of, token_id
 from tests.engine.fakes import config_of

@@ -16,17 +16,17 @@ from sluice.v1 import chat_pb2
 
 from gateway.dialects.openai_family.chat.encoder import ChatEncoder
 from service.answering.resumable_stream import ResumableStream
-from service.contract.chat import ChatRenderer
+from service.contract.generations.chat import ChatRenderer
 from service.engine.client.output_stream import OutputStream
 from service.engine.core.engine_core import SampledToken
+from service.engine.interface.messages import Report
 from service.engine.link import wire
-from service.engine.messages import Report
-from service.generation.constraint import ReasoningStart
-from service.generation.output import GenerationOutput
-from service.output.answer import AnswerReader
-from service.output.choice import AnswerForm
-from service.output.reasoning_families import THINK
-from service.output.tool_families import HERMES
+from service.generation.formats.constraint import ReasoningStart
+from service.generation.outputs.output import GenerationOutput
+from service.output.answers.answer import AnswerReader
+from service.output.answers.choice import AnswerForm
+from service.output.families.reasoning_families import THINK
+from service.output.families.tool_families import HERMES
 from tests.engine.fakes import ChunkTokenizer, group_of, request
 from tools.docs.docs_site import ROOT
 

@@ -10,8 +10,8 @@ from service.engine.core.engine_core import SampledToken
 from service.engine.core.sequences.sequence import Sequence
 from service.engine.models.checkpoint.adapter_files import Adapter
 from service.generation.errors import SequenceError
-from service.generation.output import TokenLogprob
-from service.generation.parameters import LogprobsOptions
+from service.generation.outputs.output import TokenLogprob
+from service.generation.requests.parameters import LogprobsOptions
 from tests.engine.fakes import sum_rule
 
 Contexts = list[list[int]]  # in place of a row of logits, the tokens that it follows from

@@ -5,7 +5,7 @@ from __future__ import annotations
 from service.engine.core.engine_core import EngineCore
 from service.engine.core.sequences.sequence import SequenceGroup
 from service.generation.errors import EngineError
-from service.generation.output import GenerationOutput
+from service.generation.outputs.output import GenerationOutput
 
 
 def drive(core: EngineCore, groups: list[SequenceGroup]) -> tuple[list[list[GenerationOutput]], list[EngineError]]:

@@ -12,7 +12,7 @@ import tokenizers
 import torch
 import transformers
 
-from service.generation.embedding import EmbeddingRequest, TokenIds, Vector
+from service.generation.requests.embedding import EmbeddingRequest, TokenIds, Vector
 from tests.engine.fakes import ByteTokenizer
 from tests.engine.vectors import vector_of
 

@@ -18,11 +18,11 @@ from service.engine.core.scheduler import Scheduler
 from service.engine.core.sequences.constraint_state import ConstraintState
 from service.engine.core.sequences.sequence import Sequence, SequenceGroup
 from service.engine.core.step import Step
-from service.engine.messages import Report
+from service.engine.interface.messages import Report
 from service.generation.errors import EngineError, SequenceError
-from service.generation.output import GenerationOutput, TokenLogprob
-from service.generation.parameters import SamplingParams, StopParams
-from service.generation.request import GenerationRequest
+from service.generation.outputs.output import GenerationOutput, TokenLogprob
+from service.generation.requests.parameters import SamplingParams, StopParams
+from service.generation.requests.request import GenerationRequest
 from tests.waiting import GUARD_S
 
 END = 256

@@ -9,9 +9,9 @@ import numpy as np
 
 from service.engine.core.sequences.constraint_state import ConstraintState
 from service.engine.core.sequences.sequence import Sequence, SequenceGroup
-from service.engine.watermark import Watermark
-from service.generation.parameters import LogprobsOptions, SamplingParams, StopParams
-from service.generation.request import GenerationRequest
+from service.engine.tokens.watermark import Watermark
+from service.generation.requests.parameters import LogprobsOptions, SamplingParams, StopParams
+from service.generation.requests.request import GenerationRequest
 from tests.engine.fakes import ByteTokenizer
 
 _MASK = 2**64 - 1

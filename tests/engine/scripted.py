@@ -22,11 +22,11 @@ from service.engine.core.engine_core import SampledToken
 from service.engine.core.generator_core import GeneratorCore
 from service.engine.core.sequences.constraint_state import ConstraintState
 from service.engine.core.step import Step
+from service.engine.interface.messages import BeforeStep, Check, Command, Emit, Report
 from service.engine.link.engine_spec import BuiltCore
-from service.engine.messages import BeforeStep, Check, Command, Emit, Report
-from service.generation.constraint import Constraint
-from service.generation.embedding import TokenIds, Vector
 from service.generation.errors import EngineError, ModelLoadError, SequenceError, UnsupportedConstraint
+from service.generation.formats.constraint import Constraint
+from service.generation.requests.embedding import TokenIds, Vector
 from tests.engine.fakes import END, ByteTokenizer, PagedRunner, config_of, say, sum_rule
 from tests.engine.vectors import vector_of
 from tests.waiting import GUARD_S

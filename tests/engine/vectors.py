@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import abc
 
-from service.generation.embedding import TokenIds
+from service.generation.requests.embedding import TokenIds
 
 
 def vector_of(token_ids: abc.Sequence[int] | TokenIds) -> list[float]:

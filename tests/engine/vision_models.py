@@ -15,7 +15,7 @@ from PIL import Image
 from transformers import AutoImageProcessor, Gemma3ForConditionalGeneration
 from transformers.models.gemma3.image_processing_pil_gemma3 import Gemma3ImageProcessorPil
 
-from service.generation.image import PromptImage
+from service.generation.prompts.image import PromptImage
 from tests.engine.tiny_models import tokens
 
 VOCAB_SIZE = 120

@@ -19,9 +19,9 @@ from sluice.v1 import (
     token_pb2,
 )
 
-from service.contract.chat_fold import ChatFold
-from service.contract.completion_fold import CompletionFold
-from service.contract.text_generation_fold import TextFold
+from service.contract.generations.chat_fold import ChatFold
+from service.contract.generations.completion_fold import CompletionFold
+from service.contract.generations.text_generation_fold import TextFold
 from tests.gateway import fakes, response_fakes
 from tests.gateway.golden_service import Answer, Answers
 

@@ -15,8 +15,8 @@ from service.engine.config import EngineConfig
 from service.engine.engines import build_engine
 from service.engine.loading.model_plan import plan_model
 from service.generation.errors import ModelLoadError
-from service.generation.parameters import LogprobsOptions, SamplingParams, StopParams
-from service.generation.request import GenerationRequest
+from service.generation.requests.parameters import LogprobsOptions, SamplingParams, StopParams
+from service.generation.requests.request import GenerationRequest
 from tests.models.shapes import VOCAB_SIZE
 
 # A chunk of a prompt is shorter than the longest, so that prompts' parts and decodes meet in a step.

@@ -13,8 +13,8 @@ from service.engine.engines import build_engine
 from service.engine.loading.generator import load_model
 from service.engine.models.modules.rows_backend import RowsBackend
 from service.generation.errors import ModelLoadError
-from service.generation.parameters import SamplingParams, StopParams
-from service.generation.request import GenerationRequest
+from service.generation.requests.parameters import SamplingParams, StopParams
+from service.generation.requests.request import GenerationRequest
 from tests.models.comparison import CONFIG, compare, prompts, reference
 from tests.models.made import made
 

@@ -23,8 +23,8 @@ from service.engine.models.backend import Backend
 from service.engine.models.backends import choose_backend
 from service.engine.models.native.backend import NativeBackend, native_unsupported_reason
 from service.generation.errors import ModelLoadError
-from service.generation.parameters import LogprobsOptions, SamplingParams, StopParams
-from service.generation.request import GenerationRequest
+from service.generation.requests.parameters import LogprobsOptions, SamplingParams, StopParams
+from service.generation.requests.request import GenerationRequest
 from tests.engine.fakes import read
 from tests.engine.tiny_models import (
     LEAN,

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from service.engine.config import EngineConfig
 from service.engine.core.generator_core import GeneratorCore
+from service.engine.interface.messages import Abort, Add, Compile, Report
 from service.engine.loading.generator import load_generator
-from service.engine.messages import Abort, Add, Compile, Report
-from service.generation.constraint import Constraint, Grammar
-from service.generation.output import GenerationOutput
-from service.generation.parameters import LogprobsOptions, SamplingParams, StopParams
-from service.generation.request import GenerationRequest
+from service.generation.formats.constraint import Constraint, Grammar
+from service.generation.outputs.output import GenerationOutput
+from service.generation.requests.parameters import LogprobsOptions, SamplingParams, StopParams
+from service.generation.requests.request import GenerationRequest
 from tests.engine.tiny_models import tokens
 from tests.waiting import GUARD_S
 

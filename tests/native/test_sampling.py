@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from service.engine.sampler import draw
 from service.engine.sampler.truncation import truncate
-from service.generation.parameters import DRAW_PARAMETERS, SamplingParams, Trait, values_with
+from service.generation.requests.parameters import DRAW_PARAMETERS, SamplingParams, Trait, values_with
 
 RULES = st.builds(
     SamplingParams,

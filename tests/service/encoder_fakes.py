@@ -17,17 +17,17 @@ from sluice.v1 import chat_pb2_grpc, embedding_pb2, embedding_pb2_grpc, model_pb
 from service.engine.client.embedder import EmbedderClient
 from service.engine.config import EngineConfig
 from service.engine.core.encoder_core import EncoderCore
+from service.engine.interface.port import StepObserver
 from service.engine.link.thread_link import ThreadLink
-from service.engine.port import StepObserver
-from service.generation.embedding import TokenIds, Vector
 from service.generation.errors import PromptTooLong
+from service.generation.requests.embedding import TokenIds, Vector
 from service.observability.telemetry import Telemetry
-from service.prompts.embedding import EmbeddingPrompts
-from service.prompts.pair_reader import PairTexts, PairTokens
+from service.prompts.embeddings.embedding import EmbeddingPrompts
+from service.prompts.pairs.pair_reader import PairTexts, PairTokens
 from service.ranking.cross_encoder import CrossEncoderRanker
 from service.registry.description import ModelDescription, Task
 from service.registry.models import ServedCrossEncoder, ServedEncoder, ServedModel
-from service.server import Server
+from service.server.server import Server
 from service.settings.model_settings import ModelSettings
 from tests.engine.encoder_fakes import NUM_DIMENSIONS, VOCAB_SIZE, FramedTokenizer, HandRunner
 from tests.engine.fakes import until

@@ -16,15 +16,15 @@ from sluice.v1 import adapter_pb2_grpc, chat_pb2_grpc, endpoint_pb2, endpoint_pb
 from service.engine.client.embedder import EmbedderClient
 from service.engine.client.generator import GeneratorClient
 from service.engine.core.encoder_core import EncoderCore
+from service.engine.interface.port import StepObserver
 from service.engine.link.thread_link import ThreadLink
-from service.engine.port import StepObserver
-from service.generation.embedding import TokenIds, Vector
 from service.generation.errors import ModelLoadError
+from service.generation.requests.embedding import TokenIds, Vector
 from service.observability.telemetry import Telemetry
-from service.prompts.embedding import EmbeddingPrompts
+from service.prompts.embeddings.embedding import EmbeddingPrompts
 from service.registry.description import ModelDescription, Task
 from service.registry.models import ServedEncoder, ServedModel
-from service.server import Server
+from service.server.server import Server
 from service.settings.model_settings import ModelSettings
 from tests.engine.fakes import ByteTokenizer, config_of
 from tests.service.fakes import ScriptedRunner, scripted_engine, served, settings_of

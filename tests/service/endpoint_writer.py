@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from service.contract.endpoint_json import EndpointJson
+from service.contract.models.endpoint_json import EndpointJson
 from service.storage.document import SharedDocument
 from service.storage.shared_file import SharedFile
 from tests.service.endpoint_states import state

@@ -27,15 +27,15 @@ from service.engine.core.engine_core import SampledToken
 from service.engine.core.generator_core import GeneratorCore
 from service.engine.core.sequences.sequence import Sequence
 from service.engine.core.step import Step
+from service.engine.interface.port import StepObserver
 from service.engine.link.thread_link import ThreadLink
-from service.engine.port import StepObserver
-from service.engine.watermark import Watermark
+from service.engine.tokens.watermark import Watermark
 from service.generation.errors import SequenceError
 from service.observability.telemetry import Telemetry
-from service.output.watermark import WatermarkDetector
+from service.output.tokens.watermark import WatermarkDetector
 from service.registry.description import ModelDescription, Task
 from service.registry.models import ServedGenerator, ServedModel
-from service.server import Server
+from service.server.server import Server
 from service.settings.config import Settings
 from service.settings.model_settings import ModelSettings
 from tests.engine.fakes import END, ByteTokenizer, config_of, say, until

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from service.generation.answer_request import AnswerRequest
 from service.generation.caller import ANONYMOUS, Caller
-from service.generation.conversation import Conversation, Prompt, RawText
+from service.generation.prompts.conversation import Conversation, Prompt, RawText
+from service.generation.requests.answer_request import AnswerRequest
 from service.prompting.preparation import Preparation, PreparedAnswer
-from service.prompts.workers import WorkerLimits, Workers
+from service.prompts.preparing.workers import WorkerLimits, Workers
 from tests.engine.fakes import ByteTokenizer
 
 

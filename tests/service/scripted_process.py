@@ -6,7 +6,7 @@ The model's path is what it says, again and again; after "die:" in front of that
 from service.__main__ import main
 from service.engine.core.engine_core import SampledToken
 from service.engine.core.step import Step
-from service.engine.port import StepObserver
+from service.engine.interface.port import StepObserver
 from service.generation.errors import SequenceError
 from service.registry.models import ServedModel
 from service.settings.model_settings import ModelSettings

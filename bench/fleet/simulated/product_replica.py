@@ -17,9 +17,9 @@ from service.engine.core.engine_core import EngineCore, SampledToken
 from service.engine.core.scheduler import Scheduler
 from service.engine.core.sequences.sequence import Sequence, SequenceGroup
 from service.engine.core.step import Step
-from service.generation.output import GenerationOutput
-from service.generation.parameters import SamplingParams, StopParams
-from service.generation.request import GenerationRequest
+from service.generation.outputs.output import GenerationOutput
+from service.generation.requests.parameters import SamplingParams, StopParams
+from service.generation.requests.request import GenerationRequest
 
 _SHARED = 1 << 62
 

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from service.engine.config import EngineConfig
-from service.engine.messages import Command, DropAdapter, LoadAdapter, Output
+from service.engine.interface.messages import Command, DropAdapter, LoadAdapter, Output
 from service.generation.adapter import AdapterLoaded
 from service.generation.errors import AdapterLost, AdapterRefused, EngineError, EngineFailed, TooManyAdapters
 

@@ -1,4 +1,4 @@
-"""The client of an embedding engine: `service.engine.port.Embedder` on the event loop."""
+"""The client of an embedding engine: `service.engine.interface.port.Embedder` on the event loop."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from functools import partial
 
 from service.engine.client.engine_client import EngineClient
 from service.engine.config import EngineConfig
+from service.engine.interface.messages import Add, InputVector, Output
+from service.engine.interface.port import StepObserver
+from service.engine.interface.retry import retry_after_s
 from service.engine.link.link import Link
-from service.engine.messages import Add, InputVector, Output
-from service.engine.port import StepObserver
-from service.engine.retry import retry_after_s
-from service.generation.embedding import EmbeddingOutput, EmbeddingRequest, Vector
 from service.generation.errors import EngineError, EngineOverloaded, InvalidRequest, PromptTooLong
+from service.generation.requests.embedding import EmbeddingOutput, EmbeddingRequest, Vector
 
 
 class OpenEmbedding:

@@ -11,10 +11,10 @@ from typing import Generic, Protocol, Self, TypeVar
 
 from service.engine.client.crash_quarantine import CrashQuarantine
 from service.engine.client.pending_call import PendingCall
+from service.engine.interface.messages import Abort, Check, Command, Output, Report
+from service.engine.interface.port import StepObserver
+from service.engine.interface.retry import retry_after_s
 from service.engine.link.link import Link
-from service.engine.messages import Abort, Check, Command, Output, Report
-from service.engine.port import StepObserver
-from service.engine.retry import retry_after_s
 from service.generation.errors import (
     CannotSleep,
     DeadlineExceeded,

@@ -1,4 +1,4 @@
-"""The client of a generating engine: `service.engine.port.Generator` on the event loop."""
+"""The client of a generating engine: `service.engine.interface.port.Generator` on the event loop."""
 
 from __future__ import annotations
 
@@ -20,22 +20,21 @@ from service.engine.client.pending_call import PendingCall
 from service.engine.client.queue_wait import KeyLoad, QueueWaitEstimator, has_small_load
 from service.engine.client.request_check import check_limit, check_request
 from service.engine.client.wakeups import WakeupLimiter
-from service.engine.config import EngineConfig
-from service.engine.limits import max_sequence_len
+from service.engine.config import EngineConfig, max_sequence_len
+from service.engine.interface.messages import Add, Compile, Compiled, Report
+from service.engine.interface.port import Outputs, StepObserver
+from service.engine.interface.retry import retry_after_s
 from service.engine.link.link import Link
-from service.engine.messages import Add, Compile, Compiled, Report
-from service.engine.port import Outputs, StepObserver
-from service.engine.retry import retry_after_s
 from service.generation.adapter import AdapterLoaded
-from service.generation.constraint import Constraint
 from service.generation.errors import (
     DeadlineExceeded,
     EngineClosed,
     EngineError,
     EngineOverloaded,
 )
-from service.generation.parameters import Ranges
-from service.generation.request import GenerationRequest
+from service.generation.formats.constraint import Constraint
+from service.generation.requests.parameters import Ranges
+from service.generation.requests.request import GenerationRequest
 from service.generation.stats import EngineStats
 
 MAX_COMPILE_WAIT_S = 5.0

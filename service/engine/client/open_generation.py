@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from service.engine.client.output_stream import OutputStream
 from service.engine.client.queue_wait import QueueWaitEstimator
-from service.engine.messages import Output
+from service.engine.interface.messages import Output
 from service.generation.errors import EngineError
-from service.generation.output import GenerationOutput
-from service.generation.request import GenerationRequest
+from service.generation.outputs.output import GenerationOutput
+from service.generation.requests.request import GenerationRequest
 
 
 class OpenGeneration:

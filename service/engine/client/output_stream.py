@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 from service.engine.client.wakeups import WakeupLimiter
 from service.generation.errors import EngineError
-from service.generation.output import GenerationOutput, merged
+from service.generation.outputs.output import GenerationOutput, merged
 
 
 class OutputStream(AsyncIterator[GenerationOutput]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from service.engine.messages import Output
+from service.engine.interface.messages import Output
 from service.generation.errors import EngineError
 
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from service.generation.errors import InvalidRequest, PromptTooLong, UnsupportedConstraint
-from service.generation.parameters import Ranges, StopParams
-from service.generation.request import GenerationRequest
+from service.generation.requests.parameters import Ranges, StopParams
+from service.generation.requests.request import GenerationRequest
 
 
 def check_request(

@@ -8,7 +8,7 @@ from typing import Any
 import llguidance
 import numpy as np
 
-from service.engine.tokenizer import Tokenizer
+from service.engine.tokens.tokenizer import Tokenizer
 
 _NUM_BYTES = 256
 _CLOSING = b'}]"0:,-1tfn'  # in JSON

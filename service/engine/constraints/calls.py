@@ -7,7 +7,7 @@ from typing import Any
 from service.engine.constraints.bits import ALL, forbid
 from service.engine.constraints.grammar import GrammarConstraint
 from service.engine.constraints.marker import Marker
-from service.engine.tokenizer import Tokenizer
+from service.engine.tokens.tokenizer import Tokenizer
 
 
 class CallConstraint:

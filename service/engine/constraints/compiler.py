@@ -11,8 +11,8 @@ from service.engine.constraints.grammar import GrammarCompiler
 from service.engine.constraints.marker import Marker
 from service.engine.constraints.reasoning import ReasoningConstraint, ReasoningTokens
 from service.engine.core.sequences.constraint_state import ConstraintState
-from service.engine.tokenizer import Tokenizer
-from service.generation.constraint import Constraint, Grammar, ReasoningMarkers
+from service.engine.tokens.tokenizer import Tokenizer
+from service.generation.formats.constraint import Constraint, Grammar, ReasoningMarkers
 
 _MAX_KEPT_MARKERS = 16  # a model has one pair; callers can't name others
 

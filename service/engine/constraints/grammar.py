@@ -14,10 +14,10 @@ import numpy as np
 from service.engine.constraints.byte_vocabulary import ByteVocabulary
 from service.engine.constraints.ending import Ending
 from service.engine.constraints.refusal import blame
-from service.engine.plain_encoder import PlainEncoder
-from service.engine.tokenizer import Tokenizer
-from service.generation.constraint import Grammar
+from service.engine.tokens.plain_encoder import PlainEncoder
+from service.engine.tokens.tokenizer import Tokenizer
 from service.generation.errors import ConstraintFailed, UnsupportedConstraint
+from service.generation.formats.constraint import Grammar
 
 _SILENT = 0
 _NUM_TRIAL_TOKENS = 4

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import abc
 
-from service.engine.tokenizer import Tokenizer
+from service.engine.tokens.tokenizer import Tokenizer
 
 
 class Marker:

@@ -10,9 +10,9 @@ from service.engine.constraints.bits import ALL, allow, forbid
 from service.engine.constraints.calls import CallConstraint
 from service.engine.constraints.marker import Marker
 from service.engine.core.sequences.constraint_state import ConstraintState
-from service.engine.tokenizer import Tokenizer
-from service.generation.constraint import ReasoningMarkers, ReasoningStart
+from service.engine.tokens.tokenizer import Tokenizer
 from service.generation.errors import ConstraintFailed
+from service.generation.formats.constraint import ReasoningMarkers, ReasoningStart
 
 _ANSWER_RESERVE = 4  # reasoning leaves this multiple of the shortest answer, if the limit allows it
 

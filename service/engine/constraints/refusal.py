@@ -7,7 +7,7 @@ import re
 from collections import abc
 from typing import Any
 
-from service.generation.json_schema import escape, walk
+from service.generation.formats.json_schema import escape, walk
 
 
 def blame(schema: str, refusal: str) -> str:

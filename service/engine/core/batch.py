@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from service.engine.core.sequences.sequence import Sequence
 from service.engine.core.step import ScheduledSequence
-from service.generation.image import PromptImage
+from service.generation.prompts.image import PromptImage
 
 Int32s: TypeAlias = npt.NDArray[np.int32]
 

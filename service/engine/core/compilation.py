@@ -16,9 +16,9 @@ from functools import partial
 from typing import TypeAlias
 
 from service.engine.core.sequences.constraint_state import ConstraintState
-from service.engine.messages import Compiled, Emit, Report
-from service.generation.constraint import Constraint
+from service.engine.interface.messages import Compiled, Emit, Report
 from service.generation.errors import EngineError, UnsupportedConstraint
+from service.generation.formats.constraint import Constraint
 
 MAX_COMPILE_S = 5.0  # of processor time, per constraint
 

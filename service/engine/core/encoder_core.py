@@ -13,9 +13,9 @@ from operator import attrgetter
 from typing import Protocol
 
 from service.engine.core.accounts import Account, Accounts
-from service.engine.messages import Abort, Add, BeforeStep, Check, Command, Done, Emit, InputVector, Report
-from service.generation.embedding import EmbeddingRequest, TokenIds, Vector
+from service.engine.interface.messages import Abort, Add, BeforeStep, Check, Command, Done, Emit, InputVector, Report
 from service.generation.errors import DeadlineExceeded, SequenceError
+from service.generation.requests.embedding import EmbeddingRequest, TokenIds, Vector
 from service.generation.stats import EngineStats
 
 _log = logging.getLogger(__name__)

@@ -13,10 +13,10 @@ from typing import NamedTuple, Protocol
 from service.engine.core.scheduler import Scheduler
 from service.engine.core.sequences.sequence import Sequence, SequenceGroup
 from service.engine.core.step import ScheduledSequence, Step
-from service.engine.messages import BeforeStep, Report
-from service.engine.retry import retry_after_s
+from service.engine.interface.messages import BeforeStep, Report
+from service.engine.interface.retry import retry_after_s
 from service.generation.errors import DeadlineExceeded, EngineError, EngineOverloaded, SequenceError
-from service.generation.output import TokenLogprob
+from service.generation.outputs.output import TokenLogprob
 from service.generation.stats import EngineStats
 
 

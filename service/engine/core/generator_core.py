@@ -7,7 +7,7 @@ import secrets
 import time
 from collections import abc
 
-from service.engine.config import EngineConfig
+from service.engine.config import EngineConfig, max_sequence_len
 from service.engine.core.adapter_table import AdapterTable
 from service.engine.core.blocks.block_pool import BlockPool
 from service.engine.core.compilation import MAX_COMPILE_S, Compilations, CompileConstraint
@@ -16,8 +16,7 @@ from service.engine.core.engine_core import EngineCore, Runner
 from service.engine.core.scheduler import Scheduler
 from service.engine.core.sequences.constraint_state import ConstraintState
 from service.engine.core.sequences.sequence import SequenceGroup
-from service.engine.limits import max_sequence_len
-from service.engine.messages import (
+from service.engine.interface.messages import (
     Abort,
     Add,
     BeforeStep,
@@ -31,9 +30,9 @@ from service.engine.messages import (
     Output,
     Report,
 )
-from service.engine.tokenizer import Tokenizer
+from service.engine.tokens.tokenizer import Tokenizer
 from service.generation.errors import AdapterRefused, EngineError, SequenceError
-from service.generation.request import GenerationRequest
+from service.generation.requests.request import GenerationRequest
 
 _log = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from service.engine.messages import Command, Report
+from service.engine.interface.messages import Command, Report
 
 
 class Receiver(Protocol):

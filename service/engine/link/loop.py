@@ -8,8 +8,8 @@ from __future__ import annotations
 import queue
 from typing import Protocol, TypeAlias
 
+from service.engine.interface.messages import BeforeStep, Command, Emit, Report, StopCore
 from service.engine.link.report_pacer import ReportPacer
-from service.engine.messages import BeforeStep, Command, Emit, Report, StopCore
 
 HEARTBEAT_INTERVAL_S = 1.0  # how often an idle engine reports that it is alive
 

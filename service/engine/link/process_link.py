@@ -9,12 +9,12 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+from service.engine.interface.messages import Command, Report, StopCore
 from service.engine.link import wire
 from service.engine.link.engine_spec import EngineSpec
 from service.engine.link.link import Receiver
 from service.engine.link.loop import HEARTBEAT_INTERVAL_S
 from service.engine.link.worker_process import WorkerDied, WorkerProcess, handle_message, next_worker
-from service.engine.messages import Command, Report, StopCore
 from service.generation.errors import ModelLoadError
 
 _CHUNK = 1 << 16  # bytes per read; allocating a larger buffer takes longer than reading a small report

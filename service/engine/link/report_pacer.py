@@ -12,7 +12,7 @@ import time
 from collections import abc
 from typing import Protocol
 
-from service.engine.messages import Emit, Report
+from service.engine.interface.messages import Emit, Report
 
 # 32 streams every 20 ms. Reporting more takes half of two cores away from the steps.
 _OUTPUTS_PER_S = 1_600

@@ -11,9 +11,9 @@ import queue
 import threading
 from collections.abc import Callable
 
+from service.engine.interface.messages import Command, Report, StopCore
 from service.engine.link.link import Receiver
 from service.engine.link.loop import HEARTBEAT_INTERVAL_S, CommandQueue, Core, run
-from service.engine.messages import Command, Report, StopCore
 
 _log = logging.getLogger(__name__)
 

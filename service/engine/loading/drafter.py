@@ -17,7 +17,7 @@ from service.engine.models.checkpoint.model_config import read_model_config
 from service.engine.models.checkpoint.text_part import open_checkpoint, text_config
 from service.engine.models.model_spec import ModelSpec
 from service.engine.runner.model_drafter import Draw, ModelDrafter
-from service.engine.tokenizer import FastTokenizer
+from service.engine.tokens.tokenizer import FastTokenizer
 from service.generation.errors import ModelLoadError
 
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from service.engine.config import EngineConfig
 from service.engine.core.encoder_core import EncoderCore, EncoderRunner
-from service.engine.description import ComputeDtype, CrossEncoderDescription, EncoderDescription, ModelInfo
+from service.engine.interface.description import ComputeDtype, CrossEncoderDescription, EncoderDescription, ModelInfo
 from service.engine.link.engine_spec import BuiltCore
 from service.engine.loading.model_source import (
     architecture_of,
@@ -20,13 +20,13 @@ from service.engine.loading.model_source import (
 )
 from service.engine.models.checkpoint.checkpoint import Checkpoint
 from service.engine.models.checkpoint.compute_dtype import choose_compute_dtype
+from service.engine.models.checkpoint.encoders.pair_files import PairFiles
+from service.engine.models.checkpoint.encoders.sentence_files import SentenceFiles
 from service.engine.models.checkpoint.model_config import read_model_config, read_transformers_config
-from service.engine.models.checkpoint.packed_checkpoint import reject_packed
-from service.engine.models.checkpoint.pair_files import PairFiles
+from service.engine.models.checkpoint.packed.packed_checkpoint import reject_packed
 from service.engine.models.checkpoint.progress import load_progress
-from service.engine.models.checkpoint.sentence_files import SentenceFiles
 from service.engine.models.encoders.bert import load_bert
-from service.engine.tokenizer import FastTokenizer
+from service.engine.tokens.tokenizer import FastTokenizer
 from service.generation.errors import ModelLoadError
 
 # MiniLM is fastest at 1024. At 256 it computes 8 % fewer tokens per second, and at 512 from 2 to 5 % fewer (one core,

@@ -16,7 +16,6 @@ from service.engine.core.drafts.drafter import Drafter
 from service.engine.core.drafts.prompt_drafter import PromptDrafter
 from service.engine.core.drafts.speculation import Speculation
 from service.engine.core.generator_core import GeneratorCore
-from service.engine.description import ComputeDtype, GeneratorDescription, ModelInfo
 from service.engine.device.device_memory import (
     DeviceMemory,
     cache_capacity,
@@ -25,6 +24,7 @@ from service.engine.device.device_memory import (
     require_capacity,
 )
 from service.engine.device.memory import cache_bytes
+from service.engine.interface.description import ComputeDtype, GeneratorDescription, ModelInfo
 from service.engine.link.engine_spec import BuiltCore, HelperProcesses
 from service.engine.loading.drafter import DraftModel, load_draft_model
 from service.engine.loading.model_plan import ModelPlan, plan_model
@@ -32,13 +32,13 @@ from service.engine.loading.model_source import architecture_of, choose_num_thre
 from service.engine.models.backend import Backend, KeepsSequenceState
 from service.engine.models.checkpoint.adapter_files import read_adapter
 from service.engine.models.checkpoint.checkpoint import Checkpoint
-from service.engine.models.checkpoint.packed_checkpoint import PackedCheckpoint
+from service.engine.models.checkpoint.packed.packed_checkpoint import PackedCheckpoint
 from service.engine.models.checkpoint.progress import load_progress
 from service.engine.models.checkpoint.text_part import text_config
 from service.engine.models.model_spec import ModelSpec
 from service.engine.runner.model_runner import ModelRunner
 from service.engine.runner.step_memory import measure_step_bytes
-from service.engine.tokenizer import FastTokenizer
+from service.engine.tokens.tokenizer import FastTokenizer
 from service.generation.adapter import AdapterLoaded
 from service.generation.errors import ModelLoadError
 

@@ -14,8 +14,8 @@ from service.engine.core.engine_core import SampledToken
 from service.engine.core.sequences.sequence import Sequence
 from service.engine.models.checkpoint.adapter_files import Adapter
 from service.generation.errors import SequenceError
-from service.generation.output import TokenLogprob
-from service.generation.parameters import LogprobsOptions
+from service.generation.outputs.output import TokenLogprob
+from service.generation.requests.parameters import LogprobsOptions
 
 Logits_co = TypeVar("Logits_co", covariant=True)
 Logits_contra = TypeVar("Logits_contra", contravariant=True)

@@ -18,7 +18,7 @@ from service.engine.models.native.backend import (
 )
 from service.engine.models.torch.decoder_shape import decoder_unsupported_reason
 from service.engine.models.torch.shard import parallel_unsupported_reason
-from service.engine.watermark import Watermark
+from service.engine.tokens.watermark import Watermark
 from service.generation.errors import ModelLoadError
 
 _log = logging.getLogger(__name__)

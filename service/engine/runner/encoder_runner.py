@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from service.engine.models.torch.thread import prepare_thread
-from service.generation.embedding import TokenIds, Vector
+from service.generation.requests.embedding import TokenIds, Vector
 
 # Padding tokens that cost less than one more pass through the model. On an accelerator a pass takes milliseconds
 # regardless of its size; on the CPU the fixed cost of a pass is that of a few tokens.

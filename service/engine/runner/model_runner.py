@@ -13,7 +13,7 @@ from service.engine.core.sequences.sequence import Sequence
 from service.engine.core.step import ScheduledSequence, Step
 from service.engine.models.backend import Backend, KeepsSequenceState, RecordsDecodes, Sampler
 from service.generation.errors import SequenceError
-from service.generation.output import TokenLogprob
+from service.generation.outputs.output import TokenLogprob
 
 Logits = TypeVar("Logits")
 

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from service.engine.core.sequences.sequence import Sequence
 from service.engine.device.transfer import to_device, to_host
-from service.generation.output import TokenLogprob
-from service.generation.parameters import LogprobsOptions
+from service.generation.outputs.output import TokenLogprob
+from service.generation.requests.parameters import LogprobsOptions
 
 
 class Logprobs:

@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from service.engine.core.engine_core import SampledToken
 from service.engine.core.sequences.sequence import Sequence
-from service.engine.sampler.effect import Effect
-from service.engine.sampler.effects import effects
-from service.engine.sampler.output_constraint import no_token, settle
+from service.engine.sampler.effects.effect import Effect
+from service.engine.sampler.effects.output_constraint import no_token, settle
+from service.engine.sampler.effects.table import effects
 from service.engine.sampler.row_logprobs import log_softmax, logprob_of
-from service.engine.watermark import Watermark
+from service.engine.tokens.watermark import Watermark
 from service.generation.errors import SequenceError
-from service.generation.output import TokenLogprob
-from service.generation.parameters import LogprobsOptions, Trait, values_with
+from service.generation.outputs.output import TokenLogprob
+from service.generation.requests.parameters import LogprobsOptions, Trait, values_with
 
 _LOGITS_A_THREAD = 1 << 17  # with fewer a thread takes longer to wake than it saves
 

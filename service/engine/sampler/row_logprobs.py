@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from service.generation.output import TokenLogprob
-from service.generation.parameters import LogprobsOptions
+from service.generation.outputs.output import TokenLogprob
+from service.generation.requests.parameters import LogprobsOptions
 
 
 def log_softmax(row: NDArray[np.float32]) -> NDArray[np.float32]:

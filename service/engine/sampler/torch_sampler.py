@@ -12,14 +12,14 @@ from service.engine.core.engine_core import SampledToken
 from service.engine.core.sequences.sequence import Sequence
 from service.engine.device.transfer import to_device, to_host
 from service.engine.sampler.draw import draw, uniforms
-from service.engine.sampler.effects import effects
+from service.engine.sampler.effects.output_constraint import no_token, settle
+from service.engine.sampler.effects.table import effects
 from service.engine.sampler.logprobs import Logprobs, logprobs_of
-from service.engine.sampler.output_constraint import no_token, settle
 from service.engine.sampler.truncation import truncate
-from service.engine.watermark import Watermark
+from service.engine.tokens.watermark import Watermark
 from service.generation.errors import SequenceError
-from service.generation.output import TokenLogprob
-from service.generation.parameters import LogprobsOptions
+from service.generation.outputs.output import TokenLogprob
+from service.generation.requests.parameters import LogprobsOptions
 
 
 class TorchSampler:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from service.engine.device.transfer import to_device
-from service.generation.parameters import SamplingParams
+from service.generation.requests.parameters import SamplingParams
 
 _FEW = 512  # up to here the largest logits are picked, beyond it rows are sorted whole
 

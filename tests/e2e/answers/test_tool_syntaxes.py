@@ -12,8 +12,8 @@ import httpx
 import pytest
 from sluice.v1 import chat_pb2, chat_pb2_grpc, content_pb2, tool_pb2
 
-from service.output.tool_families import HARMONY, QWEN_CODER
-from service.output.tool_syntax import CHANNEL_MARKERS
+from service.output.families.tool_families import HARMONY, QWEN_CODER
+from service.output.families.tool_syntax import CHANNEL_MARKERS
 from tests.e2e.scripted_models import RESULT, Doors, Script, scripted_product
 from tests.engine.constraints.fakes import tokenizer_of
 from tests.service.output.families import FAMILIES

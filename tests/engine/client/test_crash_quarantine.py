@@ -9,9 +9,9 @@ import pytest
 from service.engine.client.crash_quarantine import CrashQuarantine
 from service.engine.client.generator import GeneratorClient
 from service.engine.link.process_link import ProcessLink, Restarts
-from service.generation.constraint import Constraint, Grammar
 from service.generation.errors import EngineFailed, EngineOverloaded, InvalidRequest
-from service.generation.request import GenerationRequest
+from service.generation.formats.constraint import Constraint, Grammar
+from service.generation.requests.request import GenerationRequest
 from tests.engine.fakes import request, sums, until
 from tests.engine.link.test_worker import NEVER_ENDING, kill, linked
 from tests.engine.started_engine import ENDLESS, generate, tokens

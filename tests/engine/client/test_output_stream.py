@@ -8,7 +8,7 @@ import pytest
 
 from service.engine.client.output_stream import OutputStream
 from service.generation.errors import EngineClosed
-from service.generation.output import FinishReason, GenerationOutput, Timings, TokenLogprob
+from service.generation.outputs.output import FinishReason, GenerationOutput, Timings, TokenLogprob
 from tests.engine.fakes import read
 
 SO_FAR = Timings(0.0, 1.0, 2.0, None)

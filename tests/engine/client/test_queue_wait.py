@@ -10,7 +10,7 @@ import pytest
 
 from service.engine.client.generator import GeneratorClient
 from service.generation.errors import EngineOverloaded
-from service.generation.request import GenerationRequest
+from service.generation.requests.request import GenerationRequest
 from tests.engine.fakes import Clock, read, request, until
 from tests.engine.started_engine import ENDLESS, Starter
 

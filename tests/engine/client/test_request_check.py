@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from service.engine.client.request_check import check_limit, check_request
-from service.generation.constraint import Constraint, Grammar
 from service.generation.errors import InvalidRequest, PromptTooLong, UnsupportedConstraint
-from service.generation.parameters import LogprobsOptions, Range, Ranges, SamplingParams, StopParams
-from service.generation.request import GenerationRequest
+from service.generation.formats.constraint import Constraint, Grammar
+from service.generation.requests.parameters import LogprobsOptions, Range, Ranges, SamplingParams, StopParams
+from service.generation.requests.request import GenerationRequest
 from tests.engine.fakes import request
 
 RANGES = {

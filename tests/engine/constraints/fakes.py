@@ -11,8 +11,8 @@ import numpy as np
 import tokenizers
 
 from service.engine.core.sequences.constraint_state import ConstraintState
-from service.engine.tokenizer import FastTokenizer
-from service.generation.constraint import Grammar
+from service.engine.tokens.tokenizer import FastTokenizer
+from service.generation.formats.constraint import Grammar
 
 END = "<|im_end|>"
 SPECIAL = ("<|im_start|>", END)

@@ -9,7 +9,7 @@ import pytest
 from service.engine.constraints import compiler
 from service.engine.constraints.compiler import ConstraintCompiler
 from service.engine.constraints.grammar import GrammarCompiler
-from service.generation.constraint import Constraint
+from service.generation.formats.constraint import Constraint
 from tests.engine.constraints.fakes import END, control_ids_of, json_grammar, token_id, tokenizer_of
 
 

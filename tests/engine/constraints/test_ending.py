@@ -15,8 +15,15 @@ from hypothesis import strategies as st
 from service.engine.constraints import ending
 from service.engine.constraints.compiler import ConstraintCompiler
 from service.engine.core.sequences.constraint_state import ConstraintState
-from service.engine.tokenizer import FastTokenizer
-from service.generation.constraint import Constraint, Grammar, Opening, ReasoningLimit, ReasoningMarkers, ReasoningStart
+from service.engine.tokens.tokenizer import FastTokenizer
+from service.generation.formats.constraint import (
+    Constraint,
+    Grammar,
+    Opening,
+    ReasoningLimit,
+    ReasoningMarkers,
+    ReasoningStart,
+)
 from tests.engine.constraints.fakes import (
     ADDED,
     END,

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from service.engine.constraints.grammar import GrammarCompiler, GrammarConstraint
-from service.generation.constraint import Grammar
 from service.generation.errors import ConstraintFailed, UnsupportedConstraint
+from service.generation.formats.constraint import Grammar
 from tests.engine.constraints.fakes import (
     ADDED,
     END,

@@ -10,9 +10,9 @@ import pytest
 from service.engine.constraints.grammar import GrammarCompiler
 from service.engine.constraints.reasoning import ReasoningConstraint, ReasoningTokens
 from service.engine.core.sequences.constraint_state import ConstraintState
-from service.engine.tokenizer import FastTokenizer
-from service.generation.constraint import ReasoningMarkers, ReasoningStart
+from service.engine.tokens.tokenizer import FastTokenizer
 from service.generation.errors import ConstraintFailed
+from service.generation.formats.constraint import ReasoningMarkers, ReasoningStart
 from tests.engine.constraints.fakes import (
     ADDED,
     END,

@@ -10,8 +10,8 @@ import numpy as np
 from service.engine.core.batch import Batch, make_batch
 from service.engine.core.step import ScheduledSequence
 from service.engine.models.attention.inputs import slots_of
-from service.generation.image import PromptImage
-from service.generation.parameters import LogprobsOptions
+from service.generation.prompts.image import PromptImage
+from service.generation.requests.parameters import LogprobsOptions
 from tests.engine.fakes import group_of, request
 
 BLOCK_SIZE = 4

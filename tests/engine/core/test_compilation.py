@@ -8,9 +8,9 @@ import threading
 
 from service.engine.core.compilation import Compilations
 from service.engine.core.sequences.constraint_state import ConstraintState
-from service.engine.messages import Report
-from service.generation.constraint import Constraint, Grammar
+from service.engine.interface.messages import Report
 from service.generation.errors import UnsupportedConstraint
+from service.generation.formats.constraint import Constraint, Grammar
 from tests.waiting import GUARD_S
 
 

@@ -10,7 +10,7 @@ from service.engine.core.engine_core import SampledToken
 from service.engine.core.sequences.sequence import choice_seed
 from service.engine.core.step import Step
 from service.generation.errors import ConstraintFailed, DeadlineExceeded, SequenceError
-from service.generation.output import FinishReason, GenerationOutput
+from service.generation.outputs.output import FinishReason, GenerationOutput
 from tests.engine.fakes import Bench, Clock, PagedRunner, config_of, request, say, sums
 
 

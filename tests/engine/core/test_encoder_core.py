@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from service.engine.core.encoder_core import EncoderCore
-from service.engine.messages import Abort, Add, InputVector, Report
+from service.engine.interface.messages import Abort, Add, InputVector, Report
 from service.generation.errors import DeadlineExceeded
 from tests.engine.encoder_fakes import HandRunner, embedding
 from tests.engine.fakes import Clock

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from service.engine.core.sequences.sequence import SequenceGroup, choice_seed
 from service.generation.errors import DeadlineExceeded
-from service.generation.request import GenerationRequest
+from service.generation.requests.request import GenerationRequest
 from tests.engine.fakes import Bench, config_of, request, sums
 
 PREFIXES = ["", "system: be brief. ", "system: be brief. user: ", "once upon a time "]

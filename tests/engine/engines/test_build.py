@@ -18,8 +18,8 @@ from service.engine.device import memory
 from service.engine.engines import build_engine
 from service.engine.loading import model_folder, model_source
 from service.generation.errors import ModelLoadError
-from service.generation.parameters import SamplingParams, StopParams
-from service.generation.request import GenerationRequest
+from service.generation.requests.parameters import SamplingParams, StopParams
+from service.generation.requests.request import GenerationRequest
 from tests.engine.fakes import read
 from tests.engine.tiny_models import MAX_POSITIONS, VOCAB_SIZE, save
 

@@ -7,7 +7,6 @@ import time
 
 import pytest
 
-from service.generation.constraint import Constraint, Grammar
 from service.generation.errors import (
     ConstraintFailed,
     DeadlineExceeded,
@@ -15,6 +14,7 @@ from service.generation.errors import (
     EngineOverloaded,
     UnsupportedConstraint,
 )
+from service.generation.formats.constraint import Constraint, Grammar
 from tests.engine.fakes import Clock, read, request, until
 from tests.engine.started_engine import Starter, generate, tokens
 

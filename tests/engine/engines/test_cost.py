@@ -11,9 +11,9 @@ import pytest
 from service.engine.config import EngineConfig
 from service.engine.core.step import Step
 from service.engine.engines import build_engine
-from service.generation.output import Timings
-from service.generation.parameters import SamplingParams, StopParams
-from service.generation.request import GenerationRequest
+from service.generation.outputs.output import Timings
+from service.generation.requests.parameters import SamplingParams, StopParams
+from service.generation.requests.request import GenerationRequest
 from tests.engine.fakes import Bench, Clock, PagedRunner, config_of, read, request
 
 DEMO = Path(__file__).parents[3] / "demo" / "model"

@@ -11,8 +11,8 @@ from transformers import AutoModelForCausalLM
 
 from service.engine.config import EngineConfig
 from service.engine.engines import BuiltEngine, build_engine
-from service.generation.parameters import SamplingParams, StopParams
-from service.generation.request import GenerationRequest
+from service.generation.requests.parameters import SamplingParams, StopParams
+from service.generation.requests.request import GenerationRequest
 from tests.engine.fakes import read
 
 FOLDER = Path(__file__).parents[3] / "demo" / "model"

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.generation.embedding import EmbeddingOutput, EmbeddingRequest
 from service.generation.errors import (
     DeadlineExceeded,
     EngineClosed,
@@ -18,6 +17,7 @@ from service.generation.errors import (
     InvalidRequest,
     PromptTooLong,
 )
+from service.generation.requests.embedding import EmbeddingOutput, EmbeddingRequest
 from service.generation.stats import EngineStats
 from tests.engine.encoder_fakes import VOCAB_SIZE, embedding, ids
 from tests.engine.fakes import until

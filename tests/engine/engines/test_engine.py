@@ -10,8 +10,8 @@ import pytest
 
 from service.engine.core.sequences.sequence import choice_seed
 from service.generation.errors import DeadlineExceeded, EngineError, EngineOverloaded, InvalidRequest, PromptTooLong
-from service.generation.output import FinishReason
-from service.generation.request import GenerationRequest
+from service.generation.outputs.output import FinishReason
+from service.generation.requests.request import GenerationRequest
 from service.generation.stats import EngineStats
 from tests.engine.fakes import Clock, read, request, sums, until
 from tests.engine.started_engine import Starter, generate, tokens

@@ -12,9 +12,9 @@ from transformers import AutoModelForCausalLM
 
 from service.engine.config import EngineConfig
 from service.engine.engines import build_engine
-from service.generation.output import GenerationOutput
-from service.generation.parameters import LogprobsOptions, SamplingParams, StopParams
-from service.generation.request import GenerationRequest
+from service.generation.outputs.output import GenerationOutput
+from service.generation.requests.parameters import LogprobsOptions, SamplingParams, StopParams
+from service.generation.requests.request import GenerationRequest
 from tests.engine.fakes import Bench, config_of, read
 from tests.engine.fakes import request as engine_request
 

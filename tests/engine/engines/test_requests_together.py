@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from service.generation.errors import EngineOverloaded, InvalidRequest, SequenceError
-from service.generation.output import GenerationOutput
+from service.generation.outputs.output import GenerationOutput
 from tests.engine.fakes import read, request, sums, until
 from tests.engine.started_engine import Starter, generate, is_idle
 

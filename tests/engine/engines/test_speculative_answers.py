@@ -21,15 +21,15 @@ from service.engine.core.scheduler import Scheduler
 from service.engine.core.sequences.sequence import SequenceGroup
 from service.engine.engines import build_engine
 from service.engine.loading.generator import load_model
-from service.generation.constraint import Constraint, ReasoningLimit, ReasoningMarkers, ReasoningStart
-from service.generation.conversation import Function
 from service.generation.errors import ModelLoadError
-from service.generation.output import FinishReason, GenerationOutput, TokenLogprob
-from service.generation.output_format import JsonSchema
-from service.generation.parameters import LogprobsOptions, SamplingParams, StopParams
-from service.generation.request import GenerationRequest
+from service.generation.formats.constraint import Constraint, ReasoningLimit, ReasoningMarkers, ReasoningStart
+from service.generation.formats.output_format import JsonSchema
+from service.generation.outputs.output import FinishReason, GenerationOutput, TokenLogprob
+from service.generation.prompts.conversation import Function
+from service.generation.requests.parameters import LogprobsOptions, SamplingParams, StopParams
+from service.generation.requests.request import GenerationRequest
 from service.generation.stats import EngineStats
-from service.output.tool_families import HERMES
+from service.output.families.tool_families import HERMES
 from tests.engine.driving import drive
 from tests.engine.tiny_models import save
 

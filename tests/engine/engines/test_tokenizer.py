@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-from service.engine.tokenizer import FastTokenizer
+from service.engine.tokens.tokenizer import FastTokenizer
 from service.generation.errors import ModelLoadError
 
 TEXTS = ["hello world", "  two  spaces\n\ttab", "naïve café €5 😀", '{"a": [1, 2]}', "日本語 text", "▁ and <0x41>"]

@@ -14,10 +14,10 @@ import numpy as np
 from service.settings.config import DEMO_FOLDER, embedding_folder
 from service.engine.config import EngineConfig
 from service.engine.engines import build_encoder, build_engine
-from service.generation.constraint import Constraint, Grammar
-from service.generation.embedding import EmbeddingRequest
-from service.generation.parameters import LogprobsOptions, SamplingParams, StopParams
-from service.generation.request import GenerationRequest
+from service.generation.formats.constraint import Constraint, Grammar
+from service.generation.requests.embedding import EmbeddingRequest
+from service.generation.requests.parameters import LogprobsOptions, SamplingParams, StopParams
+from service.generation.requests.request import GenerationRequest
 
 IN_PROCESS = EngineConfig(worker="thread")
 

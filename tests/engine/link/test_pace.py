@@ -1,7 +1,7 @@
 """`service.engine.link.report_pacer`: what leaves at once, and what leaves together."""
 
+from service.engine.interface.messages import Done, Report
 from service.engine.link.report_pacer import ReportPacer
-from service.engine.messages import Done, Report
 
 BEGAN = 0.0
 

@@ -20,11 +20,11 @@ from service.engine.core.sequences.sequence import Sequence
 from service.engine.core.step import Step
 from service.engine.link.thread_link import ThreadLink
 from service.engine.sampler.torch_sampler import TorchSampler
-from service.generation.constraint import Constraint, Grammar
 from service.generation.errors import DeadlineExceeded, EngineError, EngineOverloaded, SequenceError
-from service.generation.output import FinishReason, GenerationOutput
-from service.generation.parameters import LogprobsOptions, SamplingParams, StopParams
-from service.generation.request import GenerationRequest
+from service.generation.formats.constraint import Constraint, Grammar
+from service.generation.outputs.output import FinishReason, GenerationOutput
+from service.generation.requests.parameters import LogprobsOptions, SamplingParams, StopParams
+from service.generation.requests.request import GenerationRequest
 from tests.engine.fakes import END, ByteTokenizer, PagedRunner, config_of
 
 NUM_REQUESTS = 2000

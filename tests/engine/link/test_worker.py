@@ -17,10 +17,9 @@ import pytest
 
 from service.engine.client.embedder import EmbedderClient
 from service.engine.client.generator import GeneratorClient
+from service.engine.interface.messages import Abort
 from service.engine.link.engine_spec import EngineSpec
 from service.engine.link.process_link import ProcessLink, Restarts
-from service.engine.messages import Abort
-from service.generation.constraint import Constraint, Grammar
 from service.generation.errors import (
     EngineFailed,
     EngineRestarting,
@@ -28,7 +27,8 @@ from service.generation.errors import (
     ModelLoadError,
     SequenceError,
 )
-from service.generation.request import GenerationRequest
+from service.generation.formats.constraint import Constraint, Grammar
+from service.generation.requests.request import GenerationRequest
 from tests.engine.encoder_fakes import embedding
 from tests.engine.fakes import ByteTokenizer, config_of, read, request, sums, until
 from tests.engine.scripted import Script

@@ -12,7 +12,7 @@ import torch
 
 from service.engine.models.backends import BACKENDS, BackendRow, choose_backend
 from service.engine.models.model_spec import ModelSpec
-from service.engine.watermark import Watermark
+from service.engine.tokens.watermark import Watermark
 from service.generation.errors import ModelLoadError
 from tests.engine.block_backend import BlockBackend, SumSampler
 from tests.engine.tiny_models import (

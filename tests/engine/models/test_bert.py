@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from service.engine.models.checkpoint.checkpoint import Checkpoint
+from service.engine.models.checkpoint.encoders.sentence_files import SentenceFiles
 from service.engine.models.checkpoint.model_config import read_model_config
-from service.engine.models.checkpoint.sentence_files import SentenceFiles
 from service.engine.models.encoders.bert import BertEncoder, load_bert
 from service.generation.errors import ModelLoadError
 from tests.engine.encoder_fakes import save_encoder

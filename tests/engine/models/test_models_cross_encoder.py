@@ -12,14 +12,14 @@ import torch
 
 from service.engine.config import EngineConfig
 from service.engine.engines import build_cross_encoder
-from service.engine.models.checkpoint.pair_files import PairFiles, is_cross_encoder
-from service.engine.models.checkpoint.sentence_files import is_encoder
-from service.generation.embedding import EmbeddingRequest
+from service.engine.models.checkpoint.encoders.pair_files import PairFiles, is_cross_encoder
+from service.engine.models.checkpoint.encoders.sentence_files import is_encoder
 from service.generation.errors import ModelLoadError
+from service.generation.requests.embedding import EmbeddingRequest
 from service.generation.stats import EngineStats
 from service.loading.model import load_model
-from service.prompts.framed_pairs import FramedPairs
-from service.prompts.pair_reader import PairTexts
+from service.prompts.pairs.framed_pairs import FramedPairs
+from service.prompts.pairs.pair_reader import PairTexts
 from service.settings.config import Settings
 from tests.engine.encoder_fakes import CONFIGS, modules, save_encoder
 from tests.engine.pair_fakes import PAIRS, reference_scores, save_cross_encoder

@@ -16,12 +16,12 @@ from torch import Tensor
 
 from service.engine.config import EngineConfig
 from service.engine.engines import BuiltEncoder, build_encoder
-from service.engine.models.checkpoint.sentence_files import SentenceFiles
+from service.engine.models.checkpoint.encoders.sentence_files import SentenceFiles
 from service.engine.models.encoders.encoder import load_encoder
 from service.engine.models.encoders.pooling import pool
 from service.engine.runner.encoder_runner import BatchEncoder, padded_batches
-from service.generation.embedding import EmbeddingRequest, Vector
 from service.generation.errors import ModelLoadError
+from service.generation.requests.embedding import EmbeddingRequest, Vector
 from service.settings.config import embedding_folder
 from tests.engine.encoder_fakes import CONFIGS, modules, save_encoder
 

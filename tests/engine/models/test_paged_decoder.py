@@ -30,8 +30,8 @@ from service.engine.models.torch.decoder import Decoder
 from service.engine.models.torch.load_decoder import load_decoder
 from service.engine.runner.model_runner import ModelRunner
 from service.engine.sampler.torch_sampler import TorchSampler
-from service.generation.parameters import SamplingParams, StopParams
-from service.generation.request import GenerationRequest
+from service.generation.requests.parameters import SamplingParams, StopParams
+from service.generation.requests.request import GenerationRequest
 from tests.engine.accelerator_double import REFERENCE, RunAgain, accelerator, varlen_reference
 from tests.engine.driving import drive
 from tests.engine.fakes import group_of

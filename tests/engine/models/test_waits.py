@@ -15,9 +15,9 @@ from service.engine.models.attention.accelerator import Accelerator
 from service.engine.models.attention.varlen import VarlenKernel
 from service.engine.models.torch.load_decoder import load_decoder
 from service.engine.sampler.torch_sampler import TorchSampler
-from service.engine.watermark import Watermark
+from service.engine.tokens.watermark import Watermark
 from service.generation.errors import SequenceError
-from service.generation.parameters import LogprobsOptions, SamplingParams, StopParams
+from service.generation.requests.parameters import LogprobsOptions, SamplingParams, StopParams
 from tests.engine.accelerator_double import REFERENCE, accelerator
 from tests.engine.pretended_device import PretendedDevice, on_device
 from tests.engine.sampler.test_sampler import Only

@@ -18,9 +18,9 @@ from service.engine.models.backends import choose_backend
 from service.engine.runner.model_runner import ModelRunner
 from service.engine.sampler.torch_sampler import TorchSampler
 from service.generation.errors import ConstraintFailed, EngineError
-from service.generation.output import GenerationOutput
-from service.generation.parameters import LogprobsOptions, SamplingParams, StopParams
-from service.generation.request import GenerationRequest
+from service.generation.outputs.output import GenerationOutput
+from service.generation.requests.parameters import LogprobsOptions, SamplingParams, StopParams
+from service.generation.requests.request import GenerationRequest
 from tests.engine.driving import drive
 from tests.engine.fakes import group_of
 from tests.engine.tiny_models import MAX_POSITIONS, save, spec, tokens

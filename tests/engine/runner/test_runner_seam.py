@@ -12,7 +12,7 @@ from service.engine.core.blocks.block_pool import BlockPool
 from service.engine.core.engine_core import EngineCore
 from service.engine.core.scheduler import Scheduler
 from service.engine.runner.model_runner import ModelRunner
-from service.generation.parameters import LogprobsOptions
+from service.generation.requests.parameters import LogprobsOptions
 from tests.engine.block_backend import BlockBackend, SumSampler
 from tests.engine.driving import drive
 from tests.engine.fakes import BLOCK_SIZE, config_of, group_of, request, sums

@@ -11,9 +11,9 @@ import torch
 
 from service.engine.core.sequences.sequence import Sequence
 from service.engine.device.transfer import to_device
-from service.engine.sampler.effects import effects
-from service.engine.watermark import Watermark
-from service.generation.parameters import DRAW_PARAMETERS, SamplingParams, StopParams
+from service.engine.sampler.effects.table import effects
+from service.engine.tokens.watermark import Watermark
+from service.generation.requests.parameters import DRAW_PARAMETERS, SamplingParams, StopParams
 from tests.engine.sampler.test_sampler import VOCAB_SIZE, Only
 from tests.engine.sampling import sequence_of
 

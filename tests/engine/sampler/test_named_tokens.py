@@ -12,8 +12,8 @@ import torch
 from service.engine.core.sequences.sequence import SequenceGroup
 from service.engine.sampler.native_sampler import NativeSampler
 from service.engine.sampler.torch_sampler import TorchSampler
-from service.generation.parameters import SamplingParams, StopParams
-from service.generation.request import GenerationRequest
+from service.generation.requests.parameters import SamplingParams, StopParams
+from service.generation.requests.request import GenerationRequest
 from tests.engine.fakes import ByteTokenizer
 
 VOCAB_SIZE = 64

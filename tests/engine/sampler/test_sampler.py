@@ -17,7 +17,7 @@ from service.engine.core.engine_core import SampledToken
 from service.engine.core.sequences.sequence import Sequence
 from service.engine.sampler.torch_sampler import TorchSampler
 from service.generation.errors import ConstraintFailed, SequenceError
-from service.generation.parameters import LogprobsOptions, SamplingParams, StopParams
+from service.generation.requests.parameters import LogprobsOptions, SamplingParams, StopParams
 from tests.engine.sampling import reference_distribution, reference_tokens, sequence_of
 
 VOCAB_SIZE = 700  # more than one block of the search, and than truncation picks without sorting

@@ -9,7 +9,7 @@ from torch import Tensor
 from service.engine.core.engine_core import SampledToken
 from service.engine.sampler.torch_sampler import TorchSampler
 from service.engine.sampler.truncation import truncate
-from service.generation.parameters import SamplingParams
+from service.generation.requests.parameters import SamplingParams
 from tests.engine.sampling import sequence_of
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from service.generation.output import FinishReason
+from service.generation.outputs.output import FinishReason
 from tests.engine.fakes import Bench, config_of, request, say
 
 

@@ -8,7 +8,7 @@ from google.protobuf.message_factory import GetMessageClass
 from sluice.v1 import chat_pb2
 
 from gateway.openapi.descriptors import descriptor_set
-from service.services import SERVICES
+from service.server.services import SERVICES
 
 
 def test_it_is_whole_by_itself() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from service.commands.check_model import check_model, main
 from service.engine.config import EngineConfig
-from service.engine.description import EncoderDescription
+from service.engine.interface.description import EncoderDescription
 from service.engine.loading.encoder import load_encoder
 from service.engine.loading.generator import load_model
 from service.generation.errors import ModelLoadError

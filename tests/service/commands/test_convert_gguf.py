@@ -17,7 +17,7 @@ from torch.testing import assert_close
 from transformers import AutoModelForCausalLM
 
 from service.commands.convert_gguf import main
-from service.engine.tokenizer import FastTokenizer
+from service.engine.tokens.tokenizer import FastTokenizer
 from tests.engine.tiny_models import config, random_model, reference
 
 VOCABULARY = ["<|end|>", *[chr(code) for code in range(33, 127)], "Ġ", "th", "the", "Ġt", "Ċ", "ought"]

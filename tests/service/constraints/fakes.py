@@ -6,9 +6,9 @@ import random
 from functools import cache
 
 from service.engine.constraints.grammar import GrammarCompiler
-from service.engine.tokenizer import FastTokenizer
-from service.generation.constraint import Grammar
+from service.engine.tokens.tokenizer import FastTokenizer
 from service.generation.errors import ConstraintFailed
+from service.generation.formats.constraint import Grammar
 from tests.engine.constraints.fakes import END, babble, control_ids_of, token_id
 
 

@@ -9,9 +9,16 @@ import jsonschema
 import pytest
 
 from service.constraints.grammar import format_grammar, marked_content
-from service.generation.constraint import Grammar
 from service.generation.errors import InvalidRequest, UnsupportedConstraint
-from service.generation.output_format import JsonObject, JsonSchema, OutputFormat, Regex, TextChoice, TextGrammar
+from service.generation.formats.constraint import Grammar
+from service.generation.formats.output_format import (
+    JsonObject,
+    JsonSchema,
+    OutputFormat,
+    Regex,
+    TextChoice,
+    TextGrammar,
+)
 from tests.engine.constraints.fakes import ADDED, tokenizer_of
 from tests.service.constraints.fakes import accepts, compiler_of, said_under
 

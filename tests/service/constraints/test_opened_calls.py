@@ -14,12 +14,12 @@ from service.constraints.tool_grammar import opened_calls
 from service.constraints.tool_rules import ToolRules
 from service.engine.constraints.compiler import ConstraintCompiler
 from service.engine.core.sequences.constraint_state import ConstraintState
-from service.engine.tokenizer import FastTokenizer
-from service.generation.constraint import Constraint, ReasoningLimit, ReasoningMarkers, ReasoningStart
-from service.generation.conversation import Function
+from service.engine.tokens.tokenizer import FastTokenizer
 from service.generation.errors import InvalidRequest, UnsupportedConstraint
-from service.output.tool_families import HERMES, LLAMA3, MISTRAL, PLAIN_JSON, SYNTAXES
-from service.output.tool_syntax import ToolSyntax
+from service.generation.formats.constraint import Constraint, ReasoningLimit, ReasoningMarkers, ReasoningStart
+from service.generation.prompts.conversation import Function
+from service.output.families.tool_families import HERMES, LLAMA3, MISTRAL, PLAIN_JSON, SYNTAXES
+from service.output.families.tool_syntax import ToolSyntax
 from tests.engine.constraints.fakes import END, allowed_ids, babble, control_ids_of, token_id, tokenizer_of
 from tests.service.output.families import MARKERS, read
 from tests.service.prompts.fakes import control_tokens_of

@@ -12,13 +12,13 @@ import pytest
 from service.constraints.grammar import format_grammar
 from service.constraints.tool_grammar import tool_grammar
 from service.constraints.tool_rules import ToolRules
-from service.engine.tokenizer import FastTokenizer
-from service.generation.constraint import Grammar
-from service.generation.conversation import Function
+from service.engine.tokens.tokenizer import FastTokenizer
 from service.generation.errors import InvalidRequest, UnsupportedConstraint
-from service.generation.output_format import OutputFormat, TextChoice
-from service.output.tool_families import HERMES, SYNTAXES
-from service.output.tool_syntax import ToolSyntax
+from service.generation.formats.constraint import Grammar
+from service.generation.formats.output_format import OutputFormat, TextChoice
+from service.generation.prompts.conversation import Function
+from service.output.families.tool_families import HERMES, SYNTAXES
+from service.output.families.tool_syntax import ToolSyntax
 from tests.engine.constraints.fakes import END, tokenizer_of
 from tests.service.constraints.fakes import accepts, said_under
 from tests.service.output.families import FAMILIES, MARKERS, read

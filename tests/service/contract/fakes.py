@@ -7,9 +7,9 @@ from typing import Any
 
 from sluice.v1 import chat_pb2, completion_pb2, content_pb2, prompt_pb2, resume_pb2, tool_pb2
 
-from service.contract.chat_fold import ChatFold
-from service.contract.resume import position_bytes, stream_bytes
-from service.generation.resume import ResumePoint, StreamIdentity, StreamPosition
+from service.contract.generations.chat_fold import ChatFold
+from service.contract.parts.resume import position_bytes, stream_bytes
+from service.generation.requests.resume import ResumePoint, StreamIdentity, StreamPosition
 
 RESUMED = ResumePoint(
     StreamIdentity("0" * 31 + "a", 1, "m", "fp", 7, b"12345678"),

@@ -7,8 +7,8 @@ from typing import Any
 
 from sluice.v1 import response_event_pb2, response_item_pb2, response_pb2
 
-from service.contract.response_renderer import ResponseRenderer
-from service.generation.events import (
+from service.contract.responses.response_renderer import ResponseRenderer
+from service.generation.outputs.events import (
     ChoiceFinished,
     Completed,
     Event,
@@ -20,8 +20,8 @@ from service.generation.events import (
     ToolCall,
     Usage,
 )
-from service.generation.output import FinishReason
-from service.generation.parameters import SamplingParams, StopParams
+from service.generation.outputs.output import FinishReason
+from service.generation.requests.parameters import SamplingParams, StopParams
 
 Message = response_event_pb2.StreamResponseResponse
 

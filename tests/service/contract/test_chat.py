@@ -8,10 +8,17 @@ import pytest
 from google.protobuf import json_format
 from sluice.v1 import chat_pb2, content_pb2, sampling_pb2, tool_pb2
 
-from service.contract.chat import to_answer_request, to_conversation
-from service.contract.conversation import to_output_format
-from service.generation.answer_request import AnswerRequest
-from service.generation.conversation import (
+from service.contract.generations.chat import to_answer_request, to_conversation
+from service.contract.parts.conversation import to_output_format
+from service.generation.formats.output_format import (
+    JsonObject,
+    JsonSchema,
+    OutputFormat,
+    Regex,
+    TextChoice,
+    TextGrammar,
+)
+from service.generation.prompts.conversation import (
     Conversation,
     FilePart,
     Function,
@@ -24,8 +31,8 @@ from service.generation.conversation import (
     ToolChoice,
     ToolMode,
 )
-from service.generation.output_format import JsonObject, JsonSchema, OutputFormat, Regex, TextChoice, TextGrammar
-from service.generation.parameters import LogprobsOptions, SamplingParams, StopParams
+from service.generation.requests.answer_request import AnswerRequest
+from service.generation.requests.parameters import LogprobsOptions, SamplingParams, StopParams
 from tests.service.contract.fakes import RESUMED, chat_request, function, message, resume_options, user
 
 

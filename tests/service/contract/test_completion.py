@@ -7,11 +7,11 @@ from typing import Any
 from google.protobuf import json_format
 from sluice.v1 import completion_pb2, logprobs_pb2
 
-from service.contract.completion import to_answer_request
-from service.generation.answer_request import AnswerRequest
-from service.generation.conversation import Conversation, Message, RawText, RawTokens, Role, TextPart
-from service.generation.output_format import TextGrammar
-from service.generation.parameters import LogprobsOptions, SamplingParams, StopParams
+from service.contract.generations.completion import to_answer_request
+from service.generation.formats.output_format import TextGrammar
+from service.generation.prompts.conversation import Conversation, Message, RawText, RawTokens, Role, TextPart
+from service.generation.requests.answer_request import AnswerRequest
+from service.generation.requests.parameters import LogprobsOptions, SamplingParams, StopParams
 from tests.service.contract.fakes import RESUMED, completion_request, resume_options
 
 

@@ -7,9 +7,9 @@ from typing import Any
 from google.protobuf import json_format
 from sluice.v1 import embedding_pb2
 
-from service.contract.embedding import embedding_messages, to_texts
-from service.generation.conversation import RawText, RawTokens
-from service.generation.embedding import TextsToEmbed
+from service.contract.encodings.embedding import embedding_messages, to_texts
+from service.generation.prompts.conversation import RawText, RawTokens
+from service.generation.requests.embedding import TextsToEmbed
 
 
 def test_every_field_is_asked() -> None:

@@ -8,8 +8,8 @@ import json
 import pytest
 from sluice.v1 import endpoint_pb2, model_pb2
 
-from service.contract.endpoint_json import EndpointJson
-from service.contract.model import endpoint_message, model_message
+from service.contract.models.endpoint_json import EndpointJson
+from service.contract.models.model import endpoint_message, model_message
 from service.deployment.endpoint_document import EndpointDocument
 from service.registry.description import Endpoint, ModelDescription, ServedEntity, Task
 

@@ -13,7 +13,7 @@ import pytest
 from google.protobuf.message import Message
 from sluice.v1 import chat_pb2, logprobs_pb2, sampling_pb2
 
-from service.contract.parameters import (
+from service.contract.parts.parameters import (
     RANGES,
     sampling_message,
     stopping_message,
@@ -21,7 +21,7 @@ from service.contract.parameters import (
     to_sampling,
     to_stopping,
 )
-from service.generation.parameters import LogprobsOptions, SamplingParams, StopParams
+from service.generation.requests.parameters import LogprobsOptions, SamplingParams, StopParams
 
 Params = SamplingParams | StopParams
 

@@ -9,12 +9,12 @@ from typing import Any, get_args
 import pytest
 from sluice.v1 import chat_pb2, completion_pb2, new_tokens_pb2, response_pb2, text_generation_pb2
 
-from service.contract.answer import FINISH_REASONS, logprob_messages, usage_message
-from service.contract.chat import ChatRenderer
-from service.contract.completion import CompletionRenderer
-from service.contract.response_renderer import ResponseRenderer
-from service.contract.text_generation import TextGenerationRenderer
-from service.generation.events import (
+from service.contract.generations.chat import ChatRenderer
+from service.contract.generations.completion import CompletionRenderer
+from service.contract.generations.text_generation import TextGenerationRenderer
+from service.contract.parts.answer import FINISH_REASONS, logprob_messages, usage_message
+from service.contract.responses.response_renderer import ResponseRenderer
+from service.generation.outputs.events import (
     ChoiceFinished,
     Completed,
     Event,
@@ -28,8 +28,8 @@ from service.generation.events import (
     ToolCall,
     Usage,
 )
-from service.generation.output import FinishReason, Timings
-from service.generation.parameters import SamplingParams, StopParams
+from service.generation.outputs.output import FinishReason, Timings
+from service.generation.requests.parameters import SamplingParams, StopParams
 
 STARTED = Started(
     "i", 1_500_000_000, "m", "3", "fp", SamplingParams(seed=7), StopParams(max_tokens=9), n=1, prompt_texts=("hi",)

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sluice.v1 import chat_pb2, logprobs_pb2, response_item_pb2, response_pb2, sampling_pb2
 
-from service.contract.parameters import sampling_message, stopping_message
-from service.contract.response_renderer import ResponseFold, ResponseRenderer
-from service.generation.events import Event
-from service.generation.output import FinishReason
-from service.generation.parameters import SamplingParams, StopParams
+from service.contract.parts.parameters import sampling_message, stopping_message
+from service.contract.responses.response_renderer import ResponseFold, ResponseRenderer
+from service.generation.outputs.events import Event
+from service.generation.outputs.output import FinishReason
+from service.generation.requests.parameters import SamplingParams, StopParams
 from tests.service.contract.response_cases import (
     CHATS,
     STARTED,

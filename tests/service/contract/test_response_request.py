@@ -8,10 +8,11 @@ import pytest
 from google.protobuf import json_format
 from sluice.v1 import response_item_pb2, response_pb2
 
-from service.contract.response_request import to_answer_request
-from service.generation.answer_request import AnswerRequest
-from service.generation.constraint import ReasoningMarkers
-from service.generation.conversation import (
+from service.contract.responses.response_request import to_answer_request
+from service.generation.errors import InvalidRequest
+from service.generation.formats.constraint import ReasoningMarkers
+from service.generation.formats.output_format import JsonObject
+from service.generation.prompts.conversation import (
     Conversation,
     FilePart,
     Function,
@@ -22,11 +23,10 @@ from service.generation.conversation import (
     ToolChoice,
     ToolMode,
 )
-from service.generation.errors import InvalidRequest
-from service.generation.output_format import JsonObject
-from service.generation.parameters import LogprobsOptions, SamplingParams, StopParams
-from service.prompts.call_form import CallForm
-from service.prompts.template_input import template_messages
+from service.generation.requests.answer_request import AnswerRequest
+from service.generation.requests.parameters import LogprobsOptions, SamplingParams, StopParams
+from service.prompts.templates.call_form import CallForm
+from service.prompts.templates.template_input import template_messages
 from tests.service.contract.fakes import RESUMED, resume_options
 
 Item = dict[str, Any]

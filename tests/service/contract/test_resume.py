@@ -7,9 +7,9 @@ import pytest
 from hypothesis import strategies as st
 from sluice.v1 import chat_pb2, resume_pb2
 
-from service.contract.resume import position_bytes, stream_bytes, to_resume
+from service.contract.parts.resume import position_bytes, stream_bytes, to_resume
 from service.generation.errors import InvalidRequest
-from service.generation.resume import ResumePoint, StreamIdentity, StreamPosition
+from service.generation.requests.resume import ResumePoint, StreamIdentity, StreamPosition
 from tests.service.contract.fakes import RESUMED, resume_options
 
 COUNTS = st.lists(st.integers(0, 5) | st.integers(0, 2**30), min_size=1, max_size=128)

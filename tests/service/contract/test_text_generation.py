@@ -8,10 +8,10 @@ import pytest
 from google.protobuf import json_format
 from sluice.v1 import sampling_pb2, text_generation_pb2
 
-from service.contract.text_generation import to_answer_request
-from service.generation.answer_request import AnswerRequest
-from service.generation.conversation import RawText
-from service.generation.parameters import SamplingParams, StopParams
+from service.contract.generations.text_generation import to_answer_request
+from service.generation.prompts.conversation import RawText
+from service.generation.requests.answer_request import AnswerRequest
+from service.generation.requests.parameters import SamplingParams, StopParams
 from tests.service.contract.fakes import RESUMED, resume_options
 
 

@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from service.contract.endpoint_json import EndpointJson
+from service.contract.models.endpoint_json import EndpointJson
 from service.deployment.endpoint_document import EndpointDocument
 from service.storage.document import SharedDocument
 from service.storage.shared_file import SharedFile, SharedFileError

@@ -8,10 +8,10 @@ import grpc
 import pytest
 from sluice.v1 import endpoint_pb2, model_pb2
 
-from service.contract.endpoint_json import EndpointJson
-from service.contract.model import endpoint_message
-from service.listener import StartError
+from service.contract.models.endpoint_json import EndpointJson
+from service.contract.models.model import endpoint_message
 from service.registry.description import Task
+from service.server.listener import StartError
 from service.storage.shared_file import SharedFile
 from tests.engine.fakes import until
 from tests.service.endpoint_fakes import both, entities_of, serving

@@ -12,7 +12,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from service.listener import StartError
+from service.server.listener import StartError
 from tests.redis_server import RedisServer
 from tests.service.endpoint_fakes import Serving, both, serving
 from tests.service.fakes import refused, request

@@ -17,7 +17,7 @@ from service.deployment.changes import Changes, LoadedModel
 from service.deployment.deployment import Deployment
 from service.deployment.model_changes import ModelChanges
 from service.deployment.reconciler import Reconciler
-from service.engine.port import Engine, StepObserver
+from service.engine.interface.port import Engine, StepObserver
 from service.generation.caller import ANONYMOUS, Caller
 from service.generation.errors import InvalidRequest, ModelLoadError
 from service.generation.stats import EngineStats

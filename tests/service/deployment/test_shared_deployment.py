@@ -14,7 +14,7 @@ import pytest
 from grpc_health.v1 import health_pb2
 from sluice.v1 import model_pb2
 
-from service.listener import StartError
+from service.server.listener import StartError
 from tests.redis_server import RedisServer
 from tests.service.endpoint_fakes import Serving, serving
 from tests.service.fakes import refused, request

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from service.contract.model import to_entities
+from service.contract.models.model import to_entities
 from service.generation.errors import InvalidRequest
 from service.registry.description import ServedEntity
 from service.registry.traffic import check_shares, draw_entity, largest_entity

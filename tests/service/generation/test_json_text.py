@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from service.generation.errors import InvalidRequest
-from service.generation.json_text import parse_json
+from service.generation.formats.json_text import parse_json
 
 REFUSED = {
     "an integer of 2^64": ('{"minimum": 18446744073709551616}', "the integer 18446744073709551616 is out of range"),

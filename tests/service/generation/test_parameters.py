@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from service.generation.parameters import Range, SamplingParams
+from service.generation.requests.parameters import Range, SamplingParams
 
 
 @pytest.mark.parametrize(

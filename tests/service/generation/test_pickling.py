@@ -17,10 +17,31 @@ import pytest
 import service.generation
 from service.generation import errors
 from service.generation.adapter import AdapterLoaded
-from service.generation.answer_request import AnswerRequest
 from service.generation.caller import Caller, Limits, Scope
-from service.generation.constraint import Constraint, Grammar, Opening, ReasoningLimit, ReasoningMarkers, ReasoningStart
-from service.generation.conversation import (
+from service.generation.formats.constraint import (
+    Constraint,
+    Grammar,
+    Opening,
+    ReasoningLimit,
+    ReasoningMarkers,
+    ReasoningStart,
+)
+from service.generation.formats.output_format import JsonObject, JsonSchema, Regex, TextChoice, TextGrammar
+from service.generation.outputs.events import (
+    ChoiceFinished,
+    Completed,
+    PromptLogprobs,
+    Reasoning,
+    SpelledLogprob,
+    Started,
+    Text,
+    Tokens,
+    ToolArguments,
+    ToolCall,
+    Usage,
+)
+from service.generation.outputs.output import FinishReason, GenerationOutput, Timings, TokenLogprob
+from service.generation.prompts.conversation import (
     Conversation,
     FilePart,
     Function,
@@ -35,27 +56,13 @@ from service.generation.conversation import (
     ToolChoice,
     ToolMode,
 )
-from service.generation.embedding import EmbeddingOutput, EmbeddingRequest, TextsToEmbed
-from service.generation.events import (
-    ChoiceFinished,
-    Completed,
-    PromptLogprobs,
-    Reasoning,
-    SpelledLogprob,
-    Started,
-    Text,
-    Tokens,
-    ToolArguments,
-    ToolCall,
-    Usage,
-)
-from service.generation.image import ImageForm, PromptImage, SeenImage
-from service.generation.output import FinishReason, GenerationOutput, Timings, TokenLogprob
-from service.generation.output_format import JsonObject, JsonSchema, Regex, TextChoice, TextGrammar
-from service.generation.parameters import LogprobsOptions, Range, SamplingParams, StopParams
-from service.generation.ranking import RankingOutput, TextsToRank
-from service.generation.request import GenerationRequest
-from service.generation.resume import ResumePoint, StreamIdentity, StreamPosition
+from service.generation.prompts.image import ImageForm, PromptImage, SeenImage
+from service.generation.requests.answer_request import AnswerRequest
+from service.generation.requests.embedding import EmbeddingOutput, EmbeddingRequest, TextsToEmbed
+from service.generation.requests.parameters import LogprobsOptions, Range, SamplingParams, StopParams
+from service.generation.requests.ranking import RankingOutput, TextsToRank
+from service.generation.requests.request import GenerationRequest
+from service.generation.requests.resume import ResumePoint, StreamIdentity, StreamPosition
 from service.generation.stats import EngineStats
 
 SAMPLING = SamplingParams(temperature=0.5, top_k=3, seed=2**64 - 1, logit_bias={5: -1.0})
@@ -169,7 +176,7 @@ def copy_of(value: Any) -> Any:
 
 def kinds() -> Iterator[type]:
     """All classes that the package defines."""
-    for module in pkgutil.iter_modules(service.generation.__path__, "service.generation."):
+    for module in pkgutil.walk_packages(service.generation.__path__, "service.generation."):
         for _, kind in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
             if kind.__module__ == module.name:
                 yield kind

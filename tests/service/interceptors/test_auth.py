@@ -17,9 +17,9 @@ from service.auth.key import digest, new_key
 from service.generation.caller import Scope
 from service.interceptors.auth import credential
 from service.interceptors.rpcs import RPCS
-from service.listener import StartError
 from service.observability.telemetry import Telemetry
-from service.server import Server
+from service.server.listener import StartError
+from service.server.server import Server
 from tests.engine.fakes import until
 from tests.service.auth.issuers import AUTH, Signer, key_set
 from tests.service.auth.key_files import write

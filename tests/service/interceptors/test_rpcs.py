@@ -8,7 +8,7 @@ from sluice.v1 import rpc_pb2
 
 from service.generation.caller import Scope
 from service.interceptors.rpcs import MONITORING, RPCS
-from service.services import SERVICES
+from service.server.services import SERVICES
 from tests.service.fakes import running
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from service.engine.core.sequences.detokenizer import Detokenizer
-from service.engine.tokenizer import FastTokenizer
-from service.generation.events import (
+from service.engine.tokens.tokenizer import FastTokenizer
+from service.generation.outputs.events import (
     ChoiceFinished,
     Delta,
     Event,
@@ -17,8 +17,8 @@ from service.generation.events import (
     ToolArguments,
     ToolCall,
 )
-from service.generation.output import FinishReason, GenerationOutput, Timings, TokenLogprob
-from service.generation.parameters import StopParams
+from service.generation.outputs.output import FinishReason, GenerationOutput, Timings, TokenLogprob
+from service.generation.requests.parameters import StopParams
 
 
 def outputs_of(

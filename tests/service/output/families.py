@@ -10,10 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from service.generation.constraint import ReasoningStart
-from service.generation.events import Delta
-from service.output.channel_parser import ChannelParser
-from service.output.tool_families import (
+from service.generation.formats.constraint import ReasoningStart
+from service.generation.outputs.events import Delta
+from service.output.families.tool_families import (
     APERTUS,
     COMMAND,
     COMMAND_R,
@@ -46,8 +45,9 @@ from service.output.tool_families import (
     SEED_OSS,
     SYNTAXES,
 )
-from service.output.tool_parser import ToolCallParser
-from service.output.tool_syntax import ChannelCall, Schema, ToolSyntax
+from service.output.families.tool_syntax import ChannelCall, Schema, ToolSyntax
+from service.output.parsers.channel_parser import ChannelParser
+from service.output.parsers.tool_parser import ToolCallParser
 from tests.service.output.fakes import join
 
 # Those of their markers that are one token in their vocabularies.

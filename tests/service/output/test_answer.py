@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from service.generation.constraint import ReasoningStart
-from service.generation.events import ChoiceFinished, Event, PromptLogprobs, SpelledLogprob, Text, Tokens, Usage
-from service.generation.output import FinishReason, GenerationOutput, TokenLogprob
-from service.generation.parameters import LogprobsOptions
-from service.generation.request import GenerationRequest
-from service.output.answer import AnswerReader
-from service.output.choice import AnswerForm
-from service.output.reasoning_families import THINK
-from service.output.tool_families import HERMES
+from service.generation.formats.constraint import ReasoningStart
+from service.generation.outputs.events import ChoiceFinished, Event, PromptLogprobs, SpelledLogprob, Text, Tokens, Usage
+from service.generation.outputs.output import FinishReason, GenerationOutput, TokenLogprob
+from service.generation.requests.parameters import LogprobsOptions
+from service.generation.requests.request import GenerationRequest
+from service.output.answers.answer import AnswerReader
+from service.output.answers.choice import AnswerForm
+from service.output.families.reasoning_families import THINK
+from service.output.families.tool_families import HERMES
 from tests.engine.constraints.fakes import ADDED, END, token_id, tokenizer_of
 from tests.service.output.fakes import outputs_of, told
 

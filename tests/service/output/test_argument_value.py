@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from service.output.argument_value import allowed_types
+from service.output.calls.argument_value import allowed_types
 
 ANY = {"string", "integer", "number", "boolean", "object", "array", "null"}
 ROOT = {"$defs": {"text": {"type": "string"}, "loop": {"anyOf": [{"$ref": "#/$defs/loop"}] * 9 + [{"type": "null"}]}}}

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from service.engine.tokenizer import FastTokenizer
-from service.generation.constraint import ReasoningStart
-from service.generation.events import Event, Text, ToolArguments, ToolCall
-from service.generation.output import FinishReason
-from service.generation.parameters import StopParams
-from service.output.choice import AnswerForm, ChoiceReader
-from service.output.reasoning_families import THINK
-from service.output.tool_families import HERMES
+from service.engine.tokens.tokenizer import FastTokenizer
+from service.generation.formats.constraint import ReasoningStart
+from service.generation.outputs.events import Event, Text, ToolArguments, ToolCall
+from service.generation.outputs.output import FinishReason
+from service.generation.requests.parameters import StopParams
+from service.output.answers.choice import AnswerForm, ChoiceReader
+from service.output.families.reasoning_families import THINK
+from service.output.families.tool_families import HERMES
 from tests.engine.constraints.fakes import ADDED, END, token_id, tokenizer_of
 from tests.service.output.fakes import Told, outputs_of, told
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from service.generation.events import SpelledLogprob
-from service.generation.output import TokenLogprob
-from service.output.logprobs import ContentLogprobs, spelled_prompt_logprobs
-from service.output.token_ranges import TextRange
+from service.generation.outputs.events import SpelledLogprob
+from service.generation.outputs.output import TokenLogprob
+from service.output.tokens.logprobs import ContentLogprobs, spelled_prompt_logprobs
+from service.output.tokens.token_ranges import TextRange
 from tests.engine.constraints.fakes import ADDED, tokenizer_of
 
 TOKENIZER = tokenizer_of(*ADDED)

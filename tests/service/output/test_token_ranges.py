@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.output.token_ranges import TokenRanges
+from service.output.tokens.token_ranges import TokenRanges
 from tests.engine.constraints.fakes import ADDED, END, token_id, tokenizer_of
 from tests.service.output.fakes import outputs_of, text_ends_of
 

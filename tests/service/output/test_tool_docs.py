@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from service.output.reasoning_families import REASONING_FAMILIES
-from service.output.tool_families import SYNTAXES
-from service.output.tool_syntax import BracedCall, PythonicCall, TaggedCall, ToolSyntax
+from service.output.families.reasoning_families import REASONING_FAMILIES
+from service.output.families.tool_families import SYNTAXES
+from service.output.families.tool_syntax import BracedCall, PythonicCall, TaggedCall, ToolSyntax
 from tests.service.output.families import FAMILIES, read
 
 PAGE = Path(__file__).parents[3] / "docs" / "tools.md"

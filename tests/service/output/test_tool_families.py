@@ -7,7 +7,7 @@ from typing import get_args
 
 import pytest
 
-from service.output.tool_families import INTERNLM2, PLAIN_JSON, SYNTAXES, tool_syntax
+from service.output.families.tool_families import INTERNLM2, PLAIN_JSON, SYNTAXES, tool_syntax
 from service.settings.model_settings import SyntaxName
 from tests.service.output.families import FAMILIES, OSLO, Calls, Family, read
 from tests.service.prompts.fakes import template_of

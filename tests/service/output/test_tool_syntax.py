@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from service.output.tool_families import HERMES, KIMI_K2, LLAMA3, MISTRAL, MISTRAL_NAMED, PLAIN_JSON, tool_syntax
-from service.output.tool_syntax import ToolSyntax
+from service.output.families.tool_families import (
+    HERMES,
+    KIMI_K2,
+    LLAMA3,
+    MISTRAL,
+    MISTRAL_NAMED,
+    PLAIN_JSON,
+    tool_syntax,
+)
+from service.output.families.tool_syntax import ToolSyntax
 
 
 @pytest.mark.parametrize(

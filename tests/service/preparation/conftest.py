@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from service.prompting.preparation import Preparation
-from service.prompts.reasoning_effort import ReasoningBudgets
+from service.prompts.chats.reasoning_effort import ReasoningBudgets
 from tests.service.preparation.fakes import preparation_of
 
 

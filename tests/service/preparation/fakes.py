@@ -7,18 +7,18 @@ from dataclasses import fields
 from typing import Any, Generic
 
 from service.answering.kind import Answer, Kind, Message, Request
-from service.engine.tokenizer import FastTokenizer, Tokenizer
-from service.generation import conversation
-from service.generation.answer_request import AnswerRequest
-from service.generation.conversation import Conversation
-from service.generation.events import Completed, Event, Started
-from service.generation.output import GenerationOutput
-from service.generation.request import GenerationRequest
-from service.output.answer import AnswerReader
+from service.engine.tokens.tokenizer import FastTokenizer, Tokenizer
+from service.generation.outputs.events import Completed, Event, Started
+from service.generation.outputs.output import GenerationOutput
+from service.generation.prompts import conversation
+from service.generation.prompts.conversation import Conversation
+from service.generation.requests.answer_request import AnswerRequest
+from service.generation.requests.request import GenerationRequest
+from service.output.answers.answer import AnswerReader
 from service.prompting.chat_model import ChatModel
 from service.prompting.preparation import Preparation, PreparedAnswer
-from service.prompts.template import ChatTemplate
-from service.prompts.workers import WorkerLimits, Workers
+from service.prompts.preparing.workers import WorkerLimits, Workers
+from service.prompts.templates.template import ChatTemplate
 from tests.engine.constraints.fakes import ADDED, END, token_id, tokenizer_of
 from tests.service.output.fakes import Told, outputs_of, told
 from tests.service.prompts.fakes import CHATML, template_of, user

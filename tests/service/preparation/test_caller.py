@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from service.generation.caller import ANONYMOUS, Caller
-from service.generation.conversation import RawTokens
-from service.generation.embedding import TextsToEmbed
 from service.generation.errors import InvalidRequest
+from service.generation.prompts.conversation import RawTokens
+from service.generation.requests.embedding import TextsToEmbed
 from service.prompting.preparation import Preparation
-from service.prompts.embedding import EmbeddingPrompts
+from service.prompts.embeddings.embedding import EmbeddingPrompts
 from tests.service.preparation.fakes import TOKENIZER, chat, request_of
 
 TEAM = Caller(id="k1", weight=2.5, min_priority=-10)

@@ -14,17 +14,17 @@ from sluice.v1 import completion_pb2, sampling_pb2
 from service.answering.kind import COMPLETION
 from service.engine.constraints.compiler import ConstraintCompiler
 from service.engine.core.sequences.constraint_state import ConstraintState
-from service.engine.tokenizer import FastTokenizer
-from service.generation.constraint import Constraint
-from service.generation.conversation import ReasoningEffort
+from service.engine.tokens.tokenizer import FastTokenizer
 from service.generation.errors import UnsupportedConstraint
-from service.generation.output import FinishReason, GenerationOutput
-from service.generation.output_format import JsonSchema
-from service.generation.request import GenerationRequest
+from service.generation.formats.constraint import Constraint
+from service.generation.formats.output_format import JsonSchema
+from service.generation.outputs.output import FinishReason, GenerationOutput
+from service.generation.prompts.conversation import ReasoningEffort
+from service.generation.requests.request import GenerationRequest
 from service.prompting.chat_model import ChatModel
 from service.prompting.preparation import Preparation, PreparedAnswer
-from service.prompts.template import ChatTemplate
-from service.prompts.workers import WorkerLimits, Workers
+from service.prompts.preparing.workers import WorkerLimits, Workers
+from service.prompts.templates.template import ChatTemplate
 from tests.engine.constraints.fakes import END, allowed_ids, babble, control_ids_of, token_id
 from tests.service.contract.fakes import completion_request
 from tests.service.output.fakes import Told, outputs_of, told

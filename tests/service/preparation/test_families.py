@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 
 from service.engine.constraints.compiler import ConstraintCompiler
-from service.engine.tokenizer import FastTokenizer
-from service.generation.conversation import ReasoningEffort
+from service.engine.tokens.tokenizer import FastTokenizer
 from service.generation.errors import ConstraintFailed
-from service.generation.output_format import Regex
-from service.generation.request import GenerationRequest
-from service.output.reasoning_families import REASONING_FAMILIES, ReasoningFamily
-from service.output.tool_families import COMMAND, HARMONY
-from service.output.tool_syntax import CHANNEL_MARKERS
-from service.prompts.reasoning_effort import ReasoningBudgets
+from service.generation.formats.output_format import Regex
+from service.generation.prompts.conversation import ReasoningEffort
+from service.generation.requests.request import GenerationRequest
+from service.output.families.reasoning_families import REASONING_FAMILIES, ReasoningFamily
+from service.output.families.tool_families import COMMAND, HARMONY
+from service.output.families.tool_syntax import CHANNEL_MARKERS
+from service.prompts.chats.reasoning_effort import ReasoningBudgets
 from tests.engine.constraints.fakes import END, SPECIAL, control_ids_of, token_id, tokenizer_of
 from tests.service.output.fakes import outputs_of, told
 from tests.service.output.families import FAMILIES

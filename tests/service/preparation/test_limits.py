@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from service.engine.tokenizer import FastTokenizer
-from service.generation.answer_request import AnswerRequest
-from service.generation.conversation import RawText
+from service.engine.tokens.tokenizer import FastTokenizer
 from service.generation.errors import DeadlineExceeded, EngineOverloaded, InvalidRequest, TemplateRefused
+from service.generation.prompts.conversation import RawText
+from service.generation.requests.answer_request import AnswerRequest
 from service.prompting.preparation import Preparation
-from service.prompts.template import ChatTemplate
-from service.prompts.workers import WorkerLimits
+from service.prompts.preparing.workers import WorkerLimits
+from service.prompts.templates.template import ChatTemplate
 from tests.service.preparation.fakes import TOKENIZER, chat, preparation_of, request_of
 from tests.service.prompts.fakes import CHATML, template_of, user
 from tests.waiting import GUARD_S

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from service.generation.answer_request import AnswerRequest
-from service.generation.conversation import RawText, RawTokens
 from service.generation.errors import InvalidRequest
-from service.generation.parameters import SamplingParams, StopParams
+from service.generation.prompts.conversation import RawText, RawTokens
+from service.generation.requests.answer_request import AnswerRequest
+from service.generation.requests.parameters import SamplingParams, StopParams
 from service.prompting.preparation import Preparation
 from tests.service.preparation.fakes import TOKENIZER, chat, request_of
 

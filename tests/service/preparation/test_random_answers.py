@@ -17,10 +17,10 @@ from service.answering.kind import CHAT
 from service.engine.client.generator import GeneratorClient
 from service.engine.config import EngineConfig
 from service.engine.engines import build_engine
-from service.engine.tokenizer import FastTokenizer
+from service.engine.tokens.tokenizer import FastTokenizer
 from service.generation.errors import EngineOverloaded
 from service.prompting.preparation import Preparation
-from service.prompts.template import ChatTemplate
+from service.prompts.templates.template import ChatTemplate
 from tests.engine.constraints.random_schemas import Schema, random_schema
 from tests.service.contract.fakes import chat_request, function, user
 from tests.service.preparation.fakes import chat_model_of, exchange, preparation_of

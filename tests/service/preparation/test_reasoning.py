@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from service.generation.constraint import Constraint, ReasoningLimit, ReasoningMarkers, ReasoningStart
-from service.generation.conversation import ReasoningEffort
-from service.generation.output_format import Regex
+from service.generation.formats.constraint import Constraint, ReasoningLimit, ReasoningMarkers, ReasoningStart
+from service.generation.formats.output_format import Regex
+from service.generation.prompts.conversation import ReasoningEffort
 from service.prompting.preparation import Preparation
-from service.prompts.reasoning_effort import DefaultEffort
+from service.prompts.chats.reasoning_effort import DefaultEffort
 from tests.service.preparation.fakes import answer_to, chat, chat_model_of, preparation_of, prompt_of, request_of
 from tests.service.prompts.fakes import CHATML
 

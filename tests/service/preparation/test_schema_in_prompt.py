@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from service.generation.conversation import Role, ToolChoice, ToolMode
-from service.generation.output_format import JsonSchema
+from service.generation.formats.output_format import JsonSchema
+from service.generation.prompts.conversation import Role, ToolChoice, ToolMode
 from tests.service.preparation.fakes import chat, preparation_of, prompt_of
 from tests.service.preparation.tools import function
 from tests.service.prompts.fakes import CHATML, message, user

@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from service.generation.conversation import ReasoningEffort, ToolChoice, ToolMode
 from service.generation.errors import InvalidRequest, UnsupportedFeature
-from service.generation.output import FinishReason
-from service.generation.output_format import JsonObject
-from service.generation.parameters import LogprobsOptions
+from service.generation.formats.output_format import JsonObject
+from service.generation.outputs.output import FinishReason
+from service.generation.prompts.conversation import ReasoningEffort, ToolChoice, ToolMode
+from service.generation.requests.parameters import LogprobsOptions
 from service.prompting.preparation import Preparation
-from service.prompts.template import ChatTemplate
+from service.prompts.templates.template import ChatTemplate
 from tests.engine.constraints.fakes import END, token_id, tokenizer_of
 from tests.service.output.fakes import Told, outputs_of, told
-from tests.service.output.test_templated_parser import TEMPLATE as RESPONSE_TEMPLATE
+from tests.service.output.parsers.test_templated_parser import TEMPLATE as RESPONSE_TEMPLATE
 from tests.service.preparation.fakes import (
     answer_to,
     chat,

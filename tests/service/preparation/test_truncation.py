@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from service.generation.conversation import Conversation, Role
 from service.generation.errors import PromptTooLong
-from service.generation.parameters import StopParams
+from service.generation.prompts.conversation import Conversation, Role
+from service.generation.requests.parameters import StopParams
 from service.prompting.preparation import Preparation
 from tests.service.preparation.fakes import chat, preparation_of, prompt_of, request_of
 from tests.service.prompts.fakes import message, user

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from service.generation.conversation import Function, ToolChoice, ToolMode
+from service.generation.prompts.conversation import Function, ToolChoice, ToolMode
 
 SCHEMA = {
     "type": "object",

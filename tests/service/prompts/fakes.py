@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from service.engine.tokenizer import FastTokenizer
-from service.generation.conversation import Message, Role, TextPart
-from service.prompts.control_tokens import ControlTokens
-from service.prompts.template import ChatTemplate
+from service.engine.tokens.tokenizer import FastTokenizer
+from service.generation.prompts.conversation import Message, Role, TextPart
+from service.prompts.templates.template import ChatTemplate
+from service.prompts.tokens.control_tokens import ControlTokens
 from tests.engine.constraints.fakes import END
 
 DEMO = Path(__file__).parents[3] / "demo" / "model"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from service.generation.conversation import FunctionCall, Role
-from service.prompts.call_form import CallForm, call_form
-from service.prompts.template_input import template_messages
+from service.generation.prompts.conversation import FunctionCall, Role
+from service.prompts.templates.call_form import CallForm, call_form
+from service.prompts.templates.template_input import template_messages
 from tests.service.prompts.fakes import CHATML, message, template_of, user
 
 SHOWN = "{% for message in messages %}{{ message.content or '' }}CALLS{% endfor %}"

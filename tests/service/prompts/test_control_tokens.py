@@ -13,7 +13,7 @@ import tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.engine.tokenizer import FastTokenizer
+from service.engine.tokens.tokenizer import FastTokenizer
 from service.generation.errors import InvalidRequest
 from tests.engine.constraints.fakes import ADDED, END, SPECIAL, tokenizer_of
 from tests.service.prompts.fakes import CHATML, control_tokens_of

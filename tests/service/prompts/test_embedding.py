@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.generation.conversation import RawText, RawTokens
-from service.generation.embedding import TextsToEmbed
 from service.generation.errors import InvalidRequest, PromptTooLong
-from service.prompts.embedding import EmbeddingPrompts, EncoderForm
+from service.generation.prompts.conversation import RawText, RawTokens
+from service.generation.requests.embedding import TextsToEmbed
+from service.prompts.embeddings.embedding import EmbeddingPrompts, EncoderForm
 from tests.engine.fakes import ByteTokenizer
 
 BEGIN, FINISH = 256, 257

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from service.engine.tokenizer import FastTokenizer
-from service.prompts.framed_pairs import FramedPairs
-from service.prompts.pair_reader import PairTexts
+from service.engine.tokens.tokenizer import FastTokenizer
+from service.prompts.pairs.framed_pairs import FramedPairs
+from service.prompts.pairs.pair_reader import PairTexts
 from tests.engine.pair_fakes import save_pair_tokenizer
 
 

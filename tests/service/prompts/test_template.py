@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from service.generation.errors import ModelLoadError, TemplateRefused
-from service.prompts.template import ChatTemplate, NoChatTemplate
+from service.prompts.templates.template import ChatTemplate, NoChatTemplate
 from tests.engine.constraints.fakes import tokenizer_of
 from tests.service.prompts.fakes import DEMO, template_of
 

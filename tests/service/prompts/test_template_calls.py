@@ -6,9 +6,9 @@ import logging
 
 import pytest
 
-from service.output.tool_families import HERMES, LFM2, LLAMA3, PLAIN_JSON, QWEN_CODER
-from service.output.tool_syntax import ToolSyntax
-from service.prompts.template_calls import confirmed_syntax, warn_of
+from service.output.families.tool_families import HERMES, LFM2, LLAMA3, PLAIN_JSON, QWEN_CODER
+from service.output.families.tool_syntax import ToolSyntax
+from service.prompts.templates.template_calls import confirmed_syntax, warn_of
 from tests.service.output.families import FAMILIES, Family, chatml, each
 from tests.service.prompts.fakes import CHATML, template_of
 

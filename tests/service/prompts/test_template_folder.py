@@ -10,7 +10,7 @@ import pytest
 import transformers
 
 from service.generation.errors import ModelLoadError
-from service.prompts.template import ChatTemplate, NoChatTemplate
+from service.prompts.templates.template import ChatTemplate, NoChatTemplate
 from tests.engine.constraints.fakes import tokenizer_of
 from tests.service.prompts.fakes import CHATML, DEMO
 

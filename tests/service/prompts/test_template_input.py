@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from service.generation.constraint import ReasoningMarkers
-from service.generation.conversation import Function, FunctionCall, ImagePart, Message, Role, TextPart
 from service.generation.errors import InvalidRequest, UnsupportedModality
-from service.prompts.call_form import CallForm
-from service.prompts.template_input import template_messages, template_tools
+from service.generation.formats.constraint import ReasoningMarkers
+from service.generation.prompts.conversation import Function, FunctionCall, ImagePart, Message, Role, TextPart
+from service.prompts.templates.call_form import CallForm
+from service.prompts.templates.template_input import template_messages, template_tools
 from tests.service.prompts.fakes import message, user
 
 SYSTEM, USER, ASSISTANT, TOOL = Role

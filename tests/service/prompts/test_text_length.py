@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.engine.tokenizer import FastTokenizer
+from service.engine.tokens.tokenizer import FastTokenizer
 from service.generation.errors import PromptTooLong
-from service.prompts.text_length import most_bytes_per_token
-from service.prompts.truncation import PromptRoom, fit_text
+from service.prompts.tokens.text_length import most_bytes_per_token
+from service.prompts.tokens.truncation import PromptRoom, fit_text
 
 SETTINGS: dict[str, Any] = json.loads(Path("demo/model/tokenizer.json").read_text(encoding="utf-8"))
 TOKENIZER = FastTokenizer(json.dumps(SETTINGS))

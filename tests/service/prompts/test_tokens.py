@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from service.generation.errors import InvalidRequest
-from service.prompts.tokens import check_token, detokenize
+from service.prompts.tokens.detokenization import check_token, detokenize
 from tests.engine.constraints.fakes import ADDED, END, tokenizer_of
 
 TOKENIZER = tokenizer_of(*ADDED)

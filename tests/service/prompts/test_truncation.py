@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.engine.tokenizer import FastTokenizer
-from service.generation.conversation import FunctionCall, Message, Role
+from service.engine.tokens.tokenizer import FastTokenizer
 from service.generation.errors import PromptTooLong
-from service.prompts.truncation import PromptRoom, fit_messages, fit_text, fit_token_ids
+from service.generation.prompts.conversation import FunctionCall, Message, Role
+from service.prompts.tokens.truncation import PromptRoom, fit_messages, fit_text, fit_token_ids
 from tests.engine.constraints.fakes import ADDED, token_id, tokenizer_of
 from tests.service.prompts.fakes import message, user
 

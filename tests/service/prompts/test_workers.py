@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from service.generation.errors import DeadlineExceeded, EngineOverloaded, InvalidRequest
-from service.prompts.workers import WorkerLimits, Workers
+from service.prompts.preparing.workers import WorkerLimits, Workers
 from tests.waiting import GUARD_S
 
 TOO_LONG = InvalidRequest("prompt", "it took too long")
@@ -37,7 +37,7 @@ async def test_work_is_done_on_a_thread_of_its_own() -> None:
 
 async def test_early_timer_is_still_the_deadline_s(monkeypatch: pytest.MonkeyPatch, release: threading.Event) -> None:
     """A loop's timer may fire before the clock shows the deadline: what ended the wait is the deadline all the same."""
-    monkeypatch.setattr("service.prompts.workers.time", SimpleNamespace(monotonic=lambda: 100.0))
+    monkeypatch.setattr("service.prompts.preparing.workers.time", SimpleNamespace(monotonic=lambda: 100.0))
     workers = Workers(WorkerLimits(num_threads=1))
     for deadline in (100.008, 100.001, 100.0, 99.0):
         with pytest.raises(DeadlineExceeded):
@@ -49,7 +49,7 @@ async def test_limit_before_the_deadline_is_the_caller_s(
     monkeypatch: pytest.MonkeyPatch, release: threading.Event
 ) -> None:
     """Work that takes longer than its limit is refused, though the deadline be near."""
-    monkeypatch.setattr("service.prompts.workers.time", SimpleNamespace(monotonic=lambda: 100.0))
+    monkeypatch.setattr("service.prompts.preparing.workers.time", SimpleNamespace(monotonic=lambda: 100.0))
     workers = Workers(WorkerLimits(max_work_s=0.01))
     with pytest.raises(InvalidRequest) as refusal:
         await workers.run(release.wait, 100.02, TOO_LONG)

@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from service.generation.answer_request import AnswerRequest
 from service.generation.caller import Caller, Limits
-from service.generation.conversation import RawText
-from service.generation.events import Usage
-from service.generation.parameters import StopParams
-from service.generation.request import GenerationRequest
+from service.generation.outputs.events import Usage
+from service.generation.prompts.conversation import RawText
+from service.generation.requests.answer_request import AnswerRequest
+from service.generation.requests.parameters import StopParams
+from service.generation.requests.request import GenerationRequest
 from service.quota.charge import Charge
 from service.quota.limit import Measure
 from service.quota.limit_status import LimitStatus, rate_limit_headers

@@ -8,7 +8,7 @@ import pytest
 
 from service.generation.caller import Caller, Limits
 from service.generation.errors import EngineFailed, EngineOverloaded, InvalidRequest
-from service.generation.events import Usage
+from service.generation.outputs.events import Usage
 from service.quota.errors import ConcurrencyLimited, LimitExceeded, RateLimited
 from service.quota.limit import Measure
 from tests.service.quota.fakes import MODEL, Desk, ask, caller_with

@@ -14,7 +14,7 @@ import transformers
 from service.engine.config import EngineConfig
 from service.generation.caller import ANONYMOUS
 from service.generation.errors import InvalidRequest, ModelLoadError, PromptTooLong
-from service.generation.ranking import TextsToRank
+from service.generation.requests.ranking import TextsToRank
 from service.generation.stats import EngineStats
 from service.loading.model import load_model
 from service.ranking import ranker

@@ -27,12 +27,12 @@ from sluice.v1 import (
     token_pb2_grpc,
 )
 
-from service.engine.port import StepObserver
+from service.engine.interface.port import StepObserver
 from service.generation.caller import ANONYMOUS
 from service.loading.model import load_model
 from service.observability.telemetry import Telemetry
 from service.registry.models import ServedEncoder, ServedGenerator, ServedModel
-from service.server import Server
+from service.server.server import Server
 from service.settings.engine_settings import EngineSettings
 from service.settings.model_settings import ModelSettings
 from tests.engine.constraints.fakes import ADDED, END, tokenizer_of

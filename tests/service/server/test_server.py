@@ -11,11 +11,11 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from sluice.v1 import chat_pb2, load_pb2, model_pb2
 
-from service.listener import StartError
 from service.observability.health import ServingPhase
 from service.observability.telemetry import Telemetry
-from service.server import Server
-from service.services import SERVICES
+from service.server.listener import StartError
+from service.server.server import Server
+from service.server.services import SERVICES
 from tests.engine.fakes import until
 from tests.service.fakes import (
     ENDLESS,

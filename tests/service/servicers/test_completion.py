@@ -18,7 +18,7 @@ from sluice.v1 import (
     serving_pb2,
 )
 
-from service.contract.completion_fold import CompletionFold
+from service.contract.generations.completion_fold import CompletionFold
 from tests.engine.fakes import END, until
 from tests.service.fakes import ENDLESS, MODEL, Running, ScriptedRunner, kinds_of, refused, running
 

@@ -12,12 +12,12 @@ from grpc import aio
 from sluice.v1 import chat_pb2, chat_pb2_grpc, completion_pb2_grpc, logprobs_pb2, sampling_pb2
 from transformers import AutoModelForCausalLM
 
-from service.contract.completion_fold import CompletionFold
-from service.engine.port import StepObserver
+from service.contract.generations.completion_fold import CompletionFold
+from service.engine.interface.port import StepObserver
 from service.loading.model import load_model
 from service.observability.telemetry import Telemetry
 from service.registry.models import ServedModel
-from service.server import Server
+from service.server.server import Server
 from service.settings.config import DEMO_FOLDER
 from service.settings.engine_settings import EngineSettings
 from service.settings.model_settings import ModelSettings

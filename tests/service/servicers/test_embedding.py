@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from sluice.v1 import embedding_pb2, model_pb2, serving_pb2
 
-from service.contract.embedding import to_texts
+from service.contract.encodings.embedding import to_texts
 from service.engine.client.embedder import EmbedderClient
 from service.generation.stats import EngineStats
 from service.loading.model import load_model

@@ -11,13 +11,13 @@ import grpc
 import pytest
 from sluice.v1 import endpoint_pb2, model_pb2, serving_pb2
 
-from service.contract.endpoint_json import EndpointJson
-from service.contract.model import to_entities
+from service.contract.models.endpoint_json import EndpointJson
+from service.contract.models.model import to_entities
 from service.deployment.endpoint_changes import MAX_ENDPOINTS
 from service.deployment.endpoint_document import EndpointDocument
 from service.generation.caller import ANONYMOUS
 from service.prompting.preparation import Preparation
-from service.prompts.workers import WorkerLimits, Workers
+from service.prompts.preparing.workers import WorkerLimits, Workers
 from service.registry.description import Endpoint, Task
 from service.registry.endpoint_table import EndpointTable
 from tests.engine.fakes import until

@@ -8,7 +8,7 @@ import grpc
 import pytest
 from sluice.v1 import chat_pb2, resume_pb2, sampling_pb2, serving_pb2
 
-from service.contract.chat_fold import ChatFold
+from service.contract.generations.chat_fold import ChatFold
 from tests.service.fakes import MODEL, Running, ScriptedRunner, refused, request, running
 
 

@@ -14,10 +14,10 @@ import pytest
 import tokenizers
 from sluice.v1 import chat_pb2, content_pb2, response_item_pb2, response_pb2, token_pb2, token_pb2_grpc
 
-from service.engine.tokenizer import FastTokenizer
+from service.engine.tokens.tokenizer import FastTokenizer
 from service.generation.caller import ANONYMOUS
 from service.prompting.preparation import Preparation
-from service.prompts.workers import WorkerLimits, Workers
+from service.prompts.preparing.workers import WorkerLimits, Workers
 from tests.engine.constraints.fakes import ADDED, END, tokenizer_of
 from tests.service.contract.fakes import function, user
 from tests.service.fakes import MODEL, refused, request, running

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from sluice.v1 import watermark_pb2, watermark_pb2_grpc
 
-from service.engine.watermark import Watermark
+from service.engine.tokens.watermark import Watermark
 from tests.service.fakes import MODEL, Running, refused, running
 
 PLAIN = "It was the best of times, it was the worst of times, it was the age of wisdom, it was the age of foolishness"

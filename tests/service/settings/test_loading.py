@@ -9,9 +9,17 @@ from typing import Any
 
 import pytest
 
-from service.generation.answer_request import AnswerRequest
-from service.generation.conversation import Conversation, Function, Message, Role, TextPart, ToolChoice, ToolMode
 from service.generation.errors import ModelLoadError, UnsupportedTask
+from service.generation.prompts.conversation import (
+    Conversation,
+    Function,
+    Message,
+    Role,
+    TextPart,
+    ToolChoice,
+    ToolMode,
+)
+from service.generation.requests.answer_request import AnswerRequest
 from service.generation.stats import EngineStats
 from service.loading.model import load_model
 from service.registry.description import Task

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from service.contract.parameters import RANGES
-from service.engine.tokenizer import FastTokenizer
-from service.generation.answer_request import AnswerRequest
-from service.generation.conversation import RawText
+from service.contract.parts.parameters import RANGES
+from service.engine.tokens.tokenizer import FastTokenizer
 from service.generation.errors import ModelLoadError
+from service.generation.prompts.conversation import RawText
+from service.generation.requests.answer_request import AnswerRequest
 from service.prompting.preparation import Preparation
 from service.prompting.sampling_defaults import read_sampling_defaults
-from service.prompts.workers import WorkerLimits, Workers
+from service.prompts.preparing.workers import WorkerLimits, Workers
 from tests.service.preparation.fakes import TOKENIZER
 
 

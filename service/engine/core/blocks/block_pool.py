@@ -12,7 +12,7 @@ from itertools import chain
 
 from service.engine.core.blocks.free_runs import FreeRuns
 from service.engine.core.sequences.sequence import Sequence
-from service.generation.image import PromptImage
+from service.generation.prompts.image import PromptImage
 
 
 class BlockPool:

@@ -10,7 +10,7 @@ import codecs
 from collections import abc
 from itertools import accumulate
 
-from service.engine.tokenizer import Tokenizer
+from service.engine.tokens.tokenizer import Tokenizer
 
 
 class Detokenizer:

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Collection, Iterable
 
 from service.engine.core.sequences.detokenizer import Detokenizer
-from service.generation.output import FinishReason, GenerationOutput, Timings, TokenLogprob
+from service.generation.outputs.output import FinishReason, GenerationOutput, Timings, TokenLogprob
 
 
 class PendingOutput:

@@ -13,10 +13,10 @@ from collections.abc import Collection
 from service.engine.core.sequences.constraint_state import ConstraintState
 from service.engine.core.sequences.detokenizer import Detokenizer
 from service.engine.core.sequences.pending_output import PendingOutput
-from service.engine.tokenizer import Tokenizer
+from service.engine.tokens.tokenizer import Tokenizer
 from service.generation.errors import ConstraintFailed
-from service.generation.output import FinishReason, GenerationOutput, Timings, TokenLogprob
-from service.generation.request import GenerationRequest
+from service.generation.outputs.output import FinishReason, GenerationOutput, Timings, TokenLogprob
+from service.generation.requests.request import GenerationRequest
 
 
 class SequenceGroup:

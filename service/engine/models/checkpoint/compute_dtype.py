@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import get_args
 
-from service.engine.description import ComputeDtype
+from service.engine.interface.description import ComputeDtype
 
 CPUINFO = Path("/proc/cpuinfo")
 _BFLOAT16_FLAGS = {"amx_tile", "avx512_bf16"}

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from service.engine.models.checkpoint.packed_checkpoint import check_packing, quantization_in
+from service.engine.models.checkpoint.packed.packed_checkpoint import check_packing, quantization_in
 from service.engine.models.checkpoint.text_part import text_part
 from service.generation.errors import ModelLoadError
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from service.engine.models.checkpoint.checkpoint import Checkpoint
-from service.engine.models.checkpoint.packed_checkpoint import PackedCheckpoint, quantization_of
+from service.engine.models.checkpoint.packed.packed_checkpoint import PackedCheckpoint, quantization_of
 
 # Models whose text is computed exactly as by the decoder of the second type; None: the type in `text_config`. For pure
 # text, rotary positions of several axes equal the usual ones.

@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from service.engine.models.checkpoint.checkpoint import Checkpoint
+from service.engine.models.checkpoint.encoders.sentence_files import Pooling, SentenceFiles
 from service.engine.models.checkpoint.model_config import BertConfig
-from service.engine.models.checkpoint.sentence_files import Pooling, SentenceFiles
-from service.generation.embedding import TokenIds, Vector
+from service.generation.requests.embedding import TokenIds, Vector
 
 Floats = npt.NDArray[np.float32]
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForSequenceClassification
 
-from service.engine.models.checkpoint.pair_files import PairFiles
+from service.engine.models.checkpoint.encoders.pair_files import PairFiles
 from service.engine.models.encoders.encoder import from_folder, max_positions_of, trial_token
 from service.engine.models.encoders.pooling import pool
 from service.generation.errors import ModelLoadError

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from service.engine.models.checkpoint.checkpoint import Checkpoint
-from service.engine.models.checkpoint.sentence_files import DenseFiles
+from service.engine.models.checkpoint.encoders.sentence_files import DenseFiles
 from service.generation.errors import ModelLoadError
 
 _ACTIVATIONS: dict[str, abc.Callable[[Tensor], Tensor]] = {

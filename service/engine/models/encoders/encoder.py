@@ -16,8 +16,8 @@ from torch.nn.functional import normalize
 from transformers import AutoModel
 from transformers.utils.logging import disable_progress_bar
 
-from service.engine.models.checkpoint.packed_checkpoint import reject_packed
-from service.engine.models.checkpoint.sentence_files import SentenceFiles
+from service.engine.models.checkpoint.encoders.sentence_files import SentenceFiles
+from service.engine.models.checkpoint.packed.packed_checkpoint import reject_packed
 from service.engine.models.encoders.dense import load_dense
 from service.engine.models.encoders.pooling import pool
 from service.generation.errors import ModelLoadError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from service.engine.models.checkpoint.sentence_files import Pooling
+from service.engine.models.checkpoint.encoders.sentence_files import Pooling
 
 
 def pool(states: Tensor, lengths: Tensor, pooling: Pooling) -> Tensor:

@@ -12,7 +12,7 @@ from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_IMAGE_TEXT_TO_TE
 
 from service.engine.models.backend import Backend
 from service.engine.models.checkpoint.model_config import BertConfig, DecoderConfig, read_transformers_config
-from service.engine.models.checkpoint.packed_checkpoint import PackedCheckpoint, quantization_of
+from service.engine.models.checkpoint.packed.packed_checkpoint import PackedCheckpoint, quantization_of
 from service.engine.models.checkpoint.text_part import text_config
 from service.engine.models.modules.modules_backend import ModulesBackend
 from service.engine.models.modules.paged_attention import ATTENTION, UnpagedError, register_attention

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from transformers import AutoImageProcessor, AutoModelForImageTextToText
 
-from service.engine.models.checkpoint.packed_checkpoint import quantization_of
+from service.engine.models.checkpoint.packed.packed_checkpoint import quantization_of
 from service.engine.models.modules.load_modules import check_report
 from service.engine.models.modules.paged_attention import ATTENTION, register_attention
 from service.engine.models.modules.vision_backend import VisionBackend

@@ -12,7 +12,7 @@ from torch import Tensor
 from service.engine.core.batch import Batch
 from service.engine.models.attention.inputs import Inputs
 from service.engine.models.modules.modules_backend import ModulesBackend
-from service.generation.image import PromptImage
+from service.generation.prompts.image import PromptImage
 
 _NUM_KEPT = 16  # images with cached embeddings, for several choices and for preempted prompts
 _NUM_TOGETHER = 4  # images per pass of the vision tower

@@ -17,8 +17,8 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import FileStore
 
 from service.engine.core.batch import Batch
+from service.engine.interface.messages import BeforeStep, Command, Emit, RankCommand, Report
 from service.engine.link.engine_spec import BuiltCore
-from service.engine.messages import BeforeStep, Command, Emit, RankCommand, Report
 from service.engine.models.checkpoint.model_config import read_model_config
 from service.engine.models.checkpoint.text_part import open_checkpoint
 from service.engine.models.model_spec import ModelSpec

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from service.engine.description import ComputeDtype
+from service.engine.interface.description import ComputeDtype
 from service.engine.models.checkpoint import compute_dtype
 from service.engine.models.checkpoint.compute_dtype import choose_compute_dtype
 

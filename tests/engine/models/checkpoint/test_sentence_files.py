@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from service.engine.models.checkpoint.sentence_files import SentenceFiles, is_encoder
+from service.engine.models.checkpoint.encoders.sentence_files import SentenceFiles, is_encoder
 from service.generation.errors import ModelLoadError
 from service.settings.config import DEMO_FOLDER, embedding_folder
 from tests.engine.encoder_fakes import modules

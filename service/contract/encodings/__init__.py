@@ -1,0 +1,1 @@
+"""Embeddings and rankings: requests to values, and vectors and scores to messages."""

@@ -1,0 +1,1 @@
+"""Models, endpoints and their load: conversions between values, messages and JSON."""

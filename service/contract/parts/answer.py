@@ -1,0 +1,53 @@
+"""The parts of requests and answers that all kinds of generation share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from google.protobuf import timestamp_pb2
+from sluice.v1 import chat_pb2, logprobs_pb2, serving_pb2, usage_pb2
+
+from service.generation.outputs.events import SpelledLogprob, Usage
+from service.generation.outputs.output import FinishReason
+
+FINISH_REASONS: Final = {
+    FinishReason.END_OF_TEXT: chat_pb2.FINISH_REASON_STOP,
+    FinishReason.STOP_SEQUENCE: chat_pb2.FINISH_REASON_STOP,
+    FinishReason.LENGTH: chat_pb2.FINISH_REASON_LENGTH,
+    FinishReason.TOOL_CALLS: chat_pb2.FINISH_REASON_TOOL_CALLS,
+}
+
+
+def serving_values(serving: serving_pb2.ServingOptions) -> dict[str, Any]:
+    """Return the fields of `AnswerRequest` from a request's serving options."""
+    return {
+        "deployment": serving.deployment,
+        "priority": serving.priority,
+        "cache_salt": serving.cache_salt,
+        "truncates": serving.error_behavior == serving_pb2.ERROR_BEHAVIOR_TRUNCATE,
+    }
+
+
+def timestamp(epoch_ns: int) -> timestamp_pb2.Timestamp:
+    """Return the timestamp of an instant in nanoseconds since the epoch."""
+    return timestamp_pb2.Timestamp(seconds=epoch_ns // 10**9, nanos=epoch_ns % 10**9)
+
+
+def usage_message(usage: Usage) -> usage_pb2.Usage:
+    """Return the usage of a request so far."""
+    return usage_pb2.Usage(**usage._asdict())
+
+
+def logprob_messages(logprobs: Iterable[SpelledLogprob]) -> list[logprobs_pb2.TokenLogprob]:
+    """Return tokens with their log probabilities, bytes and text."""
+    return [
+        logprobs_pb2.TokenLogprob(
+            token=each.data.decode(errors="replace"),
+            token_id=each.token_id,
+            logprob=each.logprob,
+            bytes=each.data,
+            top_logprobs=logprob_messages(each.top) if each.top else None,
+        )
+        for each in logprobs
+    ]

@@ -1,0 +1,92 @@
+"""Copy parameters between messages and values by the table in `service.generation.requests.parameters`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import Any, Final, TypeVar
+
+from buf.validate import validate_pb2
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
+from sluice.v1 import logprobs_pb2, sampling_pb2
+
+from service.generation.requests.parameters import LogprobsOptions, Range, Ranges, SamplingParams, StopParams
+
+_Params = TypeVar("_Params", SamplingParams, StopParams)
+
+_RULES: Final = {FieldDescriptor.TYPE_FLOAT: "float", FieldDescriptor.TYPE_UINT32: "uint32"}
+_BOUNDS: Final = {"gte": "at_least", "gt": "above", "lte": "at_most", "lt": "below"}
+
+
+def to_sampling(message: sampling_pb2.SamplingParams) -> SamplingParams:
+    """The message's values, defaults where it has none."""
+    return _to_values(message, SamplingParams)
+
+
+def given_sampling(message: sampling_pb2.SamplingParams) -> frozenset[str]:
+    """The names of the message's values."""
+    return frozenset(field.name for field, _ in message.ListFields())
+
+
+def to_stopping(message: sampling_pb2.StopParams) -> StopParams:
+    """The message's values, defaults where it has none."""
+    return _to_values(message, StopParams)
+
+
+def to_logprobs(request: Any, field: str = "logprobs") -> LogprobsOptions | None:
+    """What `field` of a request asks for; None for nothing."""
+    given: logprobs_pb2.LogprobsOptions = getattr(request, field)
+    return LogprobsOptions(given.top_logprobs) if request.HasField(field) else None
+
+
+def sampling_message(params: SamplingParams) -> sampling_pb2.SamplingParams:
+    """All values that are set, defaults included."""
+    return _to_message(params, sampling_pb2.SamplingParams())
+
+
+def stopping_message(params: StopParams) -> sampling_pb2.StopParams:
+    """All values that are set, defaults included."""
+    return _to_message(params, sampling_pb2.StopParams())
+
+
+def _to_values(message: Message, kind: type[_Params]) -> _Params:
+    given: dict[str, Any] = {}
+    for field, value in message.ListFields():
+        if field.is_repeated:
+            given[field.name] = dict(value) if field.message_type is not None else tuple(value)
+        else:
+            given[field.name] = value
+    return kind(**given)
+
+
+_MessageT = TypeVar("_MessageT", bound=Message)
+
+
+def _to_message(params: SamplingParams | StopParams, message: _MessageT) -> _MessageT:
+    for field in fields(params):
+        value = getattr(params, field.name)
+        descriptor = message.DESCRIPTOR.fields_by_name[field.name]
+        if descriptor.is_repeated:
+            container = getattr(message, field.name)
+            container.update(value) if descriptor.message_type is not None else container.extend(value)
+        elif value is not None:
+            setattr(message, field.name, value)
+    return message
+
+
+def _ranges(descriptor: Any, prefix: str) -> Iterator[tuple[str, Range]]:
+    for field in descriptor.fields:
+        if field.is_repeated or field.type not in _RULES:
+            continue
+        rules = getattr(field.GetOptions().Extensions[validate_pb2.field], _RULES[field.type])
+        bounds = {_BOUNDS[name]: getattr(rules, name) for name in _BOUNDS if rules.HasField(name)}
+        yield f"{prefix}.{field.name}", Range(**bounds)
+
+
+# The contract's rules for single numbers, by path, for an engine's own check.
+RANGES: Final[Ranges] = {
+    **dict(_ranges(sampling_pb2.SamplingParams.DESCRIPTOR, "sampling")),
+    **dict(_ranges(sampling_pb2.StopParams.DESCRIPTOR, "stopping")),
+    **dict(_ranges(logprobs_pb2.LogprobsOptions.DESCRIPTOR, "logprobs")),
+}

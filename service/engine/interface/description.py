@@ -1,0 +1,62 @@
+"""The description that a loaded model reports, on a thread or in a worker process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from service.engine.config import EngineConfig
+from service.generation.requests.ranking import Activation
+
+ComputeDtype: TypeAlias = Literal["auto", "float32", "bfloat16"]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """The properties of a loaded model."""
+
+    architecture: str  # the class name in the configuration, or its model type
+    max_model_len: int  # tokens of prompt and answer together, or of a text to embed
+    vocab_size: int  # of the logits or the token embeddings; the tokenizer may use less
+    dtype: str  # of the weights in memory, such as "float32" or "int8"
+    device: str
+    num_parameters: int  # as stored; a tied head counts once
+    is_invariant: bool  # True if a sequence's tokens do not depend on the rest of the batch
+    fingerprint: str  # a hash of all that affects tokens: the model's files, its type, backend and versions
+    takes_images: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratorDescription:
+    """The properties of a generating model that the engine's client needs."""
+
+    config: EngineConfig  # no field is None
+    info: ModelInfo
+    vocab_size: int  # the tokenizer's, which may be less than the model's
+    eos_token_ids: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderDescription:
+    """The properties of an encoder that the engine's client needs."""
+
+    config: EngineConfig  # with an encoder's limits filled in
+    info: ModelInfo
+    body: Path  # the folder of its tokenizer
+    num_dimensions: int
+    lowers_case: bool  # True if texts are converted to lower case before tokenization
+    prompts: Mapping[str, str]  # the prefixes of a text, by purpose
+    default_prompt: str
+    dimensions: Sequence[int] | None  # lengths to which a vector can be truncated; None: any; empty: unknown
+
+
+@dataclass(frozen=True, slots=True)
+class CrossEncoderDescription:
+    """The properties of a cross-encoder that the engine's client needs."""
+
+    config: EngineConfig  # with an encoder's limits filled in
+    info: ModelInfo
+    body: Path  # the folder of its tokenizer
+    activation: Activation

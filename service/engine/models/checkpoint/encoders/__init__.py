@@ -1,0 +1,1 @@
+"""The files of encoders and cross-encoders, by sentence-transformers' conventions."""

@@ -1,0 +1,1 @@
+"""Packed (quantized) weights, which are dequantized when they are read."""

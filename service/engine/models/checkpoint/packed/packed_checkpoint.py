@@ -1,0 +1,134 @@
+"""A folder of safetensors files with packed weights, which are dequantized when they are read."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from service.engine.models.checkpoint.checkpoint import TYPES, Checkpoint, TensorSlice, bits_as_floats
+from service.engine.models.checkpoint.packed.weights import (
+    PackedWeight,
+    Stored,
+    find_packing,
+    packing_unsupported_reason,
+)
+from service.generation.errors import ModelLoadError
+
+
+class PackedCheckpoint(Checkpoint):
+    """The tensors by their usual names. A packed tensor is dequantized to float32 when it is read; none is cached."""
+
+    def __init__(self, folder: Path, names: Callable[[str], str | None] | None, quantization: dict[str, Any]) -> None:
+        """`quantization` is the configuration's `quantization_config`, which must be supported."""
+        super().__init__(folder, names)
+        stored = {name: Stored(location.kind, location.shape) for name, location in self._locations.items()}
+        try:
+            packing = find_packing(stored, quantization, self._read)
+        except (KeyError, ValueError, TypeError, ZeroDivisionError) as error:
+            raise ModelLoadError(f"{folder}: its packed weights can't be read: {error!r}") from error
+        self._packed = {weight.name: weight for weight in packing.weights}
+        parts = {part for weight in packing.weights for part in weight.parts.values()}
+        self._hidden = (parts | set(packing.spare)) - self._packed.keys()
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._packed or (super().__contains__(name) and name not in self._hidden)
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Return the dequantized shape of a tensor."""
+        return self._packed[name].shape if name in self._packed else super().shape(name)
+
+    def describe(self) -> list[tuple[str, tuple[int, ...], str]]:
+        """Return the name, shape and type of each tensor, sorted by name; for a packed one the type of its codes."""
+        plain = [each for each in super().describe() if each[0] not in self._hidden | self._packed.keys()]
+        packed = [
+            (weight.name, weight.shape, self._locations[weight.parts["codes"]].kind) for weight in self._packed.values()
+        ]
+        return sorted(plain + packed)
+
+    def take(self, name: str, shape: Sequence[int], part: TensorSlice | None = None) -> npt.NDArray[Any]:
+        """Read one tensor, or a slice of it. A packed tensor is read completely and returned as float32."""
+        weight = self._packed.get(name)
+        if weight is None:
+            return super().take(name, shape, part)
+        if weight.shape != tuple(shape):
+            raise ModelLoadError(
+                f"{self.folder}: {name} has the shape {list(weight.shape)}, the configuration asks for {list(shape)}"
+            )
+        widened = self._widened(weight)
+        if part is None:
+            return widened
+        return np.ascontiguousarray(widened[(slice(None),) * part.axis + (slice(part.start, part.end),)])
+
+    def _widened(self, weight: PackedWeight) -> npt.NDArray[np.float32]:
+        tensors = {role: self._read(stored) for role, stored in weight.parts.items()}
+        self._taken |= set(weight.parts.values())
+        try:
+            widened = weight.widen(tensors)
+        except (KeyError, ValueError, TypeError, IndexError, ZeroDivisionError) as error:
+            raise ModelLoadError(f"{self.folder}: {weight.name} can't be widened: {error!r}") from error
+        if widened.shape != weight.shape:
+            raise ModelLoadError(f"{self.folder}: {weight.name} can't be widened: its parts don't fit each other")
+        return widened
+
+    @property
+    def dtype(self) -> str:
+        """The type of most elements that are not packed, because a few tensors may be stored in a wider type."""
+        sizes = Counter[str]()
+        for name, shape, kind in self.describe():
+            if not self.is_packed(name) and kind in TYPES:
+                sizes[TYPES[kind]] += math.prod(shape)
+        return sizes.most_common(1)[0][0] if sizes else "bfloat16"
+
+    def is_packed(self, name: str) -> bool:
+        """Return True if a tensor is packed."""
+        return name in self._packed
+
+    def require_all_taken(self, known: Iterable[str] = ()) -> None:
+        """Raise ModelLoadError if a tensor was not read; scales of activations and caches are known."""
+        self._taken |= self._hidden
+        super().require_all_taken(known)
+
+    def _read(self, stored: str) -> npt.NDArray[Any]:
+        """Read a tensor as stored; bfloat16 and F8_E8M0 are converted to float32."""
+        location = self._locations[stored]
+        tensor = super().take(stored, location.shape)
+        if location.kind == "F8_E8M0":  # powers of two
+            return np.ldexp(np.float32(1), tensor.astype(np.int32) - 127).astype(np.float32)
+        return bits_as_floats(tensor) if location.kind == "BF16" else tensor
+
+
+def quantization_of(folder: Path) -> dict[str, Any] | None:
+    """Return the quantization in `folder`/config.json, or None if there is none or the file cannot be read."""
+    try:
+        quantization = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return quantization_in(quantization) if isinstance(quantization, dict) else None
+
+
+def quantization_in(quantization: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the quantization of a configuration, or of its text model's configuration."""
+    text = quantization.get("text_config")
+    found = quantization.get("quantization_config") or (
+        text.get("quantization_config") if isinstance(text, dict) else None
+    )
+    return found if isinstance(found, dict) and found else None
+
+
+def check_packing(folder: Path, quantization: dict[str, Any]) -> None:
+    """Raise ModelLoadError if the quantization is not supported."""
+    if (reason := packing_unsupported_reason(quantization)) is not None:
+        raise ModelLoadError(f"{folder}: {reason}")
+
+
+def reject_packed(folder: Path) -> None:
+    """Raise ModelLoadError if the weights of an encoder are quantized."""
+    if quantization_of(folder) is not None:
+        raise ModelLoadError(f"{folder}: quantized weights are not supported for encoders")

@@ -1,0 +1,211 @@
+"""Packed (quantized) weights of a checkpoint, and the tensors that each is made of.
+
+A configuration's `quantization_config` names the method. With every method, a weight is read by its usual name and
+dequantized when it is read. Scales of activations and caches are ignored, because neither is quantized here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from service.engine.models.checkpoint.packed.widen import (
+    Array,
+    widen_awq,
+    widen_codes,
+    widen_gptq,
+    widen_int8_rows,
+    widen_mxfp4,
+    widen_packed_rows,
+    widen_scaled,
+)
+
+Read: TypeAlias = Callable[[str], Array]  # a stored tensor by its name
+
+_BITS: Final = (2, 4, 8)  # of a packed number; 3-bit numbers would straddle words
+_WORD: Final = 32
+_SPARE: Final = (
+    ".input_scale",
+    ".input_zero_point",
+    ".output_scale",
+    ".k_scale",
+    ".v_scale",
+    ".q_scale",
+    ".kv_scale",
+    ".k_zero_point",
+    ".v_zero_point",
+    "_scale_ub",
+)
+_STATES: Final = ("nf4", "fp4")
+_BYTES: Final = ("F8_E4M3", "F8_E5M2", "I8")
+
+
+class Stored(NamedTuple):
+    """A tensor's type and shape, from its file's header."""
+
+    kind: str
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PackedWeight:
+    """A packed weight: its dequantized shape, and the names of its stored tensors by role."""
+
+    name: str
+    shape: tuple[int, ...]
+    parts: Mapping[str, str]
+    widen: Callable[[Mapping[str, Array]], npt.NDArray[np.float32]]
+
+
+class Packing(NamedTuple):
+    """The packed weights of a checkpoint, and the names of ignored tensors."""
+
+    weights: list[PackedWeight]
+    spare: list[str]
+
+
+def packing_unsupported_reason(config: Mapping[str, Any]) -> str | None:
+    """Return why a checkpoint with this `quantization_config` is not supported, or None if it is."""
+    method, bits = _method(config), config.get("bits", 4)
+    if method not in _FINDERS:
+        return f"its weights are quantised by {method}; read are {', '.join(sorted(_FINDERS))}"
+    if method in {"gptq", "awq"} and bits not in _BITS:
+        return f"its weights have {bits} bits; {method} is read with {', '.join(map(str, _BITS))}"
+    if method == "awq" and config.get("version", "gemm") not in {"gemm", "GEMM"}:
+        return f"its weights are packed in AWQ's version {config['version']}; read is gemm"
+    return _compression_unsupported_reason(config) if method == "compressed-tensors" else None
+
+
+def _compression_unsupported_reason(config: Mapping[str, Any]) -> str | None:
+    if config.get("format") not in _COMPRESSED:
+        return f"its weights are compressed as {config.get('format')}; read are {', '.join(_COMPRESSED)}"
+    if len(_all_bits(config)) > 1:
+        return "its groups of weights have several numbers of bits"
+    if config.get("format") == "pack-quantized" and _all_bits(config) - set(_BITS):
+        return (
+            f"its weights have {_all_bits(config).pop()} bits; pack-quantized is read with {', '.join(map(str, _BITS))}"
+        )
+    return None
+
+
+def find_packing(stored: Mapping[str, Stored], config: Mapping[str, Any], read: Read) -> Packing:
+    """Return the packed weights among stored tensors. `packing_unsupported_reason` must be None."""
+    weights = list(_FINDERS[_method(config)](stored, config, read))
+    return Packing(weights, [name for name in stored if name.endswith(_SPARE)])
+
+
+def _method(config: Mapping[str, Any]) -> str:
+    if "quant_method" in config:
+        return str(config["quant_method"])
+    return "bitsandbytes" if config.get("load_in_4bit") or config.get("load_in_8bit") else "a method it doesn't name"
+
+
+def _gptq(stored: Mapping[str, Stored], config: Mapping[str, Any], _: Read) -> Iterator[PackedWeight]:
+    bits = config.get("bits", 4)
+    less = 0 if config.get("checkpoint_format") == "gptq_v2" else 1  # the first version stores zero points minus one
+    needed = {".qweight": "codes", ".qzeros": "zeros", ".scales": "scales"}
+    for base, parts in _groups(stored, needed, {".g_idx": "groups"}):
+        rows, num_outputs = stored[parts["codes"]].shape
+        shape = num_outputs, rows * _WORD // bits
+        yield PackedWeight(f"{base}.weight", shape, parts, partial(widen_gptq, bits=bits, less=less))
+
+
+def _awq(stored: Mapping[str, Stored], config: Mapping[str, Any], _: Read) -> Iterator[PackedWeight]:
+    bits = config.get("bits", 4)
+    for base, parts in _groups(stored, {".qweight": "codes", ".qzeros": "zeros", ".scales": "scales"}):
+        num_inputs, words = stored[parts["codes"]].shape
+        shape = words * _WORD // bits, num_inputs
+        yield PackedWeight(f"{base}.weight", shape, parts, partial(widen_awq, bits=bits))
+
+
+def _scaled(stored: Mapping[str, Stored], config: Mapping[str, Any], _: Read) -> Iterator[PackedWeight]:
+    """Yield 8-bit weights with one scale for all, for each row, or for each block of rows and columns."""
+    for scale in (".weight_scale_inv", ".weight_scale"):
+        for base, parts in _groups(stored, {".weight": "codes", scale: "scales"}, {".weight_zero_point": "zeros"}):
+            kind, shape = stored[parts["codes"]]
+            if kind in _BYTES:
+                widen = partial(widen_scaled, kind=kind, block=_block(config))
+                yield PackedWeight(f"{base}.weight", shape, parts, widen)
+
+
+def _block(config: Mapping[str, Any]) -> list[int] | None:
+    """Return the rows and columns that share a scale, if the configuration has them."""
+    groups = (group.get("weights") or {} for group in (config.get("config_groups") or {}).values())
+    found = [config.get("weight_block_size"), *(group.get("block_structure") for group in groups)]
+    return next((list(each) for each in found if each), None)
+
+
+def _compressed(stored: Mapping[str, Stored], config: Mapping[str, Any], read: Read) -> Iterator[PackedWeight]:
+    yield from _scaled(stored, config, read)
+    needed = {".weight_packed": "codes", ".weight_scale": "scales", ".weight_shape": "shape"}
+    for base, parts in _groups(stored, needed, {".weight_zero_point": "zeros", ".weight_g_idx": "groups"}):
+        if "zeros" in parts and stored[parts["zeros"]].kind != "I32":
+            raise ValueError(f"{parts['zeros']} is not packed")
+        num_outputs, num_inputs = (int(size) for size in read(parts["shape"]).reshape(-1))
+        bits = _compressed_bits(config)
+        widen = partial(widen_packed_rows, bits=bits, num_inputs=num_inputs)
+        yield PackedWeight(f"{base}.weight", (num_outputs, num_inputs), parts, widen)
+
+
+def _compressed_bits(config: Mapping[str, Any]) -> int:
+    """Return the number of bits, which is the same in all groups; other files are not supported."""
+    bits = _all_bits(config)
+    return bits.pop() if bits else 4
+
+
+def _all_bits(config: Mapping[str, Any]) -> set[int]:
+    groups = [group.get("weights") or {} for group in (config.get("config_groups") or {}).values()]
+    return {group["num_bits"] for group in groups if isinstance(group.get("num_bits"), int)}
+
+
+def _bitsandbytes(stored: Mapping[str, Stored], _: Mapping[str, Any], read: Read) -> Iterator[PackedWeight]:
+    for base, parts in _groups(stored, {".SCB": "scales", ".weight": "codes"}, {".weight_format": "form"}):
+        yield PackedWeight(f"{base}.weight", stored[parts["codes"]].shape, parts, widen_int8_rows)
+    of_weight = {".weight": "codes", ".weight.absmax": "scales", ".weight.quant_map": "values"}
+    nested = {".weight.nested_absmax": "nested_scales", ".weight.nested_quant_map": "nested_values"}
+    for state in _STATES:
+        needed = {f".weight.quant_state.bitsandbytes__{state}": "state", **of_weight}
+        for base, parts in _groups(stored, needed, nested):
+            quant_state = json.loads(read(parts["state"]).tobytes())
+            widen = partial(widen_codes, quant_state=quant_state)
+            yield PackedWeight(f"{base}.weight", tuple(quant_state["shape"]), parts, widen)
+
+
+def _mxfp4(stored: Mapping[str, Stored], _: Mapping[str, Any], __: Read) -> Iterator[PackedWeight]:
+    for base, parts in _groups(stored, {"_blocks": "codes", "_scales": "scales"}):
+        experts, rows, groups, size = stored[parts["codes"]].shape
+        yield PackedWeight(base, (experts, groups * size * 2, rows), parts, widen_mxfp4)
+
+
+def _groups(
+    stored: Mapping[str, Stored], needed: Mapping[str, str], more: Mapping[str, str] | None = None
+) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield each base name that has all needed tensors, with the names of its tensors by role.
+
+    `needed` and the optional `more` map suffixes of names to roles.
+    """
+    first = next(iter(needed))
+    for name in stored:
+        base = name.removesuffix(first)
+        if base != name and all(f"{base}{end}" in stored for end in needed):
+            ends = {**needed, **(more or {})}
+            yield base, {role: f"{base}{end}" for end, role in ends.items() if f"{base}{end}" in stored}
+
+
+_COMPRESSED: Final = ("float-quantized", "int-quantized", "naive-quantized", "pack-quantized")
+_Finder: TypeAlias = Callable[[Mapping[str, Stored], Mapping[str, Any], Read], Iterator[PackedWeight]]
+_FINDERS: Final[dict[str, _Finder]] = {
+    "awq": _awq,
+    "bitsandbytes": _bitsandbytes,
+    "compressed-tensors": _compressed,
+    "fbgemm_fp8": _scaled,
+    "fp8": _scaled,
+    "gptq": _gptq,
+    "mxfp4": _mxfp4,
+}

@@ -1,0 +1,1 @@
+"""The form that an output must have: formats, constraints, and JSON with its schemas."""

@@ -1,0 +1,1 @@
+"""The outputs of an engine, and the events of an answer."""

@@ -1,0 +1,1 @@
+"""Prompts: conversations, raw text or tokens, and images."""

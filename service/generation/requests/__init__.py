@@ -1,0 +1,1 @@
+"""Requests for answers, vectors and scores, with their parameters."""

@@ -1,0 +1,155 @@
+"""The parameters of a generation: the one table of their names, types, defaults and traits.
+
+A field here has the name and the default of the contract's field (`sluice.v1.SamplingParams`, `StopParams`); its range
+is the contract's rule. Resolving, echoing, copying, drawing, spans and the engine's check follow from these fields and
+their traits, so that a new parameter is a field of the contract, a field here and its effect in the sampler.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from enum import Flag, auto
+from typing import Any, Final
+
+_SEED_BITS = 63  # of one that is drawn
+_TRAITS: Final = "traits"  # the key in a field's metadata
+
+
+class Trait(Flag):
+    """What else a parameter is, in the metadata of its field."""
+
+    DRAW = auto()  # decides how a token is drawn from the changed logits; a greedy choice ignores it
+    MODEL = auto()  # a model's generation_config.json may give its default
+    SPAN = auto()  # stands on spans as gen_ai.request.NAME
+    TOKENS = auto()  # a mapping of token ids to numbers
+
+
+def _with(traits: Trait) -> dict[str, Trait]:
+    return {_TRAITS: traits}
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingParams:
+    """How the next token is chosen. The defaults leave the model's distribution unchanged.
+
+    None is off; a `seed` of None is drawn at admission. A parameter without Trait.DRAW, other than the seed, is used by
+    an effect of `service.engine.sampler.effects.table`.
+    """
+
+    # Divides the logits; 0 is greedy.
+    temperature: float = field(default=1.0, metadata=_with(Trait.DRAW | Trait.MODEL | Trait.SPAN))
+    top_p: float = field(default=1.0, metadata=_with(Trait.DRAW | Trait.MODEL | Trait.SPAN))
+    top_k: int | None = field(default=None, metadata=_with(Trait.DRAW | Trait.MODEL | Trait.SPAN))
+    min_p: float = field(default=0.0, metadata=_with(Trait.DRAW | Trait.MODEL))
+    typical_p: float = field(default=1.0, metadata=_with(Trait.DRAW | Trait.MODEL))
+    # Over generated tokens, as OpenAI defines both.
+    frequency_penalty: float = field(default=0.0, metadata=_with(Trait.SPAN))
+    presence_penalty: float = field(default=0.0, metadata=_with(Trait.SPAN))
+    # Over prompt and generated tokens, as transformers defines it.
+    repetition_penalty: float = field(default=1.0, metadata=_with(Trait.MODEL))
+    seed: int | None = field(default=None, metadata=_with(Trait.SPAN))
+    logit_bias: Mapping[int, float] = field(default_factory=dict, metadata=_with(Trait.TOKENS))
+    watermark: bool = False  # as `service.engine.tokens.watermark` defines it
+
+    @property
+    def is_greedy(self) -> bool:
+        """Whether the most likely token is taken."""
+        return self.temperature <= 0
+
+    def as_greedy(self) -> SamplingParams:
+        """The same parameters without those of a draw: the most likely token is taken."""
+        off = SamplingParams()
+        return replace(self, **{name: getattr(off, name) for name in DRAW_PARAMETERS} | {"temperature": 0.0})
+
+    def with_next_seed(self, distance: int) -> SamplingParams:
+        """The same parameters with the seed that is `distance` after theirs."""
+        return self if self.seed is None else replace(self, seed=(self.seed + distance) % 2**_SEED_BITS)
+
+    def with_seed(self, drawn: int | None = None) -> SamplingParams:
+        """The same parameters; if they have no seed, with the one that was drawn before, or with a new one."""
+        if self.seed is not None:
+            return self
+        return replace(self, seed=secrets.randbits(_SEED_BITS) if drawn is None else drawn)
+
+    def token_values(self) -> dict[str, Mapping[int, float]]:
+        """The mappings of token ids to numbers, by the names of their parameters."""
+        return {name: getattr(self, name) for name in _TOKEN_PARAMETERS}
+
+
+@dataclass(frozen=True, slots=True)
+class StopParams:
+    """When a choice ends. `max_tokens` None means up to the model's context length."""
+
+    max_tokens: int | None = field(default=None, metadata=_with(Trait.SPAN))
+    min_tokens: int = 0
+    stop: Sequence[str] = ()
+    stop_token_ids: Sequence[int] = ()
+    ignore_eos: bool = False
+    include_stop_str_in_output: bool = False  # what ended the text stays at its end
+
+    def contradictions(self) -> Iterator[tuple[str, str]]:
+        """Yield each parameter that contradicts another one, and the reason."""
+        if self.max_tokens is not None and self.min_tokens > self.max_tokens:
+            yield "min_tokens", f"min_tokens ({self.min_tokens}) exceeds max_tokens ({self.max_tokens})"
+
+
+def parameters_with(trait: Trait, kind: type[SamplingParams | StopParams]) -> tuple[str, ...]:
+    """The names of a table's parameters that have a trait, in the table's order."""
+    return tuple(each.name for each in fields(kind) if trait & each.metadata.get(_TRAITS, Trait(0)))
+
+
+def values_with(trait: Trait, params: SamplingParams | StopParams) -> dict[str, Any]:
+    """The values of the parameters that have a trait, by name; without those that are off (None)."""
+    found = {name: getattr(params, name) for name in parameters_with(trait, type(params))}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+DRAW_PARAMETERS: Final = parameters_with(Trait.DRAW, SamplingParams)
+MODEL_DEFAULTS: Final = parameters_with(Trait.MODEL, SamplingParams)
+_TOKEN_PARAMETERS: Final = parameters_with(Trait.TOKENS, SamplingParams)
+
+
+@dataclass(frozen=True, slots=True)
+class LogprobsOptions:
+    """Which logprobs are told: the sampled token's, and those of the `top_logprobs` most likely ones beside it.
+
+    Those of `token_ids` follow, in their order, however likely they are.
+    """
+
+    top_logprobs: int = 0
+    token_ids: Sequence[int] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The values that a parameter takes; None is no bound."""
+
+    at_least: float | None = None
+    above: float | None = None
+    at_most: float | None = None
+    below: float | None = None
+
+    def __contains__(self, value: float) -> bool:
+        return (
+            math.isfinite(value)
+            and (self.at_least is None or value >= self.at_least)
+            and (self.above is None or value > self.above)
+            and (self.at_most is None or value <= self.at_most)
+            and (self.below is None or value < self.below)
+        )
+
+    def __str__(self) -> str:
+        bounds = (
+            ("at least", self.at_least),
+            ("above", self.above),
+            ("at most", self.at_most),
+            ("below", self.below),
+        )
+        return " and ".join(f"{word} {bound:g}" for word, bound in bounds if bound is not None) or "a finite number"
+
+
+# By the path of a parameter, such as `sampling.temperature`. Read from the contract where requests come from there.
+Ranges = Mapping[str, Range]

@@ -1,0 +1,76 @@
+"""Remove the markers that a model family puts around its answers."""
+
+from __future__ import annotations
+
+from service.generation.formats.constraint import ReasoningMarkers
+from service.generation.outputs.events import Text
+from service.output.parsers.reasoning import num_marker_characters
+
+_WHITE_SPACE = " \t\r\n"
+
+
+class MarkedAnswerParser:
+    """Removes the markers, and the white space between them and the text, from what follows the reasoning.
+
+    An answer without markers, such as a call, is returned unchanged.
+    """
+
+    def __init__(self, markers: ReasoningMarkers, choice_index: int = 0) -> None:
+        """`markers` must have both markers of an answer."""
+        self._open, self._close = markers.answer_open, markers.answer_close
+        self._choice_index = choice_index
+        self._is_inside = False
+        self._was_opened = False
+        self._held = ""
+        self._held_start = 0
+
+    @property
+    def num_held(self) -> int:
+        """The number of the last characters that are held back until it is known whether they are content."""
+        return len(self._held)
+
+    def feed(self, content: Text) -> list[Text]:
+        """Take more text, and return the events that became known."""
+        if not self._held:
+            self._held_start = content.start
+        self._held += content.text
+        if not self._is_inside:
+            self._begin()
+        return self._take_known() if self._is_inside else []
+
+    def close(self) -> list[Text]:
+        """End the text, and return the events of what was held back."""
+        events = [Text(self._choice_index, self._held, start=self._held_start)] if self._held else []
+        self._skip(len(self._held))
+        return events
+
+    def _begin(self) -> None:
+        text = self._held.lstrip(_WHITE_SPACE)
+        if not self._was_opened:
+            if text.startswith(self._open):
+                self._was_opened = True
+                self._skip(len(self._held) - len(text) + len(self._open))
+                text = self._held
+            elif not self._open.startswith(text):
+                self._is_inside = True
+        if self._was_opened:
+            self._skip(len(self._held) - len(self._held.lstrip("\r\n")))
+            self._is_inside = bool(self._held)
+
+    def _take_known(self) -> list[Text]:
+        events = []
+        while (end := self._held.find(self._close)) >= 0:
+            text = self._held[:end].rstrip(_WHITE_SPACE)
+            if text:
+                events.append(Text(self._choice_index, text, start=self._held_start))
+            self._skip(end + len(self._close))
+        sure = len(self._held) - num_marker_characters(self._held, self._close)
+        sure = len(self._held[:sure].rstrip(_WHITE_SPACE))
+        if sure:
+            events.append(Text(self._choice_index, self._held[:sure], start=self._held_start))
+            self._skip(sure)
+        return events
+
+    def _skip(self, num_characters: int) -> None:
+        self._held = self._held[num_characters:]
+        self._held_start += num_characters

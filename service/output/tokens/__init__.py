@@ -1,0 +1,1 @@
+"""The tokens of an answer: their text, their logprobs, and their watermark."""

@@ -1,0 +1,19 @@
+"""Prefixes of texts by purpose, as sentence-transformers' files name them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from service.generation.requests.embedding import Purpose
+
+_NAMES: Final[dict[Purpose, tuple[str, ...]]] = {
+    "": (),
+    "query": ("query", "search_query"),
+    "document": ("document", "passage", "corpus", "search_document"),
+}
+
+
+def prompt_for(purpose: Purpose, prompts: Mapping[str, str], default: str) -> str:
+    """The prompt of the first name that the model has; the default one if it has none of them."""
+    return next((prompts[name] for name in _NAMES[purpose] if name in prompts), default)

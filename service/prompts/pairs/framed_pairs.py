@@ -1,0 +1,104 @@
+"""Pairs as a tokenizer joins them for encoders: `[CLS] query [SEP] document [SEP]` and the like."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import tokenizers
+
+from service.engine.tokens.tokenizer import Tokenizer
+from service.generation.errors import PromptTooLong
+from service.prompts.pairs.pair_reader import PairTexts, PairTokens
+
+_PROBE = "a"
+_NUM_KEPT = 2  # texts whose tokens are at hand: a query is read with each of its documents
+
+
+@dataclass(frozen=True, slots=True)
+class PairFrame:
+    """What a tokenizer puts around two texts. `num_first` of the tokens between them belong to the first.
+
+    `has_segments` tells whether the tokenizer tells the two texts apart at all.
+    """
+
+    before: list[int]
+    between: list[int]
+    after: list[int]
+    num_first: int = 0
+    has_segments: bool = False
+
+    @classmethod
+    def of(cls, tokenizer: Tokenizer) -> PairFrame:
+        """Raises ValueError for a tokenizer that joins texts in no such way."""
+        joining: Any = tokenizers.Tokenizer.from_str(tokenizer.json)
+        joining.no_truncation()
+        joining.no_padding()
+        text = joining.encode(_PROBE, add_special_tokens=False).ids
+        joined = joining.encode(_PROBE, _PROBE)
+        starts = [at for at in range(len(joined.ids) - len(text) + 1) if joined.ids[at : at + len(text)] == text]
+        if len(starts) < 2:
+            raise ValueError("the tokenizer changes texts' own tokens when it joins two")
+        first_end, second = starts[0] + len(text), starts[-1]
+        types = joined.type_ids
+        if sorted(types) != list(types) or set(types) - {0, 1}:
+            raise ValueError("the tokenizer tells the texts of a pair apart in an unknown way")
+        return cls(
+            before=list(joined.ids[: starts[0]]),
+            between=list(joined.ids[first_end:second]),
+            after=list(joined.ids[second + len(text) :]),
+            num_first=types[first_end:second].count(0),
+            has_segments=1 in types,
+        )
+
+    @property
+    def num_tokens(self) -> int:
+        """That stand around the texts."""
+        return len(self.before) + len(self.between) + len(self.after)
+
+    def join(self, first: list[int], second: list[int]) -> PairTokens:
+        """Both texts and what stands around them."""
+        token_ids = np.array([*self.before, *first, *self.between, *second, *self.after], dtype=np.int64)
+        start = len(self.before) + len(first) + self.num_first
+        return PairTokens(token_ids, start if self.has_segments else 0)
+
+
+class FramedPairs:
+    """A PairReader."""
+
+    takes_instruction = False
+
+    def __init__(self, tokenizer: Tokenizer, max_model_len: int) -> None:
+        """`max_model_len` counts what stands around the texts, too. Raises ValueError, as PairFrame does."""
+        self._tokenizer = tokenizer
+        self._frame = PairFrame.of(tokenizer)
+        self._max_model_len = max_model_len
+        self._tokens_of = lru_cache(_NUM_KEPT)(tokenizer.encode)
+
+    def read(self, texts: PairTexts) -> PairTokens:
+        """The tokens of a pair; of one that is too long and may be cut, the longer text loses its end."""
+        query, document = self._tokens_of(texts.query), self._tokenizer.encode(texts.document)
+        document = document[: texts.max_document_tokens]
+        room = self._max_model_len - self._frame.num_tokens
+        if len(query) + len(document) > room:
+            if not texts.truncates:
+                is_query = len(query) >= room
+                num_tokens = len(query) + len(document) + self._frame.num_tokens
+                field = texts.query_field if is_query else texts.document_field
+                raise PromptTooLong(field, num_tokens, self._max_model_len)
+            num_query, num_document = longest_first(len(query), len(document), room)
+            query, document = query[:num_query], document[:num_document]
+        return self._frame.join(query, document)
+
+
+def longest_first(num_first: int, num_second: int, room: int) -> tuple[int, int]:
+    """How much of two texts that are too long together is left if the longer one always loses a token.
+
+    Of two that are equally long by then, the second is left the odd token.
+    """
+    half = room // 2
+    if min(num_first, num_second) <= half:
+        return (num_first, room - num_first) if num_first <= num_second else (room - num_second, num_second)
+    return half, room - half

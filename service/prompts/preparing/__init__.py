@@ -1,0 +1,1 @@
+"""The order and the time of preparations: threads, chunks of texts, and priorities."""

@@ -1,0 +1,146 @@
+"""Threads for the slow preparations of requests, with a time limit for each.
+
+Called on the event loop; the work itself runs elsewhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TypeVar
+
+from service.engine.interface.retry import retry_after_s
+from service.engine.link.process_memory import trim_heap
+from service.generation.errors import DeadlineExceeded, EngineClosed, EngineError, EngineOverloaded, InvalidRequest
+
+_MEMORY = 0.1  # weight of the newest work's time in the mean,
+_MOST_S = 0.25  # in which the few that take longer count no more than this
+_LONG = 100_000  # characters of a text that takes a tokenizer about a tenth of a second
+
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerLimits:
+    """Seconds that one piece of work may take, and may wait for a thread (None: as long), and how many there are."""
+
+    max_work_s: float = 10.0
+    max_wait_s: float | None = None
+    num_threads: int = 2
+
+    @property
+    def wait_s(self) -> float:
+        """The longest wait for a thread."""
+        return self.max_work_s if self.max_wait_s is None else self.max_wait_s
+
+
+class Workers:
+    """The worker threads of one served model, or of what reads texts for all models.
+
+    `deadline` is always a `time.monotonic()` instant in seconds.
+    """
+
+    def __init__(self, limits: WorkerLimits) -> None:
+        self.limits = limits
+        self._turn = asyncio.Semaphore(1)  # of long texts
+        self._pool = ThreadPoolExecutor(limits.num_threads, thread_name_prefix="prompt")
+        self._num_waiting = 0  # for a thread
+        self._mean_work_s = 0.0
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Stop the threads; what waits for one, or is run after, gets EngineClosed."""
+        self._is_closed = True
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    async def run(
+        self, work: Callable[[], _Result], deadline: float | None, too_long: InvalidRequest, *, num_characters: int = 0
+    ) -> _Result:
+        """Do `work`, which reads so many characters; of long texts one is read at a time, whoever sent them.
+
+        The others wait for it without a thread, so that short texts are read meanwhile. Raises as `_run`.
+        """
+        if num_characters <= _LONG:
+            return await self._run(work, deadline, too_long)
+        await self._within_limit(self._turn.acquire(), deadline, self._busy(), self.limits.wait_s)
+
+        def settled() -> _Result:
+            try:
+                return work()
+            finally:
+                trim_heap()  # the library's memory for a long text is a hundred times the text, and would be kept
+
+        return await self._run(settled, deadline, too_long, on_end=self._turn.release)
+
+    async def _run(
+        self,
+        work: Callable[[], _Result],
+        deadline: float | None,
+        too_long: InvalidRequest,
+        on_end: Callable[[], None] | None = None,
+    ) -> _Result:
+        """Do `work`, and `on_end` on the loop when no thread does it any more.
+
+        Raises `too_long` past the limit, DeadlineExceeded past the deadline, and what `work` does.
+
+        Raises EngineOverloaded if no thread is free within the longest wait, at once where that many wait already: what
+        others ask for is not this request's fault. A thread can't be stopped: past the limit it is left to itself.
+        """
+        if self._is_closed or self._num_waiting * self._mean_work_s / self.limits.num_threads > self.limits.wait_s:
+            if on_end is not None:
+                on_end()
+            raise EngineClosed("the model is no longer served") if self._is_closed else self._busy()
+        loop = asyncio.get_running_loop()
+        begun = asyncio.Event()
+
+        def begin() -> _Result:
+            loop.call_soon_threadsafe(begun.set)
+            began = time.monotonic()
+            try:
+                return work()
+            finally:
+                took_s = min(time.monotonic() - began, _MOST_S)
+                self._mean_work_s += _MEMORY * (took_s - self._mean_work_s)
+
+        running = self._pool.submit(begin)
+        if on_end is not None:
+            running.add_done_callback(lambda _: loop.call_soon_threadsafe(on_end))
+        result = asyncio.wrap_future(running)
+        try:
+            self._num_waiting += 1
+            try:
+                await self._within_limit(begun.wait(), deadline, self._busy(), self.limits.wait_s)
+            finally:
+                self._num_waiting -= 1
+            return await self._within_limit(result, deadline, too_long, self.limits.max_work_s)
+        finally:
+            result.cancel()  # so that no thread takes it up any more
+
+    async def read(
+        self, work: Callable[[], _Result], deadline: float | None, field: str, *, num_characters: int = 0
+    ) -> _Result:
+        """Read a text or tokens that nothing is generated from. Raises InvalidRequest of `field`, else as `run`."""
+        too_long = InvalidRequest(field, f"it took longer than {self.limits.max_work_s:g} s to read")
+        return await self.run(work, deadline, too_long, num_characters=num_characters)
+
+    async def _within_limit(
+        self, awaited: Awaitable[_Result], deadline: float | None, too_long: EngineError, limit_s: float
+    ) -> _Result:
+        """Wait for `awaited`; which of the two bounds is the smaller is settled before, since timers may be early."""
+        left_s = math.inf if deadline is None else deadline - time.monotonic()
+        by_deadline = left_s < limit_s
+        try:
+            async with asyncio.timeout(min(left_s, limit_s)):
+                return await awaited
+        except TimeoutError:
+            if by_deadline:
+                raise DeadlineExceeded("the deadline passed before the request was ready to run") from None
+            raise too_long from None
+
+    def _busy(self) -> EngineOverloaded:
+        message = "the threads that prepare requests are busy with others"
+        return EngineOverloaded(message, retry_after_s(self.limits.wait_s))

@@ -1,0 +1,1 @@
+"""A model's chat template: its rendering, its input, and the form of its tool calls."""

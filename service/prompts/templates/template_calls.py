@@ -1,0 +1,93 @@
+"""Check that the tool calls a chat template renders are those that the model's syntax parses.
+
+The template renders a conversation with a call in it, and the parser reads what the template made of the call.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Any
+
+from service.generation.formats.constraint import ReasoningStart
+from service.generation.outputs.events import ToolCall
+from service.output.families.tool_families import SYNTAXES
+from service.output.families.tool_syntax import ChannelCall, Schema, TemplatedCall, ToolSyntax
+from service.output.parsers.channel_parser import ChannelParser
+from service.output.parsers.templated_parser import check_response_template
+from service.output.parsers.tool_parser import ToolCallParser
+from service.prompts.templates.call_form import ARGUMENTS, ASKED, PROBE, TOOL, call_form
+from service.prompts.templates.template import ChatTemplate
+
+_FUNCTIONS: dict[str, Schema] = {PROBE: {"type": "object", "properties": {"word": {"type": "string"}}}}
+
+_log = logging.getLogger(__name__)
+
+
+def confirmed_syntax(template: ChatTemplate, found: ToolSyntax) -> ToolSyntax:
+    """`found`, or the syntax whose calls the template shows, if it shows calls of another one.
+
+    A template that shows none, or none that is known, leaves it at `found`.
+    """
+    if _shows(template, found) is not False:
+        return found
+    for syntax in _by_certainty(SYNTAXES.values()):
+        if syntax is not found and _shows(template, syntax):
+            fields = {"tool_syntax": syntax.name}
+            _log.info("the chat template's own call tells how the model calls", extra={"fields": fields})
+            return syntax
+    warn_of(template, found)
+    return found
+
+
+def templated_syntax(template: ChatTemplate) -> ToolSyntax | None:
+    """The syntax of a model whose tokenizer says how its answers are read; None if it doesn't, or not well."""
+    if template.response_template is None:
+        return None
+    try:
+        check_response_template(template.response_template)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        fields = {"reason": str(error)}
+        _log.warning("the tokenizer's response_template can't be used", extra={"fields": fields})
+        return None
+    return ToolSyntax("response-template", "by the tokenizer", TemplatedCall(template.response_template))
+
+
+def warn_of(template: ChatTemplate, syntax: ToolSyntax) -> None:
+    """Say so in the log if the template shows calls that the syntax doesn't read."""
+    if _shows(template, syntax) is False:
+        fields = {"tool_syntax": syntax.name}
+        _log.warning("the chat template shows calls that the tool syntax doesn't read", extra={"fields": fields})
+
+
+def _shows(template: ChatTemplate, syntax: ToolSyntax) -> bool | None:
+    """Whether the template's call is one of the syntax; None if it shows no call."""
+    text = _shown_call(template, syntax)
+    if text is None or PROBE not in text:
+        return None
+    is_channels = isinstance(syntax.payload, ChannelCall)
+    parser = ChannelParser(_FUNCTIONS, ReasoningStart.MAY_OPEN) if is_channels else ToolCallParser(syntax, _FUNCTIONS)
+    events = [*parser.feed(text), *parser.close()]
+    arguments = "".join(getattr(event, "text", "") for event in events[_first_call(events) :])
+    return any(isinstance(event, ToolCall) for event in events) and ARGUMENTS["word"] in arguments
+
+
+def _first_call(events: list[Any]) -> int:
+    return next((place for place, event in enumerate(events) if isinstance(event, ToolCall)), len(events))
+
+
+def _shown_call(template: ChatTemplate, syntax: ToolSyntax) -> str | None:
+    """What follows the user's message, or where an answer begins, where the template shows that place."""
+    told = call_form(template).call_turn(syntax.call_id("0", PROBE))
+    whole = template.try_render([ASKED, told], [TOOL], {"add_generation_prompt": False})
+    before = template.try_render([ASKED], [TOOL], {"add_generation_prompt": False})
+    prompt = template.try_render([ASKED], [TOOL], {})
+    for beginning in (prompt, None if syntax.bare else before):
+        if whole is not None and beginning and whole.startswith(beginning):
+            return whole.removeprefix(beginning)
+    return None
+
+
+def _by_certainty(syntaxes: Iterable[ToolSyntax]) -> list[ToolSyntax]:
+    """Those with markers first: what has none may be anything."""
+    return sorted(syntaxes, key=lambda syntax: syntax.bare)

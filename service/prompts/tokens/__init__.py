@@ -1,0 +1,1 @@
+"""The tokens of prompts: their control tokens, their number, and their truncation."""

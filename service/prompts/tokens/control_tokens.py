@@ -1,0 +1,165 @@
+"""Keep clients' text from becoming control tokens.
+
+Each control token that is spelled in a caller's string is put between two marks before the chat template sees it, and
+what stands between two marks of the rendered text is encoded as plain text.
+
+The marks are characters from a private-use plane, drawn anew for each render among those that its input doesn't
+have, so that nobody can forge one and no character of the input is lost. A template that cuts a string apart leaves
+single marks behind; they still keep the text on their two sides from joining into a token.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
+
+from service.engine.tokens.plain_encoder import PlainEncoder
+from service.engine.tokens.tokenizer import Tokenizer
+from service.generation.errors import InvalidRequest
+
+_PRIVATE_USE = range(0xF0000, 0xFFFFE)
+_MAX_TRIALS = 4096  # of marks: no honest text spells more of them
+# One of these marks, as it is or in a form of `_escaped`.
+_SPELLED_MARK = re.compile("[\U000f0000-\U000f0fff]" r"|\\udb8[0-3]\\ud[c-f][0-9a-f]{2}|\\U000f0[0-9a-f]{3}")
+
+
+class Marks(NamedTuple):
+    """What stands before and after a control token that a caller spelled; `close` alone keeps its two sides apart.
+
+    `end` may be put where a prompt is to be cut.
+    """
+
+    open: str
+    close: str
+    end: str
+
+
+class ControlTokens:
+    """The control tokens of one model: its special tokens, and its added tokens that its chat template writes."""
+
+    def __init__(self, tokenizer: Tokenizer, template: str) -> None:
+        """`template` is the chat template's source. Added tokens that it doesn't write, such as HTML tags, are text."""
+        settings = json.loads(tokenizer.json)
+        self.added = frozenset(token["content"] for token in settings["added_tokens"])  # control tokens or not
+        self.ids: dict[str, int] = {
+            token["content"]: token["id"]
+            for token in settings["added_tokens"]
+            if token["content"].strip() and (token["special"] or token["content"] in template)
+        }
+        self._tokenizer = tokenizer
+        self._plain = PlainEncoder(tokenizer)
+        self._token = re.compile(_any_of(self.ids))
+        # Ends and beginnings of tokens: at a string's own beginning and end, the text next to it could complete them.
+        self._token_ends = frozenset(token[n:] for token in self.ids for n in range(1, len(token)))
+        self._token_beginnings = frozenset(token[:n] for token in self.ids for n in range(1, len(token)))
+        self._max_part = max(map(len, self._token_ends), default=0)
+
+    def draw_marks(self, value: Any, field: str = "messages") -> Marks:
+        """Characters that neither stand in `value`'s strings nor are spelled there in an escaped form.
+
+        Raises InvalidRequest for `field` if the first thousands of the plane all do.
+        """
+        spelled = frozenset(_SPELLED_MARK.findall("\0".join(_strings(value))))
+        marks = map(chr, _PRIVATE_USE[:_MAX_TRIALS])
+        unused = [*islice((mark for mark in marks if spelled.isdisjoint((mark, *_escaped(mark)))), 3)]
+        if len(unused) < 3:
+            raise InvalidRequest(field, f"must not have all characters from U+{_PRIVATE_USE[0]:X} on")
+        return Marks(*unused)
+
+    def mark(self, value: Any, marks: Marks) -> Any:
+        """`value` with marks around each control token that its strings, keys included, spell."""
+        if isinstance(value, str):
+            text = self._token.sub(lambda token: marks.open + token[0] + marks.close, value)
+            lengths = range(1, min(self._max_part, len(text)) + 1)
+            before = marks.close if any(text[:n] in self._token_ends for n in lengths) else ""
+            after = marks.close if any(text[-n:] in self._token_beginnings for n in lengths) else ""
+            return before + text + after
+        if isinstance(value, Mapping):
+            return {self.mark(key, marks): self.mark(item, marks) for key, item in value.items()}
+        if isinstance(value, Sequence):
+            return [self.mark(item, marks) for item in value]
+        return value
+
+    def encode(self, rendered: str, marks: Marks) -> list[int]:
+        """The ids of a rendered prompt, with control tokens only where the template wrote them."""
+        for mark in marks:
+            for form in _escaped(mark):
+                rendered = rendered.replace(form, mark)
+        spelled = f"{marks.open}({self._token.pattern}){marks.close}"
+        token_ids: list[int] = []
+        # Split by a pattern with one group, texts and spelled tokens alternate.
+        for index, part in enumerate(re.split(spelled, rendered)):
+            if index % 2 == 1:
+                token_ids += self._encode_spelled(part)
+                continue
+            for segment in re.split(f"[{marks.open}{marks.close}]", part):
+                if segment:
+                    token_ids += self._encode_segment(segment, is_first=not token_ids)
+        return token_ids
+
+    def encode_plain(self, text: str) -> list[int]:
+        """The ids of a piece of text, without control tokens and without what a text begins with."""
+        return self._plain.encode(text)
+
+    def _encode_segment(self, segment: str, *, is_first: bool) -> list[int]:
+        """The ids of a piece of the prompt.
+
+        Where it isn't the first, a line end goes before it and its ids are cut off again, because a sentencepiece
+        tokenizer would put a space there as it does before a text.
+        """
+        following = [] if is_first else self._plain.after_newline(self._tokenizer.encode("\n" + segment))
+        return following or self._tokenizer.encode(segment)
+
+    def _encode_spelled(self, token: str) -> list[int]:
+        """The ids of a control token's spelling as plain text."""
+        token_ids = self._plain.encode(token)
+        if self.ids[token] not in token_ids:
+            return token_ids
+        # Some vocabularies know the spelling as plain text too. Neither of two pieces can be the token.
+        return self._plain.encode(token[:1]) + self._plain.encode(token[1:])
+
+
+def _escaped(mark: str) -> tuple[str, str]:
+    """How a template may have written a mark inside a value: as JSON, or as Python shows it."""
+    return json.dumps(mark)[1:-1], repr(mark)[1:-1]
+
+
+def _strings(value: Any) -> Iterator[str]:
+    """All strings inside a value, keys included."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _strings(key)
+            yield from _strings(item)
+    elif isinstance(value, Sequence):
+        for item in value:
+            yield from _strings(item)
+
+
+def _any_of(texts: Iterable[str]) -> str:
+    """Return a pattern that matches the longest of `texts` at a position, or nothing if there are none.
+
+    It is a tree of their shared beginnings, so that the time for a position doesn't grow with their number.
+    """
+    tree: dict[str, Any] = {}
+    for text in texts:
+        node = tree
+        for character in text:
+            node = node.setdefault(character, {})
+        node[""] = {}  # a text ends here
+    return _pattern(tree) or "(?!)"
+
+
+def _pattern(node: Mapping[str, Any]) -> str:
+    run = ""
+    while len(node) == 1 and "" not in node:
+        ((character, node),) = node.items()
+        run += re.escape(character)
+    branches = [re.escape(character) + _pattern(child) for character, child in node.items() if character]
+    if not branches:
+        return run
+    return f"{run}(?:{'|'.join(branches)})" + ("?" if "" in node else "")

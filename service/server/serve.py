@@ -1,0 +1,72 @@
+"""The life of the service process: telemetry, server, models, then requests until a stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable
+
+from process.lifetime.stop import StopSignal
+from process.settings.reload import Reload
+from service.deployment.deployment import LoadModel
+from service.observability.telemetry import MetricsPage, Telemetry
+from service.observability.vllm_names import with_vllm_names
+from service.server.listener import check_free
+from service.server.server import Server
+from service.settings.config import Settings
+
+_log = logging.getLogger(__name__)
+
+
+async def serve(
+    settings: Settings, load_model: LoadModel, stop: StopSignal, reload: Reload[Settings] | None = None
+) -> None:
+    """Serve from start to stop. Returns when drained after `stop`; raises StartError, ModelLoadError or EngineDied."""
+    telemetry = Telemetry(settings.otlp_endpoint)
+    try:
+        check_free(settings.metrics_host, settings.metrics_port)
+        page = MetricsPage(with_vllm_names(telemetry.registry), settings.metrics_host, settings.metrics_port)
+        try:
+            telemetry.watch_loop()
+            await _serve(Server(settings, telemetry), settings, load_model, stop, reload)
+        finally:
+            page.close()
+    finally:
+        await asyncio.to_thread(telemetry.shutdown)
+
+
+async def _serve(
+    server: Server, settings: Settings, load_model: LoadModel, stop: StopSignal, reload: Reload[Settings] | None
+) -> None:
+    stopping = asyncio.create_task(stop.wait())
+    following: asyncio.Task[None] | None = None
+    try:
+        port = await server.start()
+        _log.info("listening", extra={"fields": {"host": settings.host, "port": port}})
+        if not await _unless(stopping, server.load(settings.served_models(), load_model)):
+            return
+        _log.info("serving")
+        if reload is not None:
+            following = asyncio.create_task(reload.follow(server.apply))
+        if not await _unless(stopping, server.watch()):
+            _log.info("draining")
+            await server.drain(stop.delay_s(settings.drain_delay_s))
+    finally:
+        stopping.cancel()
+        if following is not None:
+            following.cancel()
+        await server.close()
+    _log.info("stopped")
+
+
+async def _unless(stopping: asyncio.Task[None], work: Awaitable[None]) -> bool:
+    """Return whether `work` was done before the stop. At a stop it is cancelled."""
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait((stopping, task), return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            task.result()
+            return True
+        return False
+    finally:
+        task.cancel()

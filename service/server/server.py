@@ -1,0 +1,247 @@
+"""The composition root: one gRPC server with its interceptors, services and models.
+
+At the start health is published before models are loaded, on another thread; at a stop it is withdrawn first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Collection, Coroutine, Sequence
+from functools import partial
+
+from grpc import aio
+
+from process.errors import ConfigError
+from service.answering.generation import Answering
+from service.deployment.deployment import Deployment, LoadModel
+from service.deployment.endpoint_changes import EndpointChanges
+from service.deployment.model_changes import ModelChanges
+from service.deployment.reconciler import Reconciler
+from service.generation.caller import ANONYMOUS
+from service.generation.errors import AdapterRefused, InvalidRequest, ModelLoadError, TooManyAdapters
+from service.interceptors.admission import Admission
+from service.interceptors.auth import Auth
+from service.interceptors.call_duration import CallDuration
+from service.interceptors.errors import Errors
+from service.interceptors.load_report import LoadReports
+from service.interceptors.plain_text import PlainText
+from service.interceptors.request_log import RequestLog
+from service.interceptors.sending import Sending
+from service.interceptors.tracing import Tracing
+from service.interceptors.validation import Validation
+from service.observability.counting import observe_keys, open_quota
+from service.observability.engine_metrics import EngineMetrics
+from service.observability.health import Health, ServingPhase
+from service.observability.telemetry import Telemetry
+from service.prompts.preparing.workers import WorkerLimits, Workers
+from service.registry.description import Endpoint, ServedEntity
+from service.registry.errors import RegistryError
+from service.registry.registry import Registry
+from service.server.listener import StartError, check_free, connection_options, listen
+from service.server.services import REQUESTS, SERVICES, add_services
+from service.server.stores import authenticator, change_store, endpoint_store
+from service.settings.config import EndpointSettings, Settings
+from service.settings.model_settings import ModelSettings
+from service.storage.shared_file import SharedFileError
+from service.storage.shared_text import SharedTextLost
+
+_HEARTBEAT_CHECK_S = 1.0
+_MAX_READING_S = 60.0  # to tokenize the longest text of the contract: several times what a small machine needs
+_CLOSE_GRACE_S = 2.0  # to send the last statuses; health watchers would stay for ever
+
+_log = logging.getLogger(__name__)
+
+
+class EngineDied(Exception):  # noqa: N818 - the name says what happened
+    """An engine's thread ended by itself; the text is one line for the operator."""
+
+
+class Server:
+    """The gRPC server with everything on it. `start`, `load`, `watch` until a stop, `drain`, `close`."""
+
+    def __init__(self, settings: Settings, telemetry: Telemetry) -> None:
+        """Raises StartError if the keys can't be read."""
+        self._settings = settings
+        self.health = Health(SERVICES)
+        self.registry = Registry()
+        self.readers = Workers(WorkerLimits(max_work_s=_MAX_READING_S))
+        self.deployment = Deployment(settings, self.registry, EngineMetrics(telemetry))
+        self.reconciler = Reconciler(self.deployment, self.registry, settings.engine, change_store(settings))
+        self.endpoints = EndpointChanges(self.registry, endpoint_store(settings))
+        self._authenticator = authenticator(settings)
+        if self._authenticator is not None:
+            observe_keys(self._authenticator, telemetry)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._admission = Admission(lambda: self.health.phase, settings.max_concurrent_calls)
+        self._server = aio.server(
+            interceptors=[
+                Tracing(telemetry.tracer),
+                RequestLog(),
+                CallDuration(telemetry.instruments.call_duration),
+                *self._load_reports(),
+                Errors(),
+                PlainText(),
+                Auth(self._authenticator),
+                self._admission,
+                Validation(REQUESTS),
+                Sending(settings.send_stall_timeout_s),
+            ],
+            options=connection_options(settings),
+        )
+        self.quota = open_quota(settings.quota, telemetry)
+        answering = Answering(
+            self.registry,
+            telemetry,
+            self.quota,
+            capture_content=settings.capture_content,
+            max_answer_bytes=settings.max_response_bytes,
+        )
+        add_services(
+            self._server,
+            health=self.health,
+            answering=answering,
+            registry=self.registry,
+            models=ModelChanges(self.reconciler, self.deployment, self.registry, settings.engine),
+            endpoints=self.endpoints,
+            readers=self.readers,
+            quota=self.quota,
+            telemetry=telemetry,
+        )
+
+    def _load_reports(self) -> Sequence[LoadReports]:
+        form, registry = self._settings.load_report, self.registry
+        return [] if form == "none" else [LoadReports(form, lambda: (each.engine.stats() for each in registry.loaded))]
+
+    async def start(self) -> int:
+        """Listen, with health NOT_SERVING, and return the port. Raises StartError if the address can't be used."""
+        check_free(self._settings.host, self._settings.port)
+        await self.health.enter(ServingPhase.STARTING)
+        await self.quota.start()
+        bound = listen(self._server, self._settings)
+        await self._server.start()
+        if self._authenticator is not None:
+            self._run(self._authenticator.watch())
+        return bound
+
+    async def load(self, models: Sequence[ModelSettings], load_model: LoadModel) -> None:
+        """Load all models, one after the other, and serve.
+
+        Raises StartError for unusable endpoints, and what `load_model` raises. With `leave_out_failed_models` a model
+        that can't be loaded is left out instead, as long as another one is served.
+        """
+        try:
+            await self.endpoints.wanted.read()
+        except SharedFileError as error:
+            raise StartError(f"endpoints_file: {error}") from error
+        except SharedTextLost as error:
+            raise StartError(f"store.redis_url: {error}") from error
+        try:
+            models = await self.reconciler.begin(models)
+        except SharedFileError as error:
+            raise StartError(f"loaded_models_file: {error}") from error
+        except SharedTextLost as error:
+            raise StartError(f"store.redis_url: {error}") from error
+        self.deployment.load_by(load_model)
+        for model in models:
+            try:
+                await self._load(model)
+            except ModelLoadError as error:
+                if not self._settings.leave_out_failed_models or (model is models[-1] and not self.registry.loaded):
+                    raise
+                _log.error("model could not be loaded: %s", error, extra={"fields": {"model": model.name}})
+        await self.reconciler.start()
+        self.registry.endpoints.configure(self._configured(self._settings))
+        self.endpoints.start()
+        self._run(self.reconciler.run())
+        self._run(self.endpoints.wanted.follow(partial(self.health.set_store_lost, "endpoints")))
+        on_loss = partial(self.health.set_store_lost, "models")
+        self._run(self.reconciler.wanted.follow(on_loss, self.reconciler.request_pass))
+        await self.health.set_models(self.registry.loads)
+        await self.health.enter(ServingPhase.SERVING)
+
+    def _run(self, work: Coroutine[None, None, None]) -> None:
+        self._tasks.append(asyncio.create_task(work))
+
+    async def _load(self, model: ModelSettings) -> None:
+        try:
+            await self.reconciler.load(model)
+        except (AdapterRefused, TooManyAdapters, RegistryError) as error:
+            raise StartError(f"models: {model.name}: {error}") from error
+
+    def apply(self, settings: Settings) -> None:
+        """Apply the CHANGEABLE settings of `settings`, all or none. Raises ConfigError."""
+        try:
+            configured = self._configured(settings)
+        except StartError as error:
+            raise ConfigError(str(error)) from error
+        self.registry.endpoints.configure(configured)
+
+    def _configured(self, settings: Settings) -> Sequence[Endpoint]:
+        """The endpoints of the settings. Their models must have been loaded."""
+        absent = self.reconciler.unloaded
+        return [_endpoint(self.registry, endpoint, absent) for endpoint in settings.endpoints]
+
+    async def watch(self) -> None:
+        """Publish health from the engines' heartbeats. Raises EngineDied as soon as an engine has died."""
+        checked_at = time.monotonic()
+        while True:
+            failures = {served.engine.failed: served.name for served in self.registry.loaded}
+            done: set[asyncio.Future[BaseException]] = set()
+            if failures:
+                done, _ = await asyncio.wait(failures, timeout=_HEARTBEAT_CHECK_S, return_when=asyncio.FIRST_COMPLETED)
+            else:
+                await asyncio.sleep(_HEARTBEAT_CHECK_S)
+            for failed in done:
+                await self.health.enter(ServingPhase.FAILED)
+                reason = failed.result()
+                raise EngineDied(f"the engine of {failures[failed]} died: {type(reason).__name__}: {reason}")
+            ages = {served.name: served.engine.heartbeat_age_s for served in self.registry.loaded}
+            await self.health.set_stalled(max(ages.values(), default=0.0) > self._settings.max_heartbeat_age_s)
+            await self.health.set_models(self.registry.loads)
+            # If this process itself was stopped, heartbeats may be waiting to be read.
+            was_late = time.monotonic() - checked_at > 2 * _HEARTBEAT_CHECK_S
+            checked_at = time.monotonic()
+            for served in self.registry.loaded:
+                if (
+                    not was_late
+                    and ages.get(served.name, 0.0) > self._settings.max_stall_s
+                    and served.engine.pid is not None
+                ):
+                    message = "%s: the engine has not moved for %.0f s, and its process is ended"
+                    _log.error(message, served.name, ages[served.name])
+                    served.engine.kill()
+
+    async def drain(self, delay_s: float | None = None) -> None:
+        """Reject new calls, wait up to `drain_timeout_s` for running ones, then end them.
+
+        For the first `delay_s` seconds, by default `drain_delay_s`, calls are still accepted.
+        """
+        await self.health.enter(ServingPhase.LEAVING)
+        await asyncio.sleep(self._settings.drain_delay_s if delay_s is None else delay_s)
+        await self.health.enter(ServingPhase.DRAINING)
+        # Admitted calls may not have reached an engine yet, and a draining engine accepts none.
+        await self._admission.until_idle(self._settings.drain_timeout_s)
+        await asyncio.gather(*(served.engine.drain(0) for served in self.registry.loaded))
+
+    async def close(self) -> None:
+        """End every call with a status, then the server and the engines."""
+        await asyncio.gather(*(served.engine.drain(0) for served in self.registry.loaded))
+        await self._server.stop(_CLOSE_GRACE_S)
+        await asyncio.gather(*(served.close() for served in self.registry.loaded))
+        await self.quota.close()
+        self.readers.close()
+        for task in self._tasks:
+            task.cancel()
+        self.endpoints.wanted.close()
+        self.reconciler.wanted.close()
+
+
+def _endpoint(registry: Registry, settings: EndpointSettings, absent: Collection[str]) -> Endpoint:
+    """Return an endpoint of the settings. Raises StartError."""
+    entities = [ServedEntity(**entity.model_dump()) for entity in settings.entities]
+    try:
+        return registry.visible_to(ANONYMOUS).new_endpoint(settings.name, entities, absent)
+    except (InvalidRequest, RegistryError) as error:
+        raise StartError(f"endpoints: {settings.name}: {error}") from error

@@ -1,0 +1,74 @@
+"""The services of the contract: their names, request messages and servicers."""
+
+from __future__ import annotations
+
+from grpc import aio
+from grpc_health.v1 import health_pb2_grpc
+from sluice.v1 import (
+    adapter_pb2_grpc,
+    chat_pb2_grpc,
+    completion_pb2_grpc,
+    embedding_pb2_grpc,
+    endpoint_pb2_grpc,
+    model_pb2_grpc,
+    rank_pb2_grpc,
+    response_pb2_grpc,
+    text_generation_pb2_grpc,
+    token_pb2_grpc,
+    watermark_pb2_grpc,
+)
+
+from service.answering.generation import Answering
+from service.deployment.endpoint_changes import EndpointChanges
+from service.deployment.model_changes import ModelChanges
+from service.interceptors.rpcs import RPCS
+from service.observability.health import Health
+from service.observability.telemetry import Telemetry
+from service.prompts.preparing.workers import Workers
+from service.quota.quota import Quota
+from service.registry.registry import Registry
+from service.servicers.adapter import AdapterServicer
+from service.servicers.chat import ChatServicer
+from service.servicers.completion import CompletionServicer
+from service.servicers.embedding import EmbeddingServicer
+from service.servicers.endpoint import EndpointServicer
+from service.servicers.model import ModelServicer
+from service.servicers.rank import RankServicer
+from service.servicers.reflection import add_reflection
+from service.servicers.response import ResponseServicer
+from service.servicers.text_generation import TextGenerationServicer
+from service.servicers.token import TokenServicer
+from service.servicers.watermark import WatermarkServicer
+
+SERVICES = tuple(sorted({rpc.service for rpc in RPCS.values()}))
+HEALTH_SERVICE = "grpc.health.v1.Health"
+
+REQUESTS = tuple({rpc.request for rpc in RPCS.values()})
+
+
+def add_services(
+    server: aio.Server,
+    *,
+    health: Health,
+    answering: Answering,
+    registry: Registry,
+    models: ModelChanges,
+    endpoints: EndpointChanges,
+    readers: Workers,
+    quota: Quota,
+    telemetry: Telemetry,
+) -> None:
+    """Register all servicers with a server, and health and reflection."""
+    chat_pb2_grpc.add_ChatServiceServicer_to_server(ChatServicer(answering), server)
+    completion_pb2_grpc.add_CompletionServiceServicer_to_server(CompletionServicer(answering), server)
+    response_pb2_grpc.add_ResponseServiceServicer_to_server(ResponseServicer(answering), server)
+    text_generation_pb2_grpc.add_TextGenerationServiceServicer_to_server(TextGenerationServicer(answering), server)
+    adapter_pb2_grpc.add_AdapterServiceServicer_to_server(AdapterServicer(models), server)
+    embedding_pb2_grpc.add_EmbeddingServiceServicer_to_server(EmbeddingServicer(registry, telemetry, quota), server)
+    endpoint_pb2_grpc.add_EndpointServiceServicer_to_server(EndpointServicer(registry, endpoints), server)
+    model_pb2_grpc.add_ModelServiceServicer_to_server(ModelServicer(registry, models, telemetry), server)
+    rank_pb2_grpc.add_RankServiceServicer_to_server(RankServicer(registry, telemetry, quota), server)
+    token_pb2_grpc.add_TokenServiceServicer_to_server(TokenServicer(registry, readers, quota), server)
+    watermark_pb2_grpc.add_WatermarkServiceServicer_to_server(WatermarkServicer(registry, readers, quota), server)
+    health_pb2_grpc.add_HealthServicer_to_server(health.servicer, server)
+    add_reflection(server, [*SERVICES, HEALTH_SERVICE])

@@ -1,0 +1,56 @@
+"""The stores of keys, endpoints and changed models that the settings choose: files, Redis, or memory."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from service.auth import shared_keys
+from service.auth.authenticator import Authenticator
+from service.auth.key_entry import KeysError
+from service.auth.shared_keys import SharedKeys
+from service.auth.signers import SignersError
+from service.contract.models.endpoint_json import EndpointJson
+from service.deployment.changes import Changes, ChangesJson
+from service.deployment.endpoint_document import EndpointDocument
+from service.server.listener import StartError
+from service.settings.config import Settings
+from service.storage.document import DocumentStore, MemoryDocument, SharedDocument
+from service.storage.shared_file import SharedFile
+from service.storage.shared_text import SharedText
+
+_ENDPOINTS: Final = "endpoints"  # names of the texts in Redis
+_MODELS: Final = "models"
+
+
+def endpoint_store(settings: Settings) -> DocumentStore[EndpointDocument]:
+    """The store of the endpoints that clients create."""
+    if settings.store.redis_url is not None:
+        text = SharedText(settings.store.redis_url, _ENDPOINTS, settings.store.redis_timeout_s)
+        return SharedDocument(text, EndpointJson(is_strict=False))
+    if settings.endpoints_file is not None:
+        return SharedDocument(SharedFile(settings.endpoints_file), EndpointJson(is_strict=True))
+    return MemoryDocument(EndpointDocument())
+
+
+def change_store(settings: Settings) -> DocumentStore[Changes]:
+    """The store of the models and adapters that clients load and unload."""
+    if settings.store.redis_url is not None:
+        name = f"{_MODELS}:{settings.store.pool}" if settings.store.pool else _MODELS
+        return SharedDocument(SharedText(settings.store.redis_url, name, settings.store.redis_timeout_s), ChangesJson())
+    if settings.loaded_models_file is not None:
+        return SharedDocument(SharedFile(settings.loaded_models_file), ChangesJson())
+    return MemoryDocument(Changes())
+
+
+def authenticator(settings: Settings) -> Authenticator | None:
+    """The configured authenticator, or None if authentication is off. Raises StartError."""
+    try:
+        shared = None
+        if settings.auth.keys_in_store and settings.store.redis_url is not None:
+            text = SharedText(settings.store.redis_url, shared_keys.NAME, settings.store.redis_timeout_s)
+            shared = SharedKeys(text)
+        return Authenticator(settings.auth, shared) if settings.auth.is_on else None
+    except KeysError as error:
+        raise StartError(f"auth.{'keys_in_store' if settings.auth.keys_in_store else 'keys_file'}: {error}") from error
+    except SignersError as error:
+        raise StartError(f"auth.jwks: {error}") from error

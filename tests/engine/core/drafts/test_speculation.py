@@ -1,0 +1,290 @@
+"""Drafts: they change no token, and are computed where they pay."""
+
+from __future__ import annotations
+
+import random
+import statistics
+from collections import abc
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from service.engine.core.drafts.drafter import DraftRequest
+from service.engine.core.drafts.prompt_drafter import PromptDrafter
+from service.engine.core.drafts.row_times import RowTimes
+from service.engine.core.drafts.speculation import Speculation
+from service.engine.core.engine_core import SampledToken
+from service.engine.core.sequences.sequence import choice_seed
+from service.engine.core.step import Step
+from service.generation.errors import SequenceError
+from service.generation.outputs.output import FinishReason
+from service.generation.requests.parameters import LogprobsOptions
+from tests.engine.drafters import SumDrafter
+from tests.engine.fakes import Bench, Clock, PagedRunner, config_of, group_of, request, say, sums
+
+
+class RowTimedRunner(PagedRunner):
+    """Each step takes some seconds, and some for each row; with noise."""
+
+    def __init__(self, clock: Clock, step_s: float, row_s: float, noise: float = 0.0, seed: int = 0) -> None:
+        super().__init__()
+        self.clock = clock
+        self._step_s, self._row_s, self._noise = step_s, row_s, noise
+        self._random = random.Random(seed)
+
+    def run(self, step: Step) -> list[SampledToken | SequenceError | None]:
+        seconds = self._step_s + self._row_s * step.num_tokens
+        self.clock.now += seconds * self._random.lognormvariate(0, self._noise)
+        return super().run(step)
+
+
+class SlowDrafter(PromptDrafter):
+    """Each look takes some seconds, and finds nothing."""
+
+    def __init__(self, clock: Clock, seconds: float) -> None:
+        super().__init__()
+        self.num_looks = 0
+        self._clock, self._seconds = clock, seconds
+
+    def guess(self, wanted: abc.Sequence[DraftRequest]) -> list[list[int]]:
+        self.num_looks += 1
+        self._clock.now += self._seconds
+        return [[] for _ in wanted]
+
+
+def test_right_drafts_bring_several_tokens_a_step() -> None:
+    """Each token is told with its own output, and the work is counted."""
+    bench = Bench(drafter=SumDrafter())
+    bench.add(request("hello", max_tokens=40, ignore_eos=True))
+    bench.run()
+    assert bench.tokens() == sums(b"hello", 40, 0)
+    stats = bench.core.stats()
+    assert stats.num_steps < 10
+    assert stats.num_accepted_draft_tokens == 40 - stats.num_steps
+    assert stats.num_computed_tokens == len("hello") + 39
+    bench.assert_idle()
+
+
+def test_wrong_drafts_change_nothing_and_soon_end() -> None:
+    """What is refused is computed in vain, and that teaches."""
+    drafter = SumDrafter(wrong=1.0)
+    bench = Bench(drafter=drafter)
+    bench.add(request("hello", max_tokens=100, ignore_eos=True))
+    bench.run()
+    assert bench.tokens() == sums(b"hello", 100, 0)
+    stats = bench.core.stats()
+    assert stats.num_accepted_draft_tokens == 0
+    assert stats.num_draft_tokens > 0
+    bench.assert_idle()
+    assert not drafter.kept
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_drafts_do_not_show_in_the_answers(data: st.DataObject) -> None:
+    """Right, wrong or now and then right, with any cache and any company: the tokens are those without drafts."""
+    wrong, is_costly = data.draw(st.sampled_from([0.0, 0.2, 0.7, 1.0]), "wrong"), data.draw(st.booleans(), "is_costly")
+    drafter = SumDrafter(wrong, is_costly=is_costly)
+    bench = Bench(
+        config_of(
+            num_blocks=data.draw(st.integers(10, 40), "num_blocks"),
+            max_model_len=40,
+            max_batch_tokens=data.draw(st.integers(4, 64), "max_batch_tokens"),
+            max_batch_sequences=data.draw(st.integers(1, 4), "max_batch_sequences"),
+            prefix_caching=data.draw(st.booleans(), "prefix_caching"),
+        ),
+        drafter=drafter,
+    )
+    prompts = data.draw(st.lists(st.text("ab", min_size=1, max_size=30), min_size=1, max_size=6), "prompts")
+    for prompt in prompts:
+        bench.add(request(prompt, max_tokens=9, n=data.draw(st.integers(1, 2), "n"), ignore_eos=True))
+        for _ in range(data.draw(st.integers(0, 5), "steps")):
+            bench.step()
+            bench.clock.now += data.draw(st.sampled_from([0.0, 0.01, 0.05]), "seconds")
+    bench.run()
+    bench.assert_idle()
+    assert not drafter.kept
+    for (serial, index), outputs in bench.outputs.items():
+        assert bench.tokens(serial, index) == sums(prompts[serial].encode(), 9, choice_seed(0, index))
+        assert [output.finish_reason is not None for output in outputs] == [False] * (len(outputs) - 1) + [True]
+
+
+@pytest.mark.parametrize(
+    ("fields", "text", "reason"),
+    [
+        ({"max_tokens": 11}, "abcabcabcab", FinishReason.LENGTH),
+        ({"stop": ["cabcabca"], "max_tokens": 60}, "ab", FinishReason.STOP_SEQUENCE),
+        ({"max_tokens": 60}, "abcabcabcabcabcabc", FinishReason.END_OF_TEXT),
+        ({"max_tokens": 60, "min_tokens": 5, "logprobs": LogprobsOptions()}, "abc" * 6, FinishReason.END_OF_TEXT),
+    ],
+)
+def test_answer_ends_within_drafts_as_without(fields: dict[str, object], text: str, reason: FinishReason) -> None:
+    """By length, by a stop string, by the model's own end: nothing of what was drafted beyond is told."""
+    bench = Bench(rule=say("abc" * 6), drafter=PromptDrafter())
+    bench.add(request("abcabcabcabc", **fields))  # type: ignore[arg-type]
+    bench.run()
+    assert bench.text() == text
+    assert bench.outputs[0, 0][-1].finish_reason is reason
+    assert bench.core.stats().num_accepted_draft_tokens > 0
+    bench.assert_idle()
+
+
+def test_drafts_take_no_blocks_from_others() -> None:
+    """With a cache that is just large enough nobody is preempted for the sake of a guess."""
+    bench = Bench(config_of(num_blocks=10, max_model_len=20), drafter=SumDrafter())
+    for _ in range(2):
+        bench.add(request("abcd", max_tokens=16, ignore_eos=True))
+    bench.run()
+    stats = bench.core.stats()
+    assert stats.num_preemptions == 0
+    assert stats.num_accepted_draft_tokens > 0
+
+
+def test_failing_sequence_ends_among_drafts() -> None:
+    """Its error is told once, and its neighbour goes on."""
+    bench = Bench(drafter=SumDrafter())
+    bench.add(request("hello", max_tokens=40, ignore_eos=True))
+    bench.add(request("world", max_tokens=40, ignore_eos=True))
+    for _ in range(4):
+        bench.step()
+    bench.runner.bad_sequences.add((0, 0))
+    bench.run()
+    assert [type(error) for error in bench.errors[0]] == [SequenceError]
+    assert bench.tokens(1) == sums(b"world", 40, 0)
+    bench.assert_idle()
+
+
+def test_costly_guesses_are_made_only_where_they_pay() -> None:
+    """Those that are always wrong are soon not even asked for."""
+    drafter = SumDrafter(wrong=1.0, is_costly=True)
+    clock = Clock()
+    bench = Bench(clock=clock, runner=RowTimedRunner(clock, 0.0, 0.001), drafter=drafter)
+    bench.add(request("hello", max_tokens=100, ignore_eos=True))
+    bench.run()
+    stats = bench.core.stats()
+    assert drafter.num_guessed == stats.num_draft_tokens < 20
+    assert bench.tokens() == sums(b"hello", 100, 0)
+
+
+def test_drafts_stop_where_more_rows_cost_more_than_they_bring() -> None:
+    """Where each row takes as long as the step alone, a guess that is right every second time doesn't pay."""
+    dear, cheap = RowTimes(), RowTimes()
+    for num_rows in (1, 2, 4, 8):
+        dear.record(num_rows, 0, 0.01 * num_rows)
+        cheap.record(num_rows, 0, 0.01 + 0.0001 * num_rows)
+    assert dear.best_number(1, [0.5, 0.25]) == 0
+    assert dear.least_chance(1) > 0.8
+    assert cheap.best_number(1, [0.5, 0.25, 0.1, 0.001]) == 3
+    assert cheap.least_chance(1) == pytest.approx(1.15 * 0.0001 / 0.0101)
+
+
+def test_first_draft_may_cost_more_than_the_others() -> None:
+    """A step with any takes other paths: then many are worth it or none, however little one more takes."""
+    times = RowTimes()
+    for num_drafts in (0, 1, 0, 8, 0, 4, 0, 16, 0, 2, 0, 12) * 20:
+        times.record(1, num_drafts, 0.25 + (0.15 + 0.02 * num_drafts if num_drafts else 0))
+    assert times.step_s(1) == pytest.approx(0.25, rel=0.02)
+    assert times.best_number(1, [0.6]) == 0
+    assert times.best_number(1, [0.6, 0.36, 0.22, 0.13, 0.08]) == 4
+    assert times.best_number(1, [0.97**n for n in range(1, 17)]) == 16
+
+
+def test_looking_in_vain_takes_little_time() -> None:
+    """Where a look takes a tenth of a step and finds nothing, most steps go without; a long one is never spared."""
+    looks = {}
+    for step_s in (0.1, 100.0):
+        clock = Clock()
+        drafter = SlowDrafter(clock, 0.01)
+        speculation = Speculation(drafter, clock)
+        sequence = group_of(request("abcdefgh", max_tokens=500)).sequences[0]
+        for _ in range(160):
+            if not speculation.is_paused():
+                speculation.drafts([sequence], 1000, lambda sequence: 100)
+            speculation.record_step_time(1, 0, step_s)
+        looks[step_s] = drafter.num_looks
+    assert looks[0.1] <= 16
+    assert looks[100.0] > 150
+
+
+def test_drafts_that_seem_free_at_first_are_as_many_as_sequences() -> None:
+    """So no first try makes a step much longer."""
+    times = RowTimes()
+    assert times.least_chance(4) > 1
+    times.record(4, 0, 1.0)
+    assert times.least_chance(4) == 0
+    assert times.best_number(4, [0.9] * 15) == 4
+    times.record(8, 0, 1.0)
+    assert times.best_number(4, [0.9] * 15) == 15
+
+
+def test_one_slow_step_counts_little() -> None:
+    """Other work on the machine makes a step long now and then."""
+    times = RowTimes()
+    for num_rows in (1, 2, 1, 3, 1, 4) * 5:
+        times.record(num_rows, 0, 0.01 + 0.001 * num_rows)
+    before = times.best_number(1, [0.9**n for n in range(1, 17)])
+    times.record(4, 0, 5.0)
+    assert times.best_number(1, [0.9**n for n in range(1, 17)]) >= before // 2 > 2
+
+
+def test_a_slow_step_with_a_draft_does_not_end_drafts_for_ever() -> None:
+    """Other work fell on the one step that had a draft; where none is tried, nothing would show what one takes."""
+    times = RowTimes()
+    for num_rows, seconds in ((1, 0.001), (1, 0.001), (2, 0.002)):
+        times.record(num_rows, 0, seconds)
+    for _ in range(1_000):
+        times.record(1, 0, 0.001)
+    assert times.best_number(1, [0.5]) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("wrong", [1.0, 0.9, 0.5, 0.2, 0.02])
+@pytest.mark.parametrize("num_streams", [1, 4, 16])
+@pytest.mark.parametrize("row_s", [0.067, 0.01], ids=["small model", "large model"])
+def test_drafts_never_cost_much_and_bring_much_where_they_are_right(
+    wrong: float, num_streams: int, row_s: float
+) -> None:
+    """By a clock that takes 0.13 s a step and some for each row, with noise: at most 3 % longer than without drafts."""
+    ratios = []
+    for seed in range(3):
+        seconds = []
+        for drafter in (None, SumDrafter(wrong)):
+            clock = Clock()
+            config = config_of(num_blocks=2000, max_model_len=200, max_batch_sequences=16)
+            runner = RowTimedRunner(clock, 0.13, row_s, noise=0.15, seed=seed)
+            bench = Bench(config, clock=clock, runner=runner, drafter=drafter)
+            for _ in range(2):
+                for index in range(num_streams):
+                    bench.add(request(f"hello {index}", max_tokens=100, ignore_eos=True))
+                began = clock.now
+                bench.run()
+            seconds.append(clock.now - began)
+        ratios.append(seconds[0] / seconds[1])
+    assert statistics.median(ratios) > (1.2 if wrong < 0.3 and num_streams == 1 else 0.97)
+
+
+def test_each_sequence_has_drafts_by_its_own_luck() -> None:
+    """One that guesses right gets more, one that guesses wrong none, in the same steps."""
+    speculation = Speculation(PromptDrafter())
+    lucky, luckless = (group_of(request("abcdabcdabc", max_tokens=500)).sequences[0] for _ in range(2))
+    for rows in (2, 3, 4, 6, 8, 12, 16, 24, 32):
+        speculation.record_step_time(rows, 0, 1 + rows / 40)
+    counts = []
+    for _ in range(30):
+        drafts = speculation.drafts([lucky, luckless], 1000, lambda sequence: 100)
+        counts.append([len(drafts.get(sequence, [])) for sequence in (lucky, luckless)])
+        for sequence, draft in drafts.items():
+            speculation.record(sequence, len(draft), len(draft) if sequence is lucky else 0)
+    assert min(count for count, _ in counts[5:]) >= 8
+    assert sum(count > 0 for _, count in counts[5:]) <= 5
+
+
+def test_drafts_of_a_step_are_bounded_where_rows_are_free() -> None:
+    """Each takes a row of logits as large as the vocabulary, whatever it promises."""
+    speculation = Speculation(PromptDrafter())
+    sequences = [group_of(request("abcdabcdabc", max_tokens=500)).sequences[0] for _ in range(16)]
+    for rows in (16, 300):
+        speculation.record_step_time(rows, 0, 1.0)
+    drafts = speculation.drafts(sequences, 1000, lambda sequence: 100)
+    assert sum(map(len, drafts.values())) == 128

@@ -1,0 +1,200 @@
+"""Chat requests of the OpenAI style become the contract's messages, field by field."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.protobuf import text_format
+from sluice.v1 import chat_pb2
+
+from gateway.dialects.openai.chat import OpenAITranslator
+from gateway.dialects.seam.http_request import HttpRequest
+from gateway.dialects.seam.translator import ParsedRequest
+
+GOLDEN = Path(__file__).resolve().parents[2] / "golden"
+# Fields that don't go with the others, or that no field of the body means.
+ELSEWHERE = {"continue_final_message", "default_reasoning_effort", "prompt_logprobs", "reasoning_budget", "resume"}
+
+
+def parse(**fields: Any) -> ParsedRequest[chat_pb2.ChatRequest]:
+    """The call for a valid body changed by `fields`."""
+    body = {"model": "m", "messages": [{"role": "user", "content": "hi"}], **fields}
+    return OpenAITranslator().parse(HttpRequest(json.dumps(body).encode()))
+
+
+def test_request_with_every_field() -> None:
+    """A body with every field that has an effect is the golden request, schemas to the letter."""
+    call = OpenAITranslator().parse(HttpRequest((GOLDEN / "openai_request.json").read_bytes()))
+    wanted = text_format.Parse((GOLDEN / "openai_request.textproto").read_text(), chat_pb2.ChatRequest())
+    assert call.request == wanted
+    assert call.stream
+    assert call.affinity == "user-7"
+
+
+def test_every_field_of_the_contract_is_reached() -> None:
+    """The golden request leaves out no field of the contract's messages but those that no REST field means."""
+    request = text_format.Parse((GOLDEN / "openai_request.textproto").read_text(), chat_pb2.ChatRequest())
+    for message in (request, request.sampling, request.stopping, request.logprobs):
+        assert {f.name for f, _ in message.ListFields()} == {f.name for f in message.DESCRIPTOR.fields} - ELSEWHERE
+
+
+def test_nothing_given_sets_nothing() -> None:
+    """Defaults are the service's: what the caller leaves out, or gives as null, is not in the request."""
+    plain = parse()
+    assert {f.name for f, _ in plain.request.ListFields()} <= {"model", "messages", "sampling", "stopping"}
+    assert plain.request.sampling.ListFields() == plain.request.stopping.ListFields() == []
+    assert not plain.stream
+    given = (
+        "temperature", "top_p", "top_k", "min_p", "typical_p", "frequency_penalty", "presence_penalty", "seed", "n",
+        "repetition_penalty", "max_tokens", "max_completion_tokens", "min_tokens", "stop", "stop_token_ids", "tools",
+        "ignore_eos", "response_format", "tool_choice", "parallel_tool_calls", "logprobs", "top_logprobs", "stream",
+        "logit_bias", "reasoning_effort", "stream_options", "store", "metadata", "user", "audio", "functions",
+    )  # fmt: skip
+    assert parse(**dict.fromkeys(given)).request == plain.request
+
+
+@pytest.mark.parametrize(
+    ("seed", "sent"),
+    [(0, 0), (2**64 - 1, 2**64 - 1), (-1, 2**64 - 1), (-(2**63), 2**63), (2**63 - 1, 2**63 - 1)],
+)
+def test_seed(seed: int, sent: int) -> None:
+    """Signed seeds are taken as their two's complement, so that each is another one."""
+    assert parse(seed=seed).request.sampling.seed == sent
+
+
+@pytest.mark.parametrize(
+    ("fields", "max_tokens"),
+    [
+        ({"max_tokens": 5}, 5),
+        ({"max_completion_tokens": 5}, 5),
+        ({"max_tokens": 5, "max_completion_tokens": 5}, 5),
+        ({"max_tokens": None, "max_completion_tokens": 5}, 5),
+        ({"max_tokens": 5, "max_completion_tokens": None}, 5),
+    ],
+)
+def test_token_limit(fields: dict[str, Any], max_tokens: int) -> None:
+    """Both names of the limit mean the same."""
+    assert parse(**fields).request.stopping.max_tokens == max_tokens
+
+
+@pytest.mark.parametrize(("stop", "sent"), [("a", ["a"]), ("", [""]), (["a", "b"], ["a", "b"]), ([], [])])
+def test_stop(stop: str | list[str], sent: list[str]) -> None:
+    """A single stop string is a list of one."""
+    assert list(parse(stop=stop).request.stopping.stop) == sent
+
+
+@pytest.mark.parametrize(
+    ("effort", "sent"),
+    [("none", 1), ("minimal", 2), ("low", 2), ("medium", 3), ("high", 4), ("xhigh", 4), ("max", 4)],
+)
+def test_reasoning_effort(effort: str, sent: int) -> None:
+    """OpenAI's seven efforts are the contract's four."""
+    assert parse(reasoning_effort=effort).request.reasoning_effort == sent
+
+
+@pytest.mark.parametrize(
+    ("choice", "sent"),
+    [
+        ("none", "mode: TOOL_CHOICE_MODE_NONE"),
+        ("auto", "mode: TOOL_CHOICE_MODE_AUTO"),
+        ("required", "mode: TOOL_CHOICE_MODE_REQUIRED"),
+        ({"type": "function", "function": {"name": "f"}}, 'function_name: "f"'),
+    ],
+)
+def test_tool_choice(choice: Any, sent: str) -> None:
+    """A mode is a mode and a name a name."""
+    assert text_format.MessageToString(parse(tool_choice=choice).request.tool_choice).strip() == sent
+
+
+@pytest.mark.parametrize(
+    ("wanted", "sent"),
+    [
+        ({"type": "text"}, ""),
+        ({"type": "json_object"}, "json_object { }"),
+        (
+            {"type": "json_schema", "json_schema": {"name": "s", "schema": {"a": 1.0}, "strict": True}},
+            'json_schema { name: "s" schema: "{\\"a\\": 1.0}" strict: true }',
+        ),
+    ],
+)
+def test_response_format(wanted: Any, sent: str) -> None:
+    """Free text is no constraint; a schema is passed on as it was written."""
+    constraint = parse(response_format=wanted).request.output_constraint
+    assert text_format.MessageToString(constraint, as_one_line=True) == sent
+
+
+def test_answer_can_be_sent_back() -> None:
+    """An assistant's message as clients keep it, null fields included, is a turn of the next request."""
+    kept = {
+        "role": "assistant", "content": None, "refusal": None, "annotations": None, "audio": None,
+        "function_call": None, "reasoning_content": "hm",
+        "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+    }  # fmt: skip
+    result = {"role": "tool", "tool_call_id": "c1", "content": "42"}
+    user, assistant, tool = parse(messages=[{"role": "user", "content": "hi"}, kept, result]).request.messages
+    assert assistant.reasoning == "hm"
+    assert not assistant.content
+    assert assistant.tool_calls[0].function.arguments == "{}"
+    assert tool.tool_call_id == "c1"
+    assert user.content[0].text == "hi"
+
+
+def test_what_others_add_to_history_is_ignored() -> None:
+    """An answer of another server, or one that a client has parsed or put together from a stream, is a turn too."""
+    call = {"index": 0, "id": "c1", "type": None, "custom": None, "provider_specific_fields": {"a": [1]}}
+    function = {"name": "f", "arguments": "{}", "parsed_arguments": {"a": 1}}
+    kept = {
+        "role": "assistant", "id": "msg_1", "parsed": {"n": 1}, "annotations": [{"type": "url_citation"}], "images": [],
+        "content": [{"type": "text", "text": "a", "annotations": [], "index": 0, "id": "lc_1"}],
+        "provider_specific_fields": {"refusal": None}, "thinking_blocks": None,
+        "tool_calls": [call | {"function": function}],
+    }  # fmt: skip
+    bare = {"role": "assistant", "content": [{"type": "text", "text": "a"}]}
+    bare["tool_calls"] = [{"id": "c1", "function": {"name": "f", "arguments": "{}"}}]
+    user = {"role": "user", "content": "hi"}
+    assert parse(messages=[user, kept]).request == parse(messages=[user, bare]).request
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"reasoning": "h\u00e9m"}, "h\u00e9m"),
+        ({"reasoning": "a", "reasoning_content": "b"}, "b"),
+        ({"reasoning": "a", "reasoning_content": None}, "a"),
+        ({"reasoning": None}, None),
+        ({"reasoning": {"effort": "low"}}, None),
+        ({"reasoning": "a", "role": "user"}, None),
+    ],
+)
+def test_reasoning_comes_back_by_either_name(fields: dict[str, Any], text: str | None) -> None:
+    """What is no text, or no assistant's, is not reasoning."""
+    (message,) = parse(messages=[{"role": "assistant", "content": "c", **fields}]).request.messages
+    assert (message.reasoning if message.HasField("reasoning") else None) == text
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [('{"a":  1}', '{"a":  1}'), ({"a": 1.0, "b": {"c": [None]}}, '{"a":1.0,"b":{"c": [null]}}'), ({}, "{}")],
+)
+def test_arguments_of_a_call_may_be_an_object(given: Any, text: str) -> None:
+    """Databricks documents an object; its numbers stay as they were written."""
+    call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": given}}
+    _, assistant = parse(
+        messages=[{"role": "user", "content": ""}, {"role": "assistant", "tool_calls": [call]}]
+    ).request.messages
+    assert assistant.tool_calls[0].function.arguments == text
+
+
+@pytest.mark.parametrize(
+    "field", ["metadata", "prediction", "user", "verbosity", "service_tier", "store", "modalities"]
+)
+def test_fields_without_effect(field: str) -> None:
+    """What has no effect here changes no request."""
+    value = {
+        "metadata": {"a": "b"}, "prediction": {"type": "content", "content": "x"}, "user": "u", "verbosity": "low",
+        "service_tier": "auto", "store": False, "modalities": ["text"],
+    }[field]  # fmt: skip
+    assert parse(**{field: value}).request == parse().request
