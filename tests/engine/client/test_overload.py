@@ -81,14 +81,14 @@ def test_overload_of_half_a_minute_keeps_the_smaller_limit() -> None:
 def test_late_requests_are_refused_after_a_second_of_them_or_under_overload() -> None:
     """One that comes in time shows that nothing but a moment was lost."""
     detector = OverloadDetector()
-    assert not detector.is_late(NOW, late=True)
-    assert not detector.is_late(NOW + 0.9, late=True)
-    assert detector.is_late(NOW + 1.0, late=True)
-    assert not detector.is_late(NOW + 1.1, late=False)
-    assert not detector.is_late(NOW + 1.2, late=True)
-    assert not detector.is_late(NOW + 3.3, late=True), "after a pause"
+    assert not detector.record_delay(NOW, is_late=True)
+    assert not detector.record_delay(NOW + 0.9, is_late=True)
+    assert detector.record_delay(NOW + 1.0, is_late=True)
+    assert not detector.record_delay(NOW + 1.1, is_late=False)
+    assert not detector.record_delay(NOW + 1.2, is_late=True)
+    assert not detector.record_delay(NOW + 3.3, is_late=True), "after a pause"
     detector.record_rejection(NOW + 3.4)
-    assert detector.is_late(NOW + 3.5, late=True)
+    assert detector.record_delay(NOW + 3.5, is_late=True)
 
 
 def test_the_wait_may_be_without_bound_until_then() -> None:

@@ -42,8 +42,8 @@ async def test_a_request_that_would_wait_too_long_is_refused_at_the_door(start_t
         assert refused.value.retry_after_s == pytest.approx(3.0)
         assert refused.value.for_all
         with pytest.raises(EngineOverloaded):
-            engine.refuse_if_busy("", 1.0)
-        engine.refuse_if_busy("another key", 1.0)
+            engine.reject_if_overloaded("", 1.0)
+        engine.reject_if_overloaded("another key", 1.0)
 
 
 async def test_a_deadline_bounds_the_wait_too(start_thread: Starter) -> None:
@@ -53,8 +53,8 @@ async def test_a_deadline_bounds_the_wait_too(start_thread: Starter) -> None:
     async with start_thread.started("x", ends=False, clock=clock, **sizes) as (engine, _), AsyncExitStack() as stack:
         await fill(engine, clock, stack)
         with pytest.raises(EngineOverloaded, match=r"the limit is 4\.0 s"):
-            engine.refuse_if_busy("", 1.0, clock.now + 8)
-        engine.refuse_if_busy("", 1.0, clock.now + 12)
+            engine.reject_if_overloaded("", 1.0, clock.now + 8)
+        engine.reject_if_overloaded("", 1.0, clock.now + 12)
 
 
 async def test_once_one_is_refused_the_line_is_kept_short_until_none_was_for_two_seconds(start_thread: Starter) -> None:
@@ -67,10 +67,10 @@ async def test_once_one_is_refused_the_line_is_kept_short_until_none_was_for_two
             await stack.enter_async_context(engine.generate(endless()))
         async with engine.generate(endless()):
             with pytest.raises(EngineOverloaded, match=r"the limit is 20\.0 s"):
-                engine.refuse_if_busy("", 1.0)
+                engine.reject_if_overloaded("", 1.0)
         with pytest.raises(EngineOverloaded, match=r"the limit is 0\.1 s"):
-            engine.refuse_if_busy("", 1.0)
-        engine.refuse_if_busy("another key", 1.0)
+            engine.reject_if_overloaded("", 1.0)
+        engine.reject_if_overloaded("another key", 1.0)
         clock.now += 2.0
         await stack.enter_async_context(engine.generate(endless()))
 
@@ -84,13 +84,13 @@ async def test_a_crowd_shortens_the_line_for_those_who_make_it(start_thread: Sta
         for _ in range(6):
             await stack.enter_async_context(engine.generate(endless("flooder")))
         with pytest.raises(EngineOverloaded, match=r"the limit is 30\.0 s"):
-            engine.refuse_if_busy("flooder", 1.0)
+            engine.reject_if_overloaded("flooder", 1.0)
         for _ in range(3):
             await stack.enter_async_context(engine.generate(endless("polite")))
         with pytest.raises(EngineOverloaded, match=r"the limit is 30\.0 s"):
-            engine.refuse_if_busy("polite", 1.0)
+            engine.reject_if_overloaded("polite", 1.0)
         with pytest.raises(EngineOverloaded, match=r"the limit is 0\.1 s"):
-            engine.refuse_if_busy("flooder", 1.0)
+            engine.reject_if_overloaded("flooder", 1.0)
 
 
 async def test_calls_that_all_waited_long_before_they_were_looked_at_are_refused(start_thread: Starter) -> None:
@@ -99,14 +99,14 @@ async def test_calls_that_all_waited_long_before_they_were_looked_at_are_refused
     sizes = {**ENDLESS, "max_batch_sequences": 4, "max_queue_wait_s": 2.0}
     async with start_thread.started("x", ends=False, clock=clock, **sizes) as (engine, _), AsyncExitStack() as stack:
         await stack.enter_async_context(engine.generate(endless("flooder")))
-        engine.refuse_if_busy("flooder", 1.0, waited_s=2.5)
+        engine.reject_if_overloaded("flooder", 1.0, waited_s=2.5)
         clock.now += 1.0
-        engine.refuse_if_busy("flooder", 1.0)  # nobody knows how long this one has waited
+        engine.reject_if_overloaded("flooder", 1.0)  # nobody knows how long this one has waited
         with pytest.raises(EngineOverloaded, match=r"for about 2\.5 s to begin; the limit is 2\.0 s"):
-            engine.refuse_if_busy("flooder", 1.0, waited_s=2.5)
-        engine.refuse_if_busy("flooder", 1.0, waited_s=0.3)
-        engine.refuse_if_busy("polite", 1.0, waited_s=2.5)
-        engine.refuse_if_busy("flooder", 1.0, waited_s=0.0)
+            engine.reject_if_overloaded("flooder", 1.0, waited_s=2.5)
+        engine.reject_if_overloaded("flooder", 1.0, waited_s=0.3)
+        engine.reject_if_overloaded("polite", 1.0, waited_s=2.5)
+        engine.reject_if_overloaded("flooder", 1.0, waited_s=0.0)
 
 
 async def test_who_says_he_waited_long_makes_no_crowd(start_thread: Starter) -> None:
@@ -115,18 +115,18 @@ async def test_who_says_he_waited_long_makes_no_crowd(start_thread: Starter) -> 
     sizes = {**ENDLESS, "max_batch_sequences": 2, "max_queue_wait_s": 20.0}
     async with start_thread.started("x", ends=False, clock=clock, **sizes) as (engine, _), AsyncExitStack() as stack:
         await fill(engine, clock, stack)
-        engine.refuse_if_busy("", 1.0, waited_s=1e9)
+        engine.reject_if_overloaded("", 1.0, waited_s=1e9)
         clock.now += 1.0
         with pytest.raises(EngineOverloaded, match=r"the limit is 20\.0 s"):
-            engine.refuse_if_busy("", 1.0, waited_s=1e9)
-        engine.refuse_if_busy("", 1.0)
+            engine.reject_if_overloaded("", 1.0, waited_s=1e9)
+        engine.reject_if_overloaded("", 1.0)
         for _ in range(4):
             await stack.enter_async_context(engine.generate(endless()))
         with pytest.raises(EngineOverloaded, match=r"the limit is 20\.0 s"):
-            engine.refuse_if_busy("", 1.0)  # begins one: the line is long
+            engine.reject_if_overloaded("", 1.0)  # begins one: the line is long
         clock.now += 1.9
         with pytest.raises(EngineOverloaded, match=r"the limit is 0\.1 s"):
-            engine.refuse_if_busy("", 1.0, waited_s=1e9)
+            engine.reject_if_overloaded("", 1.0, waited_s=1e9)
         clock.now += 0.2
 
 
@@ -150,7 +150,7 @@ async def test_a_crowd_is_told_of_to_whoever_balances_by_how_many_may_run(start_
                 await stack.enter_async_context(engine.generate(endless()))
             assert engine.stats().max_running == 8
             with pytest.raises(EngineOverloaded):
-                engine.refuse_if_busy("", 1.0)
+                engine.reject_if_overloaded("", 1.0)
             assert engine.stats().max_running == 4
             clock.now += 2.0
             assert engine.stats().max_running == 8
@@ -163,9 +163,9 @@ async def test_a_deadline_that_is_too_near_makes_no_crowd(start_thread: Starter)
     async with start_thread.started("x", ends=False, clock=clock, **sizes) as (engine, _), AsyncExitStack() as stack:
         await fill(engine, clock, stack)
         with pytest.raises(EngineOverloaded, match=r"the limit is 1\.0 s") as refused:
-            engine.refuse_if_busy("", 1.0, clock.now + 2)
+            engine.reject_if_overloaded("", 1.0, clock.now + 2)
         assert not refused.value.for_all
-        engine.refuse_if_busy("", 1.0)
+        engine.reject_if_overloaded("", 1.0)
 
 
 async def test_a_polite_key_is_let_in_beside_a_flood(start_thread: Starter) -> None:
@@ -176,7 +176,7 @@ async def test_a_polite_key_is_let_in_beside_a_flood(start_thread: Starter) -> N
         await fill(engine, clock, stack, "flooder")
         await fill(engine, clock, stack, "flooder")
         with pytest.raises(EngineOverloaded):
-            engine.refuse_if_busy("flooder", 1.0)
+            engine.reject_if_overloaded("flooder", 1.0)
         async with engine.generate(request("hello", caller_id="polite", max_tokens=3)) as outputs:
             await outputs.begun()
             assert len([i for output in await read(outputs) for i in output.token_ids]) == 3

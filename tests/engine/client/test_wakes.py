@@ -11,7 +11,7 @@ from tests.engine.client.test_output_stream import output
 
 async def test_a_turn_sets_no_more_than_it_may() -> None:
     """In the order in which it was asked, and other work has its turns between."""
-    wakeups, events = WakeupLimiter(max_a_turn=3), [asyncio.Event() for _ in range(8)]
+    wakeups, events = WakeupLimiter(max_per_turn=3), [asyncio.Event() for _ in range(8)]
     for event in events:
         wakeups.wake(event)
     counts = []
@@ -24,7 +24,7 @@ async def test_a_turn_sets_no_more_than_it_may() -> None:
 
 async def test_what_waits_is_set_once() -> None:
     """However often it was asked for meanwhile."""
-    wakeups, events = WakeupLimiter(max_a_turn=1), [asyncio.Event() for _ in range(3)]
+    wakeups, events = WakeupLimiter(max_per_turn=1), [asyncio.Event() for _ in range(3)]
     for _ in range(5):
         for event in events:
             wakeups.wake(event)
@@ -39,7 +39,7 @@ async def test_what_waits_is_set_once() -> None:
 
 async def test_a_turn_after_an_idle_one_has_room() -> None:
     """What comes alone is set at once."""
-    wakeups = WakeupLimiter(max_a_turn=1)
+    wakeups = WakeupLimiter(max_per_turn=1)
     for _ in range(3):
         event = asyncio.Event()
         wakeups.wake(event)

@@ -99,17 +99,17 @@ async def test_queue_is_full_by_requests(start: Starter) -> None:
 async def test_full_queue_refuses_before_texts_are_read(start: Starter) -> None:
     """By what a request has at least; there is room for it by that, it is looked at again."""
     async with start.started_embedder(max_queue_requests=3, max_queue_tokens=100) as (engine, script):
-        engine.refuse_if_busy("a", 1.0, 1_000)
+        engine.reject_if_overloaded("a", 1.0, 1_000)
         with script.paused():
             waiting = [asyncio.create_task(engine.embed(embedding(*[10] * 4))) for _ in range(2)]
             await begun(*waiting)
-            engine.refuse_if_busy("a", 1.0, 10)
+            engine.reject_if_overloaded("a", 1.0, 10)
             with pytest.raises(EngineOverloaded, match="tokens of other requests"):
-                engine.refuse_if_busy("a", 1.0, 80)
+                engine.reject_if_overloaded("a", 1.0, 80)
             waiting.append(asyncio.create_task(engine.embed(embedding(1))))
             await begun(waiting[2])
             with pytest.raises(EngineOverloaded, match="3 requests wait already"):
-                engine.refuse_if_busy("a", 1.0, 1)
+                engine.reject_if_overloaded("a", 1.0, 1)
         await asyncio.gather(*waiting)
 
 
