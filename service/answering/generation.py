@@ -106,7 +106,7 @@ class Answering:
         with Observation(
             self._telemetry, kind.operation, model.name, deadline, stream=stream, content=content
         ) as observation:
-            model.engine.refuse_if_busy(caller.id, caller.weight, deadline, current_wait_s())
+            model.engine.reject_if_overloaded(caller.id, caller.weight, deadline, current_wait_s())
             async with admitted(self._quota, model.name) as charge:
                 bound = charge.bound(answer_request)
                 prepared = await model.preparation.prepare(bound, current_request_id(), deadline, caller)

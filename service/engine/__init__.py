@@ -1,5 +1,5 @@
-"""The generation core behind one port.
+"""The inference engine behind one port.
 
-`client` on the event loop, `link` to the other side, `core` that decides each step, `runner` and `models` that
-compute it.
+`client` runs on the event loop, `link` connects it to `core`, which decides each step, and `runner` and `models`
+compute the step.
 """

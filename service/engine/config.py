@@ -22,7 +22,7 @@ def _field(default: Any, description: str, unit: str | None = None, **bounds: fl
 
 @dataclass(frozen=True, slots=True)
 class EngineConfig:
-    """Settings of one engine. Raises ValueError with the field's name for a value that can't work."""
+    """The settings of one engine. Raise ValueError with the field's name for an invalid value."""
 
     backend: str = _field(
         "auto",

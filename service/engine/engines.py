@@ -81,7 +81,7 @@ def build_engine(
     """Load `model`, a folder or a hub id, and size the engine for it. Raise ModelLoadError if that fails.
 
     `device` is a torch device or "auto": CUDA if available, otherwise the CPU. The cache takes at most the fraction
-    `cache_share` of the memory left for caches, which leaves the rest to engines built later. `control_token_ids` are
+    `cache_share` of the memory available for caches; the rest is left to engines built later. `control_token_ids` are
     the tokens that constraints exclude from text; `ranges` are the allowed ranges of request parameters. The call may
     take minutes, so run it on a thread.
     """

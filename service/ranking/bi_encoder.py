@@ -30,7 +30,7 @@ class BiEncoderRanker:
     ) -> PreparedRanking:
         """As Ranker says; EngineOverloaded, too."""
         check_priority(asked.priority, caller)
-        self._engine.refuse_if_busy(caller.id, caller.weight, len(asked.queries) + len(asked.documents))
+        self._engine.reject_if_overloaded(caller.id, caller.weight, len(asked.queries) + len(asked.documents))
         before_query = asked.instruction or self._prompts.prompt("query")
         before_document = self._prompts.prompt("document")
         texts = [

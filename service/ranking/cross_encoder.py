@@ -31,7 +31,7 @@ class CrossEncoderRanker:
         self, asked: TextsToRank, request_id: str, deadline: float | None, caller: Caller = ANONYMOUS
     ) -> PreparedRanking:
         """As Ranker says; EngineOverloaded, too."""
-        self._engine.refuse_if_busy(caller.id, caller.weight, len(asked.pairs))
+        self._engine.reject_if_overloaded(caller.id, caller.weight, len(asked.pairs))
         pairs, num_tokens = await read_pairs(asked, self._reader, self._pool, caller)
         request = EmbeddingRequest(
             request_id,

@@ -44,7 +44,7 @@ class JudgeRanker:
         self, asked: TextsToRank, request_id: str, deadline: float | None, caller: Caller = ANONYMOUS
     ) -> PreparedRanking:
         """As Ranker says; EngineOverloaded, too."""
-        self._engine.refuse_if_busy(caller.id, caller.weight, deadline)
+        self._engine.reject_if_overloaded(caller.id, caller.weight, deadline)
         pairs, num_tokens = await read_pairs(asked, self._reader, self._pool, caller)
 
         def request(index: int, pair: PairTokens) -> GenerationRequest:

@@ -38,7 +38,7 @@ class EmbeddingServicer(embedding_pb2_grpc.EmbeddingServiceServicer):
             if asked.dimensions is not None:
                 operation.set({"gen_ai.embeddings.dimension.count": asked.dimensions})
             async with admitted(self._quota, model.name, (Measure.INPUT_TOKENS,)) as charge:
-                model.engine.refuse_if_busy(caller.id, caller.weight, len(asked.inputs))
+                model.engine.reject_if_overloaded(caller.id, caller.weight, len(asked.inputs))
                 prepared = await model.prompts.prepare(asked, current_request_id(), deadline, caller)
                 num_tokens = sum(map(len, prepared.inputs))
                 await charge.take_input(num_tokens, "inputs")

@@ -1,4 +1,4 @@
-"""An accelerator that a CPU has: attention over pages in plain torch operators, and recordings that are run anew."""
+"""A stand-in for an accelerator on the CPU: paged attention in plain torch operators, and recordings that run again."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def varlen_reference(  # noqa: PLR0917  the signature of torch's
     block_table: Tensor | None = None,
     num_splits: int | None = None,
 ) -> Tensor:
-    """What torch says of `torch.nn.attention.varlen.varlen_attn` with paged keys and values, row after row."""
+    """Compute `torch.nn.attention.varlen.varlen_attn` with paged keys and values as documented, row by row."""
     assert seqused_k is not None
     assert block_table is not None
     assert cu_seq_k is not None
@@ -44,7 +44,7 @@ def varlen_reference(  # noqa: PLR0917  the signature of torch's
     assert (cu_seq_q.diff() <= max_q).all()
     assert (seqused_k <= max_k).all()
     left, right = window_size
-    assert right == 0  # a row sees nothing behind itself
+    assert right == 0  # causal attention
     repeats = query.shape[1] // key.shape[2]
     result = torch.empty_like(query)
     for sequence, (first, end) in enumerate(pairwise(cu_seq_q.tolist())):
@@ -54,7 +54,7 @@ def varlen_reference(  # noqa: PLR0917  the signature of torch's
             each[blocks].flatten(0, 1)[:length].repeat_interleave(repeats, 1).double() for each in (key, value)
         )
         for row in range(first, end):
-            last = length - (end - row)  # the last row sees all
+            last = length - (end - row)  # the last row sees all positions
             seen = slice(0 if left < 0 else max(0, last - left), last + 1)
             scores = torch.einsum("hd,khd->hk", query[row].double(), keys[seen]) * (scale or query.shape[2] ** -0.5)
             result[row] = torch.einsum("hk,khd->hd", scores.softmax(-1), values[seen]).to(query.dtype)
@@ -71,8 +71,8 @@ REFERENCE = VarlenKernel(
 )
 
 
-class Again:
-    """Runs its work again on each replay, and writes what comes of it where the first result was."""
+class RepeatedWork:
+    """Runs its work again on each replay, and writes the result over the first one."""
 
     def __init__(self, work: Callable[[], Tensor]) -> None:
         self._work = work
@@ -82,22 +82,22 @@ class Again:
         self.result.copy_(self._work())
 
 
-class RunAgain:
-    """A Recorder. `taken` are the bytes that each recording is told to take."""
+class RepeatingRecorder:
+    """A Recorder. Each recording reports `taken` bytes as used."""
 
     def __init__(self, taken: int = 0) -> None:
         self._taken = taken
         self.num_recorded = 0
 
-    def record(self, work: Callable[[], Tensor]) -> Again:
+    def record(self, work: Callable[[], Tensor]) -> RepeatedWork:
         self.num_recorded += 1
-        return Again(work)
+        return RepeatedWork(work)
 
     def free_bytes(self) -> int:
         return 10**9 - self.num_recorded * self._taken
 
 
 def accelerator(
-    max_sequences: int = 4, max_context: int = 128, max_bytes: int = 10**6, recorder: RunAgain | None = None
+    max_sequences: int = 4, max_context: int = 128, max_bytes: int = 10**6, recorder: RepeatingRecorder | None = None
 ) -> Accelerator:
-    return Accelerator(REFERENCE, recorder or RunAgain(), GraphLimits(max_sequences, max_context, max_bytes))
+    return Accelerator(REFERENCE, recorder or RepeatingRecorder(), GraphLimits(max_sequences, max_context, max_bytes))

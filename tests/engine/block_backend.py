@@ -1,4 +1,4 @@
-"""A backend and a sampler without torch, whose logits are no tensor, and whose tokens can be computed by hand."""
+"""A backend and a sampler without torch and tensors, whose tokens can be computed by hand."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from service.generation.outputs.output import TokenLogprob
 from service.generation.requests.parameters import LogprobsOptions
 from tests.engine.fakes import sum_rule
 
-Contexts = list[list[int]]  # in place of a row of logits, the tokens that it follows from
+Contexts = list[list[int]]  # instead of a row of logits, the tokens that determine it
 
 
 class BlockBackend:
-    """Keeps each token in its block, and gives for each row what it reads there."""
+    """Stores each token in its block, and returns for each row the tokens that it reads there."""
 
     def __init__(self) -> None:
         self.memory: list[list[int]] = []
@@ -46,15 +46,15 @@ class BlockBackend:
         offsets, positions = pairwise(batch.row_offsets.tolist()), batch.positions.tolist()
         for (first, end), table in zip(offsets, batch.block_tables.tolist(), strict=True):
             for row in range(first, end):
-                block, place = divmod(positions[row], self.block_size)
-                self.memory[table[block]][place] = int(batch.token_ids[row])
+                block, offset = divmod(positions[row], self.block_size)
+                self.memory[table[block]][offset] = int(batch.token_ids[row])
                 tokens = [token_id for block_id in table for token_id in self.memory[block_id]]
                 contexts[row] = tokens[: positions[row] + 1]
         return [contexts[row] for row in batch.output_rows.tolist()]
 
 
 class SumSampler:
-    """The next token is that of `sum_rule`; a token's logprob is minus the sum of those before it."""
+    """The next token is that of `sum_rule`. A token's logprob is minus the sum of the tokens before it."""
 
     def __init__(self) -> None:
         self.num_sampled = 0

@@ -11,25 +11,25 @@ from tests.engine.started_engine import Starter
 
 @pytest.fixture(params=["thread", pytest.param("process", marks=pytest.mark.slow)])
 def start(request: pytest.FixtureRequest, tmp_path: Path) -> Starter:
-    """Starts engines: once on threads, and once in processes."""
+    """Start engines, in one run on threads and in another one in processes."""
     return Starter(request.param, tmp_path)
 
 
 @pytest.fixture
 def start_thread(tmp_path: Path) -> Starter:
-    """Starts engines on threads, where a test shares its clock with them."""
+    """Start engines on threads, which share the test's clock."""
     return Starter("thread", tmp_path)
 
 
 @pytest.fixture
 def start_process(tmp_path: Path) -> Starter:
-    """Starts engines in processes."""
+    """Start engines in processes."""
     return Starter("process", tmp_path)
 
 
 @pytest.fixture(autouse=True)
-def thread_as_before() -> Iterator[None]:
-    """A runner sets up the thread that steps it; where that is the tests' own, others are to find it as it was."""
+def restore_thread() -> Iterator[None]:
+    """Restore the settings of the test's thread, which a runner may have changed."""
     num_threads = torch.get_num_threads()
     yield
     torch.set_flush_denormal(False)

@@ -1,4 +1,4 @@
-"""Sources of guesses whose worth is known."""
+"""Drafters with a known rate of correct guesses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.engine.fakes import sums
 
 
 class SumDrafter:
-    """Guesses what `sum_rule` says, but for the share of its guesses that is wrong."""
+    """Guesses the tokens of `sum_rule`, except for a fraction `wrong` of its guesses."""
 
     def __init__(self, wrong: float = 0.0, seed: int = 0, *, is_costly: bool = False) -> None:
         self.is_costly = is_costly

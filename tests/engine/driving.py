@@ -1,4 +1,4 @@
-"""A core that is stepped until nothing is left, with all that it reports."""
+"""Run a core until it is idle, and collect its reports."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from service.generation.outputs.output import GenerationOutput
 
 
 def drive(core: EngineCore, groups: list[SequenceGroup]) -> tuple[list[list[GenerationOutput]], list[EngineError]]:
-    """Run the groups together; the outputs of each, and all errors. The core is idle and sound afterwards."""
+    """Run the groups together. Return the outputs of each, and all errors.
+
+    The core must be idle and consistent afterwards.
+    """
     outputs: dict[int, list[GenerationOutput]] = {group.serial: [] for group in groups}
     errors: list[EngineError] = []
     for group in groups:

@@ -1,4 +1,4 @@
-"""What the encoder's tests run on: a runner whose vectors can be computed by hand, and small encoders of real kinds."""
+"""A runner for encoder tests whose vectors can be computed by hand, and small encoders of real architectures."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BEGIN, FINISH = 256, 257
 
 
 class FramedTokenizer(ByteTokenizer):
-    """Token i is byte i; a text stands between two control tokens where they are asked for."""
+    """Token i is byte i. A text is enclosed in two control tokens if special tokens are added."""
 
     def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
         ids = super().encode(text)
@@ -30,7 +30,7 @@ class FramedTokenizer(ByteTokenizer):
 
 
 class HandRunner:
-    """Computes `vector_of`, and remembers its batches."""
+    """Computes `vector_of`, and records its batches."""
 
     def __init__(self) -> None:
         self.batches: list[list[list[int]]] = []
@@ -41,12 +41,12 @@ class HandRunner:
 
 
 def ids(*lengths: int, token_id: int = 1) -> list[TokenIds]:
-    """Inputs of those lengths."""
+    """Return inputs of these lengths."""
     return [np.full(length, token_id, dtype=np.int64) for length in lengths]
 
 
 def embedding(*lengths: int, token_id: int = 1, **fields: Any) -> EmbeddingRequest:
-    """A request of inputs of those lengths."""
+    """Return a request with inputs of these lengths."""
     return EmbeddingRequest(**{"request_id": "r", "inputs": ids(*lengths, token_id=token_id), **fields})
 
 
@@ -71,9 +71,9 @@ CONFIGS: dict[str, Any] = {
 
 
 def save_encoder(kind: str, folder: Path, **files: Any) -> Any:
-    """Save a random encoder of `CONFIGS` with a tokenizer of words w0, w1, …; return its model.
+    """Save a random encoder of `CONFIGS` with a tokenizer of the words w0, w1, …, and return its model.
 
-    `files` are JSON files by their names without the ending; `pooling` stands for 1_Pooling/config.json.
+    `files` are JSON files by their names without the suffix; `pooling` is 1_Pooling/config.json.
     """
     torch.manual_seed(0)
     model: Any = transformers.AutoModel.from_config(CONFIGS[kind]())  # type: ignore[no-untyped-call]
@@ -94,7 +94,7 @@ def save_encoder(kind: str, folder: Path, **files: Any) -> Any:
 
 
 def modules(*kinds: str) -> list[dict[str, Any]]:
-    """What modules.json has for those modules."""
+    """Return the content of modules.json for these modules."""
     paths = {"Transformer": "", "Pooling": "1_Pooling"}
     return [
         {"idx": index, "path": paths.get(kind, f"{index}_{kind}"), "type": f"sentence_transformers.models.{kind}"}

@@ -1,4 +1,4 @@
-"""What the engine's tests run on: a tokenizer of bytes and a runner whose output can be computed by hand."""
+"""A tokenizer of bytes and a runner for engine tests, whose output can be computed by hand."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ BLOCK_SIZE = 4
 
 
 class ByteTokenizer:
-    """Token i is byte i; two control tokens follow."""
+    """Token i is byte i, and two control tokens follow."""
 
     json = "{}"
     vocab_size = 258
@@ -50,7 +50,7 @@ class ByteTokenizer:
 
 
 class ChunkTokenizer(ByteTokenizer):
-    """Token i is the i-th of the given chunks of bytes: any split of a text can be had."""
+    """Token i is the i-th of the given chunks of bytes, so that any split of a text can be tested."""
 
     def __init__(self, chunks: Iterable[bytes]) -> None:
         self.chunks = list(chunks)
@@ -65,12 +65,12 @@ Rule = Callable[[Sequence, list[int]], int]
 
 
 def sum_rule(sequence: Sequence, context: list[int]) -> int:
-    """The next token is a byte that depends on every token before it, on their number, and on the seed."""
+    """Return a byte that depends on all tokens before it, on their number, and on the seed."""
     return (31 * sum(context) + 7 * len(context) + sequence.seed) % 256
 
 
 def sums(prompt: Iterable[int], num_tokens: int, seed: int) -> list[int]:
-    """What `sum_rule` generates."""
+    """Return the tokens that `sum_rule` generates."""
     tokens = list(prompt)
     num_prompt_tokens = len(tokens)
     for _ in range(num_tokens):
@@ -79,7 +79,7 @@ def sums(prompt: Iterable[int], num_tokens: int, seed: int) -> list[int]:
 
 
 def say(*texts: str, end: bool = True) -> Rule:
-    """Choice i says text i, byte by byte, and then ends, or begins again."""
+    """Return a rule by which choice i generates text i, byte by byte, and then ends or starts again."""
     scripts: list[list[int]] = [[*text.encode(), *([END] if end else [])] for text in texts]
 
     def rule(sequence: Sequence, context: list[int]) -> int:
@@ -90,9 +90,9 @@ def say(*texts: str, end: bool = True) -> Rule:
 
 
 class PagedRunner:
-    """Keeps each computed token in the memory of its block and samples from what it reads there.
+    """Stores each computed token in the memory of its block, and samples from the tokens that it reads there.
 
-    So a wrong block table, a block given to two or a stale cached block shows in the output.
+    So a wrong block table, a block with two owners or a stale cached block changes the output.
     """
 
     num_replays = 0
@@ -115,24 +115,24 @@ class PagedRunner:
             self.kept.add(sequence)
             start = sequence.num_computed_tokens
             for position in range(start, start + item.num_new_tokens):
-                self.memory[self._place(sequence, position)] = sequence.token_ids[position]
+                self.memory[self._location(sequence, position)] = sequence.token_ids[position]
             for position, token_id in enumerate(item.draft, start + item.num_new_tokens):
-                self.memory[self._place(sequence, position)] = token_id
+                self.memory[self._location(sequence, position)] = token_id
         return [self._sample(item.sequence) if item.samples else None for item in step.items]
 
     def follow(self, sequences: abc.Sequence[Sequence]) -> list[SampledToken | SequenceError]:
         return [self._sample(sequence) for sequence in sequences]
 
     def release(self, sequence: Sequence) -> None:
-        self.kept.remove(sequence)  # raises if it never ran or was let go already
+        self.kept.remove(sequence)  # raises KeyError if it never ran or was released before
 
-    def _place(self, sequence: Sequence, position: int) -> tuple[int, int]:
+    def _location(self, sequence: Sequence, position: int) -> tuple[int, int]:
         return sequence.block_table[position // self.block_size], position % self.block_size
 
     def _sample(self, sequence: Sequence) -> SampledToken | SequenceError:
         if (sequence.group.serial, sequence.choice_index) in self.bad_sequences:
             return SequenceError("no token is allowed")
-        context = [self.memory[self._place(sequence, i)] for i in range(len(sequence.token_ids))]
+        context = [self.memory[self._location(sequence, i)] for i in range(len(sequence.token_ids))]
         token_id = self.rule(sequence, context)
         if sequence.request.logprobs is None:
             return SampledToken(token_id)
@@ -150,7 +150,7 @@ def request(
     ignore_eos: bool = False,
     **fields: object,
 ) -> GenerationRequest:
-    """A request with few words. Its answer ends only by what it asks for."""
+    """Return a request with a short prompt. Its answer ends only by the given limits."""
     return GenerationRequest(
         request_id=request_id,
         prompt_token_ids=list(prompt.encode()) if isinstance(prompt, str) else prompt,
@@ -188,7 +188,7 @@ def group_of(
 
 @dataclass
 class Clock:
-    """A clock that is moved by hand."""
+    """A clock that the test sets."""
 
     now: float = 100.0
 
@@ -197,15 +197,15 @@ class Clock:
 
 
 def config_of(**sizes: object) -> EngineConfig:
-    """Small sizes, so that a few tokens fill a block and a few blocks the cache."""
+    """Return small sizes, so that a few tokens fill a block and a few blocks fill the cache."""
     defaults: dict[str, object] = {"block_size": BLOCK_SIZE, "num_blocks": 64, "max_model_len": 128}
-    defaults["max_queue_wait_s"] = math.inf  # clocks are moved by hand, and steps held up
+    defaults["max_queue_wait_s"] = math.inf  # tests set clocks and delay steps
     return EngineConfig(**{**defaults, **sizes})  # type: ignore[arg-type]
 
 
 @dataclass
 class Bench:
-    """A core on a paged runner, stepped by hand, with everything that it reported."""
+    """A core with a paged runner that the test steps, with all of its reports."""
 
     config: EngineConfig = field(default_factory=config_of)
     rule: Rule = sum_rule
@@ -242,7 +242,7 @@ class Bench:
         return group
 
     def waits(self, caller_id: str) -> bool:
-        """Whether a request of that key has not begun."""
+        """Return whether a request of this key has not started."""
         return any(
             group.request.caller_id == caller_id and serial not in self.started for serial, group in self.groups.items()
         )
@@ -270,7 +270,7 @@ class Bench:
         return "".join(output.text for output in self.outputs.get((serial, choice_index), ()))
 
     def assert_idle(self) -> None:
-        """Every block is free, and nothing is kept for anybody."""
+        """Assert that every block is free and no state of a sequence is left."""
         self.core.check()
         stats = self.core.stats()
         assert (stats.num_running, stats.num_waiting) == (0, 0)
@@ -283,7 +283,7 @@ async def read(outputs: AsyncIterator[GenerationOutput]) -> list[GenerationOutpu
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Return as soon as the condition holds; TimeoutError if it never does."""
+    """Return as soon as the condition holds. Raise TimeoutError if it never does."""
     async with asyncio.timeout(GUARD_S):
-        while not condition():  # noqa: ASYNC110 - what is waited for knows no event loop
+        while not condition():  # noqa: ASYNC110  the condition may depend on another thread or process
             await asyncio.sleep(0.001)

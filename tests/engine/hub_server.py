@@ -1,4 +1,4 @@
-"""A model hub of one model: the few endpoints that huggingface_hub asks for a download, as slow as is wanted."""
+"""A model hub with one model: the few endpoints that huggingface_hub needs for a download, with a delay."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import ClassVar
 from urllib.parse import urlsplit
 
-LARGE = 20_000_000  # bytes, of which the library takes ten million at a time
+LARGE = 20_000_000  # bytes; the library reads ten million at a time
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
 class Hub(BaseHTTPRequestHandler):
-    """A hub; a class of its own for each."""
+    """The handler of a hub. Each hub has a subclass of its own."""
 
     protocol_version = "HTTP/1.1"
     model = ""
@@ -64,17 +64,17 @@ class Hub(BaseHTTPRequestHandler):
             self.wfile.write(data[start : start + step])
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        """Nothing."""
+        """Do nothing."""
 
 
 def digest(data: bytes) -> str:
-    """As the hub names files."""
-    return hashlib.sha1(data).hexdigest()  # noqa: S324  it guards nothing
+    """Return the name that the hub gives to a file's content."""
+    return hashlib.sha1(data).hexdigest()  # noqa: S324  not used for security
 
 
 @contextmanager
 def serving_hub(model: str, folder: Path, pause_s: float = 0.0) -> Iterator[str]:
-    """Its URL, for HF_ENDPOINT. A large file comes in 64 pieces with a pause before each."""
+    """Serve a folder's files, and yield the URL for HF_ENDPOINT. Large files are sent in 64 pieces with pauses."""
     files = {file.name: file.read_bytes() for file in folder.iterdir() if file.is_file()}
     handler = type("OneHub", (Hub,), {"model": model, "files": files, "pause_s": pause_s})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:

@@ -1,6 +1,7 @@
-"""Writes checkpoints as quantisers do: each packer tells what it stores of a weight, and which numbers that stands for.
+"""Write checkpoints as quantizers do.
 
-The words are put together bit by bit here, by the formats' own descriptions, and not by what reads them.
+Each packer returns the stored tensors of a weight, and the values that they represent. The words are packed bit by bit
+here, from the formats' documentation and independently of the code that reads them.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ Packer: TypeAlias = Callable[[Tensor], Packed]
 
 
 def _words(codes: Tensor, bits: int) -> Tensor:
-    """Numbers of each row in words of 32 bits, the first in the lowest bits."""
+    """Pack the numbers of each row into words of 32 bits, the first in the lowest bits."""
     per_word = 32 // bits
     rows = []
     for row in codes.tolist():
@@ -42,7 +43,7 @@ def _words(codes: Tensor, bits: int) -> Tensor:
 
 
 def _codes(weight: Tensor, bits: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Codes without sign, `[outputs, inputs]`, zero points and scales, `[outputs, groups]`."""
+    """Return unsigned codes `[outputs, inputs]`, and zero points and scales `[outputs, groups]`."""
     grouped = weight.reshape(len(weight), -1, GROUP)
     low, high = grouped.amin(-1), grouped.amax(-1)
     scales = ((high - low) / ((1 << bits) - 2)).half().float()
@@ -56,7 +57,7 @@ def _values(codes: Tensor, zeros: Tensor, scales: Tensor) -> Tensor:
 
 
 def gptq(weight: Tensor, bits: int = 4, *, shuffled: bool = False, less: int = 1) -> Packed:
-    """Words along the inputs; with `shuffled` an input's group is not that of its place."""
+    """Pack words along the inputs. With `shuffled`, an input's group does not follow from its position."""
     groups = torch.arange(weight.shape[1]) // GROUP
     order = torch.randperm(weight.shape[1], generator=torch.Generator().manual_seed(1)) if shuffled else None
     codes, zeros, scales = _codes(weight if order is None else weight[:, order], bits)
@@ -74,7 +75,7 @@ def gptq(weight: Tensor, bits: int = 4, *, shuffled: bool = False, less: int = 1
 
 
 def awq(weight: Tensor) -> Packed:
-    """Words along the outputs, of which the first holds the columns 0, 2, 4, 6, 1, 3, 5, 7."""
+    """Pack words along the outputs. The first word has the columns 0, 2, 4, 6, 1, 3, 5, 7."""
     codes, zeros, scales = _codes(weight, 4)
     order = [0, 2, 4, 6, 1, 3, 5, 7]
 
@@ -86,7 +87,7 @@ def awq(weight: Tensor) -> Packed:
 
 
 def fp8_blocks(weight: Tensor) -> Packed:
-    """A scale for each block of 16 rows and 32 columns."""
+    """Store a scale for each block of 16 rows and 32 columns."""
     rows, columns = -(-weight.shape[0] // 16), -(-weight.shape[1] // 32)
     scales = torch.rand(rows, columns, generator=torch.Generator().manual_seed(2)) / 100 + 0.001
     spread = scales.repeat_interleave(16, 0).repeat_interleave(32, 1)[: weight.shape[0], : weight.shape[1]]
@@ -95,7 +96,7 @@ def fp8_blocks(weight: Tensor) -> Packed:
 
 
 def fp8_rows(weight: Tensor) -> Packed:
-    """A scale a row, in bfloat16, and one for the activations, which says nothing of weights."""
+    """Store a scale per row in bfloat16, and a scale of the activations, which does not affect weights."""
     scales = (weight.abs().amax(1, keepdim=True) / 448).bfloat16()
     codes = (weight / scales.float()).clamp(-448, 448).to(torch.float8_e4m3fn)
     tensors = {"weight": codes, "weight_scale": scales, "input_scale": torch.ones(1)}
@@ -103,14 +104,14 @@ def fp8_rows(weight: Tensor) -> Packed:
 
 
 def int8_rows(weight: Tensor) -> Packed:
-    """A scale a row of whole numbers."""
+    """Store integers with a scale per row."""
     scales = weight.abs().amax(1, keepdim=True) / 127
     codes = (weight / scales).round().to(torch.int8)
     return Packed({"weight": codes, "weight_scale": scales}, codes.float() * scales)
 
 
 def packed_rows(weight: Tensor, bits: int = 4, *, has_zeros: bool = False) -> Packed:
-    """compressed-tensors' words along the inputs, of numbers above their middle."""
+    """Pack words along the inputs as compressed-tensors does, with numbers relative to the middle of their range."""
     codes, zeros, scales = _codes(weight, bits)
     middle = torch.full_like(zeros, 1 << (bits - 1))
     tensors = {
@@ -124,7 +125,7 @@ def packed_rows(weight: Tensor, bits: int = 4, *, has_zeros: bool = False) -> Pa
 
 
 def bitsandbytes_int8(weight: Tensor) -> Packed:
-    """Whole numbers, and each row's largest number, which is stored as 127."""
+    """Store integers, and each row's largest absolute value, which is stored as 127."""
     most = weight.abs().amax(1)
     codes = (weight / most[:, None] * 127).round().to(torch.int8)
     tensors = {"weight": codes, "SCB": most, "weight_format": torch.tensor(0, dtype=torch.uint8)}
@@ -132,39 +133,39 @@ def bitsandbytes_int8(weight: Tensor) -> Packed:
 
 
 def bitsandbytes_nf4(weight: Tensor, *, is_nested: bool = True) -> Packed:
-    """Two codes a byte, the first in the upper half; scales of blocks, themselves packed with `is_nested`."""
+    """Store two codes per byte, the first in the upper half. With `is_nested`, the blocks' scales are packed too."""
     values = torch.linspace(-1, 1, 16)
     blocks = weight.reshape(-1, 64)
     scales = blocks.abs().amax(1)
     tensors = {"weight.quant_map": values}
-    said: dict[str, Any] = {"blocksize": 64, "shape": list(weight.shape), "dtype": "float32"}
+    data: dict[str, Any] = {"blocksize": 64, "shape": list(weight.shape), "dtype": "float32"}
     if is_nested:
         offset, inner = float(scales.mean()), torch.linspace(-1, 1, 256)
         outer = (scales - offset).abs().amax().reshape(1)
         picked = ((scales - offset)[:, None] / outer - inner).abs().argmin(1).to(torch.uint8)
         scales = inner[picked.long()] * outer + offset
         tensors |= {"weight.absmax": picked, "weight.nested_absmax": outer, "weight.nested_quant_map": inner}
-        said |= {"nested_blocksize": 256, "nested_offset": offset}
+        data |= {"nested_blocksize": 256, "nested_offset": offset}
     else:
         tensors["weight.absmax"] = scales
     codes = (blocks[..., None] / scales[:, None, None] - values).abs().argmin(-1).reshape(-1)
     tensors["weight"] = ((codes[::2] << 4) | codes[1::2]).to(torch.uint8)[:, None]
-    tensors["weight.quant_state.bitsandbytes__nf4"] = torch.tensor(list(json.dumps(said).encode()), dtype=torch.uint8)
+    tensors["weight.quant_state.bitsandbytes__nf4"] = torch.tensor(list(json.dumps(data).encode()), dtype=torch.uint8)
     return Packed(tensors, (values[codes].reshape(-1, 64) * scales[:, None]).reshape(weight.shape))
 
 
 def pack_folder(folder: Path, packer: Packer, quantization: dict[str, Any]) -> dict[str, Tensor]:
-    """Pack all projections of a folder's layers; return all weights as they are then meant."""
-    stored, meant = dict[str, Tensor](), dict[str, Tensor]()
+    """Pack all projections of a folder's layers. Return all weights with the values that they now represent."""
+    stored, values = dict[str, Tensor](), dict[str, Tensor]()
     for name, tensor in load_file(folder / FILE).items():
         if "_proj.weight" not in name:
-            stored[name] = meant[name] = tensor
+            stored[name] = values[name] = tensor
             continue
         packed = packer(tensor)
         base = name.removesuffix("weight")
         stored |= {f"{base}{end}": each.contiguous() for end, each in packed.tensors.items()}
-        meant[name] = packed.values
+        values[name] = packed.values
     save_file(stored, folder / FILE)
-    said = json.loads((folder / "config.json").read_text()) | {"quantization_config": quantization}
-    (folder / "config.json").write_text(json.dumps(said))
-    return meant
+    data = json.loads((folder / "config.json").read_text()) | {"quantization_config": quantization}
+    (folder / "config.json").write_text(json.dumps(data))
+    return values

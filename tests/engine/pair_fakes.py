@@ -1,4 +1,4 @@
-"""Small random cross-encoders of real kinds, saved as sentence-transformers does, and their scores by transformers."""
+"""Small random cross-encoders, saved as sentence-transformers does, and their scores computed by transformers."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ PAIRS = [
 
 
 def save_cross_encoder(kind: str, folder: Path, *, num_labels: int = 1, **files: Any) -> Any:
-    """Save one of `CONFIGS`' kinds with a classifier, and a tokenizer of words w0, w1, …; return its model.
+    """Save an encoder of `CONFIGS` with a classifier and a tokenizer of the words w0, w1, …, and return its model.
 
-    `files` are JSON files by their names without the ending; `config` adds to that file.
+    `files` are JSON files by their names without the suffix; `config` is merged into the saved file.
     """
     torch.manual_seed(0)
     config = CONFIGS[kind]()
@@ -35,13 +35,13 @@ def save_cross_encoder(kind: str, folder: Path, *, num_labels: int = 1, **files:
     save_pair_tokenizer(folder)
     for name, value in files.items():
         file = folder / f"{name}.json"
-        said = json.loads(file.read_text()) if name == "config" else {}
-        file.write_text(json.dumps(said | value))
+        data = json.loads(file.read_text()) if name == "config" else {}
+        file.write_text(json.dumps(data | value))
     return model.eval()
 
 
 def save_pair_tokenizer(folder: Path) -> None:
-    """One that writes `w5 first w6 second w6` and tells the two apart, as BERT's does."""
+    """Save a tokenizer that writes `w5 first w6 second w6` and marks the second text with type 1, as BERT's does."""
     words = tokenizers.Tokenizer(
         tokenizers.models.WordLevel({f"w{i}": i for i in range(101)} | {"a": 99}, unk_token="w3")  # noqa: S106
     )
@@ -56,7 +56,10 @@ def save_pair_tokenizer(folder: Path) -> None:
 def reference_scores(
     folder: Path, model: Any, pairs: list[tuple[str, str]], max_length: int | None = None
 ) -> list[float]:
-    """Each pair by itself, tokenized by transformers as sentence-transformers' CrossEncoder does; before activation."""
+    """Return the score of each pair before activation, computed separately.
+
+    Pairs are tokenized by transformers as sentence-transformers' CrossEncoder does.
+    """
     tokenizer: Any = transformers.PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
         tokenizer_file=str(folder / "tokenizer.json")
     )

@@ -1,4 +1,4 @@
-"""Adapters that PEFT itself makes and saves, with weights large enough to tell them apart, and what PEFT computes."""
+"""Adapters saved by PEFT, with weights that make their effects distinguishable, and the logits that PEFT computes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from tests.engine.tiny_models import reference, reload
 
-# What adapters change, and how: values of LoraConfig.
+# Fields of LoraConfig: the modules that an adapter changes, and how it is scaled.
 SHAPES: dict[str, dict[str, Any]] = {
     "all-linear": {},
     "attention": {"target_modules": ["q_proj", "v_proj"], "r": 3},
@@ -25,13 +25,16 @@ SHAPES: dict[str, dict[str, Any]] = {
 
 
 def save_adapter(base: Path, folder: Path, seed: int = 1, std: float = 0.15, **values: Any) -> Path:
-    """Save an adapter of the base's folder as PEFT does; `values` are its LoraConfig's, `std` that of its weights."""
+    """Save an adapter of the base's folder as PEFT does.
+
+    `values` are fields of LoraConfig, `std` is the standard deviation of the weights.
+    """
     from peft import LoraConfig, get_peft_model  # noqa: PLC0415  it takes seconds
 
     torch.manual_seed(seed)
     options: dict[str, Any] = {"r": 4, "lora_alpha": 8, "target_modules": "all-linear", "task_type": "CAUSAL_LM"}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of layouts, which don't matter here
+        warnings.simplefilter("ignore")  # warnings about weight layouts, which do not matter here
         model = get_peft_model(reload(base, torch.float32), LoraConfig(**{**options, **values}))
     for name, parameter in model.named_parameters():
         if "lora_" in name:
@@ -41,7 +44,7 @@ def save_adapter(base: Path, folder: Path, seed: int = 1, std: float = 0.15, **v
 
 
 def merged(base: Path, folder: Path) -> Any:
-    """The model that PEFT makes of both."""
+    """Return the model into which PEFT merges the adapter."""
     from peft import PeftModel  # noqa: PLC0415
 
     with warnings.catch_warnings():
@@ -50,5 +53,5 @@ def merged(base: Path, folder: Path) -> Any:
 
 
 def merged_reference(base: Path, folder: Path, token_ids: list[int]) -> Tensor:
-    """Logits [tokens, vocabulary] of the model that PEFT makes of both."""
+    """Return the logits [tokens, vocabulary] of the model into which PEFT merges the adapter."""
     return reference(merged(base, folder), token_ids)

@@ -1,4 +1,4 @@
-"""A device that is none: tensors say that they are there, take its ways, and each wait for it is noted."""
+"""A simulated device on the CPU: tensors report it as their device, and each wait for it is recorded."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _WAITS = {"item", "tolist", "numpy", "__bool__", "__int__", "__float__", "__inde
 
 
 class PretendedDevice(TorchFunctionMode):
-    """While it is entered, `waits` gets a word for each operation that would wait for a device.
+    """While it is entered, `waits` records the name of each operation that would wait for a device.
 
-    That is what brings values to the host, and what takes them there from memory that isn't pinned.
+    These are operations that copy values to the host, and copies to the device from memory that is not pinned.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.waits: list[str] = []
-        self._here: list[Tensor] = []  # what was brought to the host; kept, so that no other tensor gets its id
+        self._here: list[Tensor] = []  # tensors that were copied to the host, kept so that their ids are not reused
         self._pinned: list[Tensor] = []
 
     def __torch_function__(
@@ -63,6 +63,6 @@ def _flat(index: Any) -> Sequence[Any]:
 
 
 def on_device(function: Callable[[], Any]) -> tuple[Any, Sequence[str]]:
-    """What a function returns on the pretended device, and its waits."""
+    """Run a function on the simulated device. Return its result, and its waits."""
     with PretendedDevice() as device:
         return function(), device.waits

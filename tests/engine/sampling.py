@@ -1,4 +1,4 @@
-"""A slow, obvious sampler in float64, to compare the engine's with; and sequences to sample for."""
+"""A slow and simple sampler in float64 to compare the engine's sampler with, and sequences to sample for."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def sequence_of(
     eos_token_ids: abc.Collection[int] = (),
     seed: int = 0,
 ) -> Sequence:
-    """A sequence in the middle of its answer."""
+    """Return a sequence in the middle of its answer."""
     group = SequenceGroup(
         GenerationRequest(
             "r",
@@ -52,7 +52,7 @@ def sequence_of(
 
 
 def reference_uniform(seed: int, index: int) -> float:
-    """SplitMix64 in Python's integers."""
+    """Compute SplitMix64 with Python's integers."""
 
     def mix(z: int) -> int:
         z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
@@ -64,7 +64,7 @@ def reference_uniform(seed: int, index: int) -> float:
 
 
 def reference_distribution(logits: abc.Sequence[float], sequence: Sequence) -> list[float]:
-    """The probability of each token after all that the request asks for, constraints apart."""
+    """Return the probability of each token with all parameters of the request except constraints."""
     sampling = sequence.request.sampling
     logits = list(logits)
     generated = sequence.token_ids[sequence.num_prompt_tokens :]
@@ -105,7 +105,7 @@ def _truncated(logits: list[float], sampling: SamplingParams) -> list[float]:
 
 
 def _nearest(probabilities: list[float], keys: list[float], mass: float) -> list[float]:
-    """Keep tokens in the order of their keys until their mass is reached."""
+    """Keep tokens in the order of their keys until their total probability reaches `mass`."""
     kept: set[int] = set()
     reached = 0.0
     for token in sorted(range(len(keys)), key=keys.__getitem__):
@@ -127,14 +127,14 @@ def _renormalised(weights: list[float]) -> list[float]:
 
 
 def reference_tokens(logits: abc.Sequence[float], sequence: Sequence, slack: float = 1e-5) -> set[int]:
-    """The tokens at the sequence's place of the summed distribution; several if rounding may decide."""
+    """Return the tokens at the sequence's draw in the cumulative distribution; several if rounding may decide."""
     distribution = reference_distribution(logits, sequence)
     if sequence.request.sampling.temperature == 0:
         return {distribution.index(1.0)}
-    place = reference_uniform(sequence.seed, sequence.num_generated_tokens)
+    point = reference_uniform(sequence.seed, sequence.num_generated_tokens)
     below, tokens = 0.0, set()
     for token, probability in enumerate(distribution):
-        if probability and below - slack <= place <= below + probability + slack:
+        if probability and below - slack <= point <= below + probability + slack:
             tokens.add(token)
         below += probability
     return tokens

@@ -1,6 +1,6 @@
-"""Engines' sides that do what a test wants, on a thread or in a process: they are told by files in a folder.
+"""Cores of engines that a test controls by files in a folder, on a thread or in a process.
 
-What a worker makes is named here as `tests.engine.scripted:generator` and `tests.engine.scripted:encoder`.
+Specifications for workers name them `tests.engine.scripted:generator` and `tests.engine.scripted:encoder`.
 """
 
 from __future__ import annotations
@@ -33,32 +33,32 @@ from tests.waiting import GUARD_S
 
 
 class Panic(BaseException):
-    """What a library in another language may raise: no Exception."""
+    """An exception that is no Exception, as a library in another language may raise it."""
 
 
 class Script:
-    """What a test tells an engine's side, and hears of it."""
+    """The control files of a core: a test writes them, and the core reads them."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         folder.mkdir(exist_ok=True)
 
     def close_gate(self) -> None:
-        """No step begins until the gate is opened."""
+        """Let no step begin until the gate is opened."""
         (self.folder / "at_gate").unlink(missing_ok=True)
         (self.folder / "closed").touch()
 
     def open_gate(self) -> None:
-        """Steps go on."""
+        """Let steps continue."""
         (self.folder / "closed").unlink(missing_ok=True)
 
     def is_at_gate(self) -> bool:
-        """Whether a step waits, or has waited, since the gate was closed."""
+        """Return whether a step has waited at the gate since it was closed."""
         return (self.folder / "at_gate").exists()
 
     @contextmanager
     def paused(self) -> abc.Iterator[None]:
-        """No step begins within the block."""
+        """Let no step begin within the block."""
         self.close_gate()
         try:
             yield
@@ -66,47 +66,47 @@ class Script:
             self.open_gate()
 
     def stop_after(self, num_steps: int) -> None:
-        """The gate closes itself after so many steps."""
+        """Close the gate after `num_steps` steps."""
         (self.folder / "num_steps").write_text(str(num_steps))
 
     def fail(self, text: str, *, panics: bool = False) -> None:
-        """The next step raises."""
+        """Let the next step raise an exception."""
         (self.folder / ("panic" if panics else "fail")).write_text(text)
 
-    def mend(self) -> None:
-        """Steps don't raise any more."""
+    def stop_failing(self) -> None:
+        """Let steps succeed again."""
         (self.folder / "fail").unlink(missing_ok=True)
 
-    def refuse_to_load(self, text: str) -> None:
-        """The next load raises a ModelLoadError."""
+    def fail_to_load(self, text: str) -> None:
+        """Let the next load raise a ModelLoadError."""
         (self.folder / "no_load").write_text(text)
 
-    def spoil(self, serial: int, choice_index: int = 0) -> None:
-        """That sequence can't go on."""
-        (self.folder / "spoilt").write_text(json.dumps([serial, choice_index]))
+    def fail_sequence(self, serial: int, choice_index: int = 0) -> None:
+        """Let a sequence end with a SequenceError."""
+        (self.folder / "failing_sequence").write_text(json.dumps([serial, choice_index]))
 
-    def compile_slowly(self) -> None:
-        """Constraints are compiled only when this is over."""
+    def pause_compiling(self) -> None:
+        """Let compilations wait until `resume_compiling`."""
         (self.folder / "slow").touch()
 
-    def compile_again(self) -> None:
-        """Constraints are compiled at once."""
+    def resume_compiling(self) -> None:
+        """Let compilations continue."""
         (self.folder / "slow").unlink(missing_ok=True)
 
     def num_compiling(self) -> int:
-        """How many compilations have begun in all."""
+        """Return the number of compilations that have started so far."""
         return len(list(self.folder.glob("compiling-*")))
 
     def steps(self) -> list[Any]:
-        """For each step what it computed: the serials of sequences, or the inputs."""
+        """Return, for each step, the serials of its sequences, or its inputs."""
         with suppress(FileNotFoundError):
             return [json.loads(line) for line in (self.folder / "steps").read_text().splitlines()]
         return []
 
-    # What follows is the engine's side.
+    # The methods below are called by the core.
 
     def begin_step(self, what: Any) -> None:
-        """Wait at the gate, fail as told, and take note of the step."""
+        """Wait at the gate, fail if the script demands it, and record the step."""
         limit = self._read("num_steps")
         if limit and len(self.steps()) >= int(limit):
             (self.folder / "num_steps").unlink()
@@ -119,17 +119,17 @@ class Script:
         with (self.folder / "steps").open("a") as file:
             file.write(json.dumps(what) + "\n")
 
-    def is_spoilt(self, serial: int, choice_index: int) -> bool:
-        """Whether the sequence can't go on."""
-        return bool(self._read("spoilt") == json.dumps([serial, choice_index]))
+    def is_failing(self, serial: int, choice_index: int) -> bool:
+        """Return whether the sequence must end with a SequenceError."""
+        return bool(self._read("failing_sequence") == json.dumps([serial, choice_index]))
 
     def load(self) -> None:
-        """Refuse to, if so told."""
+        """Raise a ModelLoadError if the script demands it."""
         if text := self._read("no_load"):
             raise ModelLoadError(text)
 
     def compile(self, constraint: Constraint) -> ConstraintState:
-        """Do what the grammar's text says: it `breaks`, is `refused`, `computes`, or is the letters allowed."""
+        """Return the constraint of the grammar's text, which may be a way to fail, or the letters that are allowed."""
         assert constraint.grammar is not None
         (self.folder / f"compiling-{time.monotonic_ns()}").touch()
         if constraint.grammar.text != "computes":
@@ -140,7 +140,7 @@ class Script:
             case "computes":
                 while (self.folder / "slow").exists():
                     sum(range(1000))
-            case "refused":
+            case "rejected":
                 raise UnsupportedConstraint(constraint.grammar.field, "it can't be enforced")
             case "kills":
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -152,7 +152,7 @@ class Script:
         return ""
 
     def _wait_for(self, name: str, note: str = "waiting") -> None:
-        """Wait while the file is there, and leave a note that this is so."""
+        """Wait while the file exists, and create the file `note` meanwhile."""
         deadline = time.monotonic() + GUARD_S
         while (self.folder / name).exists():
             (self.folder / note).touch()
@@ -161,14 +161,14 @@ class Script:
 
 
 class Letters:
-    """A constraint that lets a text of these letters pass, and says nothing of its end."""
+    """A constraint that allows a text of these letters, of any length."""
 
     is_free = False
 
     def __init__(self, letters: str) -> None:
         self.letters = letters.encode()
 
-    def fill_mask(self, words: Any) -> None: ...
+    def fill_mask(self, mask: Any) -> None: ...
 
     def accept(self, token_id: int) -> None:
         if token_id not in self.letters:
@@ -176,7 +176,7 @@ class Letters:
 
     def shortest(self) -> None: ...
 
-    def settle(self, token_id: int, room: int) -> int:
+    def settle(self, token_id: int, num_left: int) -> int:
         return token_id
 
     def is_finished(self) -> bool:
@@ -190,7 +190,7 @@ class Letters:
 
 
 class ScriptedRunner(PagedRunner):
-    """A paged runner that is told by a script."""
+    """A paged runner that is controlled by a script."""
 
     def __init__(self, script: Script, *args: Any) -> None:
         super().__init__(*args)
@@ -199,14 +199,14 @@ class ScriptedRunner(PagedRunner):
     def run(self, step: Step) -> list[SampledToken | SequenceError | None]:
         self.script.begin_step(sorted({item.sequence.group.serial for item in step.items}))
         for item in step.items:
-            place = item.sequence.group.serial, item.sequence.choice_index
-            if self.script.is_spoilt(*place):
-                self.bad_sequences.add(place)
+            choice = item.sequence.group.serial, item.sequence.choice_index
+            if self.script.is_failing(*choice):
+                self.bad_sequences.add(choice)
         return super().run(step)
 
 
 class StrictCore:
-    """A generator whose check looks for what its runner keeps, too."""
+    """A generator core whose check also fails if its runner still keeps the state of a sequence."""
 
     def __init__(self, core: GeneratorCore, runner: PagedRunner) -> None:
         self.core = core
@@ -218,7 +218,7 @@ class StrictCore:
 
     @property
     def output_interval_s(self) -> float:
-        """As the core says."""
+        """The core's interval."""
         return self.core.output_interval_s
 
     def open(self, emit: Emit) -> None:
@@ -250,7 +250,7 @@ def generator(
     max_compile_s: float = MAX_COMPILE_S,
     clock: abc.Callable[[], float] = time.monotonic,
 ) -> BuiltCore:
-    """Choice i says text i; without texts a choice says what can be computed by hand."""
+    """Return a generator core. Choice i generates text i, or the tokens of `sum_rule` without texts."""
     script, config = Script(folder), config_of(**sizes)
     script.load()
     runner = ScriptedRunner(script, say(*texts, end=ends) if texts else sum_rule, config.block_size)
@@ -267,7 +267,7 @@ def generator(
 
 
 class ScriptedEncoder:
-    """Computes `vector_of`."""
+    """Computes `vector_of`, and is controlled by a script."""
 
     def __init__(self, script: Script) -> None:
         self.script = script
@@ -278,7 +278,7 @@ class ScriptedEncoder:
 
 
 def encoder(folder: Path, *, max_batch_tokens: int) -> BuiltCore:
-    """An encoder by hand."""
+    """Return an encoder core whose vectors can be computed by hand."""
     script = Script(folder)
     script.load()
     return BuiltCore(EncoderCore(ScriptedEncoder(script), max_batch_tokens), None)

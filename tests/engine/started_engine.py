@@ -1,4 +1,4 @@
-"""Engines at work on scripted sides, for the tests of their fronts."""
+"""Started engines with scripted cores, for the tests of their clients."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from tests.engine.fakes import ByteTokenizer, config_of, read, until
 from tests.engine.scripted import Script
 
 Kind: TypeAlias = Literal["thread", "process"]
-# An answer without max_tokens does not end in a test's time.
+# An answer without max_tokens does not end during a test.
 ENDLESS: dict[str, Any] = {"num_blocks": 10_000, "max_model_len": 40_000}
 
 
 class Starter:
-    """Starts engines of one kind of link, each with a script in a folder of its own."""
+    """Starts engines with one kind of link, each with a script in a folder of its own."""
 
     def __init__(self, kind: Kind, folder: Path) -> None:
         self.kind = kind
@@ -37,7 +37,7 @@ class Starter:
         self.num_started = 0
 
     def link(self, engine_spec: EngineSpec, **options: Any) -> Link:
-        """A way to what the recipe makes, ready to start."""
+        """Return a link, ready to start, to the core of the specification."""
         if self.kind == "thread":
             options.pop("restarts", None)
             return ThreadLink(engine_spec.make().core, **options)
@@ -46,12 +46,12 @@ class Starter:
         return link
 
     async def settle(self) -> None:
-        """Let mail arrive that was sent while a step is held up: nothing tells of that from another process."""
+        """Wait until commands that were sent during a paused step have probably reached the core's process."""
         if self.kind == "process":
             await asyncio.sleep(0.1)
 
     def script(self) -> Script:
-        """A script for the next engine."""
+        """Return a script for the next engine."""
         self.num_started += 1
         return Script(self.folder / f"{self.num_started}")
 
@@ -66,7 +66,10 @@ class Starter:
         link: abc.Mapping[str, Any] | None = None,
         **sizes: Any,
     ) -> tuple[GeneratorClient, Script]:
-        """An engine that is not started. Choice i says text i; without texts what can be computed by hand."""
+        """Return an engine that is not started.
+
+        Choice i generates text i, or the tokens of `sum_rule` without texts.
+        """
         script = self.script()
         arguments = {
             "folder": script.folder,
@@ -88,14 +91,14 @@ class Starter:
 
     @asynccontextmanager
     async def started(self, *texts: str, **options: Any) -> abc.AsyncIterator[tuple[GeneratorClient, Script]]:
-        """An engine at work. In the end it must be idle with every block free, or have failed."""
+        """Run an engine. At the end it must be idle with every block free, or have failed."""
         engine, script = self.generator(*texts, **options)
         async with engine:
             try:
                 yield engine, script
             finally:
                 script.open_gate()
-                script.compile_again()
+                script.resume_compiling()
             if not engine.failed.done() and not engine.is_restarting:
                 await until(lambda: is_idle(engine))
                 await engine.check()
@@ -103,7 +106,7 @@ class Starter:
     def embedder(
         self, *, observer: StepObserver | None = None, link: abc.Mapping[str, Any] | None = None, **sizes: Any
     ) -> tuple[EmbedderClient, Script]:
-        """An encoder that is not started."""
+        """Return an encoder that is not started."""
         script = self.script()
         config = EngineConfig(**{"max_model_len": 16, **sizes})
         arguments = {"folder": script.folder, "max_batch_tokens": config.max_batch_tokens}
@@ -117,7 +120,7 @@ class Starter:
 
     @asynccontextmanager
     async def started_embedder(self, **options: Any) -> abc.AsyncIterator[tuple[EmbedderClient, Script]]:
-        """An encoder at work."""
+        """Run an encoder."""
         engine, script = self.embedder(**options)
         async with engine:
             try:

@@ -1,8 +1,8 @@
-"""The threads of the tests' process."""
+"""The threads of the test's process."""
 
 import threading
 
 
 def has_thread(name: str) -> bool:
-    """Whether a thread of that name runs."""
+    """Return whether a thread of that name runs."""
     return any(thread.name == name for thread in threading.enumerate())

@@ -25,7 +25,7 @@ transformers.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
 
 VOCAB_SIZE = 101
 MAX_POSITIONS = 128
-BLOCK_SIZE = 8  # tokens; too few for the native backend, so that "auto" is torch wherever the tests run
+BLOCK_SIZE = 8  # tokens; too few for the native backend, so that "auto" is torch on every machine
 NUM_BLOCKS = 40
 
 _LLAMA: dict[str, Any] = {
@@ -40,7 +40,7 @@ _LLAMA: dict[str, Any] = {
 
 
 def config(kind: str, **values: Any) -> Any:
-    """A transformers configuration."""
+    """Return a transformers configuration."""
     return transformers.AutoConfig.for_model(kind, **values)
 
 
@@ -92,13 +92,13 @@ CONFIGS = LEAN | MODULES
 
 
 def random_model(model_config: Any) -> Any:
-    """Transformers' own model of a configuration, with the weights that it begins a training with."""
+    """Return transformers' own model of a configuration, with initial weights."""
     model: Any = AutoModelForCausalLM.from_config(model_config)  # type: ignore[no-untyped-call]
     return model.eval()
 
 
 def save(name: str, folder: Path, dtype: torch.dtype = torch.float32) -> Any:
-    """Save a random model of `CONFIGS`; return it. Its weights are large enough for logits that differ clearly."""
+    """Save a random model of `CONFIGS`, and return it. Its weights are large enough for clearly different logits."""
     torch.manual_seed(0)
     model = random_model(CONFIGS[name]())
     for parameter in model.parameters():
@@ -109,14 +109,14 @@ def save(name: str, folder: Path, dtype: torch.dtype = torch.float32) -> Any:
 
 
 def reload(folder: Path, dtype: torch.dtype) -> Any:
-    """Transformers' own model of a folder, computing in `dtype`."""
+    """Load transformers' own model of a folder, computing in `dtype`."""
     model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)
     return model.eval()
 
 
 @torch.inference_mode()
 def reference(model: Any, token_ids: abc.Sequence[int]) -> Tensor:
-    """Transformers' own logits [tokens, vocabulary], float32."""
+    """Return transformers' own logits [tokens, vocabulary], float32."""
     logits: Tensor = model(input_ids=torch.tensor([list(token_ids)]), use_cache=False).logits[0].float()
     return logits
 
@@ -128,7 +128,7 @@ def spec(
     block_size: int = BLOCK_SIZE,
     kv_cache_dtype: str = AUTO,
 ) -> ModelSpec:
-    """What the folder's backend is loaded from, on the CPU; `model_config` None is the folder's own."""
+    """Return the specification of the folder's backend on the CPU, by default with the folder's configuration."""
     model_config = model_config or transformers.AutoConfig.from_pretrained(folder)
     return ModelSpec(
         model_config,
@@ -148,7 +148,7 @@ def load(
     block_size: int = BLOCK_SIZE,
     kv_cache_dtype: str = AUTO,
 ) -> Backend[Any]:
-    """The folder's backend with its cache."""
+    """Load the folder's backend, with its cache."""
     source = spec(folder, dtype, block_size=block_size, kv_cache_dtype=kv_cache_dtype)
     loaded = choose_backend(source, backend).load(source)
     loaded.allocate(NUM_BLOCKS, block_size)
@@ -162,17 +162,17 @@ def tokens(count: int, seed: int = 0) -> list[int]:
 
 @dataclass(frozen=True)
 class Part:
-    """Tokens `start` up to `end` of one sequence, which is stored in the blocks of `table`."""
+    """Tokens `start` to `end - 1` of one sequence, which is stored in the blocks of `table`."""
 
     token_ids: abc.Sequence[int]
     start: int
     end: int
     table: list[int]
-    adapter: int = -1  # its place
+    adapter: int = -1  # its slot, -1 for none
 
 
 def batch_of(parts: abc.Sequence[Part], block_size: int = BLOCK_SIZE) -> Batch:
-    """The parts as one batch that asks for every row."""
+    """Return the parts as one batch with logits for every row."""
     counts = [part.end - part.start for part in parts]
     num_used = [-(-part.end // block_size) for part in parts]
     tables = [
@@ -195,7 +195,7 @@ def batch_of(parts: abc.Sequence[Part], block_size: int = BLOCK_SIZE) -> Batch:
 
 
 def run(backend: Backend[Any], parts: abc.Sequence[Part], block_size: int = BLOCK_SIZE) -> list[Tensor]:
-    """Compute the parts as one batch; the logits of each part's tokens."""
+    """Compute the parts as one batch, and return the logits of each part's tokens."""
     batch = batch_of(parts, block_size)
     logits = torch.as_tensor(backend.forward(batch))
     return [logits[start:end] for start, end in pairwise(batch.row_offsets.tolist())]

@@ -1,4 +1,4 @@
-"""A tiny random Gemma 3 with its vision tower, images for it, and what transformers generates from them."""
+"""A tiny random Gemma 3 with its vision tower, images for it, and the tokens that transformers generates from them."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ VOCAB_SIZE = 120
 MAX_POSITIONS = 256
 NUM_IMAGE_TOKENS = 16
 BEGIN, END, SOFT = 110, 111, 112  # of an image, and each of its tokens
-WINDOW = 11  # of the layers that see no farther, less than an image has tokens
-_SIZE = 32  # of what the model sees, in pixels
+WINDOW = 11  # tokens, of the layers with sliding-window attention; less than an image has
+_SIZE = 32  # of the model's input, in pixels
 
 
 def save_vision_model(folder: Path, *, vocab_size: int = VOCAB_SIZE, max_positions: int = MAX_POSITIONS) -> Any:
-    """Save a random model with its image processor; return it. Its weights let an image decide the answer."""
+    """Save a random model with its image processor, and return it. Its weights let images change the answer."""
     torch.manual_seed(0)
     make: Any = transformers.Gemma3Config
     config = make(
@@ -59,7 +59,7 @@ def save_vision_model(folder: Path, *, vocab_size: int = VOCAB_SIZE, max_positio
         eoi_token_index=END,
         image_token_index=SOFT,
         eos_token_id=1,
-        tie_word_embeddings=False,  # else most would be answered by repeating their last word
+        tie_word_embeddings=False,  # otherwise most answers would repeat the last word of the prompt
     )
     model: Any = Gemma3ForConditionalGeneration(config)
     model.eval()
@@ -75,18 +75,21 @@ def save_vision_model(folder: Path, *, vocab_size: int = VOCAB_SIZE, max_positio
 
 @cache
 def image_processor(folder: Path) -> Any:
-    """The folder's own."""
+    """Return the folder's own image processor."""
     return AutoImageProcessor.from_pretrained(folder, backend="pil")  # type: ignore[no-untyped-call]
 
 
 def picture(seed: int, size: tuple[int, int] = (50, 40)) -> Image.Image:
-    """An image of random pixels."""
+    """Return an image of random pixels."""
     drawn = np.random.default_rng(seed).integers(0, 256, (size[1], size[0], 3), dtype=np.uint8)
     return Image.fromarray(drawn)
 
 
 def prompt_of(folder: Path, *parts: int | Image.Image) -> tuple[list[int], tuple[PromptImage, ...]]:
-    """A prompt of so many random words and of images, in turn; its tokens and its images."""
+    """Return a prompt of random words and images in the given order: its tokens and its images.
+
+    An integer among `parts` is a number of words.
+    """
     processor = image_processor(folder)
     token_ids, images = [2], []
     for part in parts:
@@ -103,7 +106,7 @@ def prompt_of(folder: Path, *parts: int | Image.Image) -> tuple[list[int], tuple
 
 @torch.inference_mode()
 def expected(model: Any, folder: Path, token_ids: abc.Sequence[int], parts: abc.Sequence[Any], count: int) -> list[int]:
-    """What transformers' own `generate` adds to a prompt, greedily."""
+    """Return the tokens that transformers' own `generate` adds to a prompt, greedily."""
     processor = image_processor(folder)
     seen = [part for part in parts if not isinstance(part, int)]
     ids = torch.tensor([list(token_ids)])

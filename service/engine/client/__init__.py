@@ -1,1 +1,1 @@
-"""The half of an engine on the event loop: admission, open requests, streams of output."""
+"""The client of an engine on the event loop: admission, open requests and output streams."""

@@ -1,4 +1,4 @@
-"""A generator's adapters on the event loop: load and unload them while requests run, and again after a restart."""
+"""Load and unload a generator's adapters while requests run, and load them again after a restart."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from service.generation.errors import AdapterLost, AdapterRefused, EngineError, 
 
 _log = logging.getLogger(__name__)
 
-Ask = abc.Callable[[abc.Callable[[int], Command]], abc.Awaitable[Output]]
+CallCore = abc.Callable[[abc.Callable[[int], Command]], abc.Awaitable[Output]]
 
 
 class Adapters:
     """The loaded adapters of one generator. Used by the event loop only."""
 
-    def __init__(self, config: EngineConfig, ask: Ask) -> None:
-        """`ask` sends the command that its argument makes of a new serial, and waits for its output."""
+    def __init__(self, config: EngineConfig, call: CallCore) -> None:
+        """`call` sends the command that its argument makes of a new serial, and waits for the output."""
         self._config = config
-        self._ask = ask
+        self._call = call
         self._folders: dict[str, Path] = {}
         self._lost: dict[str, EngineError] = {}
         self._reloading: set[asyncio.Task[None]] = set()
@@ -45,33 +45,33 @@ class Adapters:
                 raise AdapterRefused(f"the model has an adapter named {name!r}")
             if len(self._folders) >= (most := self._config.max_adapters or 0):
                 raise TooManyAdapters(f"the model has {len(self._folders)} adapters; engine.max_adapters is {most}")
-            loaded = await self._ask(partial(LoadAdapter, name=name, folder=folder))
+            loaded = await self._call(partial(LoadAdapter, name=name, folder=folder))
             assert isinstance(loaded, AdapterLoaded)  # noqa: S101  the answer to this command
             self._folders[name] = folder
             return loaded
 
-    async def drop(self, name: str, *, is_away: bool) -> None:
-        """Forget an adapter that no request uses any more. A core that is away (`is_away`) has already forgotten it."""
+    async def drop(self, name: str, *, is_down: bool) -> None:
+        """Unload an adapter that no request uses any more. A core that is down (`is_down`) has already unloaded it."""
         async with self._changing:
             self._folders.pop(name, None)
             self._lost.pop(name, None)
-            if is_away:
+            if is_down:
                 return
-            with contextlib.suppress(EngineFailed):  # a failed core has forgotten it, too
-                await self._ask(partial(DropAdapter, name=name))
+            with contextlib.suppress(EngineFailed):  # a failed core has unloaded it, too
+                await self._call(partial(DropAdapter, name=name))
 
     def load_again(self) -> None:
         """Load all adapters again after the core was restarted, before any request."""
         self._lost.clear()
         for name, folder in self._folders.items():
-            asked = self._ask(partial(LoadAdapter, name=name, folder=folder))
-            task = asyncio.ensure_future(self._reloaded(name, asked))
+            loading = self._call(partial(LoadAdapter, name=name, folder=folder))
+            task = asyncio.ensure_future(self._finish_reload(name, loading))
             self._reloading.add(task)
             task.add_done_callback(self._reloading.discard)
 
-    async def _reloaded(self, name: str, asked: abc.Awaitable[Output]) -> None:
+    async def _finish_reload(self, name: str, loading: abc.Awaitable[Output]) -> None:
         try:
-            await asked
+            await loading
         except EngineError as error:
             _log.error("the adapter %s could not be loaded again: %s", name, error)
             self._lost[name] = error

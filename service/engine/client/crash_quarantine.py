@@ -20,11 +20,12 @@ class _Quarantined:
 
 
 class CrashQuarantine:
-    """Counts the deaths of the process while a request or compilation was open: each that was open may be the cause.
+    """Counts the deaths of the process while a request or compilation was open, since each open one may be the cause.
 
-    A work is identified by its description, without the fields that may change if a client sends it again. It leaves
-    the quarantine when it completes. One that reaches `max_deaths` - 1 may not run together with another of that count,
-    so that the next death identifies the cause; with `max_deaths` it is rejected until `memory_s` seconds have passed.
+    A request or compilation is identified by its description, which leaves out the fields that may change when a client
+    sends it again. It leaves the quarantine when it completes. With `max_deaths` - 1 deaths it may not run together
+    with another one that has as many, so that the next death identifies the cause. With `max_deaths` deaths it is
+    rejected until `memory_s` seconds have passed.
     """
 
     def __init__(
@@ -36,13 +37,13 @@ class CrashQuarantine:
         self._quarantine: OrderedDict[bytes, _Quarantined] = OrderedDict()  # the most recent last
 
     def __bool__(self) -> bool:
-        """Whether anything is quarantined."""
+        """Return whether anything is quarantined."""
         while self._quarantine and next(iter(self._quarantine.values())).until <= self._clock():
             self._quarantine.popitem(last=False)
         return bool(self._quarantine)
 
     def record_death(self, description: str) -> None:
-        """Count a death of the process while this work was open."""
+        """Count a death of the process while the request or compilation of this description was open."""
         key = _key(description)
         quarantined = self._quarantine.pop(key, None) or _Quarantined(0, 0.0)
         quarantined.num_deaths += 1
@@ -52,16 +53,16 @@ class CrashQuarantine:
             self._quarantine.popitem(last=False)
 
     def clear(self, description: str) -> None:
-        """Remove a work that has completed."""
+        """Remove a request or compilation that has completed."""
         self._quarantine.pop(_key(description), None)
 
     def must_be_alone(self, description: str) -> bool:
-        """Return whether the work may not run together with another one for which this is True."""
+        """Return whether the request or compilation may not run together with another one for which this is True."""
         quarantined = self._quarantine.get(_key(description))
         return quarantined is not None and quarantined.num_deaths >= self._max_deaths - 1
 
     def check(self, description: str, field: str) -> None:
-        """Raise InvalidRequest for a work that was open at `max_deaths` deaths."""
+        """Raise InvalidRequest for a request or compilation that was open at `max_deaths` deaths."""
         quarantined = self._quarantine.get(_key(description))
         if quarantined is not None and quarantined.num_deaths >= self._max_deaths:
             message = f"the engine has failed {quarantined.num_deaths} times while it computed this request"

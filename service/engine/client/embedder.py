@@ -34,18 +34,18 @@ class OpenEmbedding:
 
     @property
     def is_complete(self) -> bool:
-        """Whether each input has its vector."""
+        """True if each input has its vector."""
         return len(self._vectors) == len(self._inputs)
 
     def description(self) -> None:
-        """Return None: an encoder computes all texts alike, so none is suspected of a crash."""
+        """Return None: an encoder computes all texts alike, so no text is quarantined after a crash."""
         return
 
     def start(self) -> None:
-        """Do nothing: the first vector has the time of the start."""
+        """Do nothing: the first vector has the start time."""
 
     def put(self, output: Output) -> None:
-        """Take a vector."""
+        """Store a vector, and set the result if it is the last one."""
         if not isinstance(output, InputVector):
             return
         if not self._vectors:
@@ -59,13 +59,13 @@ class OpenEmbedding:
             self.done.set_result(EmbeddingOutput(vectors, self.arrived, self._scheduled, now, self._compute_s))
 
     def end(self, error: EngineError) -> None:
-        """Set the error."""
+        """Set the error, unless the result is set."""
         if not self.done.done():
             self.done.set_exception(error)
 
 
 class EmbedderClient(EngineClient[OpenEmbedding]):
-    """Computes the vectors of many requests at a time."""
+    """Computes the vectors of concurrent requests."""
 
     def __init__(
         self,
@@ -83,17 +83,17 @@ class EmbedderClient(EngineClient[OpenEmbedding]):
         self._config = config
         self._vocab_size = vocab_size
 
-    def refuse_if_busy(self, caller_id: str, weight: float, least_tokens: int) -> None:
-        """Raise EngineOverloaded, before its texts are read, if a request of that key would wait too long.
+    def reject_if_overloaded(self, caller_id: str, weight: float, min_tokens: int) -> None:
+        """Raise EngineOverloaded if a request of `caller_id` would be queued for too long. Call it before tokenization.
 
-        The request has at least `least_tokens` tokens.
+        The request has at least `min_tokens` tokens.
         """
-        self._check_capacity(caller_id, weight, least_tokens, self._clock())
+        self._check_capacity(caller_id, weight, min_tokens, self._clock())
 
     async def embed(self, request: EmbeddingRequest) -> EmbeddingOutput:
         """Return the vectors of all inputs. Cancellation aborts the request.
 
-        Raises InvalidRequest or PromptTooLong, which name the input as `inputs[i]`, EngineOverloaded, EngineRestarting,
+        Raise InvalidRequest or PromptTooLong, which name the input as `inputs[i]`, EngineOverloaded, EngineRestarting,
         EngineClosed, EngineFailed or DeadlineExceeded.
         """
         self._reject_if_unavailable(request.deadline)
@@ -122,7 +122,7 @@ class EmbedderClient(EngineClient[OpenEmbedding]):
     def _check_capacity(self, caller_id: str, weight: float, num_tokens: int, now: float) -> None:
         others = self._requests()
         if not others:
-            return  # a request larger than the whole queue may still be served, alone
+            return  # a request that exceeds the whole queue may still run alone
         num_before = _num_before(caller_id, weight, num_tokens, others)
         wait_s = num_before * self._stats.step_time_s / max(self._stats.step_tokens, 1)
         limit_s = self._config.max_queue_wait_s
@@ -140,10 +140,10 @@ class EmbedderClient(EngineClient[OpenEmbedding]):
 
 
 def _num_before(caller_id: str, weight: float, num_tokens: int, others: abc.Sequence[OpenEmbedding]) -> int:
-    """Return how many tokens are computed for others before a request of a key ends.
+    """Return the number of tokens that are computed for other requests before a request of a key ends.
 
-    Requests of one key take turns, so each computes as many tokens as the request itself in the meantime. Another key
-    computes tokens in proportion to its weight.
+    Requests of one key take turns, so up to the request's own number of tokens is computed for each of them in the
+    meantime. Tokens are computed for another key in proportion to its weight.
     """
     own, by_key = 0, dict[str, tuple[float, int]]()
     for each in others:

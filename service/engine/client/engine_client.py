@@ -1,4 +1,4 @@
-"""The part of an engine's client that generators and embedders share: life cycle, open requests and statistics."""
+"""The part of an engine's client that generators and embedders share: lifecycle, open requests and statistics."""
 
 from __future__ import annotations
 
@@ -43,32 +43,33 @@ _COUNTERS = (
 
 
 class Opened(Protocol):
-    """A request or call that the core knows by a serial, until its caller has left."""
+    """A request or call, which the core identifies by a serial until its caller has left."""
 
     @property
     def is_complete(self) -> bool:
-        """Whether the core has nothing more to do for it."""
+        """True if the core has nothing more to do for it."""
 
     def description(self) -> str | None:
-        """Return its description for the `CrashQuarantine`; None if it can't cause a crash any more."""
+        """Return its description for the `CrashQuarantine`, or None if it can no longer cause a crash."""
 
     def start(self) -> None:
         """Record that the core has started to compute it."""
 
     def put(self, output: Output) -> None:
-        """Take one of its outputs."""
+        """Deliver one of its outputs."""
 
     def end(self, error: EngineError) -> None:
-        """End it with an error. After its end this does nothing."""
+        """End it with an error. Do nothing after its end."""
 
 
 OpenedT = TypeVar("OpenedT", bound=Opened)
 
 
 class EngineClient(Generic[OpenedT]):
-    """The life cycle and the open requests of an engine, in a thread or in a process.
+    """The lifecycle and the open requests of an engine on a thread or in a process.
 
-    `async with client` or `client.start()` … `await client.close()`. Use it on the event loop that started it.
+    It runs within `async with client`, or from `client.start()` to `await client.close()`. All methods must be called
+    on the event loop that started it.
     """
 
     def __init__(
@@ -96,15 +97,15 @@ class EngineClient(Generic[OpenedT]):
 
     @property
     def pid(self) -> int | None:
-        """The process of the core; None if it is this process, or not running."""
+        """The core's process id, or None if the core runs in this process or its process is down."""
         return self._link.pid
 
     def kill(self) -> None:
-        """Kill the process of a core that has stalled, if it has one; it is restarted."""
+        """Kill the process of a stalled core, if it has one; it is restarted."""
         self._link.kill()
 
     def start(self) -> None:
-        """Start to serve, on the running loop."""
+        """Start to serve on the running loop."""
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self._heartbeat = time.monotonic()
         self._link.start(self)
@@ -120,33 +121,33 @@ class EngineClient(Generic[OpenedT]):
 
     @property
     def is_restarting(self) -> bool:
-        """Whether the core has died and is being restarted."""
+        """True if the core has died and is being restarted."""
         return self._back_at is not None
 
     @property
     def heartbeat_age_s(self) -> float:
-        """Seconds since the engine last began a step or, when idle, looked for work, which it does every second.
+        """Seconds since the engine last began a step or, when idle, sent a heartbeat, which it does every second.
 
-        Zero while it is asleep or restarting.
+        It is 0 while the engine is asleep or restarting.
         """
         return 0.0 if self.is_restarting or self.is_asleep else time.monotonic() - self._heartbeat
 
     @property
     def num_open(self) -> int:
-        """Requests whose callers have not left."""
+        """The number of requests and calls whose callers have not left."""
         return len(self._opened)
 
     def stats(self) -> EngineStats:
-        """Return the state after the last step, or after later arrivals and departures."""
+        """Return the state after the last step, updated by later arrivals and ends."""
         return self._stats
 
     async def check(self) -> None:
-        """Raise EngineError if the engine has lost a cache block, or has one with two owners."""
+        """Raise EngineError if a cache block is lost or has two owners."""
         self._reject_if_not_running()
-        await self._ask(Check)
+        await self._call(Check)
 
     async def drain(self, timeout_s: float) -> None:
-        """Reject new requests, wait until all callers have left, then end open requests with EngineClosed."""
+        """Reject new requests, wait for open ones until the timeout, then end the remaining ones with EngineClosed."""
         self._is_closed = True
         error = EngineClosed("the engine was stopped before the request was complete")
         await self._end_after(timeout_s, error, lambda _: True)
@@ -157,9 +158,9 @@ class EngineClient(Generic[OpenedT]):
         await self._link.stop()
 
     async def sleep(self, timeout_s: float) -> None:
-        """Release weights and cache. New requests get EngineAsleep, and so do open ones after the timeout.
+        """Free weights and cache. New requests, and those that have not ended by the timeout, get EngineAsleep.
 
-        Raises CannotSleep.
+        Raise CannotSleep if the core runs in this process.
         """
         if not self._link.can_relaunch:
             raise CannotSleep("the model can't sleep: its engine runs in the service's process (engine.worker)")
@@ -167,10 +168,10 @@ class EngineClient(Generic[OpenedT]):
         await self._end_after(timeout_s, EngineAsleep(_ASLEEP, _ASLEEP_RETRY_S), lambda _: True)
         await self._link.stop()
         self._back_at = None
-        self._forget_state()
+        self._reset_stats()
 
     async def wake(self) -> None:
-        """Load a model that is asleep. Raises ModelLoadError, and then it stays asleep."""
+        """Load the model again after `sleep`. Raise ModelLoadError if that fails; the engine then stays asleep."""
         await self._link.relaunch()
         self.is_asleep = False
         self.on_restart()
@@ -180,7 +181,7 @@ class EngineClient(Generic[OpenedT]):
         if report.heartbeat is not None:
             self._heartbeat = report.heartbeat
         for stats in report.stats:
-            self._take_stats(stats)
+            self._update_stats(stats)
         for serial in report.started:
             if opened := self._opened.get(serial):
                 opened.start()
@@ -192,9 +193,9 @@ class EngineClient(Generic[OpenedT]):
                 opened.end(error)
 
     def on_death(self, reason: BaseException, restart_in_s: float | None) -> None:
-        """End all requests with EngineFailed."""
+        """End all requests with EngineFailed, and quarantine them."""
         self._back_at = None if restart_in_s is None else self._clock() + restart_in_s
-        self._forget_state()
+        self._reset_stats()
         descriptions = {each.description() for each in self._opened.values()}
         for description in filter(None, descriptions):
             self._quarantine.record_death(description)
@@ -205,17 +206,17 @@ class EngineClient(Generic[OpenedT]):
         if restart_in_s is None:
             self.failed.set_result(reason)
 
-    def _forget_state(self) -> None:
-        """Reset the stats, except for counters."""
+    def _reset_stats(self) -> None:
+        """Reset the stats, except for the counters."""
         self._stats_before = self._stats
         self._stats = _add(EngineStats(), self._stats)
 
     def on_restart(self) -> None:
-        """Serve new requests again, after a restart of the core."""
+        """Serve new requests again after a restart of the core."""
         self._back_at = None
         self._heartbeat = time.monotonic()
 
-    def _take_stats(self, stats: EngineStats) -> None:
+    def _update_stats(self, stats: EngineStats) -> None:
         if self._stats_before is not None:
             stats = _add(stats, self._stats_before)
         has_stepped = stats.num_steps > self._stats.num_steps
@@ -224,7 +225,7 @@ class EngineClient(Generic[OpenedT]):
             self._observer.on_step(stats)
 
     def _reject_if_unavailable(self, *deadlines: float | None) -> None:
-        """Raise the error that prevents any request with these deadlines, if there is one."""
+        """Raise the error with which a request with these deadlines must be rejected, if there is one."""
         if self._is_closed and not self.failed.done():
             raise EngineClosed("the engine takes no new requests")
         self._reject_if_not_running()
@@ -255,7 +256,7 @@ class EngineClient(Generic[OpenedT]):
     async def _end_after(
         self, timeout_s: float, error: EngineError, fits: abc.Callable[[OpenedT | PendingCall], bool]
     ) -> None:
-        """Wait until all requests that fit have left; after the timeout end those still open with `error`."""
+        """Wait until all requests for which `fits` is True have left; after the timeout end the rest with `error`."""
         try:
             async with asyncio.timeout(timeout_s):
                 while any(map(fits, self._opened.values())):
@@ -267,7 +268,7 @@ class EngineClient(Generic[OpenedT]):
                     self._link.send(Abort(serial))
                     opened.end(error)
 
-    def _ask(self, command: abc.Callable[[int], Command]) -> abc.Awaitable[Output]:
+    def _call(self, command: abc.Callable[[int], Command]) -> abc.Awaitable[Output]:
         """Send the command that `command` makes of a new serial immediately, and return its future output."""
         pending_call = PendingCall()
         return self._result_of(self._open(pending_call, command), pending_call)
@@ -279,7 +280,7 @@ class EngineClient(Generic[OpenedT]):
             self._leave(serial)
 
     def _leave(self, *serials: int) -> None:
-        """Forget requests or calls, and abort those that are not complete."""
+        """Unregister requests or calls, and abort those that are not complete."""
         for serial in serials:
             if not self._opened.pop(serial).is_complete:
                 self._link.send(Abort(serial))

@@ -45,7 +45,7 @@ _MAX_WAIT_SHARE = 0.5  # of the time until a request's deadline that it may wait
 
 
 class GeneratorClient(EngineClient[OpenGeneration]):
-    """Generates for many requests at a time."""
+    """Generates for concurrent requests."""
 
     def __init__(
         self,
@@ -58,9 +58,9 @@ class GeneratorClient(EngineClient[OpenGeneration]):
         observer: StepObserver | None = None,
         clock: abc.Callable[[], float] = time.monotonic,
     ) -> None:
-        """`config` must have its `num_blocks` and `max_model_len`; ValueError otherwise.
+        """Raise ValueError if `num_blocks` or `max_model_len` of `config` is None.
 
-        `ranges` are those of the parameters, by their paths. A constraint waits for a thread for at most
+        `ranges` has the allowed ranges of parameters, by their paths. A constraint waits for a thread for at most
         `max_compile_wait_s`, and for its compilation for at most six times as long.
         """
         super().__init__(link, max_model_len=max_sequence_len(config), observer=observer, clock=clock)
@@ -71,27 +71,27 @@ class GeneratorClient(EngineClient[OpenGeneration]):
         self._queue_wait = QueueWaitEstimator()
         self._overload = OverloadDetector()
         self._wakeups = WakeupLimiter()
-        self._adapters = Adapters(config, self._ask)
+        self._adapters = Adapters(config, self._call)
 
     async def load_adapter(self, name: str, folder: Path) -> AdapterLoaded:
         """Load an adapter for requests that name it.
 
-        Raises AdapterRefused, TooManyAdapters, or the error that prevents any request.
+        Raise AdapterRefused or TooManyAdapters, or an error of an engine that cannot serve.
         """
         self._reject_if_unavailable()
         return await self._adapters.load(name, folder)
 
     async def drop_adapter(self, name: str, timeout_s: float) -> None:
-        """Unload an adapter once its requests have ended; after the timeout they end with EngineClosed.
+        """Unload an adapter after its requests have ended. Those still open at the timeout end with EngineClosed.
 
-        The caller must prevent new requests with it.
+        The caller must not start requests with the adapter any more.
         """
         error = EngineClosed("the adapter was unloaded before the request was complete")
         await self._end_after(
             timeout_s, error, lambda each: isinstance(each, OpenGeneration) and each.request.adapter == name
         )
-        is_away = self.is_restarting or self.is_asleep or self.failed.done()
-        await self._adapters.drop(name, is_away=is_away)
+        is_down = self.is_restarting or self.is_asleep or self.failed.done()
+        await self._adapters.drop(name, is_down=is_down)
 
     def on_restart(self) -> None:
         """Serve new requests again, with the same adapters."""
@@ -99,12 +99,12 @@ class GeneratorClient(EngineClient[OpenGeneration]):
         self._adapters.load_again()
 
     def stats(self) -> EngineStats:
-        """Return the state after the last step. Under overload, `max_running` is the lower limit that holds then."""
+        """Return the state after the last step. Under overload, `max_running` is lower."""
         max_running = self._overload.max_running(self._clock(), self._stats.max_running)
         return self._stats._replace(max_running=max_running)
 
     def on_report(self, report: Report) -> None:
-        """Deliver a report, and measure how fast requests start."""
+        """Deliver a report, and measure the rates of starts and tokens."""
         num_begun = sum(isinstance(self._opened.get(serial), OpenGeneration) for serial in report.started)
         if num_begun:
             self._queue_wait.record_start(self._clock(), num_begun)
@@ -112,12 +112,12 @@ class GeneratorClient(EngineClient[OpenGeneration]):
         if report.stats:
             self._overload.record_step(self._clock(), self._stats.num_running, self._stats.num_generated_tokens)
 
-    def refuse_if_busy(
+    def reject_if_overloaded(
         self, caller_id: str, weight: float, deadline: float | None = None, waited_s: float | None = None
     ) -> None:
-        """Raise EngineOverloaded if a request of that key would wait too long, before it costs anything.
+        """Raise EngineOverloaded if a request of `caller_id` would be queued for too long. Call it before any work.
 
-        `waited_s` is how long it has waited before it reached the service, if known.
+        `waited_s` is the time that the request has waited before it reached the service, if known.
         """
         now = self._clock()
         loads, ages_s = self._loads(caller_id, weight, now)
@@ -129,10 +129,11 @@ class GeneratorClient(EngineClient[OpenGeneration]):
         wait_s = self._queue_wait.wait_s(caller_id, loads, max_running, ages_s)
         if wait_s > max_wait_s:
             self._overload.record_rejection(now)
-        # Clients that bypass Envoy can claim any `waited_s`: it may reject their own request, but starts no overload.
+        # Clients that bypass Envoy can claim any `waited_s`: their own request may be rejected for it, but it does not
+        # start an overload.
         if (
             waited_s is not None
-            and self._overload.is_late(now, late=waited_s > overload_wait_s)
+            and self._overload.record_delay(now, is_late=waited_s > overload_wait_s)
             and loads[caller_id].num_open
         ):
             wait_s += waited_s
@@ -142,13 +143,14 @@ class GeneratorClient(EngineClient[OpenGeneration]):
 
     @asynccontextmanager
     async def generate(self, *requests: GenerationRequest) -> abc.AsyncIterator[Outputs]:
-        """Open a stream of the outputs of one or several requests. Leaving the context aborts what has not ended.
+        """Open the stream of outputs of one or more requests. Leaving the context aborts unfinished requests.
 
-        Either all requests are admitted or none, and an error of one ends the stream of all. The context is entered
-        when all are admitted and their constraints compiled.
+        Several requests are admitted together or not at all, and an error of one ends the stream of all. Entering the
+        context returns when all are admitted and their constraints compiled.
 
-        Entering raises InvalidRequest, EngineOverloaded, EngineRestarting, EngineClosed, EngineFailed or
-        DeadlineExceeded. The stream may raise the last three and SequenceError after its last output.
+        Entering the context raises InvalidRequest or a subclass, EngineOverloaded, EngineRestarting, EngineClosed,
+        EngineFailed or DeadlineExceeded. The stream raises the last three and SequenceError after its last output, and
+        EngineOverloaded before its first.
         """
         self._reject_if_unavailable(*(request.deadline for request in requests))
         for request in requests:
@@ -194,7 +196,7 @@ class GeneratorClient(EngineClient[OpenGeneration]):
 
     def _check_capacity(self, requests: abc.Sequence[GenerationRequest]) -> None:
         for request in requests[:1]:  # the others are admitted with it
-            self.refuse_if_busy(request.caller_id, request.weight, request.deadline)
+            self.reject_if_overloaded(request.caller_id, request.weight, request.deadline)
         waiting = [each for each in self._requests() if each.is_waiting]
         if not waiting:
             return  # a request that exceeds the whole queue may still run alone
@@ -212,7 +214,7 @@ class GeneratorClient(EngineClient[OpenGeneration]):
         raise EngineOverloaded(message, retry_after_s(self._clock() - waiting[0].arrived), for_all=for_all)
 
     def _loads(self, caller_id: str, weight: float, now: float) -> tuple[dict[str, KeyLoad], list[float]]:
-        """Return the load of each key, including that one, and how long each running sequence has run."""
+        """Return the load of each key, including `caller_id`, and how long each running sequence has run."""
         loads = {caller_id: KeyLoad(weight, 0, 0)}
         ages_s: list[float] = []
         for each in self._requests():
@@ -244,7 +246,7 @@ class GeneratorClient(EngineClient[OpenGeneration]):
                     constraint_serial=constraint_serial,
                 )
                 serials.append(self._open(OpenGeneration(request, stream, now, self._queue_wait, self._clock), command))
-        except BaseException:  # a request that can't be pickled aborts those before it
+        except BaseException:  # a request cannot be pickled: abort the requests before it
             self._leave(*serials)
             raise
         return serials
@@ -283,10 +285,10 @@ class GeneratorClient(EngineClient[OpenGeneration]):
         return serial
 
     async def _compiled(self, pending_call: PendingCall, deadline: float | None) -> int | None:
-        """Wait for a compilation; return the number of tokens of the shortest answer, if it is known.
+        """Wait for a compilation. Return the number of tokens of the shortest matching answer, or None if unknown.
 
-        The core limits a compilation's processor time; this limits the waits for a thread and for the result, which
-        depend on other work. Raises EngineOverloaded after them.
+        The core limits a compilation's processor time. This method limits the waits for a thread and for the result,
+        which depend on other work, and raises EngineOverloaded after either limit.
         """
         wait_s = self._max_compile_wait_s
         busy = EngineOverloaded("the threads that compile constraints are busy with others", retry_after_s(wait_s))
@@ -302,7 +304,7 @@ class GeneratorClient(EngineClient[OpenGeneration]):
     ) -> _Result:
         """Wait for `work`. Raise `too_long` after `limit_s`, or DeadlineExceeded if the deadline is earlier.
 
-        Which one is earlier is decided before the wait, since a timer may fire slightly before its time.
+        The earlier one is chosen before the wait, because a timer may fire slightly before its time.
         """
         error = too_long
         if deadline is not None and deadline - self._clock() < limit_s:

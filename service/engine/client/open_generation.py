@@ -1,4 +1,4 @@
-"""One open request of a generator."""
+"""An open request of a generator."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from service.generation.requests.request import GenerationRequest
 
 
 class OpenGeneration:
-    """One of the requests whose outputs go to a stream."""
+    """An open request. Its outputs go to a stream, which several requests may share."""
 
     def __init__(
         self,
@@ -35,11 +35,11 @@ class OpenGeneration:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all requests of the stream have ended."""
+        """True if all requests of the stream are complete."""
         return self._stream.is_complete
 
     def description(self) -> str | None:
-        """Return the description of the request if it is not done."""
+        """Return the description of the request, or None if it is complete."""
         return None if self.is_complete else description_of(self.request)
 
     def start(self) -> None:
@@ -65,7 +65,7 @@ class OpenGeneration:
 
 
 def description_of(request: GenerationRequest) -> str:
-    """Return a description that is the same if any client sends the request again, with any seed."""
+    """Return a description that does not depend on the client, the seed or the deadline."""
     sampling = replace(request.sampling, seed=None)
     same = replace(
         request, request_id="", caller_id="", weight=1, priority=0, deadline=None, sampling=sampling, cuts={},

@@ -1,4 +1,4 @@
-"""Buffer the generated output of one reader. Used by the event loop only."""
+"""The buffer between an engine and the reader of one stream. Used by the event loop only."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from service.generation.outputs.output import GenerationOutput, merged
 
 
 class OutputStream(AsyncIterator[GenerationOutput]):
-    """The outputs of one reader in order of arrival, until the last output of each choice or an error.
+    """The outputs of a stream in order of arrival, until the last output of each choice or an error.
 
-    Unread outputs are merged to one per choice, so a slow reader costs no more memory than its text.
+    Unread outputs are merged to one per choice, so a slow reader takes no more memory than its text.
     """
 
     def __init__(self, num_choices: int, wakeups: WakeupLimiter | None = None) -> None:
@@ -27,73 +27,76 @@ class OutputStream(AsyncIterator[GenerationOutput]):
         self._error: EngineError | None = None
         self._pending: dict[tuple[int, int], list[GenerationOutput]] = {}  # by request and choice
         self._whole: deque[GenerationOutput] = deque()
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
 
     @property
     def is_ended(self) -> bool:
-        """Whether nothing more will be delivered; unread outputs may be left."""
+        """True if nothing more will be delivered; unread outputs may be left."""
         return self._is_broken or self.is_complete
 
     @property
     def is_complete(self) -> bool:
-        """Whether the last output of each choice was delivered."""
+        """True if the last output of each choice was delivered."""
         return self._num_unfinished == 0
 
     def start(self) -> None:
         """Record that the first step of one of its requests was computed."""
         self._has_begun = True
-        self._news.set()
+        self._changed.set()
 
     async def begun(self) -> None:
-        """Return when the first step of one of the requests was computed. Raises the error that ended all of them."""
+        """Return when the first step of one of the requests was computed.
+
+        Raise the error that ended all of them before that.
+        """
         while not (self._has_begun or self._pending or self.is_ended):
-            self._news.clear()
-            await self._news.wait()
+            self._changed.clear()
+            await self._changed.wait()
         if not self._pending:
             self._raise_error()
 
     def put(self, output: GenerationOutput) -> None:
-        """Deliver an output of one choice. After the end this does nothing."""
+        """Deliver an output of one choice. Do nothing after the end."""
         if self.is_ended:
             return
         self.num_tokens += len(output.token_ids)
         if output.finish_reason is not None:
             self._num_unfinished -= 1
-        if output.is_whole:  # the later outputs of its choice are not
+        if output.is_whole:  # whole outputs precede all other outputs of their choice
             self._whole.append(output)
         else:
             self._pending.setdefault((output.request_index, output.choice_index), []).append(output)
-        self._wakeups.wake(self._news)
+        self._wakeups.wake(self._changed)
 
     def end(self, error: EngineError) -> None:
-        """End the stream with an error, raised after the unread outputs. After the end this does nothing."""
+        """End the stream with an error, which is raised after the unread outputs. Do nothing after the end."""
         if self.is_ended:
             return
         self._is_broken = True
         self._error = error
-        self._news.set()
+        self._changed.set()
 
     def close(self) -> None:
-        """Discard unread outputs, since the reader has left. Reading raises StopAsyncIteration from now on."""
+        """Discard unread outputs after the reader has left. Reading raises StopAsyncIteration from now on."""
         self._is_broken = True
         self._error = None
         self._pending.clear()
         self._whole.clear()
-        self._news.set()
+        self._changed.set()
 
     async def __anext__(self) -> GenerationOutput:
         while not (self._pending or self._whole):
             self._raise_error()
             if self.is_ended:
                 raise StopAsyncIteration
-            self._news.clear()
-            await self._news.wait()
+            self._changed.clear()
+            await self._changed.wait()
         if self._whole:
             return self._whole.popleft()
         return merged(self._pending.pop(next(iter(self._pending))))
 
     def _raise_error(self) -> None:
-        """Raise the error, if any, only once."""
+        """Raise the error, if any, unless it was raised before."""
         if self._error is not None:
             error, self._error = self._error, None
             raise error

@@ -1,4 +1,4 @@
-"""Detect sustained overload, and decide which requests are admitted while it lasts."""
+"""Detect sustained overload, and limit admission while it lasts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 _DURATION_S = 2.0  # of an overload after the last rejection
 _MAX_WAIT_S = 0.1  # expected queue wait of an admitted request during an overload
 _MIN_RATE = 0.75  # of the highest token rate measured
-_MIN_RUNNING = 4  # answers, regardless of measurements
+_MIN_RUNNING = 4  # choices, regardless of measurements
 _MEMORY_S = 2.0  # window of a measurement; the weight of older steps halves per window
 _MIN_MEASURED_S = 0.1
 _MAX_AGE_S = 60.0  # of a measurement
@@ -24,30 +24,34 @@ class _Rate(NamedTuple):
 
 
 class OverloadDetector:
-    """Detects the overload of one engine: from a rejected request until none was rejected for two seconds.
+    """Detects the overload of one engine. It starts with a rejection, and ends two seconds after the last one.
 
-    A queue that bridges a burst is harmless. A queue that stays full, because demand exceeds capacity, makes every
-    answer late without serving more: under overload it is kept short. For the same reason only as many answers run as
-    reach three quarters of the highest token rate that was measured for any number of answers. A request that arrives
-    late may be rejected for that, but does not start an overload, because clients can claim any wait. Used by the event
-    loop only, except for `max_running`, which any thread may call. All instants are of one clock, in seconds.
+    A queue that absorbs a burst is harmless. A queue that stays full, because demand exceeds capacity, delays every
+    answer without serving more, so it is kept short under overload. For the same reason the number of running choices
+    is limited to the smallest number whose measured token rate is at least three quarters of the highest one. A request
+    that arrives late may be rejected for that, but does not start an overload, because clients can claim any wait. Used
+    by the event loop only, except for `max_running`, which any thread may call. All instants are of one clock, in
+    seconds.
     """
 
     def __init__(self) -> None:
         self._until = -math.inf
-        self._late_since = self._late_at = -math.inf  # first and last of consecutive late requests
-        self._stepped_at: float | None = None  # the last step, if anything still ran after it
+        self._late_since = self._late_at = -math.inf  # arrivals of the first and last of consecutive late requests
+        self._stepped_at: float | None = None  # the end of the last step, if anything still ran after it
         self._num_running = 0  # after the last step
         self._num_tokens = 0  # generated up to the last step
-        self._rates: dict[int, _Rate] = {}  # by the bit length of the number of running answers
+        self._rates: dict[int, _Rate] = {}  # by the bit length of the number of running choices
 
     def record_rejection(self, now: float) -> None:
         """Record that a request was rejected because of its estimated queue wait."""
         self._until = now + _DURATION_S
 
-    def is_late(self, now: float, *, late: bool) -> bool:
-        """Return whether this request and all others of the last second were late."""
-        if not late:
+    def record_delay(self, now: float, *, is_late: bool) -> bool:
+        """Record whether a request arrived late. Return True if it should be rejected for that.
+
+        A late request is rejected during an overload, or if all requests of the last second were late.
+        """
+        if not is_late:
             self._late_at = -math.inf
             return False
         if now - self._late_at > _DURATION_S:
@@ -56,11 +60,11 @@ class OverloadDetector:
         return self.is_overloaded(now) or now - self._late_since >= _LATE_S
 
     def is_overloaded(self, now: float) -> bool:
-        """Return whether a request was rejected recently."""
+        """Return whether a request was rejected in the last two seconds."""
         return now < self._until
 
     def record_step(self, now: float, num_running: int, num_tokens: int) -> None:
-        """Record, after a step, the number of running answers and of all tokens generated since the start."""
+        """Record, after a step, the number of running choices and the number of tokens generated since the start."""
         if self._stepped_at is not None:
             size = self._num_running.bit_length()
             known = self._rates.get(size, _Rate(0.0, 0.0, now))
@@ -75,16 +79,16 @@ class OverloadDetector:
         return min(max_wait_s, _MAX_WAIT_S) if self.is_overloaded(now) else max_wait_s
 
     def max_running(self, now: float, max_running: int) -> int:
-        """Return how many answers may run, at most `max_running`, the number of slots."""
+        """Return the number of choices that may run, at most `max_running`, the number of slots."""
         enough = self._sufficient(now) if self.is_overloaded(now) else None
         return max_running if enough is None else min(max_running, enough)
 
     def _sufficient(self, now: float) -> int | None:
-        """Return the number of answers that reaches the required rate; None if nothing was measured."""
+        """Return the number of choices that reaches the required rate, or None if nothing was measured."""
         rates = {
-            size: pace.tokens / pace.seconds
-            for size, pace in list(self._rates.items())  # a copy: metrics are read in another thread
-            if pace.seconds > _MIN_MEASURED_S and now - pace.measured < _MAX_AGE_S
+            size: rate.tokens / rate.seconds
+            for size, rate in list(self._rates.items())  # a copy: metrics are read on another thread
+            if rate.seconds > _MIN_MEASURED_S and now - rate.measured < _MAX_AGE_S
         }
         if not rates:
             return None

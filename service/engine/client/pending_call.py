@@ -21,11 +21,11 @@ class PendingCall:
 
     @property
     def is_complete(self) -> bool:
-        """False: the core keeps the result until the call is aborted."""
+        """Always False: the core keeps the result until the call is aborted."""
         return False
 
     def description(self) -> str | None:
-        """Return the description if the call is not done."""
+        """Return the description, or None if the call is done."""
         return None if self.done.done() else self._description
 
     def start(self) -> None:
@@ -33,12 +33,12 @@ class PendingCall:
         self.started.set()
 
     def put(self, output: Output) -> None:
-        """Set the result."""
+        """Set the result, unless the call is done."""
         if not self.done.done():
             self.done.set_result(output)
 
     def end(self, error: EngineError) -> None:
-        """Set the error."""
+        """Set the error, unless the call is done."""
         self.started.set()
         if not self.done.done():
             self.done.set_exception(error)

@@ -1,4 +1,4 @@
-"""Estimate a request's queue wait from how fast slots come free."""
+"""Estimate a request's queue wait from the rate at which slots are released."""
 
 from __future__ import annotations
 
@@ -34,30 +34,30 @@ class QueueWaitEstimator:
         self._last = 0.0  # when a request started, or arrived at an empty queue
 
     def record_arrival(self, now: float, num_waiting: int) -> None:
-        """Record that a request arrives behind `num_waiting` others."""
+        """Record the arrival of a request behind `num_waiting` queued ones."""
         if num_waiting == 0:
             self._last, self._num_started, self._start_s, self._num_starts = now, 0.0, 0.0, 0
 
     def record_start(self, now: float, num_requests: int) -> None:
-        """Record that a number of requests have started together."""
+        """Record the start of `num_requests` requests in one step."""
         self._num_started = _MEMORY * self._num_started + num_requests
         self._start_s = _MEMORY * self._start_s + now - self._last
         self._num_starts += num_requests
         self._last = now
 
     def record_end(self, run_s: float) -> None:
-        """Record that a sequence has ended or was aborted after `run_s` seconds."""
+        """Record the end of a sequence after `run_s` seconds."""
         self._run_s = run_s if self._run_s is None else _MEMORY * self._run_s + (1 - _MEMORY) * run_s
 
     def wait_s(
         self, caller_id: str, loads: abc.Mapping[str, KeyLoad], max_running: int, ages_s: abc.Sequence[float]
     ) -> float:
-        """Return how long one more request of a key would wait.
+        """Return the expected queue wait of one more request of a key, in seconds.
 
-        `loads` are those of all keys in the engine, `ages_s` the times that each running sequence has run. If more than
-        `max_running` run, these must end as well before another may start. Requests count alike, regardless of their
-        length. A request that finds a free slot waits only for the prompts before its own, which is known after a few
-        starts.
+        `loads` has the loads of all keys in the engine, `ages_s` the time that each running sequence has run. If more
+        than `max_running` sequences run, the excess must end before another one may start. Requests count alike,
+        regardless of their length. A request that finds a free slot waits only for the prompts before its own; that
+        time is known after a few starts.
         """
         own = loads[caller_id]
         num_waiting = sum(load.num_waiting for load in loads.values())
@@ -74,10 +74,9 @@ class QueueWaitEstimator:
         return by_rate if by_slots == 0.0 and by_rate < math.inf else min(by_rate, by_slots)
 
     def _until_free(self, num_slots: int, max_running: int, ages_s: abc.Sequence[float]) -> float:
-        """Return the time until `num_slots` slots come free, if each sequence runs as long as others did.
+        """Return the time until `num_slots` slots are free, assuming the average run time for each sequence.
 
-        One that has run longer may end at any time; it is expected to run for the average time between ends of all
-        sequences.
+        A sequence that has run longer is expected to run for the average time between the ends of two sequences.
         """
         run_s = max(self._run_s or 0.0, sum(ages_s) / max(len(ages_s), 1))
         left_s = sorted(max(run_s - age_s, run_s / max_running) for age_s in ages_s)
@@ -86,13 +85,13 @@ class QueueWaitEstimator:
 
 
 def has_small_load(caller_id: str, loads: abc.Mapping[str, KeyLoad]) -> bool:
-    """Return whether a key has, by weight, less than half the load of the busiest key: it causes no overload."""
+    """Return whether a key has, by weight, less than half the load of the busiest key, and so causes no overload."""
     most = max(load.num_open / load.weight for load in loads.values())
     return loads[caller_id].num_open / loads[caller_id].weight < most / 2
 
 
 def _has_share(caller_id: str, loads: abc.Mapping[str, KeyLoad], max_running: int, *, is_full: bool) -> bool:
-    """Return whether a key is next in the queue and below its share of slots, so that it needn't wait."""
+    """Return whether a key is next in the queue and below its share of slots, so that it need not wait."""
     total_weight = sum(load.weight for load in loads.values())
     excess = {
         name: load.num_running - max(1.0, max_running * load.weight / total_weight) for name, load in loads.items()

@@ -1,8 +1,8 @@
 """Checks of a generation request before it is queued.
 
-The allowed ranges of parameters are given. The other checks need the engine's limits, or prevent values that would
-break a step and thereby every other request. Errors name values by their paths in `GenerationRequest`, and the prompt
-by the client's field.
+The caller passes the allowed ranges of parameters. The other checks need the engine's limits, or reject values that
+would break a step and thereby every other request. Errors name values by their paths in `GenerationRequest`, and the
+prompt by the client's field.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from service.generation.requests.request import GenerationRequest
 def check_request(
     request: GenerationRequest, *, ranges: Ranges, vocab_size: int, max_model_len: int, max_choices: int
 ) -> None:
-    """Raise PromptTooLong or InvalidRequest with the first invalid field, if the request can't be served."""
+    """Raise PromptTooLong or InvalidRequest with the first invalid field, if there is one."""
     num_prompt_tokens = len(request.prompt_token_ids)
     if num_prompt_tokens > max_model_len - 1:
         raise PromptTooLong(request.prompt_field, num_prompt_tokens, max_model_len - 1)
@@ -35,7 +35,7 @@ def check_request(
 
 
 def check_limit(request: GenerationRequest, num_tokens: int, *, max_model_len: int) -> None:
-    """Raise InvalidRequest if no answer within the request's limit or the context can match its output constraint.
+    """Raise InvalidRequest if no answer within the request's limit and the context can match its output constraint.
 
     `num_tokens` is the length of the shortest match, including the reasoning that must precede it.
     """
@@ -70,7 +70,7 @@ def _range_faults(request: GenerationRequest, ranges: Ranges) -> Iterator[tuple[
 
 
 def _values(request: GenerationRequest, path: str) -> Iterator[float]:
-    """Yield the numbers at `path`: none if there is no value, several if it is a mapping."""
+    """Yield the numbers at `path`. A mapping may have several, a missing value has none."""
     value: Any = request
     for name in path.split("."):
         value = getattr(value, name, None)

@@ -5,21 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 
-_MAX_A_TURN = 8
+_MAX_PER_TURN = 8
 
 
 class WakeupLimiter:
-    """Sets events in the order of the calls, at most a few per turn of the loop.
+    """Sets events in the order of the calls, at most `max_per_turn` per turn of the loop.
 
-    The readers of a full batch take tens of milliseconds for a step's outputs on a small machine. In a single turn they
-    would delay everything that needs several turns by that much per turn: accepting a call takes about five turns.
+    The readers of a full batch take tens of milliseconds for a step's outputs on a small machine. If all of them ran in
+    one turn, they would delay each turn of other work by that time, and accepting a call takes about five turns.
     """
 
-    def __init__(self, max_a_turn: int = _MAX_A_TURN) -> None:
-        self._max_a_turn = max_a_turn
-        self._num_left = max_a_turn  # in this turn
+    def __init__(self, max_per_turn: int = _MAX_PER_TURN) -> None:
+        self._max_per_turn = max_per_turn
+        self._num_left = max_per_turn  # in this turn
         self._waiting: OrderedDict[asyncio.Event, None] = OrderedDict()
-        self._is_counting = False  # whether `_next_turn` is scheduled
+        self._is_counting = False  # True if `_next_turn` is scheduled
 
     def wake(self, event: asyncio.Event) -> None:
         """Set the event in this turn, or in one of the next turns if the limit is reached."""
@@ -39,7 +39,7 @@ class WakeupLimiter:
 
     def _next_turn(self) -> None:
         self._is_counting = False
-        self._num_left = self._max_a_turn
+        self._num_left = self._max_per_turn
         while self._waiting and self._num_left:
             event, _ = self._waiting.popitem(last=False)
             self._set(event)

@@ -1,4 +1,4 @@
-"""The deciding half of the engine: it schedules steps, owns sequences and KV cache blocks, and accepts sampled tokens.
+"""The engine's core: it schedules steps, owns sequences and KV cache blocks, and accepts sampled tokens.
 
-It imports no torch, so that it can be tested in milliseconds.
+It does not import torch, so that it can be tested in milliseconds.
 """

@@ -32,10 +32,10 @@ AccountT = TypeVar("AccountT", bound=Account)
 
 
 class Accounts(Generic[AccountT]):
-    """The accounts of all keys. An idle key keeps its account at least while it has received more than others."""
+    """The accounts of all keys. An idle key keeps its account at least while its counter is above those of others."""
 
     def __init__(self, make: abc.Callable[[float], AccountT]) -> None:
-        """`make` creates an account with an initial counter."""
+        """`make` returns an account with the given initial counter."""
         self._make = make
         self._all: dict[str, AccountT] = {}
         self._active: dict[AccountT, None] = {}
@@ -50,9 +50,9 @@ class Accounts(Generic[AccountT]):
         return self._active.keys()
 
     def enter(self, caller_id: str, weight: float, *, waits: abc.Callable[[AccountT], bool]) -> AccountT:
-        """Register a request of a key, and return its account.
+        """Register a request of a key, and return the key's account.
 
-        The counter is raised unless the key `waits` already. Raises ValueError unless the weight is above 0.
+        The counter is raised unless the key already `waits`. Raise ValueError unless the weight is above 0.
         """
         if not weight > 0:
             raise ValueError(f"a weight must be above 0 (got {weight!r})")

@@ -26,7 +26,7 @@ class AdapterTable:
         self._max_adapters = max_adapters
 
     def load(self, name: str, folder: Path) -> AdapterLoaded:
-        """Load an adapter under a name. Raises AdapterRefused or TooManyAdapters."""
+        """Load an adapter under a name. Raise AdapterRefused or TooManyAdapters."""
         if name in self.slots:
             raise AdapterRefused(f"the model already has an adapter named {name!r}")
         if len(self.slots) >= self._max_adapters:
@@ -39,7 +39,7 @@ class AdapterTable:
         return loaded
 
     def drop(self, name: str) -> None:
-        """Unload an adapter that no sequence uses any more; does nothing for a name that is not loaded."""
+        """Unload an adapter that no sequence uses any more. Do nothing for a name that is not loaded."""
         if (slot := self.slots.pop(name, None)) is not None:
             del self._digests[name]
             self._drop(slot)
@@ -47,6 +47,6 @@ class AdapterTable:
     def digest(self, name: str) -> str:
         """Return the digest of an adapter's weights and settings, or "" for no adapter.
 
-        Raises KeyError for an adapter that is not loaded.
+        Raise KeyError for an adapter that is not loaded.
         """
         return self._digests[name] if name else ""

@@ -18,7 +18,7 @@ Int32s: TypeAlias = npt.NDArray[np.int32]
 
 
 class ImageRows(NamedTuple):
-    """A part of an image in a batch: the image's tokens from `offset` on are the batch's rows from `row` on."""
+    """The part of an image in a batch: the image's tokens from `offset` on are the batch's rows from `row` on."""
 
     image: PromptImage
     sequence: int  # in the batch, from 0
@@ -156,7 +156,7 @@ def _image_rows(entries: abc.Sequence[BatchEntry], row_offsets: abc.Sequence[int
 
 
 def _block_tables(tables: abc.Sequence[array[int]], context_lengths: list[int], block_size: int) -> Int32s:
-    """Return the padded block tables. They are copied as bytes, which is several times faster than as numbers."""
+    """Return the padded block tables. Copying them as bytes is several times faster than copying numbers."""
     width = -(-max(context_lengths) // block_size)
     rows = []
     for table, context_length in zip(tables, context_lengths, strict=True):

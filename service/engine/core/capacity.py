@@ -1,4 +1,4 @@
-"""Admission to the batch: whether one more sequence may run, and which one is preempted for it."""
+"""Admission to the batch: decide whether one more sequence may run, and which one is preempted for it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from service.engine.core.fair_queue import FairQueue, KeyQueue, displaced_key
 from service.engine.core.sequences.sequence import Sequence
 from service.engine.core.step_times import StepTimes
 
-_MIN_RUNNING = 2  # sequences, whatever the second costs; with one, a single key could keep all others out
+_MIN_RUNNING = 2  # sequences, regardless of their cost; with one, a single key could keep all others waiting
 _by_order = attrgetter("order")
 
 
 class AdmissionCapacity:
-    """Admission capacity: batch slots and cache blocks, with each API key's share. It reads the scheduler's state."""
+    """Admission capacity: batch slots and cache blocks, with each API key's share. Does not change any state."""
 
     def __init__(
         self,
@@ -51,11 +51,11 @@ class AdmissionCapacity:
         return displaced_key(key, self._slots_held(), limit) is not None
 
     def displaced(self, key: KeyQueue, begun: abc.Collection[Sequence]) -> Sequence | None:
-        """Return the sequence whose slot a sequence of `key` may take if all are taken; none of those just `begun`."""
+        """Return the sequence, not in `begun`, whose slot a sequence of `key` may take if all slots are taken."""
         return self._last(displaced_key(key, self._slots_held(), self.max_running), begun)
 
     def has_blocks(self, sequence: Sequence, found: list[int]) -> bool:
-        """Return whether enough blocks are free to start a sequence, with the cached blocks `found` for it.
+        """Return whether enough blocks are free to start a sequence. `found` are its cached blocks.
 
         Every running sequence must first be able to complete its prompt and to grow by one block; otherwise it would be
         preempted immediately, or preempt the new sequence.
@@ -67,7 +67,7 @@ class AdmissionCapacity:
         return num_needed + num_reserved <= pool.num_free_blocks
 
     def displaced_blocks(self, key: KeyQueue, begun: abc.Collection[Sequence]) -> Sequence | None:
-        """Return the sequence whose blocks a sequence of `key` may take if too few are free."""
+        """Return the sequence, not in `begun`, whose blocks a sequence of `key` may take if too few are free."""
         held = dict.fromkeys(self._queue.active, 0)
         for sequence in self._running:
             held[self._queue.of(sequence)] += len(sequence.block_table)
@@ -77,7 +77,7 @@ class AdmissionCapacity:
         return {key: key.num_running for key in self._queue.active}
 
     def _last(self, key: KeyQueue | None, begun: abc.Collection[Sequence]) -> Sequence | None:
-        """Return a key's last sequence; None if it has only one, which could otherwise be preempted forever."""
+        """Return a key's last sequence, or None if it runs only one, which could otherwise be preempted forever."""
         if key is None or key.num_running < 2:
             return None
         theirs = [each for each in self._running if self._queue.of(each) is key and each not in begun]

@@ -1,6 +1,6 @@
 """Threads that compile constraints while the engine computes steps.
 
-A compilation is limited by the processor time that it uses, so that a busy machine doesn't make a constraint invalid.
+The limit of a compilation is in processor time, so that a busy machine does not make a constraint invalid.
 The client aborts compilations that are no longer needed, and those that other work delays for too long.
 """
 
@@ -33,7 +33,7 @@ ThreadTime: TypeAlias = abc.Callable[[int], float]  # the processor time in seco
 
 
 def thread_time_s(thread_id: int) -> float:
-    """Return the processor time that a thread has used, in seconds; elapsed time on systems that don't report it."""
+    """Return the processor time that a thread has used, in seconds, or the elapsed time if the system lacks it."""
     if hasattr(time, "pthread_getcpuclockid"):
         return time.clock_gettime(time.pthread_getcpuclockid(thread_id))
     return time.monotonic()
@@ -59,7 +59,7 @@ class Compilations:
         thread_time: ThreadTime = thread_time_s,
     ) -> None:
         """A constraint that takes more than `max_compile_s` of processor time is reported as unsupported."""
-        self._compile_constraint = compile_constraint or _refuse
+        self._compile_constraint = compile_constraint or _reject
         self._max_compile_s = max_compile_s
         self._thread_time = thread_time
         self._threads = ThreadPoolExecutor(_NUM_THREADS, thread_name_prefix="constraint")
@@ -71,7 +71,7 @@ class Compilations:
         self._running: Counter[str] = Counter()
 
     def open(self, emit: Emit) -> None:
-        """Set the receiver of reports: one when a compilation starts and one when it ends."""
+        """Set the receiver of reports. A compilation is reported when it starts and when it ends."""
         self._emit = emit
         threading.Thread(target=self._watch, name="constraint-limits", daemon=True).start()
 
@@ -90,7 +90,7 @@ class Compilations:
         return state
 
     def forget(self, serial: int) -> None:
-        """Drop a constraint; if it is still queued, it is not compiled. Does nothing for an unknown serial."""
+        """Drop a constraint. If it is still queued, it is not compiled. Do nothing for an unknown serial."""
         if future := self._futures.pop(serial, None):
             future.cancel()
 
@@ -171,7 +171,7 @@ class Compilations:
             self._emit(Report(outputs=[(serial, compiled)]))
 
 
-def _refuse(constraint: Constraint) -> ConstraintState:
+def _reject(constraint: Constraint) -> ConstraintState:
     raise UnsupportedConstraint(_field(constraint), "the model has no token that ends a text")
 
 

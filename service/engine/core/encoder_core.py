@@ -1,6 +1,6 @@
 """The encoder's step: choose inputs, compute them, report vectors.
 
-It is single-threaded: only the encoder's thread calls it. An `EncoderRunner` computes the model.
+Only the encoder's thread calls this module. An `EncoderRunner` computes the model.
 """
 
 from __future__ import annotations
@@ -48,12 +48,13 @@ class _Key(Account):
 
 
 class EncoderRunner(Protocol):
-    """The computing half of the encoder. Only the encoder's thread calls it."""
+    """The model of an encoder core. Only the encoder's thread calls it."""
 
     def run(self, inputs: abc.Sequence[TokenIds], second_starts: abc.Sequence[int] = ()) -> abc.Sequence[Vector]:
         """Return the vectors, in the order of the inputs. An exception ends the engine.
 
-        `second_starts` is where the second text of each pair starts; empty if no input is a pair.
+        `second_starts` has the offset of the second text of each pair, 0 for a single text. It is empty if no input is
+        a pair.
         """
 
 
@@ -79,12 +80,12 @@ class EncoderCore:
 
     @property
     def has_work(self) -> bool:
-        """Whether any input is left to compute."""
+        """True if any input is left to compute."""
         return bool(self._jobs)
 
     @property
     def output_interval_s(self) -> float:
-        """0: every vector is reported immediately."""
+        """Always 0: every vector is reported immediately."""
         return 0.0
 
     def open(self, emit: Emit) -> None:
@@ -105,9 +106,9 @@ class EncoderCore:
                 self._emit(Report(errors=[(serial, SequenceError("the request could not be added"))]))
 
     def step(self, before: BeforeStep | None = None) -> bool:  # noqa: ARG002  no output is collected over steps
-        """Compute one batch. Return True: every vector is reported immediately.
+        """Compute one batch. Always return True: every vector is reported immediately.
 
-        Exceptions of the runner propagate, and leave the core unusable.
+        An exception of the runner is raised, and leaves the core unusable.
         """
         began = self._clock()
         self._expire(self._report, began)

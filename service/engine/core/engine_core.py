@@ -1,7 +1,7 @@
 """The engine's step: schedule, run, accept, finish.
 
-It is single-threaded: only the engine's thread calls it. A `Runner` computes the model. Sampled tokens are kept until
-`report` is called, and are then decoded to text many at a time.
+Only the engine's thread calls this module. A `Runner` computes the model. Sampled tokens are kept until `report` is
+called, and are then decoded to text, many at a time.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ class SampledToken(NamedTuple):
 
 
 class Runner(Protocol):
-    """The computing half of the engine. Only the engine's thread calls it."""
+    """The model and sampler of an engine core. Only the engine's thread calls it."""
 
     @property
     def num_replays(self) -> int:
         """The number of steps that the device replayed from a recording, such as a CUDA graph."""
 
     def run(self, step: Step) -> abc.Sequence[SampledToken | SequenceError | None]:
-        """Compute the step. Return one result for each of `step.items`, in their order; None if it does not sample.
+        """Compute the step. Return one result for each of `step.items`, in order, None if an item does not sample.
 
-        A SequenceError instead of a token ends that sequence's request. An exception ends the engine.
+        A SequenceError as a result ends that sequence's request. An exception ends the engine.
         """
 
     def follow(self, sequences: abc.Sequence[Sequence]) -> abc.Sequence[SampledToken | SequenceError]:
-        """Sample once more from the same step, for sequences whose last token equals their next draft."""
+        """Sample again from the same step, for sequences whose last token matched the next token of their draft."""
 
     def release(self, sequence: Sequence) -> None:
-        """Drop the state of a sequence that has ended, or that was preempted and will be computed again."""
+        """Drop the state of a sequence that has ended, or was preempted and will be computed again."""
 
 
 class EngineCore:
@@ -72,7 +72,7 @@ class EngineCore:
 
     @property
     def has_work(self) -> bool:
-        """Whether any request is unfinished."""
+        """True if any request is unfinished."""
         return self._scheduler.has_work
 
     def add(self, group: SequenceGroup) -> None:
@@ -81,7 +81,7 @@ class EngineCore:
         self._scheduler.add(group)
 
     def abort(self, serial: int) -> None:
-        """End a request without a report, and free its blocks immediately. Does nothing if it has ended."""
+        """End a request without a report, and free its blocks immediately. Do nothing if it has ended."""
         if (group := self._groups.pop(serial, None)) is None:
             return
         group.ended = True
@@ -93,8 +93,8 @@ class EngineCore:
     def step(self, before: BeforeStep | None = None) -> bool:
         """Run one step. Return True if its output should be flushed immediately: a start, a first token or an end.
 
-        `before` is called before a step that computes prompt tokens, with the expected duration in seconds.
-        Exceptions of the runner propagate, and leave the core unusable.
+        `before` is called before a step that computes prompt tokens, with the expected duration in seconds. An
+        exception of the runner is raised, and leaves the core unusable.
         """
         self._is_urgent = False
         began = self._clock()
@@ -171,7 +171,7 @@ class EngineCore:
             if not sequence.group.ended:  # another choice of the request may have failed in this step
                 self._scheduler.advance(sequence, num_new_tokens)
                 if result is not None:
-                    self._take(sequence, result, now, num_sequences)
+                    self._accept(sequence, result, now, num_sequences)
         if step.num_drafts:
             self._follow_drafts([item for item in step.items if item.draft], now, num_sequences)
         self._num_steps += 1
@@ -193,23 +193,23 @@ class EngineCore:
 
     def _follow_drafts(self, items: list[ScheduledSequence], now: float, batch_size: int) -> None:
         """Continue to sample from each item's drafts as long as they equal the sampled tokens."""
-        num_right = 0
+        num_accepted = 0
         while items:
-            right = []
+            accepted = []
             for item in items:
-                if _is_right(item, num_right):
-                    right.append(item)
+                if _is_accepted(item, num_accepted):
+                    accepted.append(item)
                 else:
-                    self._scheduler.record_draft(item, num_right)
-                    self._num_accepted_draft_tokens += num_right
-            if right:
-                results = self._runner.follow([item.sequence for item in right])
-                for item, result in zip(right, results, strict=True):
+                    self._scheduler.record_draft(item, num_accepted)
+                    self._num_accepted_draft_tokens += num_accepted
+            if accepted:
+                results = self._runner.follow([item.sequence for item in accepted])
+                for item, result in zip(accepted, results, strict=True):
                     if not item.sequence.group.ended:
                         self._scheduler.advance(item.sequence, 1)
-                        self._take(item.sequence, result, now, batch_size)
-            items = right
-            num_right += 1
+                        self._accept(item.sequence, result, now, batch_size)
+            items = accepted
+            num_accepted += 1
 
     def stats(self) -> EngineStats:
         """Return a snapshot of the state after the last step."""
@@ -240,7 +240,8 @@ class EngineCore:
         """Raise RuntimeError if a block is lost or owned twice."""
         self._scheduler.check()
 
-    def _take(self, sequence: Sequence, result: SampledToken | SequenceError, now: float, batch_size: int) -> None:
+    def _accept(self, sequence: Sequence, result: SampledToken | SequenceError, now: float, batch_size: int) -> None:
+        """Append a sampled token to its sequence, or end the request with an error."""
         is_first = sequence.first_token is None
         try:
             if isinstance(result, SequenceError):
@@ -262,7 +263,7 @@ class EngineCore:
                 del self._groups[sequence.group.serial]
 
 
-def _is_right(item: ScheduledSequence, index: int) -> bool:
+def _is_accepted(item: ScheduledSequence, index: int) -> bool:
     """Return whether the item's draft at `index` equals its newest token, and its answer has not ended."""
     sequence = item.sequence
     if index == len(item.draft) or sequence.group.ended or sequence.finish_reason is not None:

@@ -39,7 +39,7 @@ class FairQueue:
     def __init__(self) -> None:
         self.num_waiting = 0
         self._keys = Accounts(KeyQueue)
-        self._arrived: deque[SequenceGroup] = deque()  # requests that may not have started, by arrival
+        self._arrived: deque[SequenceGroup] = deque()  # requests that may not have started yet, by arrival
 
     @property
     def active(self) -> abc.Collection[KeyQueue]:
@@ -51,13 +51,13 @@ class FairQueue:
         return self._keys[sequence.request.caller_id]
 
     def enter(self, group: SequenceGroup) -> None:
-        """Register a new request. Raises ValueError unless its weight is above 0."""
+        """Register a new request. Raise ValueError unless its weight is above 0."""
         self._keys.enter(group.request.caller_id, group.request.weight, waits=lambda key: bool(key.waiting))
-        if group.request_index == 0:  # only the first of several requests of one call has a limit for its wait
+        if group.request_index == 0:  # only the first request of a call has a limit for its wait
             self._arrived.append(group)
 
     def leave(self, group: SequenceGroup) -> None:
-        """Unregister a request that has ended; none of its sequences waits or runs."""
+        """Unregister a request that has ended. None of its sequences may wait or run."""
         self._keys.leave(group.request.caller_id)
 
     def wait(self, sequence: Sequence) -> None:
@@ -102,10 +102,10 @@ class FairQueue:
 
 
 def displaced_key(key: KeyQueue, held: abc.Mapping[KeyQueue, int], capacity: int) -> KeyQueue | None:
-    """Return the key that holds most above its share, from which `key` may take one unit; None if there is none.
+    """Return the key that exceeds its share the most, from which `key` may take one unit, or None if there is none.
 
-    `held` is what each active key holds, in slots or blocks. A key's share is `capacity` divided by weight among the
-    active keys, and at least 1. A key takes from another key only up to its own share.
+    `held` has the number of slots or blocks that each active key holds. A key's share is `capacity` divided by weight
+    among the active keys, and at least 1. A key takes from another key only up to its own share.
     """
     total_weight = sum(each.weight for each in held)
     excess = {each: num - max(1.0, capacity * each.weight / total_weight) for each, num in held.items()}

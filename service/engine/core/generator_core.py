@@ -1,4 +1,4 @@
-"""The core of a generator: it turns commands into sequences, and compiles their constraints on other threads."""
+"""The core of a generator: it converts commands to sequences, and compiles their constraints on other threads."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ class GeneratorCore:
         shares_blocks: bool = True,
         clock: abc.Callable[[], float] = time.monotonic,
     ) -> None:
-        """`config` must have its `num_blocks` and `max_model_len`; ValueError otherwise.
+        """Raise ValueError if `num_blocks` or `max_model_len` of `config` is None.
 
-        `compile_constraint` is called on other threads; None if no constraint can be compiled for the model; each may
-        take `max_compile_s` of processor time.
-        `speculation` requires a runner whose tokens do not depend on the rest of the batch. `shares_blocks` requires a
-        runner whose whole state of a prefix is in its blocks. `adapters` is None for a runner without adapters.
+        `compile_constraint` is called on other threads, and may take `max_compile_s` of processor time for each
+        constraint. It is None if no constraint can be compiled for the model. `speculation` requires a runner whose
+        tokens do not depend on the rest of the batch. `shares_blocks` requires a runner whose whole state of a prefix
+        is in its blocks. `adapters` is None for a runner without adapters.
         """
         self._max_model_len = max_sequence_len(config)
         assert config.num_blocks is not None  # noqa: S101  max_sequence_len has checked it
@@ -74,7 +74,7 @@ class GeneratorCore:
 
     @property
     def has_work(self) -> bool:
-        """Whether any request is unfinished."""
+        """True if any request is unfinished."""
         return self._core.has_work
 
     @property
@@ -107,7 +107,7 @@ class GeneratorCore:
         return self._core.step(before)
 
     def report(self, *, only_urgent: bool = False) -> Report:
-        """Return the output since the last report, and the engine's state."""
+        """Return the output since the last report, or only urgent output, and the engine's state."""
         return self._core.report(only_urgent=only_urgent)
 
     def close(self) -> None:
@@ -129,7 +129,7 @@ class GeneratorCore:
     def _group(self, command: Add, request: GenerationRequest, constraint: ConstraintState | None) -> SequenceGroup:
         seed = request.sampling.seed
         # Without prefix caching, each request has a cache salt of its own, which only its choices share.
-        # Adapters are identified by their weights: a name may be given to another adapter later.
+        # Adapters are identified by their weights, because a name may belong to another adapter later.
         adapter = self._adapters.digest(request.adapter) if self._adapters else ""
         shared = f"shared {(request.cache_group, adapter, request.cache_salt)!r}"
         alone = f"alone {command.serial}"

@@ -28,8 +28,8 @@ class Scheduler:
     its running prompts before it starts another request. A step with decodes computes at most `max_prefill_chunk`
     prompt tokens, and fewer if these would make it longer than `max_slowdown` allows. When blocks run out, the last
     sequence of the key with the most service is preempted: it releases all of its blocks and is queued again. A
-    request that cannot have its first token before its deadline is not started, nor one that has waited for more than
-    five times `max_queue_wait_s`.
+    request is not started if it cannot have its first token before its deadline, or if it has waited for more than five
+    times `max_queue_wait_s`.
     """
 
     def __init__(self, config: EngineConfig, pool: BlockPool, speculation: Speculation | None = None) -> None:
@@ -53,7 +53,7 @@ class Scheduler:
 
     @property
     def has_work(self) -> bool:
-        """Whether any request is unfinished."""
+        """True if any request is unfinished."""
         return bool(self._groups)
 
     @property
@@ -72,9 +72,9 @@ class Scheduler:
         return self._capacity.max_running
 
     def add(self, group: SequenceGroup) -> None:
-        """Enqueue the group's sequences. Each alone must fit into the cache at its maximum length.
+        """Enqueue the group's sequences. Each of them must fit into the empty cache at its maximum length.
 
-        Raises ValueError unless the weight is above 0.
+        Raise ValueError unless the weight is above 0.
         """
         self._queue.enter(group)
         if group.request.deadline is not None:
@@ -95,7 +95,7 @@ class Scheduler:
         return [*passed, *(group for group in too_late if group in self._groups and group not in passed)]
 
     def overdue(self, now: float) -> list[SequenceGroup]:
-        """Return the groups that have waited for their start far longer than they were admitted for."""
+        """Return the groups that have waited for more than five times `max_queue_wait_s`. Each is returned once."""
         return self._queue.overdue(now, _MAX_WAITS * self._config.max_queue_wait_s)
 
     def schedule(self, now: float) -> Step | None:
@@ -146,10 +146,10 @@ class Scheduler:
         if self._speculation is not None and step.num_prompt_tokens == 0:
             self._speculation.record_step_time(step.num_decodes, step.num_drafts, seconds)
 
-    def record_draft(self, item: ScheduledSequence, num_right: int) -> None:
-        """Record how many of an item's drafts were accepted."""
+    def record_draft(self, item: ScheduledSequence, num_accepted: int) -> None:
+        """Record the number of an item's drafts that were accepted."""
         if self._speculation is not None:
-            self._speculation.record(item.sequence, len(item.draft), num_right)
+            self._speculation.record(item.sequence, len(item.draft), num_accepted)
 
     def finish(self, sequence: Sequence) -> None:
         """Remove a sequence that has its finish reason."""
@@ -159,7 +159,7 @@ class Scheduler:
             self._queue.leave(sequence.group)
 
     def drop(self, group: SequenceGroup) -> list[Sequence]:
-        """Remove a group. Return its sequences that were running. A second call does nothing."""
+        """Remove a group, and return its sequences that were running. Do nothing if it was removed before."""
         if group not in self._groups:
             return []
         del self._groups[group]
@@ -199,7 +199,7 @@ class Scheduler:
             if begun.get(key):
                 self._continue(begun[key].popleft(), plan)
             elif not key.waiting or plan.preempted or not self._begin(key, plan, now):
-                # No request of a key overtakes its first, or small requests could overtake a large one forever.
+                # No request overtakes the first one of its key; otherwise a large one could wait forever.
                 turns = [each for each in turns if begun.get(each) or (each is not key and not key.waiting)]
 
     def _begin(self, key: KeyQueue, plan: StepPlan, now: float) -> bool:
@@ -234,7 +234,7 @@ class Scheduler:
         return True
 
     def _is_too_late(self, sequence: Sequence, num_found_blocks: int, now: float) -> bool:
-        """Return whether a request that has not started cannot have a token before its deadline."""
+        """Return whether a request has not started and cannot have a token before its deadline."""
         deadline = sequence.request.deadline
         if deadline is None or sequence.scheduled is not None or sequence.choice_index > 0:
             return False
@@ -247,7 +247,7 @@ class Scheduler:
         group = sequence.group
         plan.started.append(group)
         group.num_cached_tokens = sequence.num_computed_tokens
-        if not sequence.needs_prompt_logprobs:  # their prompts are not looked up in the cache
+        if not sequence.needs_prompt_logprobs:  # otherwise the prompt is not looked up in the cache
             self.num_prefix_query_tokens += sequence.num_prompt_tokens
         self.num_prefix_hit_tokens += sequence.num_computed_tokens
 
@@ -294,7 +294,7 @@ class Scheduler:
         return len(sequence.block_table) * self.pool.block_size - sequence.num_computed_tokens - 1
 
     def _displace(self, sequence: Sequence | None, plan: StepPlan) -> bool:
-        """Preempt a sequence, if there is one, for another key's sequence. Return whether there was one."""
+        """Preempt `sequence` for another key's sequence. Return False if it is None."""
         if sequence is not None:
             self._preempt(sequence, plan)
         return sequence is not None

@@ -14,8 +14,8 @@ _MAX_PROMPT_LOGPROBS = 64  # per sequence and step: each takes a row of logits a
 class ScheduledSequence(NamedTuple):
     """A sequence's share of a step: the tokens at num_computed_tokens up to num_computed_tokens + num_new_tokens.
 
-    The block table already covers them. `samples` is True if they reach the end of token_ids, so that the step yields
-    the sequence's next token. `draft` are guesses of the following tokens, computed in the same step.
+    The block table covers them. `samples` is True if they reach the end of `token_ids`, so that the step yields the
+    sequence's next token. `draft` has guesses of the following tokens, which are computed in the same step.
     """
 
     sequence: Sequence
@@ -85,7 +85,7 @@ class StepPlan:
 
 
 def share_of(sequence: Sequence, num_left: int) -> int:
-    """Return how many of its missing tokens a sequence gets from a budget of `num_left`.
+    """Return the number of missing tokens that a sequence gets from a budget of `num_left`.
 
     The tokens of an image attend to each other, so a step computes the rest of an image or nothing of it. An image at
     the start of a sequence's share is computed even if it exceeds the budget; otherwise it would never fit if steps

@@ -1,6 +1,6 @@
 """A model of step durations on this machine, and the limits that follow from it.
 
-The limits are the prefill budget of a step with decodes, the number of decodes in a step, and whether a prompt can
+It gives the prefill budget of a step with decodes, the maximum number of decodes in a step, and whether a prompt can
 still be computed before a deadline. All times are in seconds.
 """
 
@@ -9,23 +9,23 @@ from __future__ import annotations
 import math
 
 _MEMORY = 0.75  # weight of earlier measurements of prefills against a new one
-# The same for steps of decodes only. A step can be longer than usual, because of other work on the machine or of a
-# prefill before it that evicted the weights from the processor's caches, but never shorter.
+# The weights of earlier measurements of steps with decodes only. A step can be longer than usual, because of other work
+# on the machine or of a prefill before it that evicted the weights from the processor's caches, but never shorter.
 _MEMORY_OF_SHORTER = 0.97
 _MEMORY_OF_LONGER = 0.5
 # The burst of prompts after a pause that is not delayed: this many tokens, or the tokens computed in this time.
 _BURST_TOKENS = 1536
 _BURST_S = 0.25
-# The most that prompts add to one step, whatever they have saved: a longer gap would be visible to readers.
-_STEP_S = 0.1
+# The most that prompts add to one step, regardless of the saved allowance: readers would notice a longer gap.
+_MAX_ADDED_S = 0.1
 # The least that prompts add to a step: small chunks cost several times as much per token, so the budget is saved up.
-_LEAST_STEP_S = 0.01
-_MIN_CHUNK = 2  # tokens of a prompt, which are computed whatever they cost
+_MIN_ADDED_S = 0.01
+_MIN_CHUNK = 2  # tokens of a prompt, which are computed regardless of their cost
 _MAX_MIXED_STEPS = 32  # in a row; then a step without prefill measures again how long decodes take alone
 _MIN_TOKENS = 256  # in a step that measures the best speed of prefill; shorter ones are dominated by fixed costs
-_NEWS = 0.03  # weight of the newest step in the average slowdown
+_NEW_WEIGHT = 0.03  # of the newest step in the average slowdown
 _FEW_DECODES = 4  # the limit until the cost of further decodes is known
-_MIN_DECODES = 1.5  # average per step, from which on the cost of further decodes can be computed
+_MIN_DECODES = 1.5  # average per step that is needed to compute the cost of further decodes
 _MIN_SPEEDUP = 2.0  # a prompt is too late if even this many times the best measured speed is too slow
 
 
@@ -45,8 +45,8 @@ class StepTimes:
         self._max_decode_slowdown = max_decode_slowdown
         self.max_decodes = math.inf  # per step
         self._decode_s: dict[int, float] = {}  # of steps without prefill, by the bit length of the number of decodes
-        self._slowdown = 1.0  # moving average: steps with decodes, prompts included, against a single decode alone
-        self._knows_company = False  # whether the cost of further sequences was measured
+        self._slowdown = 1.0  # moving average of steps with decodes, prompts included, relative to one decode alone
+        self._is_batch_measured = False  # True if the cost of further decodes was measured
         self._num_decodes = 1.0  # moving average of the decodes in those steps
         self._prefill_s = 0.0  # decaying sum of the time that prefills added to steps,
         self._num_prompt_tokens = 0.0  # and of the number of their tokens
@@ -89,8 +89,8 @@ class StepTimes:
     def prefill_budget(self, num_decodes: int, limit: int) -> int:
         """Return the number of prompt tokens that a step with `num_decodes` decodes may compute, `limit` at most.
 
-        It is `limit` until enough was measured, 0 while too little allowance is saved, and 0 from time to time, so
-        that the duration of decodes alone is measured again.
+        It is `limit` until enough was measured. It is 0 while too little allowance is saved, and once after 32 steps
+        with prefill, so that the duration of decodes alone is measured again.
         """
         if self._num_mixed_steps >= _MAX_MIXED_STEPS:
             return 0
@@ -99,9 +99,9 @@ class StepTimes:
             return limit
         granted_s = self._granted_s(decode_s)
         allowed_s = granted_s + self._saved_s
-        if allowed_s < _LEAST_STEP_S:
+        if allowed_s < _MIN_ADDED_S:
             return 0
-        budget = min(allowed_s, max(granted_s, _STEP_S)) * self._num_prompt_tokens / self._prefill_s
+        budget = min(allowed_s, max(granted_s, _MAX_ADDED_S)) * self._num_prompt_tokens / self._prefill_s
         return limit if budget >= limit else min(_chunk(budget), limit)
 
     def is_too_late(self, num_prompt_tokens: int, remaining_s: float) -> bool:
@@ -114,13 +114,13 @@ class StepTimes:
         alone_s = self._decode_s.get(1)
         if self._max_decode_slowdown is None or alone_s is None:
             return
-        self._slowdown += _NEWS * (seconds / alone_s - self._slowdown)
-        self._num_decodes += _NEWS * (num_decodes - self._num_decodes)
+        self._slowdown += _NEW_WEIGHT * (seconds / alone_s - self._slowdown)
+        self._num_decodes += _NEW_WEIGHT * (num_decodes - self._num_decodes)
         if self._num_decodes < _MIN_DECODES:
-            if not self._knows_company:
+            if not self._is_batch_measured:
                 self.max_decodes = _FEW_DECODES
             return
-        self._knows_company = True
+        self._is_batch_measured = True
         each = max(self._slowdown - 1, 0.0) / (self._num_decodes - 1)
         self.max_decodes = 1 + (self._max_decode_slowdown - 1) / each if each else math.inf
 

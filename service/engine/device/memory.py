@@ -1,4 +1,4 @@
-"""The host memory available for a cache. `device_memory` is the counterpart for devices."""
+"""The host memory that is available for a cache. `device_memory` is the counterpart for devices."""
 
 from __future__ import annotations
 

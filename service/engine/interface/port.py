@@ -49,7 +49,7 @@ class Engine(Protocol):
 
     @property
     def num_open(self) -> int:
-        """The number of requests whose callers still wait or read."""
+        """The number of requests and calls whose callers have not left."""
 
     def stats(self) -> EngineStats:
         """Return the state after the last step, updated by later arrivals and ends."""
@@ -103,7 +103,7 @@ class Outputs(Protocol):
 class Generator(Engine, Protocol):
     """An engine that generates."""
 
-    def refuse_if_busy(
+    def reject_if_overloaded(
         self, caller_id: str, weight: float, deadline: float | None = None, waited_s: float | None = None
     ) -> None:
         """Raise EngineOverloaded if a request of `caller_id` would be queued for too long. Call it before any work.
@@ -138,10 +138,10 @@ class Generator(Engine, Protocol):
 class Embedder(Engine, Protocol):
     """An engine that computes embeddings."""
 
-    def refuse_if_busy(self, caller_id: str, weight: float, least_tokens: int) -> None:
+    def reject_if_overloaded(self, caller_id: str, weight: float, min_tokens: int) -> None:
         """Raise EngineOverloaded if a request of `caller_id` would be queued for too long. Call it before tokenization.
 
-        The request has at least `least_tokens` tokens.
+        The request has at least `min_tokens` tokens.
         """
 
     async def embed(self, request: EmbeddingRequest) -> EmbeddingOutput:

@@ -1,4 +1,4 @@
-"""The specification of an engine's core as plain data. This process or a worker process builds the core from it."""
+"""The specification of an engine's core as plain data, from which this process or a worker process builds the core."""
 
 from __future__ import annotations
 

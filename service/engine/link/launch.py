@@ -21,7 +21,7 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """The worker has loaded the model. The fields are those of the `BuiltCore`."""
+    """The worker has loaded the model. The fields are those of `BuiltCore`."""
 
     description: Any
     reload_arguments: abc.Mapping[str, Any]

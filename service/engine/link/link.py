@@ -14,9 +14,9 @@ class Receiver(Protocol):
         """Handle a report from the core."""
 
     def on_death(self, reason: BaseException, restart_in_s: float | None) -> None:
-        """Handle the death of the core, which has lost all requests.
+        """Handle the death of the core, with which all requests are lost.
 
-        It is expected to serve again in `restart_in_s` seconds; None if it is not restarted.
+        The core is expected to serve again in `restart_in_s` seconds. None means that it is not restarted.
         """
 
     def on_restart(self) -> None:

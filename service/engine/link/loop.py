@@ -28,7 +28,7 @@ class Core(Protocol):
         """The seconds for which outputs of short steps may be held back to be sent together."""
 
     def open(self, emit: Emit) -> None:
-        """Called once, before all other methods. The core may call `emit` with reports from any thread."""
+        """Set the receiver of reports, once, before all other methods. The core may call `emit` on any thread."""
 
     def receive(self, command: Command) -> None:
         """Handle one command other than `StopCore`. A failure is reported under the command's serial, never raised."""
@@ -43,7 +43,7 @@ class Core(Protocol):
         """Return all pending output, or only urgent output, and the state after the last step."""
 
     def close(self) -> None:
-        """End the work that runs outside of the steps. Called once, after all other methods."""
+        """End the work that runs outside of the steps, once, after all other methods."""
 
 
 def run(
@@ -51,33 +51,33 @@ def run(
 ) -> None:
     """Serve until `StopCore` is received. An exception of a step is raised."""
     core.open(emit)
-    pace = ReportPacer(core.report, emit, core.output_interval_s)
+    pacer = ReportPacer(core.report, emit, core.output_interval_s)
     try:
-        pace.report_all()
-        while _receive(core, command_queue, pace, heartbeat_interval_s):
+        pacer.report_all()
+        while _receive(core, command_queue, pacer, heartbeat_interval_s):
             if core.has_work:
-                pace.step_done(is_urgent=core.step(pace.before_step))
+                pacer.step_done(is_urgent=core.step(pacer.before_step))
     finally:
         core.close()
 
 
-def _receive(core: Core, command_queue: CommandQueue, pace: ReportPacer, heartbeat_interval_s: float) -> bool:
+def _receive(core: Core, command_queue: CommandQueue, pacer: ReportPacer, heartbeat_interval_s: float) -> bool:
     """Handle all queued commands, waiting for one only if there is no work. Return False if the loop should end.
 
     Without work no step reports new and ended requests, so this function reports them, with the engine's heartbeat.
     """
-    is_news = False
+    has_received = False
     while True:
         if not core.has_work:
-            pace.flush()
+            pacer.flush()
         try:
-            command = command_queue.get(block=not core.has_work and not is_news, timeout=heartbeat_interval_s)
+            command = command_queue.get(block=not core.has_work and not has_received, timeout=heartbeat_interval_s)
         except queue.Empty:
             if not core.has_work:
-                pace.report_all()
+                pacer.report_all()
             return True
         if isinstance(command, StopCore):
-            pace.flush()
+            pacer.flush()
             return False
         core.receive(command)
-        is_news = True
+        has_received = True

@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Restarts:
-    """The restart policy of a process: a delay that doubles, and a limit of restarts.
+    """The restart policy of a process: the delay doubles, and the number of restarts is limited.
 
     `max_deaths` is the number of deaths, each within `steady_s` of the last start, after which it is not restarted.
     """
@@ -36,7 +36,7 @@ class Restarts:
     steady_s: float = 60.0
 
     def delay_s(self, num_deaths: int) -> float:
-        """The seconds to wait before a restart after `num_deaths` consecutive deaths."""
+        """Return the seconds to wait before a restart after `num_deaths` consecutive deaths."""
         return min(self.first_delay_s * 2.0 ** (num_deaths - 1), self.max_delay_s)
 
 
@@ -115,9 +115,9 @@ class ProcessLink:
         self.start(self._receiver)
 
     def send(self, command: Command) -> None:
-        """Send a command and return immediately; bytes that the socket does not accept yet are buffered.
+        """Send a command and return immediately. Bytes that the socket does not accept yet are buffered.
 
-        An exception of pickling the command is raised.
+        Raise any exception of pickling the command.
         """
         data = wire.pack(command, getattr(command, "serial", wire.NO_SERIAL))
         if self._worker is None or self._ended.done():
@@ -150,7 +150,7 @@ class ProcessLink:
         self._ready_at = time.monotonic()
         worker.socket.setblocking(False)
         self._loop.add_reader(worker.socket, self._read)
-        self._take(worker, b"")
+        self._receive(worker, b"")
 
     def _read(self) -> None:
         if self._worker is None:
@@ -162,11 +162,11 @@ class ProcessLink:
         except ConnectionError:
             data = b""
         if data:
-            self._take(self._worker, data)
+            self._receive(self._worker, data)
         else:
             self._end(WorkerDied("the worker closed its connection"))
 
-    def _take(self, worker: WorkerProcess, data: bytes) -> None:
+    def _receive(self, worker: WorkerProcess, data: bytes) -> None:
         for message in worker.unpacker.feed(data):
             if isinstance(message, Report):
                 self._receiver.on_report(message)

@@ -1,4 +1,7 @@
-"""A worker's messages to its parent, sent immediately, or by a thread while the parent does not read."""
+"""The send buffer for a worker's messages to its parent.
+
+A message is sent immediately. While the parent does not read, a thread sends the buffered messages.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +18,7 @@ class SendBuffer:
     def __init__(self, parent: socket.socket) -> None:
         self._parent = parent
         self._lock = threading.Lock()
-        self._num_unsent = (
-            0  # messages that the thread has not sent yet; while there are any, new messages are queued behind them
-        )
+        self._num_unsent = 0  # messages in `_unsent` or being sent; unless it is 0, new messages are queued
         self._unsent: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()  # None ends the thread
         self._thread = threading.Thread(target=self._write, name="writer", daemon=True)
         self._thread.start()

@@ -1,6 +1,6 @@
-"""Messages between two processes over a socket: pickles, each with its length in front.
+"""Messages between two processes over a socket: pickles with a header that has the length.
 
-A process reads messages only from its own parent or child, so it trusts what it unpickles.
+A process reads messages only from its own parent or child, so unpickling them is safe.
 """
 
 from __future__ import annotations

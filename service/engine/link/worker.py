@@ -1,9 +1,9 @@
 """`python -m service.engine.link.worker FD MODULE`: an engine's core in a worker process.
 
-The worker imports MODULE, unless it is empty. The parent process is at the other end of the socket FD: it says what to
-load, sends commands and stops the worker. The worker always ends when its parent ends. The main thread runs the core,
-one thread reads commands, and one thread writes the messages that a busy parent does not accept immediately, so that
-they never delay a step.
+The worker imports MODULE, unless it is empty. The parent process is at the other end of the socket FD: it sends the
+specification of the core, then commands, and stops the worker. The worker always ends when its parent ends. The main
+thread runs the core, one thread reads commands, and one thread writes the messages that a busy parent does not accept
+immediately, so that they never delay a step.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Worker:
                 self._send_buffer.put(Report(errors=[(message.serial, error)]))
             else:
                 _log.error("unknown kind of message: %s", type(message).__name__)
-        os._exit(0)  # the parent has ended: nothing is waiting for results, not even for the step in progress
+        os._exit(0)  # the parent has ended, so the result of the step in progress is not needed
 
 
 class _ToParent(logging.handlers.QueueHandler):

@@ -23,7 +23,7 @@ _prestarted: list[WorkerProcess] = []  # started, but without a Launch yet
 
 
 class WorkerDied(Exception):  # noqa: N818  the name says what happened
-    """A worker process has ended unexpectedly; the text says how."""
+    """A worker process has ended unexpectedly. The message has the reason."""
 
 
 class WorkerProcess:
@@ -93,7 +93,7 @@ def next_worker() -> WorkerProcess:
 
 
 def handle_message(message: Any) -> None:
-    """Handle a message that is no answer: log a record with this process's handlers, raise WorkerDied for `Died`."""
+    """Handle a message of another kind: log a record with this process's handlers, or raise WorkerDied for `Died`."""
     if isinstance(message, logging.LogRecord):
         logger = logging.getLogger(message.name)
         if logger.isEnabledFor(message.levelno):

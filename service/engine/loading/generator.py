@@ -116,7 +116,7 @@ def load_model(
     """Load `model`, a folder or a hub id, and size its cache. Raise ModelLoadError if the model cannot be loaded.
 
     `device` is a torch device or "auto": CUDA if available, otherwise the CPU. The cache takes at most the fraction
-    `cache_share` of the memory left for caches, which leaves the rest to engines built later.
+    `cache_share` of the memory available for caches; the rest is left to engines built later.
     """
     plan = plan_model(model, config, compute_dtype, device)
     memory = open_device_memory(plan.spec.device)

@@ -43,7 +43,7 @@ class BatchEncoder:
     """An EncoderRunner that runs a model."""
 
     def __init__(self, encoder: PaddedEncoder, *, num_threads: int | None = None) -> None:
-        """With `num_threads` None torch chooses the number of threads."""
+        """If `num_threads` is None, torch chooses the number of threads."""
         self._encoder = encoder
         self._free_padding = _FREE_PADDING_CPU if encoder.device.type == "cpu" else _FREE_PADDING_ACCELERATOR
         self._num_threads = num_threads

@@ -2,7 +2,7 @@
 
 The draft model samples as the target model's sampler will, with the request's parameters and seed and the token's
 index, but from its own logits. Its cache uses the target model's block ids. A shared block has the same content
-regardless of the sequence that computed it, so each sequence computes its own tokens and no bookkeeping is needed.
+regardless of the sequence that computed it, so each sequence computes its own tokens without further bookkeeping.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class ModelDrafter(Generic[Logits]):
         max_positions: int,
         num_threads: int | None = None,
     ) -> None:
-        """`max_positions` is the number of tokens of the longest sequence that the model can continue."""
+        """`max_positions` is the number of positions that the model supports."""
         self._backend = backend
         self._draw = draw
         self._block_size = block_size
@@ -68,7 +68,7 @@ class ModelDrafter(Generic[Logits]):
             self._backend.prepare_thread(self._num_threads)
             self._thread_is_ready = True
         guesses: dict[Sequence, list[int]] = {each.sequence: [] for each in wanted}
-        parts = self._unread(wanted)
+        parts = self._uncomputed(wanted)
         ready = [each for each in wanted if each.sequence in parts and parts[each.sequence].num_output_rows]
         while parts:
             logits = self._backend.forward(lay_out(list(parts.values()), self._block_size))
@@ -84,10 +84,10 @@ class ModelDrafter(Generic[Logits]):
         return list(guesses.values())
 
     def release(self, sequence: Sequence) -> None:
-        """Forget a sequence; it is computed again if it returns."""
+        """Drop the state of a sequence. It is computed again if the sequence is scheduled again."""
         self._known.pop(sequence, None)
 
-    def _unread(self, wanted: abc.Sequence[DraftRequest]) -> dict[Sequence, BatchEntry]:
+    def _uncomputed(self, wanted: abc.Sequence[DraftRequest]) -> dict[Sequence, BatchEntry]:
         """Return the tokens that the model must compute before it can guess, within the limit of one call."""
         parts, num_left = {}, _CHUNK
         for sequence, after, most in wanted:
@@ -104,12 +104,12 @@ class ModelDrafter(Generic[Logits]):
         return parts
 
     def _num_known(self, sequence: Sequence, text: list[int]) -> int:
-        """Return how many of the text's first tokens the model has computed, including guesses that were right."""
+        """Return the number of the text's first tokens that the model has computed, including accepted guesses."""
         known = self._known.get(sequence)
         if known is None:
             return 0
-        came = zip(known.guessed, text[known.num_tokens : -1], strict=False)
-        return known.num_tokens + sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], came))
+        pairs = zip(known.guessed, text[known.num_tokens : -1], strict=False)
+        return known.num_tokens + sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
     def _next_part(self, wanted: DraftRequest, guess: list[int]) -> BatchEntry:
         start = len(wanted.sequence.token_ids) + len(wanted.after) + len(guess) - 1

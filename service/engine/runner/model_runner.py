@@ -31,7 +31,7 @@ class ModelRunner(Generic[Logits]):
         num_threads: int | None = None,
         adapter_slots: abc.Mapping[str, int] | None = None,
     ) -> None:
-        """With `num_threads` None the backend's library chooses. `adapter_slots` maps adapter names to slots."""
+        """If `num_threads` is None, the backend's library chooses. `adapter_slots` maps adapter names to slots."""
         self.num_blocks = num_blocks
         self.block_size = block_size
         self.backend = backend

@@ -1,4 +1,4 @@
-"""Measure the device memory of a step, by running the largest one."""
+"""Measure the device memory of a step by running the largest one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests that end their engine's process: they are identified and refused; requests that ran with them are served."""
+"""Requests that crash the engine's process are identified and rejected; requests that ran with them are served."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STUBBORN = Restarts(first_delay_s=0.01, max_delay_s=0.01, max_deaths=100)
 
 
 class Clock:
-    """A clock that is set by hand."""
+    """A clock that the test sets."""
 
     now = 0.0
 
@@ -28,14 +28,14 @@ class Clock:
         return self.now
 
 
-async def died_of(engine: GeneratorClient, link: ProcessLink, *requests: GenerationRequest) -> None:
-    """The process is killed while it computes the requests."""
+async def crash_with(engine: GeneratorClient, link: ProcessLink, *requests: GenerationRequest) -> None:
+    """Kill the process while it computes the requests."""
     await until(lambda: not engine.is_restarting)
     with pytest.raises(EngineFailed):
-        await read_to_death(engine, link, *requests)
+        await read_until_crash(engine, link, *requests)
 
 
-async def read_to_death(engine: GeneratorClient, link: ProcessLink, *requests: GenerationRequest) -> None:
+async def read_until_crash(engine: GeneratorClient, link: ProcessLink, *requests: GenerationRequest) -> None:
     """Kill the process at the first output, and read on."""
     async with engine.generate(*requests) as stream:
         await anext(stream)
@@ -45,39 +45,39 @@ async def read_to_death(engine: GeneratorClient, link: ProcessLink, *requests: G
 
 
 @pytest.mark.slow
-async def test_a_request_that_kills_is_refused_at_the_fourth_time(tmp_path: Path) -> None:
-    """With an error that names its prompt, whoever asks and with whatever seed; others are served."""
+async def test_a_request_that_crashes_the_engine_is_rejected_the_fourth_time(tmp_path: Path) -> None:
+    """The rejection names the prompt, for every client and seed. Other requests are served."""
     engine, link, _ = linked(tmp_path, STUBBORN, **ENDLESS)
     poison = request("poison", request_id="1", caller_id="a", **NEVER_ENDING)
     again = request("poison", request_id="2", caller_id="b", seed=5, **NEVER_ENDING)
     async with engine:
         for _ in range(3):
-            await died_of(engine, link, poison)
+            await crash_with(engine, link, poison)
         await until(lambda: not engine.is_restarting)
         for each in (poison, again):
-            with pytest.raises(InvalidRequest, match="the engine has failed 3 times while it computed this") as refusal:
+            with pytest.raises(InvalidRequest, match="the engine has failed 3 times while it computed this") as caught:
                 await generate(engine, each)
-            assert refusal.value.field == "prompt"
+            assert caught.value.field == "prompt"
         assert tokens(await generate(engine, request("hello"))) == sums(b"hello", 8, 0)
 
 
 @pytest.mark.slow
-async def test_who_ran_beside_it_is_cleared(tmp_path: Path) -> None:
-    """Two that were open at two deaths must run one after the other; the one that ends well is free again."""
+async def test_a_request_that_ran_with_a_crashing_one_is_cleared(tmp_path: Path) -> None:
+    """Two requests that were open at two crashes may not run together. One that completes leaves the quarantine."""
     engine, link, _ = linked(tmp_path, STUBBORN, **ENDLESS)
     poison, innocent = request("poison", **NEVER_ENDING), request("hello", max_tokens=50)
     async with engine:
         for _ in range(2):
-            await died_of(engine, link, poison, request("hello", max_tokens=50, ignore_eos=True))
+            await crash_with(engine, link, poison, request("hello", max_tokens=50, ignore_eos=True))
         await until(lambda: not engine.is_restarting)
         bystander = request("hello", max_tokens=50, ignore_eos=True)
         async with engine.generate(poison) as stream:
             await anext(stream)
             with pytest.raises(EngineOverloaded, match="has to wait for other such requests"):
                 await generate(engine, bystander)
-            assert await generate(engine, innocent)  # which was not open then
+            assert await generate(engine, innocent)  # it was not open at a crash
         assert await generate(engine, bystander)
-        await died_of(engine, link, poison, bystander)  # its first one
+        await crash_with(engine, link, poison, bystander)  # the first crash of the cleared bystander
         await until(lambda: not engine.is_restarting)
         assert await generate(engine, bystander)
         with pytest.raises(InvalidRequest):
@@ -85,8 +85,8 @@ async def test_who_ran_beside_it_is_cleared(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_a_constraint_that_kills_is_refused_at_the_fourth_time(tmp_path: Path) -> None:
-    """Its compiling is what the process died of, whatever the prompt."""
+async def test_a_constraint_that_crashes_the_engine_is_rejected_the_fourth_time(tmp_path: Path) -> None:
+    """If the compilation crashes the process, the constraint is rejected with any prompt."""
     engine, _, _ = linked(tmp_path, STUBBORN)
     deadly = Constraint(Grammar("kills", "schema"))
     async with engine:
@@ -98,8 +98,8 @@ async def test_a_constraint_that_kills_is_refused_at_the_fourth_time(tmp_path: P
             await generate(engine, request("four", constraint=deadly))
 
 
-def test_suspicion_ends() -> None:
-    """Ten minutes after the last death."""
+def test_the_quarantine_ends() -> None:
+    """The quarantine ends ten minutes after the last crash."""
     clock = Clock()
     quarantine = CrashQuarantine(clock=clock)
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""OutputStream: every output once, in order, merged for a slow reader, and one end."""
+"""OutputStream: each output is delivered once and in order, and merged for a slow reader."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def output(text: str, choice_index: int = 0, *, last: bool = False) -> Generatio
 
 
 async def test_stream_wakes_its_reader_for_each_output() -> None:
-    """A reader that is there in time gets each output by itself."""
+    """A reader that is fast enough gets each output separately."""
     stream = OutputStream(1)
     outputs = []
     reading = asyncio.create_task(read(stream))
@@ -44,8 +44,8 @@ async def test_stream_wakes_its_reader_for_each_output() -> None:
     assert await reading == outputs
 
 
-async def test_stream_merges_what_was_not_read_by_choice() -> None:
-    """A slow reader gets one output a choice, with all text, tokens and logprobs, and the last one's end."""
+async def test_stream_merges_unread_outputs_by_choice() -> None:
+    """A slow reader gets one output per choice, with all text, tokens and logprobs, and the end of the last output."""
     stream = OutputStream(2)
     stream.put(output("a"))
     stream.put(output("x", 1))
@@ -69,8 +69,8 @@ async def test_stream_merges_what_was_not_read_by_choice() -> None:
     assert [(rest.choice_index, rest.text) for rest in await read(stream)] == [(1, "xy")]
 
 
-async def test_stream_holds_one_output_a_choice() -> None:
-    """However far the reader is behind, no queue grows."""
+async def test_stream_holds_one_output_per_choice() -> None:
+    """The number of pending outputs does not grow, however slow the reader is."""
     stream = OutputStream(2)
     for index in range(1000):
         stream.put(output("a", last=index == 999))
@@ -78,8 +78,8 @@ async def test_stream_holds_one_output_a_choice() -> None:
     assert [len(each.token_ids) for each in await read(stream)] == [1000, 1000]
 
 
-async def test_stream_gives_what_is_left_before_the_error() -> None:
-    """Text that was generated is not lost to an error after it; then comes the error, once, and then the end."""
+async def test_stream_delivers_unread_outputs_before_the_error() -> None:
+    """Unread text precedes an error, which is raised once, and then the stream ends."""
     stream = OutputStream(1)
     stream.put(output("a"))
     stream.end(EngineClosed("stopped"))
@@ -92,7 +92,7 @@ async def test_stream_gives_what_is_left_before_the_error() -> None:
 
 
 async def test_stream_ends_after_the_last_choice() -> None:
-    """The end is when every choice has had its last output; nothing is taken after it."""
+    """The stream ends after the last output of every choice, and ignores later outputs."""
     stream = OutputStream(2)
     stream.put(output("a", last=True))
     assert not stream.is_ended
@@ -103,8 +103,8 @@ async def test_stream_ends_after_the_last_choice() -> None:
     assert "".join(rest.text for rest in await read(stream)) == "ab"
 
 
-async def test_stream_wakes_a_reader_by_its_end() -> None:
-    """A reader that waits is told of the end."""
+async def test_stream_wakes_its_reader_at_the_end() -> None:
+    """A waiting reader is woken by the end."""
     stream = OutputStream(1)
     reading = asyncio.create_task(read(stream))
     await asyncio.sleep(0)
@@ -114,8 +114,8 @@ async def test_stream_wakes_a_reader_by_its_end() -> None:
 
 
 @pytest.mark.parametrize("is_ended", [True, False])
-async def test_stream_that_is_closed_keeps_nothing(is_ended: bool) -> None:  # noqa: FBT001
-    """When its reader has left, whatever was unread is dropped, an error too, and nothing more is taken."""
+async def test_closed_stream_keeps_nothing(is_ended: bool) -> None:  # noqa: FBT001
+    """Closing drops unread outputs and an error, and later outputs are ignored."""
     stream = OutputStream(1)
     stream.put(output("a"))
     if is_ended:
@@ -126,8 +126,8 @@ async def test_stream_that_is_closed_keeps_nothing(is_ended: bool) -> None:  # n
     assert await read(stream) == []
 
 
-async def test_stream_that_is_closed_wakes_whoever_still_reads() -> None:
-    """A second task that waits on a stream whose owner has left is told of the end."""
+async def test_closed_stream_wakes_a_second_reader() -> None:
+    """A second task that waits for an output is woken when the stream is closed."""
     stream = OutputStream(1)
     reading = asyncio.create_task(read(stream))
     await asyncio.sleep(0)
@@ -135,8 +135,8 @@ async def test_stream_that_is_closed_wakes_whoever_still_reads() -> None:
     assert await reading == []
 
 
-async def test_stream_merges_nothing_with_what_is_whole() -> None:
-    """Whole outputs come one by one, before what follows of their choices."""
+async def test_stream_does_not_merge_whole_outputs() -> None:
+    """Whole outputs are delivered one by one, before later outputs of their choices."""
     stream = OutputStream(1)
     for text in "ab":
         stream.put(output(text)._replace(is_whole=True))

@@ -1,207 +1,132 @@
-"""Who is let in: requests that are expected to begin in time. The others are told at once when to come back."""
+"""QueueWaitEstimator: the expected queue wait, from measurements that a test makes up."""
 
 from __future__ import annotations
 
-import asyncio
-import math
-from contextlib import AsyncExitStack
+from collections.abc import Sequence
 
 import pytest
 
-from service.engine.client.generator import GeneratorClient
-from service.generation.errors import EngineOverloaded
-from service.generation.requests.request import GenerationRequest
-from tests.engine.fakes import Clock, read, request, until
-from tests.engine.started_engine import ENDLESS, Starter
+from service.engine.client.queue_wait import KeyLoad, QueueWaitEstimator, has_small_load
 
-SLOW_S = 10.0  # that a sequence has run
+SLOTS = 4
 
 
-def endless(caller_id: str = "", **fields: object) -> GenerationRequest:
-    return request("hello", max_tokens=None, ignore_eos=True, caller_id=caller_id, **fields)  # type: ignore[arg-type]
+def settled(run_s: float = 2.0) -> QueueWaitEstimator:
+    """Return an estimator of an engine whose sequences run for `run_s` seconds."""
+    queue_wait = QueueWaitEstimator()
+    queue_wait.record_end(run_s)
+    return queue_wait
 
 
-async def fill(engine: GeneratorClient, clock: Clock, stack: AsyncExitStack, caller_id: str = "") -> None:
-    """Take both places with answers that have run for ten seconds."""
-    for _ in range(2):
-        outputs = await stack.enter_async_context(engine.generate(endless(caller_id)))
-        await outputs.begun()
-    clock.now += SLOW_S
+def wait_s(
+    queue_wait: QueueWaitEstimator, loads: dict[str, KeyLoad], caller_id: str = "a", ages_s: Sequence[float] = ()
+) -> float:
+    """Return the expected wait.
+
+    Running sequences have run for `ages_s`, by default for different loads of two seconds.
+    """
+    num_running = sum(load.num_running for load in loads.values())
+    return queue_wait.wait_s(caller_id, loads, SLOTS, ages_s or [1.5 - 0.5 * index for index in range(num_running)])
 
 
-async def test_a_request_that_would_wait_too_long_is_refused_at_the_door(start_thread: Starter) -> None:
-    """Two places for ten seconds each: the next begins in about 5 s, the limit is 2 s, so come back in 3 s."""
-    clock = Clock()
-    sizes = {**ENDLESS, "max_batch_sequences": 2, "max_queue_wait_s": 2.0}
-    async with start_thread.started("x", ends=False, clock=clock, **sizes) as (engine, _), AsyncExitStack() as stack:
-        await fill(engine, clock, stack)
-        with pytest.raises(
-            EngineOverloaded, match=r"would wait for about 5\.0 s to begin; the limit is 2\.0 s"
-        ) as refused:
-            await stack.enter_async_context(engine.generate(endless()))
-        assert refused.value.retry_after_s == pytest.approx(3.0)
-        assert refused.value.for_all
-        with pytest.raises(EngineOverloaded):
-            engine.refuse_if_busy("", 1.0)
-        engine.refuse_if_busy("another key", 1.0)
+def test_there_is_no_wait_while_a_slot_is_free() -> None:
+    """With a free slot and an empty queue, the expected wait is 0."""
+    assert wait_s(settled(), {"a": KeyLoad(1, 0, 3)}) == 0.0
 
 
-async def test_a_deadline_bounds_the_wait_too(start_thread: Starter) -> None:
-    """With room for waits of 30 s, a request that has 8 s in all must begin within 4 s; one that has 12 s is let in."""
-    clock = Clock()
-    sizes = {**ENDLESS, "max_batch_sequences": 2, "max_queue_wait_s": 30.0}
-    async with start_thread.started("x", ends=False, clock=clock, **sizes) as (engine, _), AsyncExitStack() as stack:
-        await fill(engine, clock, stack)
-        with pytest.raises(EngineOverloaded, match=r"the limit is 4\.0 s"):
-            engine.refuse_if_busy("", 1.0, clock.now + 8)
-        engine.refuse_if_busy("", 1.0, clock.now + 12)
+def test_a_request_that_finds_a_slot_does_not_wait_for_one() -> None:
+    """The wait is 0 as long as there are slots for all queued requests."""
+    queue_wait = settled()
+    queue_wait.record_arrival(0.0, 0)
+    assert wait_s(queue_wait, {"a": KeyLoad(1, 3, 0)}) == 0.0
+    assert wait_s(QueueWaitEstimator(), {"a": KeyLoad(1, 2, 1)}) == 0.0
+    assert wait_s(queue_wait, {"a": KeyLoad(1, 3, 1)}) == pytest.approx(0.5), "one request too many"
 
 
-async def test_once_one_is_refused_the_line_is_kept_short_until_none_was_for_two_seconds(start_thread: Starter) -> None:
-    """Four may wait for two places of ten seconds; the fifth is refused, and so is the next, though one has left."""
-    clock = Clock()
-    sizes = {**ENDLESS, "max_batch_sequences": 2, "max_queue_wait_s": 20.0}
-    async with start_thread.started("x", ends=False, clock=clock, **sizes) as (engine, _), AsyncExitStack() as stack:
-        await fill(engine, clock, stack)
-        for _ in range(3):
-            await stack.enter_async_context(engine.generate(endless()))
-        async with engine.generate(endless()):
-            with pytest.raises(EngineOverloaded, match=r"the limit is 20\.0 s"):
-                engine.refuse_if_busy("", 1.0)
-        with pytest.raises(EngineOverloaded, match=r"the limit is 0\.1 s"):
-            engine.refuse_if_busy("", 1.0)
-        engine.refuse_if_busy("another key", 1.0)
-        clock.now += 2.0
-        await stack.enter_async_context(engine.generate(endless()))
+def test_earlier_prompts_take_the_measured_time() -> None:
+    """Even with free slots, a request waits for the prompts before its own."""
+    queue_wait = QueueWaitEstimator()
+    queue_wait.record_arrival(0.0, 0)
+    for beginning in range(1, 5):
+        queue_wait.record_start(0.5 * beginning, 1)
+    assert wait_s(queue_wait, {"a": KeyLoad(1, 2, 0)}) == pytest.approx(1.5)
 
 
-async def test_a_crowd_shortens_the_line_for_those_who_make_it(start_thread: Starter) -> None:
-    """A key that has less than half of what the largest has open may wait as long as is set."""
-    clock = Clock()
-    sizes = {**ENDLESS, "max_batch_sequences": 2, "max_queue_wait_s": 30.0}
-    async with start_thread.started("x", ends=False, clock=clock, **sizes) as (engine, _), AsyncExitStack() as stack:
-        await fill(engine, clock, stack, "flooder")
-        for _ in range(6):
-            await stack.enter_async_context(engine.generate(endless("flooder")))
-        with pytest.raises(EngineOverloaded, match=r"the limit is 30\.0 s"):
-            engine.refuse_if_busy("flooder", 1.0)
-        for _ in range(3):
-            await stack.enter_async_context(engine.generate(endless("polite")))
-        with pytest.raises(EngineOverloaded, match=r"the limit is 30\.0 s"):
-            engine.refuse_if_busy("polite", 1.0)
-        with pytest.raises(EngineOverloaded, match=r"the limit is 0\.1 s"):
-            engine.refuse_if_busy("flooder", 1.0)
+def test_a_full_batch_frees_slots_by_the_average_run_time() -> None:
+    """Four slots of two seconds release one per 0.5 s, so two queued requests and the new one wait for 1.5 s."""
+    queue_wait = settled()
+    queue_wait.record_arrival(0.0, 0)
+    assert wait_s(queue_wait, {"a": KeyLoad(1, 2, 4)}) == pytest.approx(1.5)
+    assert wait_s(queue_wait, {"a": KeyLoad(1, 6, 4)}) == pytest.approx(2.0 + 1.5), (
+        "four of the queued requests run first"
+    )
 
 
-async def test_calls_that_all_waited_long_before_they_were_looked_at_are_refused(start_thread: Starter) -> None:
-    """Though the engine has room; but not whoever has nothing there, and not at once: a moment's halt is no crowd."""
-    clock = Clock()
-    sizes = {**ENDLESS, "max_batch_sequences": 4, "max_queue_wait_s": 2.0}
-    async with start_thread.started("x", ends=False, clock=clock, **sizes) as (engine, _), AsyncExitStack() as stack:
-        await stack.enter_async_context(engine.generate(endless("flooder")))
-        engine.refuse_if_busy("flooder", 1.0, waited_s=2.5)
-        clock.now += 1.0
-        engine.refuse_if_busy("flooder", 1.0)  # nobody knows how long this one has waited
-        with pytest.raises(EngineOverloaded, match=r"for about 2\.5 s to begin; the limit is 2\.0 s"):
-            engine.refuse_if_busy("flooder", 1.0, waited_s=2.5)
-        engine.refuse_if_busy("flooder", 1.0, waited_s=0.3)
-        engine.refuse_if_busy("polite", 1.0, waited_s=2.5)
-        engine.refuse_if_busy("flooder", 1.0, waited_s=0.0)
+def test_slots_that_are_released_together_start_as_many_requests() -> None:
+    """A queue as long as the batch waits for the end of the batch."""
+    assert wait_s(settled(), {"a": KeyLoad(1, 3, 4)}, ages_s=[1.0] * 4) == pytest.approx(1.0)
 
 
-async def test_who_says_he_waited_long_makes_no_crowd(start_thread: Starter) -> None:
-    """Nor does he prolong one: without Envoy before it the service has only his word for it."""
-    clock = Clock()
-    sizes = {**ENDLESS, "max_batch_sequences": 2, "max_queue_wait_s": 20.0}
-    async with start_thread.started("x", ends=False, clock=clock, **sizes) as (engine, _), AsyncExitStack() as stack:
-        await fill(engine, clock, stack)
-        engine.refuse_if_busy("", 1.0, waited_s=1e9)
-        clock.now += 1.0
-        with pytest.raises(EngineOverloaded, match=r"the limit is 20\.0 s"):
-            engine.refuse_if_busy("", 1.0, waited_s=1e9)
-        engine.refuse_if_busy("", 1.0)
-        for _ in range(4):
-            await stack.enter_async_context(engine.generate(endless()))
-        with pytest.raises(EngineOverloaded, match=r"the limit is 20\.0 s"):
-            engine.refuse_if_busy("", 1.0)  # begins one: the line is long
-        clock.now += 1.9
-        with pytest.raises(EngineOverloaded, match=r"the limit is 0\.1 s"):
-            engine.refuse_if_busy("", 1.0, waited_s=1e9)
-        clock.now += 0.2
+def test_sequences_that_run_longer_than_others_may_end_at_any_time() -> None:
+    """Each of the four slots is released after a quarter of the average run time."""
+    assert wait_s(settled(), {"a": KeyLoad(1, 0, 4)}, ages_s=[4.0] * 4) == pytest.approx(1.0)
 
 
-async def test_a_crowd_is_told_of_to_whoever_balances_by_how_many_may_run(start_thread: Starter) -> None:
-    """One answer is as fast as any number that was measured, and four may run in any case: eight places are four."""
-    clock = Clock()
-    sizes = {**ENDLESS, "max_batch_sequences": 8, "max_queue_wait_s": 2.0}
-    async with (
-        start_thread.started("x", ends=False, clock=clock, **sizes) as (engine, script),
-        AsyncExitStack() as stack,
-    ):
-        await stack.enter_async_context(engine.generate(endless()))
-        for _ in range(2):
-            num_steps = engine.stats().num_steps
-            await until(lambda num_steps=num_steps: engine.stats().num_steps > num_steps)  # type: ignore[misc]
-            clock.now += 1.0
-        with script.paused():
-            await until(script.is_at_gate)
-            clock.now += 2 * SLOW_S
-            for _ in range(7):
-                await stack.enter_async_context(engine.generate(endless()))
-            assert engine.stats().max_running == 8
-            with pytest.raises(EngineOverloaded):
-                engine.refuse_if_busy("", 1.0)
-            assert engine.stats().max_running == 4
-            clock.now += 2.0
-            assert engine.stats().max_running == 8
+def test_the_measured_rate_of_starts_counts_if_it_is_faster() -> None:
+    """The time between starts is measured while requests are queued, and forgotten when the queue is empty."""
+    queue_wait = settled()
+    queue_wait.record_arrival(0.0, 0)
+    for beginning in range(1, 6):
+        queue_wait.record_start(0.1 * beginning, 1)
+    assert wait_s(queue_wait, {"a": KeyLoad(1, 2, 4)}) == pytest.approx(0.3)
+    queue_wait.record_arrival(9.0, 0)
+    assert wait_s(queue_wait, {"a": KeyLoad(1, 2, 4)}) == pytest.approx(1.5)
 
 
-async def test_a_deadline_that_is_too_near_makes_no_crowd(start_thread: Starter) -> None:
-    """Who is in a hurry is refused alone: the next with time may wait as long as is set."""
-    clock = Clock()
-    sizes = {**ENDLESS, "max_batch_sequences": 2, "max_queue_wait_s": 30.0}
-    async with start_thread.started("x", ends=False, clock=clock, **sizes) as (engine, _), AsyncExitStack() as stack:
-        await fill(engine, clock, stack)
-        with pytest.raises(EngineOverloaded, match=r"the limit is 1\.0 s") as refused:
-            engine.refuse_if_busy("", 1.0, clock.now + 2)
-        assert not refused.value.for_all
-        engine.refuse_if_busy("", 1.0)
+def test_several_starts_in_one_step_are_counted() -> None:
+    """Four starts in one step per second are a rate of four per second."""
+    queue_wait = QueueWaitEstimator()
+    queue_wait.record_arrival(0.0, 0)
+    for second in range(1, 4):
+        queue_wait.record_start(float(second), 4)
+    assert wait_s(queue_wait, {"a": KeyLoad(1, 3, 4)}, ages_s=[9.0] * 4) == pytest.approx(1.0)
 
 
-async def test_a_polite_key_is_let_in_beside_a_flood(start_thread: Starter) -> None:
-    """One key has both places and is refused more; another's request is let in, and begins."""
-    clock = Clock()
-    sizes = {**ENDLESS, "max_batch_sequences": 4, "max_queue_wait_s": 2.0, "block_size": 16}
-    async with start_thread.started("x", ends=False, clock=clock, **sizes) as (engine, _), AsyncExitStack() as stack:
-        await fill(engine, clock, stack, "flooder")
-        await fill(engine, clock, stack, "flooder")
-        with pytest.raises(EngineOverloaded):
-            engine.refuse_if_busy("flooder", 1.0)
-        async with engine.generate(request("hello", caller_id="polite", max_tokens=3)) as outputs:
-            await outputs.begun()
-            assert len([i for output in await read(outputs) for i in output.token_ids]) == 3
+def test_a_key_s_wait_depends_on_its_share() -> None:
+    """Before a key's first request, other keys' requests start in proportion to weight, however long their queue is."""
+    queue_wait = settled()
+    queue_wait.record_arrival(0.0, 0)
+    loads = {"a": KeyLoad(1, 1, 2), "b": KeyLoad(1, 160, 2)}
+    assert wait_s(queue_wait, loads) == pytest.approx((1 + 2 + 1) * 0.5)
+    assert wait_s(queue_wait, {**loads, "a": KeyLoad(4, 1, 2)}) == pytest.approx(3 * 0.5), "1.5 is rounded up to 2"
+    assert wait_s(queue_wait, loads, "b") == pytest.approx((160 + 1 + 1) * 0.5, abs=0.5)
 
 
-async def test_a_stream_has_begun_when_something_was_computed(start: Starter) -> None:
-    """Admission comes before; what fails between the two is raised where the beginning is waited for."""
-    async with start.started(max_batch_sequences=1, **ENDLESS) as (engine, script), AsyncExitStack() as stack:
-        with script.paused():
-            first = await stack.enter_async_context(engine.generate(endless()))
-            waiting = asyncio.create_task(first.begun())
-            await until(script.is_at_gate)
-            assert not waiting.done()
-        await waiting
-        second = await stack.enter_async_context(engine.generate(endless()))
-        assert not engine.failed.done()
-        script.fail("broken")
-        with pytest.raises(Exception, match="the engine has failed"):
-            await second.begun()
+def test_a_key_below_its_share_does_not_wait() -> None:
+    """A key below its share starts immediately if another key exceeds its own. Otherwise both wait."""
+    queue_wait = settled()
+    queue_wait.record_arrival(0.0, 0)
+    assert wait_s(queue_wait, {"a": KeyLoad(1, 0, 1), "b": KeyLoad(1, 160, 4)}) == 0.0
+    assert wait_s(queue_wait, {"a": KeyLoad(1, 0, 2), "b": KeyLoad(1, 0, 2)}) == pytest.approx(0.5)
 
 
-async def test_a_wait_may_be_without_bound(start_thread: Starter) -> None:
-    """Who sets infinity has the queue's size alone."""
-    clock = Clock()
-    sizes = {**ENDLESS, "max_batch_sequences": 2, "max_queue_wait_s": math.inf}
-    async with start_thread.started("x", ends=False, clock=clock, **sizes) as (engine, _), AsyncExitStack() as stack:
-        await fill(engine, clock, stack)
-        await stack.enter_async_context(engine.generate(endless()))
+def test_excess_sequences_must_end_before_a_request_starts() -> None:
+    """If six sequences run in four slots, three must end first, one every third of a second."""
+    ages_s = [5 / 3, 4 / 3, 1.0, 2 / 3, 1 / 3, 0.0]
+    assert wait_s(settled(), {"a": KeyLoad(1, 0, 6)}, ages_s=ages_s) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("mine", "most", "little"),
+    [
+        (KeyLoad(1.0, 0, 0), KeyLoad(1.0, 0, 1), True),
+        (KeyLoad(1.0, 1, 1), KeyLoad(1.0, 3, 2), True),
+        (KeyLoad(1.0, 1, 1), KeyLoad(1.0, 2, 2), False),  # exactly half
+        (KeyLoad(2.0, 1, 1), KeyLoad(1.0, 2, 1), True),  # loads are divided by weight
+        (KeyLoad(1.0, 1, 1), KeyLoad(2.0, 3, 2), False),
+    ],
+)
+def test_a_key_below_half_of_the_largest_load_has_small_load(mine: KeyLoad, most: KeyLoad, little: bool) -> None:  # noqa: FBT001
+    """The load is relative to the largest of all keys, so a single key never has a small load."""
+    assert has_small_load("mine", {"mine": mine, "most": most, "one": KeyLoad(1.0, 0, 1)}) is little
+    assert not has_small_load("mine", {"mine": mine})

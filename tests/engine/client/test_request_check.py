@@ -1,4 +1,4 @@
-"""check_request: what is refused before it waits, and under which field's name."""
+"""check_request: the requests that are rejected before they are queued, and the fields that the errors name."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def check(wanted: GenerationRequest, ranges: Ranges = RANGES) -> None:
         ("stopping.stop", request(stop=["a", ""])),
     ],
 )
-def test_check_request_names_the_field_at_fault(field: str, wanted: GenerationRequest) -> None:
-    """A value that can't be served is refused under its path."""
+def test_check_request_names_the_invalid_field(field: str, wanted: GenerationRequest) -> None:
+    """An invalid value is rejected with its path."""
     with pytest.raises(InvalidRequest) as caught:
         check(wanted)
     assert caught.value.field == field
@@ -65,8 +65,8 @@ def test_check_request_names_the_field_at_fault(field: str, wanted: GenerationRe
         ("logit_bias", [{1: 101}, {1: math.nan}, {1: -math.inf}]),
     ],
 )
-def test_check_request_refuses_what_is_out_of_range(name: str, values: list[object]) -> None:
-    """A number that its parameter's range lacks is refused, and the message says what is allowed."""
+def test_check_request_rejects_values_out_of_range(name: str, values: list[object]) -> None:
+    """A number outside its parameter's range is rejected, and the message has the range."""
     for value in values:
         sampling = SamplingParams(**{name: value})  # type: ignore[arg-type]
         with pytest.raises(InvalidRequest, match=f"{name} must be at least|{name} must be above") as caught:
@@ -75,15 +75,15 @@ def test_check_request_refuses_what_is_out_of_range(name: str, values: list[obje
 
 
 @pytest.mark.parametrize("bias", [{258: 1.0}, {-1: 1.0}, {1: math.nan}, {1: math.inf}])
-def test_check_request_refuses_a_bias_that_would_break_a_step(bias: dict[int, float]) -> None:
-    """Without any range, too, no bias for a token that there isn't, and none that voids all others."""
+def test_check_request_rejects_a_bias_that_would_break_a_step(bias: dict[int, float]) -> None:
+    """Even without a range, a bias for an unknown token or a bias that invalidates all others is rejected."""
     with pytest.raises(InvalidRequest) as caught:
         check(replace(request(), sampling=SamplingParams(logit_bias=bias)), ranges={})
     assert caught.value.field == "sampling.logit_bias"
 
 
-def test_check_request_tells_a_range_in_words() -> None:
-    """The message has the parameter, what is allowed, and what was given."""
+def test_check_request_states_the_range() -> None:
+    """The message has the parameter, its range and the given value."""
     with pytest.raises(InvalidRequest, match=r"^temperature must be at least 0 and at most 2, not 3$"):
         check(replace(request(), sampling=SamplingParams(temperature=3)))
 
@@ -100,20 +100,20 @@ def test_check_request_tells_a_range_in_words() -> None:
         replace(request(), stopping=StopParams(min_tokens=8, max_tokens=8)),
     ],
 )
-def test_check_request_lets_good_requests_pass(wanted: GenerationRequest) -> None:
-    """Bounds are inclusive, and an answer longer than the context is cut rather than refused."""
+def test_check_request_accepts_valid_requests(wanted: GenerationRequest) -> None:
+    """Bounds are inclusive, and a max_tokens above the context is accepted."""
     check(wanted)
 
 
 def test_check_request_counts_a_prompt_that_is_too_long() -> None:
-    """A prompt must leave room for one token; the error has both numbers."""
+    """A prompt must leave capacity for one token, and the error has both numbers."""
     with pytest.raises(PromptTooLong) as caught:
         check(request("x" * 16))
     assert (caught.value.field, caught.value.num_prompt_tokens, caught.value.max_prompt_tokens) == ("prompt", 16, 15)
 
 
 @pytest.mark.parametrize(
-    ("num_prompt_tokens", "max_tokens", "num_tokens", "refusal"),
+    ("num_prompt_tokens", "max_tokens", "num_tokens", "error"),
     [
         (4, 8, 8, None),
         (4, None, 12, None),
@@ -123,16 +123,16 @@ def test_check_request_counts_a_prompt_that_is_too_long() -> None:
         (1, 1, 16, UnsupportedConstraint("schema", "the shortest answer that matches has 16 tokens")),
     ],
 )
-def test_limit_below_the_shortest_answer_is_refused(
-    num_prompt_tokens: int, max_tokens: int | None, num_tokens: int, refusal: InvalidRequest | None
+def test_limit_below_the_shortest_answer_is_rejected(
+    num_prompt_tokens: int, max_tokens: int | None, num_tokens: int, error: InvalidRequest | None
 ) -> None:
-    """By the smallest limit that works, or by the longest prompt that leaves room for it in a context of 16."""
+    """The error has the smallest sufficient limit, or the longest prompt that leaves capacity in a context of 16."""
     constraint = Constraint(Grammar("start: /x/", "schema"))
     wanted = request([1] * num_prompt_tokens, max_tokens=max_tokens, constraint=constraint)
-    if refusal is None:
+    if error is None:
         check_limit(wanted, num_tokens, max_model_len=16)
         return
-    with pytest.raises(type(refusal)) as caught:
+    with pytest.raises(type(error)) as caught:
         check_limit(wanted, num_tokens, max_model_len=16)
-    assert caught.value.field == refusal.field
-    assert str(caught.value).startswith(str(refusal))
+    assert caught.value.field == error.field
+    assert str(caught.value).startswith(str(error))

@@ -1,4 +1,4 @@
-"""The arrays of a step: by hand for a mixed one, by what they mean for random ones."""
+"""The arrays of a step: a mixed batch is checked against literal values, random batches against their definition."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def item(
 
 
 def test_batch_of_a_decode_a_chunk_and_a_prompt_with_logprobs() -> None:
-    """Tokens lie one sequence after the other; a row of logits is asked for where a token or a logprob comes of it."""
+    """Tokens are concatenated sequence by sequence, and only tokens that need logits have an output row."""
     batch = make_batch(
         [
             item([10, 11, 12, 13, 14], 4, 1, [7, 3]),
@@ -52,13 +52,13 @@ def test_batch_of_a_decode_a_chunk_and_a_prompt_with_logprobs() -> None:
 
 
 def test_batch_leaves_out_blocks_that_are_not_used_yet() -> None:
-    """A table may be longer than the context that a step reaches."""
+    """A block table that is longer than the context after the step is cut to the blocks in use."""
     batch = make_batch([item([1, 2, 3, 4, 5], 0, 2, [8, 6, 4])], BLOCK_SIZE)
     assert batch.block_tables.tolist() == [[8]]
 
 
-def test_batch_says_where_images_are() -> None:
-    """Of two sequences' images, those with tokens among the new ones, and from which token on."""
+def test_batch_lists_the_images_of_its_tokens() -> None:
+    """The batch lists the images with tokens among the new ones, and the offset of their first token."""
     pixels = np.zeros((3, 2, 2), np.uint8)
     images = [PromptImage(1, 5, b"a", pixels), PromptImage(6, 9, b"b", pixels)]
     text = item([7] * 4, 0, 4, [0])
@@ -70,7 +70,7 @@ def test_batch_says_where_images_are() -> None:
     assert [tuple(rows) for rows in batch.images] == [(images[0], 1, 4, 2, 2), (images[1], 1, 7, 0, 3)]
 
 
-def test_batch_of_random_steps_says_where_every_token_is() -> None:
+def test_batch_of_random_steps_locates_every_token() -> None:
     """All arrays are contiguous int32, and each token's slot lies in its sequence's block for its position."""
     draw = random.Random(3)
     for _ in range(100):
@@ -85,14 +85,14 @@ def test_batch_of_random_steps_says_where_every_token_is() -> None:
         batch = make_batch(items, BLOCK_SIZE)
         for each in fields(Batch):
             if each.name in {"images", "sequence_slots"}:
-                continue  # of which these sequences have none
+                continue  # these sequences have none
             array = getattr(batch, each.name)
             if each.name == "adapters":
                 assert array is None  # no sequence has one
                 continue
             assert array.dtype == np.int32
             assert array.flags.c_contiguous
-            assert array.flags.writeable  # torch warns of others
+            assert array.flags.writeable  # torch warns about arrays that are not
         expected = [
             (token_id, position, each.sequence.block_table[position // BLOCK_SIZE] * BLOCK_SIZE + position % BLOCK_SIZE)
             for each in items

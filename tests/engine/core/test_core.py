@@ -1,4 +1,4 @@
-"""EngineCore: one step after the other, and what each brings."""
+"""EngineCore: the outputs and errors of successive steps."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.engine.fakes import Bench, Clock, PagedRunner, config_of, request, sa
 
 
 def test_core_reports_each_token_and_then_the_end() -> None:
-    """Each step's output has the step's token; the last has the finish reason, and everything is free."""
+    """Each step's output has the step's token, the last one has the finish reason, and then all blocks are free."""
     bench = Bench(rule=say("hi"))
     bench.add(request("hello"))
     bench.run()
@@ -28,7 +28,7 @@ def test_core_reports_each_token_and_then_the_end() -> None:
 
 
 def test_core_reports_a_request_s_first_step_once() -> None:
-    """A request starts once, however many pieces its prompt has and however many choices it wants."""
+    """A request starts once, regardless of its number of prefill chunks and choices."""
     bench = Bench(config_of(max_batch_tokens=4, max_batch_sequences=4))
     bench.add(request("0123456789", n=2, max_tokens=3))
     bench.run()
@@ -36,7 +36,7 @@ def test_core_reports_a_request_s_first_step_once() -> None:
 
 
 def test_core_measures_the_times_of_a_choice() -> None:
-    """Queueing ends with the first step, prefill with the first token, decoding with the last."""
+    """Queueing ends with the first step, prefill with the first token, and decoding with the last token."""
     bench = Bench(config_of(max_batch_tokens=4, max_batch_sequences=1))
     bench.add(request("0123456789", max_tokens=3))
     bench.clock.now = 101.0
@@ -48,8 +48,8 @@ def test_core_measures_the_times_of_a_choice() -> None:
     assert [output.token_times for output in bench.outputs[0, 0]] == [(103,), (104,), (105,)]
 
 
-def test_core_tells_how_many_sequences_a_token_s_step_had() -> None:
-    """A prompt computed beside counts as well as an answer."""
+def test_core_reports_the_batch_size_of_each_token() -> None:
+    """A prefill in the same step counts as a sequence like a decode."""
     bench = Bench(config_of(max_prefill_chunk=2))
     bench.add(request("a", max_tokens=4))
     bench.step()
@@ -61,7 +61,7 @@ def test_core_tells_how_many_sequences_a_token_s_step_had() -> None:
 
 @pytest.mark.parametrize("num_steps", [0, 1, 3])
 def test_core_abort_frees_everything_at_once(num_steps: int) -> None:
-    """A request given up before its first step, within its prompt or while it decodes leaves nothing behind."""
+    """A request that is aborted before its first step, during prefill or during decode leaves nothing behind."""
     bench = Bench(config_of(max_batch_tokens=8, max_batch_sequences=4))
     group = bench.add(request("0123456789", n=2))
     for _ in range(num_steps):
@@ -73,8 +73,8 @@ def test_core_abort_frees_everything_at_once(num_steps: int) -> None:
     assert bench.errors == {}
 
 
-def test_core_abort_leaves_others_alone() -> None:
-    """The neighbour of an aborted request says what it would have said."""
+def test_core_abort_does_not_affect_others() -> None:
+    """A request that runs with an aborted one generates the same tokens as without it."""
     bench = Bench()
     group, _ = bench.add(request("aaaabbbb")), bench.add(request("aaaabbbbcc"))
     bench.step()
@@ -85,7 +85,7 @@ def test_core_abort_leaves_others_alone() -> None:
 
 
 def test_core_never_runs_a_request_after_its_deadline() -> None:
-    """A request that waited too long ends with DeadlineExceeded and is not computed."""
+    """A request whose deadline passes while it is queued ends with DeadlineExceeded and is not computed."""
     bench = Bench()
     bench.add(request("hello", deadline=101.0))
     bench.clock.now = 101.0
@@ -96,7 +96,7 @@ def test_core_never_runs_a_request_after_its_deadline() -> None:
 
 
 def test_core_stops_a_running_request_at_its_deadline() -> None:
-    """A request ends within a step of its deadline, all choices together, with what it had said so far."""
+    """A running request ends within a step of its deadline, with all choices and after its output so far."""
     bench = Bench(config_of(max_model_len=1000, num_blocks=500))
     bench.add(request("hello", deadline=105.0, max_tokens=None, n=2))
     while bench.core.has_work:
@@ -108,8 +108,8 @@ def test_core_stops_a_running_request_at_its_deadline() -> None:
     bench.assert_idle()
 
 
-def test_core_fails_one_sequence_alone() -> None:
-    """A sequence that can't go on ends its request with its error, its siblings too, and no other request."""
+def test_core_fails_one_request_alone() -> None:
+    """An error of one sequence ends its request with all choices, and no other request."""
     bench = Bench()
     bench.add(request("hello", n=2))
     bench.add(request("other"))
@@ -123,7 +123,7 @@ def test_core_fails_one_sequence_alone() -> None:
 
 
 def test_core_drops_a_sibling_s_result_of_the_step_that_failed() -> None:
-    """When the first choice fails in a step, the second one's token of the same step is not reported."""
+    """If the first choice fails in a step, the second choice's token of the same step is not reported."""
     bench = Bench()
     bench.add(request("hello", n=2))
     bench.step()
@@ -134,19 +134,19 @@ def test_core_drops_a_sibling_s_result_of_the_step_that_failed() -> None:
     bench.assert_idle()
 
 
-class Refusing:
-    """A constraint that takes nothing."""
+class RejectingConstraint:
+    """A constraint that rejects every token."""
 
     is_free = False
 
-    def fill_mask(self, words: Any) -> None: ...
+    def fill_mask(self, mask: Any) -> None: ...
 
     def accept(self, token_id: int) -> None:
         raise ValueError("no")
 
     def shortest(self) -> None: ...
 
-    def settle(self, token_id: int, room: int) -> int:
+    def settle(self, token_id: int, num_left: int) -> int:
         return token_id
 
     def is_finished(self) -> bool:
@@ -155,14 +155,14 @@ class Refusing:
     def forced_tokens(self) -> list[int]:
         return []
 
-    def fork(self) -> Refusing:
+    def fork(self) -> RejectingConstraint:
         return self
 
 
 def test_core_fails_a_request_whose_constraint_raises() -> None:
-    """A broken constraint is its request's affair."""
+    """A constraint that raises an exception fails its own request only."""
     bench = Bench()
-    bench.add(request("hello"), constraint=Refusing())
+    bench.add(request("hello"), constraint=RejectingConstraint())
     bench.add(request("other"))
     bench.run()
     assert [type(error) for error in bench.errors[0]] == [ConstraintFailed]
@@ -170,8 +170,8 @@ def test_core_fails_a_request_whose_constraint_raises() -> None:
     bench.assert_idle()
 
 
-def test_core_passes_on_what_the_runner_raises() -> None:
-    """A failure of the step itself is not any one request's."""
+def test_core_raises_the_exceptions_of_the_runner() -> None:
+    """An exception of a whole step is raised and does not become the error of a request."""
     bench = Bench()
     bench.add(request("hello"))
     bench.runner.fail_with = MemoryError("out of memory")
@@ -179,8 +179,8 @@ def test_core_passes_on_what_the_runner_raises() -> None:
         bench.step()
 
 
-class Answering(PagedRunner):
-    """Answers the same, whatever the step."""
+class FixedRunner(PagedRunner):
+    """Returns the same results for every step."""
 
     def __init__(self, results: list[SampledToken | SequenceError | None]) -> None:
         super().__init__()
@@ -191,7 +191,7 @@ class Answering(PagedRunner):
 
 
 class SlowRunner(PagedRunner):
-    """Each token takes some seconds."""
+    """Takes a fixed number of seconds per token."""
 
     def __init__(self, clock: Clock, seconds: float) -> None:
         super().__init__()
@@ -205,16 +205,18 @@ class SlowRunner(PagedRunner):
 @pytest.mark.parametrize(
     "results", [[], [None], [SampledToken(1), None]], ids=["too few", "no token where one is due", "too many"]
 )
-def test_core_refuses_results_that_do_not_fit(results: list[SampledToken | SequenceError | None]) -> None:
-    """A runner that answers another step than the one it was given is an error, not a wrong stream."""
-    bench = Bench(runner=Answering(results))
+def test_core_raises_an_error_for_results_that_do_not_match_the_step(
+    results: list[SampledToken | SequenceError | None],
+) -> None:
+    """A runner whose results do not match its step causes an error and not a wrong stream."""
+    bench = Bench(runner=FixedRunner(results))
     bench.add(request("hello"))
     with pytest.raises((RuntimeError, ValueError)):
         bench.step()
 
 
-def test_core_lets_the_runner_forget_a_preempted_sequence() -> None:
-    """What a runner keeps for a sequence is let go with its blocks, and built again when it runs again."""
+def test_core_releases_the_runner_s_state_of_a_preempted_sequence() -> None:
+    """The runner drops its state of a preempted sequence, and builds it again when the sequence runs again."""
     bench = Bench(config_of(num_blocks=6, max_model_len=24))
     bench.add(request("a" * 7, max_tokens=16))
     group = bench.add(request("b" * 7, max_tokens=10))
@@ -228,7 +230,7 @@ def test_core_lets_the_runner_forget_a_preempted_sequence() -> None:
 
 
 def test_core_choices_are_requests_with_derived_seeds() -> None:
-    """Choice i of n says what a request of its own with the i-th derived seed says."""
+    """Choice i of a request generates the same tokens as a request with the i-th derived seed."""
     bench = Bench()
     bench.add(request("hello", n=3, seed=7))
     for index in range(3):
@@ -238,8 +240,8 @@ def test_core_choices_are_requests_with_derived_seeds() -> None:
         assert bench.tokens(0, index) == bench.tokens(1 + index)
 
 
-def test_core_counts_what_it_did() -> None:
-    """The stats add up: computed, generated, steps, blocks."""
+def test_core_counts_steps_tokens_and_blocks() -> None:
+    """The stats count the computed and generated tokens, the steps and the blocks."""
     bench = Bench()
     bench.add(request("hello", max_tokens=4))
     bench.step()
@@ -252,49 +254,55 @@ def test_core_counts_what_it_did() -> None:
     assert (stats.num_generated_tokens, stats.num_free_blocks, stats.num_cached_blocks) == (4, 64, 2)
 
 
-def test_core_tells_what_somebody_waits_for_without_the_others_tokens() -> None:
-    """A first token and an end don't take along what may leave later, which is told once, and whole, in its time."""
+def test_core_reports_urgent_output_without_other_tokens() -> None:
+    """An urgent report has first tokens and ends only.
+
+    Later tokens of other sequences are reported once, with the next full report.
+    """
     bench = Bench(config_of(max_batch_sequences=4))
     bench.add(request("a", max_tokens=4))
     bench.step()
     bench.core.step()
-    assert not bench.core.report(only_urgent=True).outputs, "nobody waits for a second token"
+    assert not bench.core.report(only_urgent=True).outputs, "a second token is not urgent"
     bench.add(request("b", max_tokens=2))
     bench.core.step()
     assert [serial for serial, _ in bench.core.report(only_urgent=True).outputs] == [1], "the first token of b"
     bench.core.step()
     ends = bench.core.report(only_urgent=True).outputs
     assert sorted(serial for serial, _ in ends) == [0, 1], "both end"
-    told = {serial: output for serial, output in ends if isinstance(output, GenerationOutput)}
-    assert [len(told[serial].token_ids) for serial in (0, 1)] == [3, 1]
-    assert not bench.core.report().outputs, "all was told"
+    outputs = {serial: output for serial, output in ends if isinstance(output, GenerationOutput)}
+    assert [len(outputs[serial].token_ids) for serial in (0, 1)] == [3, 1]
+    assert not bench.core.report().outputs, "all output was reported"
     bench.assert_idle()
 
 
-def test_core_says_before_a_prompt_how_long_it_will_take_and_can_be_asked_then() -> None:
-    """So that what others have doesn't wait for it. Steps without a prompt are short, and nobody is asked."""
+def test_core_announces_the_expected_duration_of_a_prefill() -> None:
+    """Before a step with prompt tokens, the core passes the expected duration to a callback.
+
+    The callback can report pending output first. Other steps are short and have no callback.
+    """
     clock = Clock()
     bench = Bench(config_of(max_batch_sequences=4), clock=clock, runner=SlowRunner(clock, 0.001))
-    said: list[float] = []
-    told: list[list[int]] = []
+    expected_s: list[float] = []
+    reported: list[list[int]] = []
 
     def before(step_s: float) -> None:
-        said.append(step_s)
-        told.append([serial for serial, _ in bench.core.report().outputs])
+        expected_s.append(step_s)
+        reported.append([serial for serial, _ in bench.core.report().outputs])
 
     bench.add(request("abcdefgh", max_tokens=9))
     bench.core.step(before)
     bench.core.step(before)
     bench.add(request("ijklmnopqrstuvwx", max_tokens=2))
     bench.core.step(before)
-    assert said == [0, pytest.approx(0.017)], "one decode and sixteen tokens of 1 ms"
-    assert told == [[], [0]]
+    assert expected_s == [0, pytest.approx(0.017)], "one decode and sixteen tokens of 1 ms"
+    assert reported == [[], [0]]
     bench.run()
     bench.assert_idle()
 
 
-def test_core_tells_a_first_token_and_an_end_together_once() -> None:
-    """Whoever asks after several steps gets one output with all of it."""
+def test_core_reports_a_first_token_and_an_end_together_once() -> None:
+    """A report after several steps has one output with all tokens."""
     bench = Bench()
     bench.add(request("a", max_tokens=2))
     bench.core.step()

@@ -1,4 +1,4 @@
-"""The encoder's step: whose input comes next, what fits into a batch, and who is not computed any more."""
+"""The encoder's step: the order of inputs, the size of batches, and inputs that are no longer computed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from tests.engine.vectors import vector_of
 
 
 class Bench:
-    """A core on a runner by hand; requests are told apart by their inputs' only token, too."""
+    """An encoder core with a HandRunner.
+
+    Each request may have its own token id, so that batches show their requests.
+    """
 
     def __init__(self, max_batch_tokens: int) -> None:
         self.clock = Clock()
@@ -25,7 +28,7 @@ class Bench:
         self.num_added = 0
 
     def add(self, *lengths: int, token_id: int = 1, **fields: Any) -> int:
-        """The request's serial."""
+        """Add a request with inputs of these lengths, and return its serial."""
         serial, self.num_added = self.num_added, self.num_added + 1
         self.core.receive(Add(serial, embedding(*lengths, token_id=token_id, **fields), self.clock.now))
         return serial
@@ -40,14 +43,14 @@ class Bench:
         return report
 
     def run(self) -> list[list[int]]:
-        """All batches until nothing is left: the token of each input."""
+        """Run all steps, and return the token of each input, by batch."""
         while self.core.has_work:
             self.step()
         return [[each[0] for each in batch] for batch in self.runner.batches]
 
 
 def test_core_computes_every_input_once() -> None:
-    """Each request gets a vector for each of its inputs, whatever the batches were."""
+    """Each request gets one vector per input, regardless of the batches."""
     bench = Bench(max_batch_tokens=7)
     lengths = [(3, 1, 7, 2), (5,), (1, 1, 1)]
     serials = [bench.add(*each, token_id=index) for index, each in enumerate(lengths)]
@@ -60,7 +63,7 @@ def test_core_computes_every_input_once() -> None:
 
 
 def test_batches_take_one_input_of_each_request_in_turn() -> None:
-    """A request of many inputs shares batches with those of a few, and who came last in one isn't first in the next."""
+    """A request with many inputs shares batches with small ones, and turns continue across batches."""
     bench = Bench(max_batch_tokens=4)
     bench.add(*[1] * 7, token_id=1)
     bench.add(1, 1, 1, token_id=2)
@@ -68,16 +71,16 @@ def test_batches_take_one_input_of_each_request_in_turn() -> None:
     assert bench.run() == [[1, 2, 3, 1], [2, 1, 2, 1], [1, 1, 1]]
 
 
-def test_turns_go_on_from_batch_to_batch() -> None:
-    """With more requests than a batch holds, each gets its turn before any gets its second."""
+def test_turns_continue_across_batches() -> None:
+    """If there are more requests than a batch holds, each gets its first turn before any gets its second."""
     bench = Bench(max_batch_tokens=2)
     for token_id in (1, 2, 3):
         bench.add(1, 1, token_id=token_id)
     assert bench.run() == [[1, 2], [3, 1], [2, 3]]
 
 
-def test_late_request_of_one_input_passes_a_large_one() -> None:
-    """What comes while thousands of inputs wait is in the next batch."""
+def test_late_request_of_one_input_overtakes_a_large_one() -> None:
+    """A small request that arrives while thousands of inputs are queued is in the next batch."""
     bench = Bench(max_batch_tokens=8)
     bench.add(*[8] * 2000, token_id=1)
     bench.step()
@@ -97,8 +100,8 @@ def test_late_request_of_one_input_passes_a_large_one() -> None:
     ],
     ids=["full", "exactly", "one above the limit", "one each"],
 )
-def test_batch_holds_its_tokens(max_batch_tokens: int, lengths: list[int], batches: list[list[int]]) -> None:
-    """No batch exceeds the limit, but for a single input that does by itself."""
+def test_batch_keeps_its_token_limit(max_batch_tokens: int, lengths: list[int], batches: list[list[int]]) -> None:
+    """No batch exceeds the limit, unless it is a single input that exceeds the limit alone."""
     bench = Bench(max_batch_tokens)
     bench.add(*lengths)
     bench.run()
@@ -106,7 +109,7 @@ def test_batch_holds_its_tokens(max_batch_tokens: int, lengths: list[int], batch
 
 
 def test_lower_priority_value_comes_first() -> None:
-    """All inputs of the lower value precede those of a higher one, whenever they came."""
+    """All inputs of a lower priority value precede those of a higher one, regardless of their arrival."""
     bench = Bench(max_batch_tokens=2)
     bench.add(1, 1, token_id=1)
     bench.add(1, 1, 1, token_id=2, priority=-1)
@@ -114,7 +117,7 @@ def test_lower_priority_value_comes_first() -> None:
 
 
 def test_aborted_request_is_not_computed() -> None:
-    """What its caller left is dropped, once begun too, and aborting it again, or after its end, does nothing."""
+    """An aborted request is dropped, even after it has started. Aborting it again, or after its end, does nothing."""
     bench = Bench(max_batch_tokens=2)
     left = bench.add(1, 1, 1, token_id=1)
     ended = bench.add(1, token_id=2)
@@ -128,7 +131,7 @@ def test_aborted_request_is_not_computed() -> None:
 
 
 def test_request_past_its_deadline_is_not_computed() -> None:
-    """It ends with the next step, begun or not; the others of the batch are computed."""
+    """An expired request ends with the next step, whether it has started or not; other requests are computed."""
     bench = Bench(max_batch_tokens=4)
     late = bench.add(1, 1, token_id=1, deadline=bench.clock.now + 5)
     begun = bench.add(4, 4, token_id=2, deadline=bench.clock.now + 7)
@@ -145,7 +148,7 @@ def test_request_past_its_deadline_is_not_computed() -> None:
 
 
 def test_stats_count_inputs_and_tokens() -> None:
-    """What waits is counted by inputs; steps, their sizes and all tokens are those computed."""
+    """The stats count queued requests by inputs, and computed steps with their sizes and tokens."""
     bench = Bench(max_batch_tokens=4)
     bench.add(3, 1, 2)
     assert bench.core.stats().num_waiting == 3
@@ -158,10 +161,10 @@ def test_stats_count_inputs_and_tokens() -> None:
     assert stats.num_computed_tokens == 6
 
 
-def test_core_serves_keys_by_what_each_was_served() -> None:
-    """A key of one text is in the next batch beside another's thousand, and one of twice the weight gets twice as much.
+def test_core_serves_keys_by_their_service_so_far() -> None:
+    """A key with one text is in the next batch although another key has a thousand queued.
 
-    Priority counts among a key's own requests only.
+    A key of twice the weight gets twice the service. Priorities are compared within a key only.
     """
     bench = Bench(max_batch_tokens=40)
     flood = bench.add(*[10] * 1000, caller_id="flooder", priority=-100)

@@ -1,4 +1,4 @@
-"""The scheduler among several keys: each is served by its weight, and none keeps another out."""
+"""The scheduler with several keys: each key is served by its weight, and no key starves another one."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tests.engine.fakes import Bench, config_of, request, sums
 
 
 def key_of(bench: Bench) -> dict[int, str]:
-    """The key of each serial that runs or waits."""
+    """Return the key of each request, by serial."""
     return {serial: group.request.caller_id for serial, group in bench.groups.items()}
 
 
 def served(bench: Bench) -> Counter[str]:
-    """Tokens computed for each key."""
+    """Return the number of tokens computed for each key."""
     keys = key_of(bench)
     total: Counter[str] = Counter()
     for step in bench.runner.steps:
@@ -30,14 +30,14 @@ def served(bench: Bench) -> Counter[str]:
 
 
 def flood(bench: Bench, num: int, **fields: Any) -> None:
-    """Requests of one key that alone fill the engine for long."""
+    """Add `num` requests of one key that together occupy the engine for many steps."""
     for index in range(num):
         bench.add(request(f"flood {index:4}", ignore_eos=True, **{"max_tokens": 60, "caller_id": "flooder", **fields}))
 
 
 @pytest.mark.parametrize("weights", [(1.0, 1.0), (1.0, 3.0), (0.5, 4.0)])
 def test_prompts_are_computed_by_weight_within_one_step_s_budget(weights: tuple[float, float]) -> None:
-    """While two keys have prompts, what was served of each, by weight, differs by no more than a step holds."""
+    """While two keys have prompts, their services divided by weight differ by at most one step's budget."""
     budget = 16
     bench = Bench(config_of(max_batch_tokens=budget, max_batch_sequences=8, num_blocks=400))
     weight_of = dict(zip(("a", "b"), weights, strict=True))
@@ -55,8 +55,8 @@ def test_prompts_are_computed_by_weight_within_one_step_s_budget(weights: tuple[
 
 
 @pytest.mark.slow
-def test_a_polite_key_begins_at_once_beside_a_flood() -> None:
-    """160 requests of one key hold every place and wait in line; another key's only request begins in the next step."""
+def test_a_polite_key_starts_immediately_during_a_flood() -> None:
+    """While 160 requests of one key hold or await all slots, another key's only request starts in the next step."""
     bench = Bench(config_of(max_batch_sequences=8, num_blocks=800))
     flood(bench, 160)
     for _ in range(20):
@@ -72,8 +72,8 @@ def test_a_polite_key_begins_at_once_beside_a_flood() -> None:
     bench.assert_idle()
 
 
-def test_a_flood_of_the_first_priority_keeps_nobody_out() -> None:
-    """Priority decides between requests of one key only."""
+def test_a_flood_of_the_first_priority_delays_no_other_key() -> None:
+    """Priority orders the requests of one key only."""
     bench = Bench(config_of(max_batch_sequences=2))
     flood(bench, 20, priority=-100)
     late = bench.add(request("hello", caller_id="polite", priority=100, max_tokens=2))
@@ -85,7 +85,7 @@ def test_a_flood_of_the_first_priority_keeps_nobody_out() -> None:
 
 
 def test_priority_orders_the_requests_of_one_key() -> None:
-    """Each key's own order holds while keys take turns."""
+    """Each key's requests start in order of priority while the keys take turns."""
     bench = Bench(config_of(max_batch_sequences=1))
     for priority in (1, 0, -1):
         for name in "ab":
@@ -95,8 +95,8 @@ def test_priority_orders_the_requests_of_one_key() -> None:
     assert [serial for serial in bench.started if serial % 2 == 1] == [5, 3, 1]
 
 
-def test_an_idle_key_saves_up_nothing() -> None:
-    """A key that did nothing while another was served for long gets its half from then on, and no more."""
+def test_an_idle_key_accumulates_no_credit() -> None:
+    """A key that was idle while another one was served gets half of the service from then on, and no more."""
     bench = Bench(config_of(max_batch_tokens=8, max_batch_sequences=2, num_blocks=400, prefix_caching=False))
     bench.add(request("x", caller_id="late", max_tokens=1))
     bench.run()
@@ -116,8 +116,11 @@ def test_an_idle_key_saves_up_nothing() -> None:
     bench.assert_idle()
 
 
-def test_a_key_without_a_place_gets_one_of_those_who_have_more_than_their_share() -> None:
-    """With every place taken the newest answer of the greedy key waits again, and later says the same to the end."""
+def test_a_key_without_a_slot_gets_one_of_a_key_above_its_share() -> None:
+    """If all slots are taken, the newest sequence of the greedy key is preempted.
+
+    It completes later with the same tokens.
+    """
     bench = Bench(config_of(max_batch_sequences=4, num_blocks=400))
     flood(bench, 4)
     bench.step()
@@ -132,8 +135,8 @@ def test_a_key_without_a_place_gets_one_of_those_who_have_more_than_their_share(
     bench.assert_idle()
 
 
-def test_keys_that_have_their_share_are_left_alone() -> None:
-    """More keys than places: nobody is made to wait again for another who has as much."""
+def test_keys_with_their_share_are_not_preempted() -> None:
+    """If there are more keys than slots, no sequence is preempted for a key with an equal share."""
     bench = Bench(config_of(max_batch_sequences=2, num_blocks=400))
     for index in range(6):
         bench.add(request(f"prompt {index}", caller_id=f"key {index}", max_tokens=20, ignore_eos=True))
@@ -142,8 +145,8 @@ def test_keys_that_have_their_share_are_left_alone() -> None:
     assert bench.started == list(range(6))
 
 
-def test_a_key_without_blocks_gets_those_of_the_greedy() -> None:
-    """One key's answers fill the cache; another's prompt, for which too few blocks are free, begins all the same."""
+def test_a_key_without_blocks_gets_blocks_of_the_greedy_key() -> None:
+    """While one key's sequences fill the cache, another key's prompt starts although too few blocks are free."""
     bench = Bench(config_of(max_batch_sequences=16, num_blocks=32, max_model_len=64))
     flood(bench, 6, max_tokens=40)
     while bench.core.stats().num_free_blocks > 6:
@@ -155,8 +158,8 @@ def test_a_key_without_blocks_gets_those_of_the_greedy() -> None:
     bench.assert_idle()
 
 
-def test_what_waited_far_too_long_is_refused() -> None:
-    """Five times the bound after its arrival a request that has not begun ends with the word to try again."""
+def test_a_request_that_waited_far_too_long_is_rejected() -> None:
+    """A request that has not started within five times the limit ends with EngineOverloaded."""
     bench = Bench(config_of(max_batch_sequences=1, max_queue_wait_s=2.0, num_blocks=400))
     flood(bench, 2)
     bench.step()
@@ -173,8 +176,8 @@ def test_what_waited_far_too_long_is_refused() -> None:
     bench.assert_idle()
 
 
-def test_what_has_begun_is_never_refused_for_its_wait() -> None:
-    """A request that gave way waits as long as it takes."""
+def test_a_started_request_is_never_rejected_for_its_wait() -> None:
+    """A preempted request is queued without a time limit."""
     bench = Bench(config_of(num_blocks=6, max_model_len=24, max_queue_wait_s=2.0))
     bench.add(request("a" * 7, max_tokens=16))
     bench.add(request("b" * 7, max_tokens=10))
@@ -188,18 +191,18 @@ def test_what_has_begun_is_never_refused_for_its_wait() -> None:
 @pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(data=st.data())
-def test_nobody_starves(data: st.DataObject) -> None:
-    """Many keys of any weight and a flood: each request begins, and says to its end what it says alone.
+def test_no_key_starves(data: st.DataObject) -> None:
+    """With many keys of any weight and a flood, each request starts and generates the same tokens as alone.
 
-    From a key's first request on, what is computed for others before it begins is bounded: a prompt of each key that
-    was served as little, and what runs already.
+    After a key's first request arrives, the service to others before its start is bounded by one prompt per key with as
+    little service and by the sequences that already run.
     """
-    places = data.draw(st.integers(1, 6), "places")
-    budget = data.draw(st.integers(places, 32), "budget")
+    num_slots = data.draw(st.integers(1, 6), "num_slots")
+    budget = data.draw(st.integers(num_slots, 32), "budget")
     bench = Bench(
         config_of(
             max_batch_tokens=budget,
-            max_batch_sequences=places,
+            max_batch_sequences=num_slots,
             num_blocks=data.draw(st.integers(16, 60), "blocks"),
             max_model_len=40,
             prefix_caching=data.draw(st.booleans(), "prefix_caching"),
@@ -225,7 +228,7 @@ def test_nobody_starves(data: st.DataObject) -> None:
         for serial, _ in step:
             first_step.setdefault(serial, index)
     assert set(first_step) == set(bench.groups)
-    longest = 40 * (num_keys + places + 1)  # tokens: a whole context of each key, and of each that runs
+    longest = 40 * (num_keys + num_slots + 1)  # tokens: a whole context of each key and of each running sequence
     for serial, before in arrived.items():
         waited_for = totals[first_step[serial]] - totals[before]
         assert waited_for <= longest + 2 * budget

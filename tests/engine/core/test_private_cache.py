@@ -1,4 +1,4 @@
-"""Cached prompts are found by those who may find them, and for anybody else a prompt costs what a new one costs."""
+"""Cached prompts are found within their group only; for other groups a cached prompt costs as much as a new one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PROMPT = "you are the assistant of a bank; the customer's number is 4711. " * 2
 
 
 async def costs(start: Starter, *requests: tuple[str, str, str]) -> list[tuple[int, int, int]]:
-    """(cached tokens told, steps, computed tokens) of each (prompt, group, salt), one after the other on one engine."""
+    """Return the cached tokens, steps and computed tokens of each (prompt, group, salt), run in order on one engine."""
     found = []
     async with start.started(num_blocks=2000, max_model_len=400) as (engine, _):
         before = engine.stats()
@@ -24,9 +24,12 @@ async def costs(start: Starter, *requests: tuple[str, str, str]) -> list[tuple[i
     return found
 
 
-async def test_another_group_s_prompt_costs_what_a_new_one_costs(start_thread: Starter) -> None:
-    """As many steps and computed tokens, and no cached token is told; one's own costs less, with the same salt only."""
-    new = "a prompt nobody sent before".ljust(len(PROMPT))
+async def test_another_group_s_prompt_costs_as_much_as_a_new_one(start_thread: Starter) -> None:
+    """Another group's prompt takes as many steps and tokens as a new one and reports no cached token.
+
+    A prompt of the same group and salt costs less.
+    """
+    new = "a prompt that is not cached".ljust(len(PROMPT))
     mine, other, unknown, again, salted = await costs(
         start_thread,
         (PROMPT, "key mine", ""),
@@ -42,7 +45,7 @@ async def test_another_group_s_prompt_costs_what_a_new_one_costs(start_thread: S
 
 
 async def test_no_block_of_another_group_is_ever_found(start_thread: Starter) -> None:
-    """300 requests of four groups with few prompts: what each is told as cached was its own group's before."""
+    """For 300 requests of four groups, the reported cached tokens match the group's own earlier prompts."""
     draw = random.Random(4)
     requests = [
         (draw.choice("ab") * 40 + draw.choice("cd") * 40, f"key {draw.choice('1234')}", draw.choice(["", "s"]))
@@ -50,8 +53,8 @@ async def test_no_block_of_another_group_is_ever_found(start_thread: Starter) ->
     ]
     seen: dict[tuple[str, str], set[str]] = {}
     hits = 0
-    for (prompt, *whose), (num_cached, _, _) in zip(requests, await costs(start_thread, *requests), strict=True):
-        known = seen.setdefault((whose[0], whose[1]), set())
+    for (prompt, group, salt), (num_cached, _, _) in zip(requests, await costs(start_thread, *requests), strict=True):
+        known = seen.setdefault((group, salt), set())
         longest = max((common(prompt, each) for each in known), default=0)
         assert num_cached == min(longest, len(prompt) - 1) // 4 * 4
         known.add(prompt)
@@ -60,5 +63,5 @@ async def test_no_block_of_another_group_is_ever_found(start_thread: Starter) ->
 
 
 def common(one: str, other: str) -> int:
-    """How many characters both begin with."""
+    """Return the length of the common prefix."""
     return next((i for i, (a, b) in enumerate(zip(one, other, strict=True)) if a != b), len(one))

@@ -1,4 +1,4 @@
-"""The deciding half under loads that nobody thought of."""
+"""The core under random load."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PREFIXES = ["", "system: be brief. ", "system: be brief. user: ", "once upon a t
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("prefix_caching", [True, False])
 def test_load_ends_with_every_block_free(seed: int, prefix_caching: bool) -> None:  # noqa: FBT001
-    """500 requests on a cache for three: each ends once, says what it says alone, and leaves nothing behind."""
+    """Of 500 requests on a cache for three, each ends once with the tokens it has alone, and all blocks are free."""
     draw = random.Random(seed)
     bench = Bench(
         config_of(
@@ -83,13 +83,13 @@ def test_load_ends_with_every_block_free(seed: int, prefix_caching: bool) -> Non
                 assert num_last == 1
                 assert outputs[-1].finish_reason is not None
                 ends["finished"] += 1
-    assert min(ends.values()) > 0, "the load does not reach every end"
+    assert min(ends.values()) > 0, "the load does not cover every way to end"
 
 
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
-def test_load_does_not_show_in_the_answers(data: st.DataObject) -> None:
-    """Alone or together, in pieces or whole, cached or not, preempted or not: the tokens are the same."""
+def test_load_does_not_change_answers(data: st.DataObject) -> None:
+    """The tokens do not depend on batching, chunked prefill, caching or preemption."""
     num_blocks = data.draw(st.integers(10, 40), "num_blocks")
     bench = Bench(
         config_of(

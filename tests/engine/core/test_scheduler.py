@@ -1,4 +1,4 @@
-"""Scheduler: who gets how many tokens and blocks in the next step."""
+"""Scheduler: the tokens and blocks of each sequence in the next step."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tests.engine.fakes import Bench, config_of, request, say, sums
 
 
 def shares(bench: Bench) -> dict[int, int]:
-    """What the last step gave, by serial of the request."""
+    """Return the number of tokens of each request in the last step, by serial."""
     return dict(bench.runner.steps[-1])
 
 
 def test_scheduler_has_nothing_to_do_without_requests() -> None:
-    """No requests, no step."""
+    """Without requests there is no step."""
     bench = Bench()
     bench.step()
     assert bench.scheduler.schedule(0.0) is None
@@ -24,15 +24,15 @@ def test_scheduler_has_nothing_to_do_without_requests() -> None:
 
 
 def test_scheduler_computes_a_prompt_and_then_a_token_a_step() -> None:
-    """A sequence gets what it lacks: first its prompt, then each new token."""
+    """A step computes the missing tokens of a sequence: first its prompt, then each new token."""
     bench = Bench()
     bench.add(request("hello", max_tokens=3))
     bench.run()
     assert bench.runner.steps == [[(0, 5)], [(0, 1)], [(0, 1)]]
 
 
-def test_scheduler_cuts_a_long_prompt_into_steps() -> None:
-    """A step computes no more than max_batch_tokens, and only the prompt's last piece samples."""
+def test_scheduler_splits_a_long_prompt_into_steps() -> None:
+    """A step computes at most max_batch_tokens, and only the last chunk of a prompt samples a token."""
     bench = Bench(config_of(max_batch_tokens=8, max_batch_sequences=4))
     bench.add(request("x" * 20, max_tokens=1))
     bench.run()
@@ -41,7 +41,7 @@ def test_scheduler_cuts_a_long_prompt_into_steps() -> None:
 
 
 def test_scheduler_puts_several_prompts_into_a_step() -> None:
-    """What one prompt leaves of a step goes to the next ones."""
+    """The budget that one prompt leaves in a step goes to the next prompts."""
     bench = Bench(config_of(max_batch_tokens=8, max_batch_sequences=4))
     for prompt in ("aaaaa", "bbbbb", "cc"):
         bench.add(request(prompt, max_tokens=1))
@@ -51,12 +51,12 @@ def test_scheduler_puts_several_prompts_into_a_step() -> None:
     assert shares(bench) == {1: 2, 2: 2}
 
 
-def test_scheduler_decodes_first_and_bounds_the_prompt_beside() -> None:
-    """A running answer gets its token in every step, and a long prompt beside takes max_prefill_chunk of it."""
+def test_scheduler_decodes_first_and_limits_prefill() -> None:
+    """Each running sequence decodes in every step, and prompts get at most max_prefill_chunk tokens."""
     bench = Bench(config_of(max_batch_tokens=32, max_batch_sequences=4, max_prefill_chunk=4))
     bench.add(request("aa", max_tokens=6))
     bench.step()
-    bench.add(request("b" * 10, max_tokens=2, priority=-1))  # served first, yet no answer stops for it
+    bench.add(request("b" * 10, max_tokens=2, priority=-1))  # first in the order, but it delays no decode
     bench.add(request("c" * 10, max_tokens=2))
     steps = []
     for _ in range(5):
@@ -66,7 +66,7 @@ def test_scheduler_decodes_first_and_bounds_the_prompt_beside() -> None:
 
 
 def test_scheduler_gives_a_whole_step_to_prompts_when_nothing_decodes() -> None:
-    """The bound on prompts is for the sake of running answers only."""
+    """Prefill is limited only in steps with decodes."""
     bench = Bench(config_of(max_batch_tokens=32, max_batch_sequences=4, max_prefill_chunk=4))
     bench.add(request("b" * 30, max_tokens=2))
     bench.step()
@@ -74,7 +74,7 @@ def test_scheduler_gives_a_whole_step_to_prompts_when_nothing_decodes() -> None:
 
 
 def test_scheduler_runs_no_more_sequences_than_allowed() -> None:
-    """Places are bounded; the next request starts when one is free."""
+    """The number of slots is limited, and the next request starts when one is free."""
     bench = Bench(config_of(max_batch_sequences=2))
     for max_tokens in (2, 4, 2):
         bench.add(request("ab", max_tokens=max_tokens))
@@ -87,7 +87,7 @@ def test_scheduler_runs_no_more_sequences_than_allowed() -> None:
 
 
 def test_scheduler_orders_by_priority_and_then_by_arrival() -> None:
-    """A lower priority value starts first; equals start in the order in which they came."""
+    """A lower priority value starts first, and equal values start in order of arrival."""
     bench = Bench(config_of(max_batch_sequences=1))
     for priority in (1, 0, 1, -1, 0):
         bench.add(request("ab", max_tokens=1, priority=priority))
@@ -95,8 +95,8 @@ def test_scheduler_orders_by_priority_and_then_by_arrival() -> None:
     assert bench.started == [3, 1, 4, 0, 2]
 
 
-def test_scheduler_lets_a_large_prompt_wait_for_room_but_nobody_past_it() -> None:
-    """Requests start strictly in their order, so a large one is not passed by small ones for ever."""
+def test_scheduler_queues_a_large_prompt_without_letting_others_overtake_it() -> None:
+    """Requests of a key start in order, so that small ones cannot delay a large one forever."""
     bench = Bench(config_of(num_blocks=8, max_model_len=32))
     bench.add(request("a" * 16, max_tokens=4))
     bench.step()
@@ -109,7 +109,7 @@ def test_scheduler_lets_a_large_prompt_wait_for_room_but_nobody_past_it() -> Non
 
 
 def test_scheduler_preempts_the_youngest_when_blocks_run_out() -> None:
-    """The last in the order gives back its blocks, waits, and ends with the same tokens as alone."""
+    """The last sequence in the order releases its blocks, is queued again, and generates the same tokens as alone."""
     bench = Bench(config_of(num_blocks=6, max_model_len=24))
     bench.add(request("a" * 7, max_tokens=16))
     bench.add(request("b" * 7, max_tokens=10))
@@ -124,7 +124,7 @@ def test_scheduler_preempts_the_youngest_when_blocks_run_out() -> None:
 
 
 def test_scheduler_preempts_by_priority_before_age() -> None:
-    """An older request of lower rank gives way to a younger one of higher."""
+    """An older request of lower priority is preempted for a younger one of higher priority."""
     bench = Bench(config_of(num_blocks=6, max_model_len=24))
     bench.add(request("a" * 7, max_tokens=10, priority=1))
     bench.add(request("b" * 7, max_tokens=16, priority=0))
@@ -133,16 +133,16 @@ def test_scheduler_preempts_by_priority_before_age() -> None:
     assert [t.num_preemptions > 0 for t in timings] == [True, False]
 
 
-def test_scheduler_takes_back_a_share_that_was_given_before_the_preemption() -> None:
-    """A sequence that had its share of the step and is then preempted does not run in it."""
+def test_scheduler_removes_a_preempted_sequence_from_the_step() -> None:
+    """A sequence that is preempted after it was scheduled for a step does not run in that step."""
     bench = Bench(config_of(num_blocks=8, max_model_len=32, max_prefill_chunk=2, prefix_caching=False))
     low = bench.add(request("b" * 5, max_tokens=20, priority=1)).sequences[0]
     bench.step()
     bench.add(request("a" * 19, max_tokens=2, priority=0))
     while not low.num_preemptions:
-        had_room = bench.pool.num_blocks_for(len(low.token_ids)) == len(low.block_table)
+        had_blocks = bench.pool.num_blocks_for(len(low.token_ids)) == len(low.block_table)
         bench.step()
-    assert had_room, "it gave way to the prompt's growth, not to its own"
+    assert had_blocks, "it was preempted for the prompt's blocks, not for its own"
     assert shares(bench) == {1: 2}
     bench.run()
     assert bench.tokens(0) == sums(b"b" * 5, 20, 0)
@@ -151,7 +151,7 @@ def test_scheduler_takes_back_a_share_that_was_given_before_the_preemption() -> 
 
 
 def test_scheduler_finds_a_prompt_in_the_cache() -> None:
-    """A prompt that begins like an earlier one is computed from where they part, and the reader is told how much."""
+    """A prompt is computed from the end of its cached prefix on. The output has the number of cached tokens."""
     bench = Bench()
     bench.add(request("aaaabbbbcccc", max_tokens=2))
     bench.run()
@@ -165,8 +165,8 @@ def test_scheduler_finds_a_prompt_in_the_cache() -> None:
     assert (stats.num_prefix_query_tokens, stats.num_prefix_hit_tokens) == (24, 8)
 
 
-def test_scheduler_finds_an_answer_as_the_next_prompt_s_beginning() -> None:
-    """Generated tokens are cached like prompts: the next turn of a chat computes only what is new."""
+def test_scheduler_finds_an_answer_as_the_next_prompt_s_prefix() -> None:
+    """Generated tokens are cached like prompts, so that the next turn of a chat computes only new tokens."""
     bench = Bench(rule=say("12345678"))
     bench.add(request("aaaa"))
     bench.run()
@@ -176,7 +176,7 @@ def test_scheduler_finds_an_answer_as_the_next_prompt_s_beginning() -> None:
 
 
 def test_scheduler_without_prefix_caching_shares_nothing_between_requests() -> None:
-    """Switched off, each request computes its whole prompt."""
+    """If prefix caching is off, each request computes its whole prompt."""
     bench = Bench(config_of(prefix_caching=False))
     for _ in range(2):
         bench.add(request("aaaabbbbcccc", max_tokens=1))
@@ -187,7 +187,7 @@ def test_scheduler_without_prefix_caching_shares_nothing_between_requests() -> N
 
 @pytest.mark.parametrize("prefix_caching", [True, False])
 def test_scheduler_lets_choices_share_the_prompt(prefix_caching: bool) -> None:  # noqa: FBT001
-    """The first choice computes the prompt, in pieces if need be; the others then compute only what is not full."""
+    """The first choice computes the prompt, and the others compute only its last, partly filled block."""
     bench = Bench(config_of(max_batch_tokens=8, max_batch_sequences=4, prefix_caching=prefix_caching))
     group = bench.add(request("aaaabbbbc", n=3, max_tokens=4))
     bench.step()
@@ -205,7 +205,7 @@ def test_scheduler_lets_choices_share_the_prompt(prefix_caching: bool) -> None: 
 
 
 def test_scheduler_counts_waiting_choices() -> None:
-    """Choices that wait for the first one's prompt are among those that wait."""
+    """Choices that wait for the prompt of the first one count as waiting."""
     bench = Bench()
     bench.add(request("ab", n=3))
     assert bench.core.stats().num_waiting == 3
@@ -215,8 +215,8 @@ def test_scheduler_counts_waiting_choices() -> None:
     assert (bench.core.stats().num_waiting, bench.core.stats().num_running) == (0, 3)
 
 
-def test_scheduler_keeps_one_sequence_s_blocks_together() -> None:
-    """Sequences that grow side by side in an empty cache each have one run of blocks."""
+def test_scheduler_allocates_adjacent_blocks() -> None:
+    """Each of several growing sequences has one run of blocks in an empty cache."""
     bench = Bench(config_of(num_blocks=64, max_model_len=64, prefix_caching=False))
     groups = [bench.add(request(letter * 9, max_tokens=30)) for letter in "abcd"]
     tables: list[list[int]] = []
@@ -228,8 +228,8 @@ def test_scheduler_keeps_one_sequence_s_blocks_together() -> None:
 
 
 @pytest.mark.slow
-def test_scheduler_keeps_blocks_together_in_a_cache_that_is_full() -> None:
-    """When every free block has old contents, most sequences still get one run: views are better than copies."""
+def test_scheduler_allocates_adjacent_blocks_in_a_full_cache() -> None:
+    """If every free block is cached, most sequences still get one run of blocks, which can be read in place."""
     bench = Bench(config_of(num_blocks=400, max_model_len=200, max_batch_sequences=6))
     draw = random.Random(1)
     groups: list[SequenceGroup] = []
@@ -247,7 +247,7 @@ def test_scheduler_keeps_blocks_together_in_a_cache_that_is_full() -> None:
 
 
 def test_scheduler_drops_a_request_once() -> None:
-    """To drop what is already gone changes nothing."""
+    """Dropping a request again does nothing."""
     bench = Bench()
     group = bench.add(request("hello"))
     bench.step()

@@ -1,4 +1,4 @@
-"""The step time model: what follows from measured steps. The times are those of a machine that a test makes up."""
+"""The step time model: the limits that follow from measured step times, which the tests make up."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from service.engine.core.step_times import StepTimes
 DECODE_S = 0.010
 TOKEN_S = 0.001
 LIMIT = 512
-STEP = 96  # tokens that take a tenth of a second
+PORTION = 96  # tokens that take about a tenth of a second
 
 
 def times_of(num_decodes: int = 4, *, slowdown: float = 3.0) -> StepTimes:
-    """A model that has seen a prefill and then some decodes."""
+    """Return a model that has measured a prefill and a step of decodes."""
     times = StepTimes(slowdown)
     times.record(0, 300, 300 * TOKEN_S)
     times.record(num_decodes, 0, DECODE_S)
     return times
 
 
-def given(times: StepTimes, num_steps: int, num_decodes: int = 4, token_s: float = TOKEN_S) -> list[int]:
-    """The budgets of so many steps, used up by prompts that never end, where each of their tokens takes so long."""
+def budgets_of(times: StepTimes, num_steps: int, num_decodes: int = 4, token_s: float = TOKEN_S) -> list[int]:
+    """Return the budgets of `num_steps` steps that are used up by endless prompts, with a fixed time per token."""
     numbers = []
     for _ in range(num_steps):
         numbers.append(times.prefill_budget(num_decodes, LIMIT))
@@ -32,7 +32,7 @@ def given(times: StepTimes, num_steps: int, num_decodes: int = 4, token_s: float
 
 
 def test_expected_time_is_that_of_the_decodes_and_of_the_prompts() -> None:
-    """As far as each is known."""
+    """The expected time is the sum of decodes and prompts, as far as they were measured."""
     times = StepTimes(3.0)
     assert times.expected_s(4, 100) == 0
     times.record(0, 300, 300 * TOKEN_S)
@@ -42,7 +42,7 @@ def test_expected_time_is_that_of_the_decodes_and_of_the_prompts() -> None:
 
 
 def test_prefill_budget_is_the_limit_before_both_kinds_of_step_were_measured() -> None:
-    """Without the time of a decode, or of a prompt, there is nothing to go by."""
+    """Without a measured decode or a measured prompt, the budget is the limit."""
     assert StepTimes(3.0).prefill_budget(4, LIMIT) == LIMIT
     times = StepTimes(3.0)
     times.record(4, 0, DECODE_S)
@@ -50,104 +50,110 @@ def test_prefill_budget_is_the_limit_before_both_kinds_of_step_were_measured() -
 
 
 @pytest.mark.parametrize(("slowdown", "mean"), [(1.9, 8), (3.0, 20), (6.0, 48)])
-def test_prefill_budget_is_what_the_slowdown_leaves(slowdown: float, mean: int) -> None:
-    """Three times 10 ms leave 20 ms, 20 tokens of 1 ms, and other times the next smaller size of a chunk."""
+def test_prefill_budget_follows_from_the_slowdown(slowdown: float, mean: int) -> None:
+    """A slowdown of 3 with 10 ms per decode leaves 20 ms, or 20 tokens of 1 ms.
+
+    Budgets are rounded down to a chunk size.
+    """
     times = times_of(slowdown=slowdown)
-    assert given(times, 10)[:3] == [STEP] * 3
-    given(times, 330)
-    assert set(given(times, 330)) == {0, mean}
+    assert budgets_of(times, 10)[:3] == [PORTION] * 3
+    budgets_of(times, 330)
+    assert set(budgets_of(times, 330)) == {0, mean}
 
 
-def test_prefill_budget_lets_a_burst_of_prompts_through_after_a_pause() -> None:
-    """1,536 tokens after steps without prompts, in steps that readers hardly notice; then it goes on as before."""
+def test_prefill_budget_allows_a_burst_of_prompts_after_a_pause() -> None:
+    """After steps without prompts, 1,536 tokens are computed in portions of 0.1 s, and then the bound holds again."""
     times = times_of()
-    given(times, 50)
+    budgets_of(times, 50)
     for _ in range(200):
         times.record(4, 0, DECODE_S)
-    numbers = given(times, 40)
-    assert numbers[:16] == [STEP] * 16
+    numbers = budgets_of(times, 40)
+    assert numbers[:16] == [PORTION] * 16
     assert max(numbers[24:]) <= 32
     assert times.prefill_budget(4, 3) == 3
 
 
-def test_prefill_budget_always_lets_a_prompt_move_on() -> None:
-    """However slow prompts are, a small chunk goes beside the decodes now and then."""
+def test_prefill_budget_lets_every_prompt_progress() -> None:
+    """However slow prompts are, a small chunk is computed with the decodes from time to time."""
     times = times_of(slowdown=1.1)
-    given(times, 40)
-    assert set(given(times, 400, token_s=10 * TOKEN_S)[200:]) == {0, 2}
+    budgets_of(times, 40)
+    assert set(budgets_of(times, 400, token_s=10 * TOKEN_S)[200:]) == {0, 2}
 
 
-def test_prefill_budget_is_saved_up_to_a_chunk_that_is_worth_its_step() -> None:
-    """A tenth of a decode's time in each step would be one token of a prompt at a time, each at several one's cost."""
+def test_prefill_budget_is_saved_up_to_an_efficient_chunk() -> None:
+    """Small allowances are saved up to a chunk, because single tokens would cost several times as much each."""
     times = times_of(slowdown=1.1)
-    given(times, 40)
-    numbers = given(times, 400)[200:]
+    budgets_of(times, 40)
+    numbers = budgets_of(times, 400)[200:]
     assert set(numbers) == {0, 8}
     assert 180 <= sum(numbers) <= 200
 
 
-def test_prefill_budget_is_a_burst_again_after_prompts_that_held_up_nobody() -> None:
-    """Who comes when nobody reads begins anew, whatever those before have used up."""
+def test_prefill_budget_is_a_burst_again_after_prompts_without_decodes() -> None:
+    """A prefill that delayed no decode restores the full burst."""
     times = times_of()
-    assert max(given(times, 50)[20:]) <= 32
+    assert max(budgets_of(times, 50)[20:]) <= 32
     times.record(0, 300, 300 * TOKEN_S)
-    assert given(times, 10) == [STEP] * 10
+    assert budgets_of(times, 10) == [PORTION] * 10
 
 
 def test_prefill_budget_follows_prefills_that_become_slower() -> None:
-    """A mixed step's time beyond its decodes is its prefill's: far in a long prompt, more a token."""
+    """The time that a mixed step takes beyond its decodes is its prefill's, which rises per token in long prompts."""
     times = times_of(slowdown=9.0)
-    given(times, 100)
-    assert given(times, 10)[-1] == 80
-    given(times, 50, token_s=2 * TOKEN_S)
-    assert given(times, 10, token_s=2 * TOKEN_S)[-1] == 40
+    budgets_of(times, 100)
+    assert budgets_of(times, 10)[-1] == 80
+    budgets_of(times, 50, token_s=2 * TOKEN_S)
+    assert budgets_of(times, 10, token_s=2 * TOKEN_S)[-1] == 40
 
 
-def test_step_times_of_a_number_of_decodes_not_seen_are_those_of_the_next_smaller() -> None:
-    """More decodes take longer, so that is the safe side; of fewer than ever seen nothing is known."""
+def test_step_times_of_an_unmeasured_number_of_decodes_are_those_of_the_next_smaller() -> None:
+    """More decodes take longer, so the next smaller number is a safe estimate. Without one, nothing is known."""
     times = times_of(num_decodes=4)
-    given(times, 40, num_decodes=30)
-    assert max(given(times, 20, num_decodes=30)) <= 32
+    budgets_of(times, 40, num_decodes=30)
+    assert max(budgets_of(times, 20, num_decodes=30)) <= 32
     assert times.prefill_budget(1, LIMIT) == LIMIT
 
 
 def test_step_times_of_decodes_are_those_of_the_short_steps() -> None:
-    """One step in four is interrupted by other work and takes four times as long: that hardly counts."""
+    """If one step in four takes four times as long, because of other work, the estimate hardly changes."""
     times = times_of()
     for _ in range(10):
         for factor in (1, 1, 4, 1):
             times.record(4, 0, factor * DECODE_S)
-    given(times, 40)
-    assert sum(given(times, 20)) <= 20 * 30
+    budgets_of(times, 40)
+    assert sum(budgets_of(times, 20)) <= 20 * 30
 
 
-def test_prefill_budget_is_none_now_and_then() -> None:
-    """Under prompts without end, one step in 33 shows again what decodes take alone."""
-    numbers = given(times_of(), 66)
+def test_prefill_budget_is_zero_from_time_to_time() -> None:
+    """Under endless prompts, one step in 33 measures the time of decodes alone."""
+    numbers = budgets_of(times_of(), 66)
     assert [index for index, number in enumerate(numbers) if number == 0] == [32, 65]
 
 
 @pytest.mark.parametrize(("remaining_s", "is_too_late"), [(1.1, False), (0.9, True), (0.0, True)])
-def test_step_times_call_a_prompt_too_late_only_if_twice_the_best_speed_would_not_do(
+def test_a_prompt_is_too_late_only_if_twice_the_best_speed_is_too_slow(
     remaining_s: float,
     is_too_late: bool,  # noqa: FBT001
 ) -> None:
-    """2,000 tokens at 1 ms take 2 s; slower steps since do not count, nor small ones."""
+    """2,000 tokens at 1 ms take 2 s. Slower or small steps since do not count."""
     times = times_of()
     times.record(0, 300, 3.0)
     times.record(0, 10, 0.0001)
     assert times.is_too_late(2000, remaining_s) is is_too_late
 
 
-def test_step_times_call_nothing_too_late_before_it_has_seen_a_large_prompt() -> None:
-    """The first small prompts of an engine say little of its speed."""
+def test_no_prompt_is_too_late_before_a_large_one_was_measured() -> None:
+    """Small prompts do not measure the engine's best speed."""
     times = StepTimes(3.0)
     times.record(0, 100, 50.0)
     assert not times.is_too_late(2000, 0.001)
 
 
-def test_so_many_decodes_as_keep_steps_short() -> None:
-    """Each further sequence makes a step a tenth longer, so six make it 1.5 times as long; prompts count with them."""
+def test_max_decodes_keeps_steps_short() -> None:
+    """If each further sequence makes a step 10 % longer, six make it 1.5 times as long.
+
+    Prompts in the steps count too.
+    """
     times = StepTimes(3.0, 1.5)
     times.record(1, 0, DECODE_S)
     for _ in range(40):
@@ -158,16 +164,16 @@ def test_so_many_decodes_as_keep_steps_short() -> None:
     assert times.max_decodes == pytest.approx(2, abs=0.1)
 
 
-def test_a_few_sequences_show_what_company_costs() -> None:
-    """When only single ones were measured, a crowd doesn't begin all at once."""
+def test_max_decodes_is_small_until_a_batch_was_measured() -> None:
+    """If only single decodes were measured, at most four sequences run."""
     times = StepTimes(3.0, 1.5)
     for _ in range(2):
         times.record(1, 0, DECODE_S)
     assert times.max_decodes == 4
 
 
-def test_the_number_of_decodes_is_not_bounded_before_a_single_one_was_measured() -> None:
-    """Nor without a slowdown to keep to, nor where company costs nothing."""
+def test_max_decodes_is_unlimited_before_a_single_decode_was_measured() -> None:
+    """The number is also unlimited without a slowdown limit, and if further decodes cost nothing."""
     times, unbounded, cheap = StepTimes(3.0, 1.5), StepTimes(3.0), StepTimes(3.0, 1.5)
     for each in (unbounded, cheap):
         each.record(1, 0, DECODE_S)

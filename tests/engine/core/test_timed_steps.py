@@ -1,4 +1,7 @@
-"""The scheduler by the clock: prefill beside decodes, and deadlines. The runner makes up how long its steps take."""
+"""The scheduler by a simulated clock: prefill with decodes, and deadlines.
+
+The runner decides how long its steps take.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ TOKEN_S = 0.001
 
 
 class TimedRunner(PagedRunner):
-    """Each step takes 10 ms, and 1 ms for each token of a prompt."""
+    """Takes 10 ms per step, and 1 ms per prompt token."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__()
@@ -30,14 +33,17 @@ class TimedRunner(PagedRunner):
 
 
 def timed_bench(**sizes: object) -> Bench:
-    """A bench whose steps take time; room for a prompt of 4,000 tokens and some answers."""
+    """Return a bench whose steps take time, with capacity for a prompt of 4,000 tokens and some answers."""
     clock = Clock()
     config = config_of(**{"num_blocks": 1400, "max_model_len": 5000, **sizes})
     return Bench(config, runner=TimedRunner(clock), clock=clock)
 
 
-def test_a_long_prompt_slows_decodes_down_no_more_than_allowed() -> None:
-    """Gaps are at most a tenth of a second longer while a burst lasts, then 95 of 100 at most 3 times the usual one."""
+def test_a_long_prompt_slows_decodes_down_within_the_limit() -> None:
+    """Gaps between tokens grow by at most 0.1 s during a burst.
+
+    After it, 95 % of them are at most 3 times as long as alone.
+    """
     bench = timed_bench(max_slowdown=2.5)
     bench.add(request("a" * 300, max_tokens=400, ignore_eos=True))
     for _ in range(5):
@@ -55,8 +61,8 @@ def test_a_long_prompt_slows_decodes_down_no_more_than_allowed() -> None:
     bench.assert_idle()
 
 
-def test_a_request_that_can_not_begin_in_time_is_never_begun() -> None:
-    """Its prompt would take 0.8 s, it has 0.3 s: it ends with DeadlineExceeded, and nothing of it is computed."""
+def test_a_request_that_cannot_start_in_time_is_never_started() -> None:
+    """A prompt of 0.8 s with 0.3 s left ends with DeadlineExceeded, and none of it is computed."""
     bench = timed_bench()
     bench.add(request("a" * 300, max_tokens=1))
     bench.run()
@@ -69,8 +75,8 @@ def test_a_request_that_can_not_begin_in_time_is_never_begun() -> None:
     bench.assert_idle()
 
 
-def test_a_late_request_alone_in_the_engine_is_told_so() -> None:
-    """Nothing else needs to run for it to end."""
+def test_a_late_request_alone_in_the_engine_is_rejected() -> None:
+    """A late request is rejected even if no other request runs."""
     bench = timed_bench()
     bench.add(request("a" * 300, max_tokens=1))
     bench.run()
@@ -80,8 +86,8 @@ def test_a_late_request_alone_in_the_engine_is_told_so() -> None:
     bench.assert_idle()
 
 
-def test_a_cached_prompt_is_in_time_where_a_new_one_is_not() -> None:
-    """What is found in the cache need not be computed."""
+def test_a_cached_prompt_may_be_in_time_when_a_new_one_is_not() -> None:
+    """Cached tokens do not count for the time that a prompt takes."""
     bench = timed_bench()
     bench.add(request("a" * 800, max_tokens=1))
     bench.run()
@@ -91,8 +97,8 @@ def test_a_cached_prompt_is_in_time_where_a_new_one_is_not() -> None:
     assert len(bench.tokens(1)) == 1
 
 
-def test_a_preempted_request_goes_on_up_to_its_deadline() -> None:
-    """What has begun is not given up for being slow."""
+def test_a_preempted_request_runs_up_to_its_deadline() -> None:
+    """A request that has started is not rejected for being slow."""
     bench = timed_bench(num_blocks=170, max_model_len=600, prefix_caching=False)
     bench.add(request("a" * 300, max_tokens=200, ignore_eos=True))
     bench.add(request("b" * 300, max_tokens=200, ignore_eos=True, deadline=bench.clock.now + 60))
@@ -103,7 +109,7 @@ def test_a_preempted_request_goes_on_up_to_its_deadline() -> None:
 
 
 class CrowdedRunner(TimedRunner):
-    """Each sequence of a step makes it 10 ms longer."""
+    """Takes 10 ms more for each further sequence of a step."""
 
     def run(self, step: Step) -> list[SampledToken | SequenceError | None]:
         self.clock.now += STEP_S * (len(step.items) - 1)
@@ -111,8 +117,8 @@ class CrowdedRunner(TimedRunner):
 
 
 @pytest.mark.slow
-def test_no_more_sequences_run_than_let_a_step_be_short() -> None:
-    """Answers may take four times as long as alone, so four of twenty run at a time, and all end."""
+def test_the_number_of_running_sequences_keeps_steps_short() -> None:
+    """If a step may take four times as long as alone, four of twenty sequences run at a time, and all complete."""
     clock = Clock()
     config = config_of(num_blocks=1400, max_model_len=5000, max_decode_slowdown=4.0)
     bench = Bench(config, runner=CrowdedRunner(clock), clock=clock)

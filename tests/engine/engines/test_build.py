@@ -1,4 +1,4 @@
-"""From a folder to an engine: what the model says about itself, and what is refused."""
+"""Engines built from folders: the description of the model, and the folders that are rejected."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def set_available_memory(monkeypatch: pytest.MonkeyPatch, host: Path, num_bytes: int) -> None:
-    """Let the host have that much memory left, in whole KiB, and no limit of a container."""
+    """Let the host have this much available memory, in whole KiB, and no container limit."""
     (host / "meminfo").write_text(f"MemTotal: 1 kB\nMemAvailable: {num_bytes // 1024} kB\n")
     monkeypatch.setattr(memory, "MEMINFO", host / "meminfo")
     monkeypatch.setattr(memory, "CGROUP", host)
@@ -54,7 +54,7 @@ def edit_json(file: Path, **values: object) -> None:
 
 @pytest.mark.parametrize("worker", ["thread", "process"])
 async def test_build_serves(folder: Path, worker: Any) -> None:
-    """The built engine generates, and tells what it is, wherever it runs."""
+    """A built engine generates and has its description, on a thread and in a process."""
     built = build_engine(str(folder), replace(SMALL, worker=worker), compute_dtype="float32")
     assert built.info.architecture == "Qwen3ForCausalLM"
     assert (built.info.max_model_len, built.info.vocab_size) == (MAX_POSITIONS, VOCAB_SIZE)
@@ -69,7 +69,7 @@ async def test_build_serves(folder: Path, worker: Any) -> None:
 
 @pytest.mark.parametrize("name", ["qwen3", "qwen2-tied", "gpt2"])
 def test_build_counts_parameters(name: str, tmp_path: Path) -> None:
-    """As transformers counts them: a tied head once."""
+    """Parameters are counted as transformers does: a tied head counts once."""
     model = save(name, tmp_path)
     write_tokenizer(tmp_path)
     assert build_engine(str(tmp_path), SMALL).info.num_parameters == sum(p.numel() for p in model.parameters())
@@ -86,10 +86,10 @@ def test_build_counts_parameters(name: str, tmp_path: Path) -> None:
         (None, {"eos_token_id": 3}, {3}),
     ],
 )
-def test_build_reads_the_ids_that_end_a_text(
+def test_build_reads_the_end_of_text_ids(
     folder: Path, generation: dict[str, Any] | None, config: dict[str, Any], expected: set[int]
 ) -> None:
-    """generation_config.json is asked first, config.json if it says nothing or is not there."""
+    """The ids of generation_config.json precede those of config.json."""
     file = folder / "generation_config.json"
     file.unlink()
     if generation is not None:
@@ -102,20 +102,20 @@ def test_build_reads_the_ids_that_end_a_text(
 def test_build_gives_a_small_model_one_thread(
     folder: Path, monkeypatch: pytest.MonkeyPatch, wanted: int | None, smallest: int, expected: int
 ) -> None:
-    """A larger one gets as many as OMP_NUM_THREADS says, and a number that is given counts before both."""
+    """A larger model gets OMP_NUM_THREADS threads, and a configured number precedes both."""
     monkeypatch.setattr(model_source, "MIN_THREADED_PARAMETERS", smallest)
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     assert build_engine(str(folder), replace(SMALL, num_threads=wanted)).config.num_threads == expected
 
 
 @pytest.mark.parametrize(("wanted", "expected"), [(None, 0.02), (0.0, 0.0), (0.5, 0.5)])
-def test_tokens_leave_together_on_a_cpu(folder: Path, wanted: float | None, expected: float) -> None:
-    """Unless a setting says how often."""
+def test_tokens_are_reported_together_on_a_cpu(folder: Path, wanted: float | None, expected: float) -> None:
+    """On a CPU the default interval of outputs is 20 ms."""
     assert build_engine(str(folder), replace(SMALL, output_interval_s=wanted)).config.output_interval_s == expected
 
 
 @pytest.mark.parametrize("wrong", [-0.01, 1.5, float("nan")])
-def test_an_interval_must_be_a_part_of_a_second(wrong: float) -> None:
+def test_an_output_interval_must_be_at_most_1(wrong: float) -> None:
     with pytest.raises(ValueError, match="output_interval_s must be at least 0 and at most 1"):
         EngineConfig(output_interval_s=wrong)
 
@@ -128,9 +128,10 @@ def test_build_sizes_the_cache(
     available: int,
     expected: int | None,
 ) -> None:
-    """Half of the available memory, and no more than a full batch of the longest sequences; none is an error.
+    """The cache takes half of the available memory, at most a full batch of the longest sequences.
 
-    A token takes 3 layers x 2 x 2 heads x 32 x 4 bytes = 1,536 bytes; 4 sequences of 128 tokens take 32 blocks.
+    If not even a block fits, the load fails. A token takes 3 layers x 2 x 2 heads x 32 x 4 bytes = 1,536 bytes; 4
+    sequences of 128 tokens take 32 blocks.
     """
     set_available_memory(monkeypatch, tmp_path_factory.mktemp("host"), available)
     config = EngineConfig(max_batch_sequences=4, worker="thread")
@@ -151,21 +152,21 @@ def test_build_leaves_cache_memory_to_others(
     cache_share: float,
     expected: int,
 ) -> None:
-    """Of the memory for caches, here 30 blocks of 16 tokens, an engine takes its share."""
+    """An engine takes its share of the memory for caches, here 30 blocks of 16 tokens."""
     set_available_memory(monkeypatch, tmp_path_factory.mktemp("host"), 2 * 30 * 16 * 1536)
     config = EngineConfig(max_batch_sequences=4, worker="thread")
     built = build_engine(str(folder), config, compute_dtype="float32", cache_share=cache_share)
     assert built.config.num_blocks == expected
 
 
-def test_memory_is_told_in_bytes() -> None:
-    """What is read from this machine is more than a megabyte and less than all it has."""
+def test_memory_is_in_bytes() -> None:
+    """The cache memory of this machine is more than a megabyte and less than its total memory."""
     total = int(Path("/proc/meminfo").read_text(encoding="ascii").split()[1]) * 1024
     assert 2**20 < memory.cache_bytes() < total
 
 
-def test_memory_heeds_the_containers_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A control group's limit, less what it uses, counts where it is the smaller."""
+def test_memory_is_limited_by_the_container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit of a control group minus its usage counts if it is smaller than the available memory."""
     monkeypatch.setattr(memory, "CGROUP", tmp_path)
     (tmp_path / "memory.current").write_text("1000000\n")
     (tmp_path / "memory.max").write_text("3000000\n")
@@ -174,8 +175,8 @@ def test_memory_heeds_the_containers_limit(tmp_path: Path, monkeypatch: pytest.M
     assert memory.cache_bytes() > 1_000_000
 
 
-def test_build_bounds_the_context(folder: Path) -> None:
-    """A shorter context is served; a longer one than the model knows is refused."""
+def test_build_limits_the_context(folder: Path) -> None:
+    """A shorter context is accepted, and one that is longer than the model's is rejected."""
     assert (
         build_engine(str(folder), EngineConfig(num_blocks=32, max_model_len=50, worker="thread")).info.max_model_len
         == 50
@@ -184,8 +185,8 @@ def test_build_bounds_the_context(folder: Path) -> None:
         build_engine(str(folder), EngineConfig(num_blocks=32, max_model_len=129, worker="thread"))
 
 
-def test_fingerprint_tells_what_decides_the_numbers(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Equal for the same files elsewhere, different for another compute type, configuration or weights."""
+def test_fingerprint_depends_on_all_that_affects_tokens(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """It is equal for the same files elsewhere, and differs for another compute type, configuration or weights."""
     first = build_engine(str(folder), SMALL, compute_dtype="float32").info.fingerprint
     copy = tmp_path_factory.mktemp("copy")
     for file in folder.iterdir():
@@ -204,15 +205,15 @@ def test_fingerprint_tells_what_decides_the_numbers(folder: Path, tmp_path_facto
     assert build_engine(str(copy), SMALL, compute_dtype="float32").info.fingerprint != first
 
 
-def test_build_refuses_a_model_without_words(folder: Path) -> None:
-    """An image model's folder, to which someone has put a tokenizer."""
+def test_build_rejects_a_model_without_vocabulary(folder: Path) -> None:
+    """The folder of an image model is rejected even if it has a tokenizer."""
     (folder / "config.json").write_text(json.dumps({"model_type": "vit"}))
     with pytest.raises(ModelLoadError, match="a vit has no vocabulary, so it cannot generate text"):
         build_engine(str(folder), SMALL)
 
 
-def test_build_takes_the_backend_of_the_settings(folder: Path) -> None:
-    """Each serves with a fingerprint of its own, for its rounding differs; an unknown name ends the build."""
+def test_build_uses_the_configured_backend(folder: Path) -> None:
+    """Each backend has a fingerprint of its own, because its rounding differs. An unknown name is rejected."""
     names = ("native", "torch", "transformers")
     prints = [build_engine(str(folder), replace(SMALL, backend=name)).info.fingerprint for name in names]
     assert len(set(prints)) == len(names)
@@ -223,15 +224,15 @@ def test_build_takes_the_backend_of_the_settings(folder: Path) -> None:
         build_engine(str(folder), replace(SMALL, backend="tensor"))
 
 
-def test_build_in_a_process_refuses_alike(folder: Path) -> None:
-    """What is wrong with a model comes back as the same error, and no process is left."""
+def test_build_in_a_process_raises_the_same_error(folder: Path) -> None:
+    """An error of the load in a process is raised as the same error."""
     write_tokenizer(folder, VOCAB_SIZE + 1)
     with pytest.raises(ModelLoadError, match=f"tokenizer has {VOCAB_SIZE + 1} ids, the model only {VOCAB_SIZE}"):
         build_engine(str(folder), replace(SMALL, worker="process"))
 
 
-def test_build_refuses_what_it_cannot_load(folder: Path) -> None:
-    """Each missing or broken file is named."""
+def test_build_names_the_file_that_it_cannot_load(folder: Path) -> None:
+    """The error names the missing or invalid file."""
     with pytest.raises(ModelLoadError, match="folder /no/such/folder does not exist"):
         build_engine("/no/such/folder", SMALL)
     with pytest.raises(ModelLoadError, match="'teapot' is not a torch device"):
@@ -254,21 +255,21 @@ def test_build_refuses_what_it_cannot_load(folder: Path) -> None:
         build_engine(str(folder), SMALL)
 
 
-def test_build_asks_the_hub_for_an_id(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An id is fetched; without a network the error names it."""
-    asked: list[str] = []
+def test_build_downloads_a_hub_id(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hub id is resolved to the folder of its download."""
+    downloaded: list[str] = []
 
     def fetch(model: str) -> Path:
-        asked.append(model)
+        downloaded.append(model)
         return folder
 
     monkeypatch.setattr(model_folder, "download", fetch)
     assert build_engine("owner/name", SMALL).folder == folder
-    assert asked == ["owner/name"]
+    assert downloaded == ["owner/name"]
 
 
 def test_build_logs_the_load(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Where stderr is no terminal, one line when a load begins and one when it ends."""
+    """If stderr is no terminal, one line is logged at the start of a load and one at its end."""
     with caplog.at_level(logging.INFO, logger="service.engine.models.checkpoint.progress"):
         build_engine(str(folder), SMALL)
     first, last = (record.getMessage() for record in caplog.records)

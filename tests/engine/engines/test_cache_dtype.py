@@ -1,4 +1,4 @@
-"""`engine.kv_cache_dtype`: a type of its own for keys and values, in the backends that can; refused by the others."""
+"""`engine.kv_cache_dtype`: a type for keys and values in backends that support it, rejected by the others."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tests.engine.tiny_models import NUM_BLOCKS, Part, load, reference, run, sav
 
 FOLDER = Path(__file__).parents[3] / "demo" / "model"
 BLOCK_SIZE, LENGTH = 16, 45
-# How far logits may be off, as a part of their size.
+# The largest relative error of logits.
 ROUNDING = {"float16": 4 * 2**-11, "bfloat16": 4 * 2**-8}
 
 
 @pytest.mark.parametrize("kv_cache_dtype", ROUNDING)
 @pytest.mark.parametrize("backend", ["native", "torch"])
-def test_logits_are_off_by_rounding_alone(backend: str, kv_cache_dtype: str, tmp_path: Path) -> None:
-    """A prompt whole, in pieces, and in scattered blocks; a block takes half of the bytes."""
+def test_logits_differ_by_rounding_only(backend: str, kv_cache_dtype: str, tmp_path: Path) -> None:
+    """This holds for a prompt in one or several chunks and in scattered blocks. A block takes half of the bytes."""
     model = save("qwen3", tmp_path)
     ids = tokens(LENGTH)
     expected = reference(model, ids)
@@ -38,7 +38,7 @@ def test_logits_are_off_by_rounding_alone(backend: str, kv_cache_dtype: str, tmp
         assert 0 < (found - expected).norm() / expected.norm() <= ROUNDING[kv_cache_dtype]
 
 
-def test_torch_keeps_in_float16_what_is_too_large_as_its_largest_number(tmp_path: Path) -> None:
+def test_torch_clamps_values_that_are_too_large_for_float16(tmp_path: Path) -> None:
     model = save("llama", tmp_path)
     for name, parameter in model.named_parameters():
         if name.endswith("v_proj.weight"):
@@ -48,7 +48,7 @@ def test_torch_keeps_in_float16_what_is_too_large_as_its_largest_number(tmp_path
     assert run(backend, [Part(tokens(LENGTH), 0, LENGTH, [0, 1, 2])], BLOCK_SIZE)[0].isfinite().all()
 
 
-def test_a_backend_that_keeps_the_models_type_refuses_another(tmp_path: Path) -> None:
+def test_a_backend_that_stores_the_models_type_rejects_another(tmp_path: Path) -> None:
     save("qwen3", tmp_path)
     with pytest.raises(
         ModelLoadError, match=r"it stores keys and values in float32, not in float16 \(engine\.kv_cache"

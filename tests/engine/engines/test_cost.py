@@ -1,4 +1,4 @@
-"""What requests cost: shares of the steps' time, and blocks times seconds."""
+"""The cost of requests: their shares of the steps' time, and blocks times seconds."""
 
 from __future__ import annotations
 
@@ -20,30 +20,33 @@ DEMO = Path(__file__).parents[3] / "demo" / "model"
 
 
 class TimedRunner(PagedRunner):
-    """A step takes a second, and a tenth for each of its tokens."""
+    """Takes a second per step, and a tenth of a second per token."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__()
         self._clock = clock
 
-    def run(self, step: Step) -> list[object]:  # type: ignore[override]  # what it is made of doesn't matter here
+    def run(self, step: Step) -> list[object]:  # type: ignore[override]  # the results are not inspected here
         self._clock.now += 1 + step.num_tokens / 10
         return list(super().run(step))
 
 
 def timed(**sizes: object) -> Bench:
-    """A bench whose steps take time by its clock."""
+    """Return a bench whose steps take time by its clock."""
     clock = Clock()
     return Bench(config_of(**sizes), clock=clock, runner=TimedRunner(clock))
 
 
 def last(bench: Bench, serial: int, choice_index: int = 0) -> Timings:
-    """The timings that a choice ended with."""
+    """Return the timings in the last output of a choice."""
     return bench.outputs[serial, choice_index][-1].timings
 
 
 def test_a_request_alone_costs_all_steps() -> None:
-    """Five tokens of a prompt take 1.5 s, each of two more 1.1; it holds two blocks of four tokens all the time."""
+    """A prompt of five tokens takes 1.5 s, and two more tokens 1.1 s each.
+
+    Two blocks of four tokens are held throughout.
+    """
     bench = timed()
     bench.add(request("hello", max_tokens=3))
     bench.run()
@@ -51,8 +54,8 @@ def test_a_request_alone_costs_all_steps() -> None:
     assert last(bench, 0).block_s == pytest.approx(2 * (1.5 + 2 * 1.1))
 
 
-def test_a_step_is_shared_out_by_tokens() -> None:
-    """A prompt of seven tokens pays seven eighths of the step that one decode is in, too."""
+def test_a_step_is_divided_by_tokens() -> None:
+    """A prompt of seven tokens pays seven eighths of a step with one decode."""
     bench = timed()
     bench.add(request("a", max_tokens=2))
     bench.step()
@@ -63,7 +66,7 @@ def test_a_step_is_shared_out_by_tokens() -> None:
 
 
 def test_shares_sum_to_the_engine_s_busy_time() -> None:
-    """With choices, preemption, pieces of prompts and a request that is found in the cache."""
+    """This holds with several choices, preemption, chunked prefill and a cached prompt."""
     bench = timed(max_batch_tokens=16, num_blocks=12, max_batch_sequences=4)
     prompts = ["a long prompt of some tokens", "short", "a long prompt of others", "a long prompt of some tokens"]
     for number, prompt in enumerate(prompts):
@@ -76,8 +79,8 @@ def test_shares_sum_to_the_engine_s_busy_time() -> None:
     assert total == pytest.approx(stats.busy_s)
 
 
-def test_who_waits_without_blocks_holds_none() -> None:
-    """A sequence that was preempted pays for the blocks that it had, not for the time until it has some again."""
+def test_a_preempted_sequence_pays_for_no_blocks() -> None:
+    """A preempted sequence pays for the blocks that it held, but not for the time until it runs again."""
     bench = timed(num_blocks=6, prefix_caching=False)
     for _ in range(2):
         bench.add(request("abcdefgh", max_tokens=14))
@@ -90,7 +93,7 @@ def test_who_waits_without_blocks_holds_none() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("worker", ["thread", "process"])
 async def test_shares_sum_to_the_busy_time_of_the_bundled_model(worker: Literal["thread", "process"]) -> None:
-    """Twelve answers side by side, within one per cent."""
+    """The costs of twelve concurrent answers sum to the busy time within one per cent."""
     built = build_engine(str(DEMO), EngineConfig(num_blocks=256, num_threads=1, worker=worker))
 
     async def cost(number: int) -> float:

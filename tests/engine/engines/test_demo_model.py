@@ -1,4 +1,4 @@
-"""The bundled model, served: its greedy tokens are those of transformers' own generate."""
+"""The bundled model: its greedy tokens are those of transformers' own generate."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def built(request: pytest.FixtureRequest) -> BuiltEngine:
 
 
 @pytest.mark.slow
-async def test_demo_model_is_served_as_transformers_runs_it(built: BuiltEngine) -> None:
-    """In float32, until each ends by itself or after 48 tokens."""
+async def test_demo_model_generates_the_tokens_of_transformers(built: BuiltEngine) -> None:
+    """The tokens are equal in float32, until each answer ends or has 48 tokens."""
     reference: Any = AutoModelForCausalLM.from_pretrained(FOLDER, dtype=torch.float32)
     async with built.engine as engine:
         for index, prompt in enumerate(PROMPTS):

@@ -1,4 +1,4 @@
-"""The encoder's front: whom it lets in, what leaving does, and how it ends."""
+"""The encoder's client: admission, aborts and the end of the engine."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def begun(*tasks: asyncio.Task[Any]) -> None:
 
 
 async def test_embed_returns_vectors_in_the_order_of_inputs(start: Starter) -> None:
-    """Whatever the batches were; the instants are in order."""
+    """The order does not depend on the batches, and the timestamps are in order."""
     lengths = [3, 1, 16, 2, 7, 9]
     async with start.started_embedder(max_batch_tokens=16, max_batch_sequences=16) as (engine, script):
         embedded = await engine.embed(embedding(*lengths))
@@ -46,7 +46,7 @@ async def test_embed_returns_vectors_in_the_order_of_inputs(start: Starter) -> N
     assert embedded.arrived <= embedded.scheduled <= embedded.finished <= time.monotonic()
 
 
-async def test_requests_run_side_by_side(start: Starter) -> None:
+async def test_concurrent_requests_share_batches(start: Starter) -> None:
     """Two callers share batches and get their own vectors."""
     async with start.started_embedder() as (engine, script):
         with script.paused():
@@ -71,7 +71,7 @@ async def test_requests_run_side_by_side(start: Starter) -> None:
     ],
     ids=["none", "empty", "too long", "no such token", "negative token"],
 )
-async def test_bad_input_is_refused_at_once(
+async def test_invalid_input_is_rejected_immediately(
     start_thread: Starter, inputs: Any, error: type[InvalidRequest], field: str
 ) -> None:
     """The error names the input, and nothing of the request is computed."""
@@ -83,8 +83,8 @@ async def test_bad_input_is_refused_at_once(
         assert len(script.steps()) == 1
 
 
-async def test_queue_is_full_by_requests(start: Starter) -> None:
-    """One request too many is refused; those that wait are served."""
+async def test_queue_is_limited_by_requests(start: Starter) -> None:
+    """A request above the limit is rejected, and queued ones are served."""
     async with start.started_embedder(max_queue_requests=2) as (engine, script):
         with script.paused():
             waiting = [asyncio.create_task(engine.embed(embedding(1))) for _ in range(2)]
@@ -96,28 +96,28 @@ async def test_queue_is_full_by_requests(start: Starter) -> None:
         assert await engine.embed(embedding(1))
 
 
-async def test_full_queue_refuses_before_texts_are_read(start: Starter) -> None:
-    """By what a request has at least; there is room for it by that, it is looked at again."""
+async def test_full_queue_rejects_before_texts_are_read(start: Starter) -> None:
+    """A request is rejected by its minimum number of tokens, before tokenization."""
     async with start.started_embedder(max_queue_requests=3, max_queue_tokens=100) as (engine, script):
-        engine.refuse_if_busy("a", 1.0, 1_000)
+        engine.reject_if_overloaded("a", 1.0, 1_000)
         with script.paused():
             waiting = [asyncio.create_task(engine.embed(embedding(*[10] * 4))) for _ in range(2)]
             await begun(*waiting)
-            engine.refuse_if_busy("a", 1.0, 10)
+            engine.reject_if_overloaded("a", 1.0, 10)
             with pytest.raises(EngineOverloaded, match="tokens of other requests"):
-                engine.refuse_if_busy("a", 1.0, 80)
+                engine.reject_if_overloaded("a", 1.0, 80)
             waiting.append(asyncio.create_task(engine.embed(embedding(1))))
             await begun(waiting[2])
             with pytest.raises(EngineOverloaded, match="3 requests wait already"):
-                engine.refuse_if_busy("a", 1.0, 1)
+                engine.reject_if_overloaded("a", 1.0, 1)
         await asyncio.gather(*waiting)
 
 
-async def test_queue_is_full_by_the_tokens_that_come_first(start: Starter) -> None:
-    """A large request behind a large one is refused, a small one isn't: by turns it waits for little."""
+async def test_queue_is_limited_by_the_tokens_before_a_request(start: Starter) -> None:
+    """Behind a large request, a large one is rejected and a small one admitted, because requests take turns."""
     async with start.started_embedder(max_queue_tokens=100) as (engine, script):
         with script.paused():
-            large = asyncio.create_task(engine.embed(embedding(*[10] * 20)))  # larger than the queue, alone in it
+            large = asyncio.create_task(engine.embed(embedding(*[10] * 20)))  # exceeds the queue, but is alone in it
             await begun(large)
             with pytest.raises(EngineOverloaded, match="60 tokens of other requests"):
                 await engine.embed(embedding(*[10] * 6))
@@ -128,13 +128,13 @@ async def test_queue_is_full_by_the_tokens_that_come_first(start: Starter) -> No
 
 
 async def test_tokens_that_are_computed_leave_the_queue(start: Starter) -> None:
-    """What is left of a request counts, not what it came with."""
+    """Only the tokens of a request that are not computed yet count."""
     async with start.started_embedder(max_queue_tokens=100, max_batch_tokens=64) as (engine, script):
         script.stop_after(2)
         large = asyncio.create_task(engine.embed(embedding(*[16] * 9)))  # 144 tokens, of which 128 are computed
         await until(script.is_at_gate)
         await until(lambda: engine.stats().num_steps == 2)
-        other = asyncio.create_task(engine.embed(embedding(*[16] * 5)))  # 80 behind 16
+        other = asyncio.create_task(engine.embed(embedding(*[16] * 5)))  # 80 tokens behind 16
         await begun(other)
         script.open_gate()
         assert len((await other).vectors) == 5
@@ -142,7 +142,7 @@ async def test_tokens_that_are_computed_leave_the_queue(start: Starter) -> None:
 
 
 async def test_request_whose_caller_left_is_not_computed(start: Starter) -> None:
-    """Before its first batch, and between two, an abandoned request ends, and others go on."""
+    """A cancelled request ends before its first batch or between two batches, and others continue."""
     async with start.started_embedder(max_batch_tokens=64) as (engine, script):
         with script.paused():
             first = asyncio.create_task(engine.embed(embedding(*[16] * 400, token_id=1)))
@@ -160,7 +160,7 @@ async def test_request_whose_caller_left_is_not_computed(start: Starter) -> None
 
 @pytest.mark.parametrize("moment", ["before", "within"])
 async def test_request_ends_at_its_deadline(start: Starter, moment: str) -> None:
-    """DeadlineExceeded, at once or at the next batch, and nothing of it is computed after."""
+    """A request ends with DeadlineExceeded immediately or at the next batch, and is not computed further."""
     async with start.started_embedder(max_batch_tokens=64) as (engine, script):
         if moment == "before":
             with pytest.raises(DeadlineExceeded):
@@ -177,8 +177,8 @@ async def test_request_ends_at_its_deadline(start: Starter, moment: str) -> None
         assert len(script.steps()) == (moment == "within")
 
 
-async def test_drain_lets_running_requests_end(start: Starter) -> None:
-    """New callers are refused, those within get their vectors."""
+async def test_drain_lets_running_requests_complete(start: Starter) -> None:
+    """During a drain, new requests are rejected and open ones complete."""
     async with start.started_embedder() as (engine, script):
         with script.paused():
             running = asyncio.create_task(engine.embed(embedding(1)))
@@ -192,8 +192,8 @@ async def test_drain_lets_running_requests_end(start: Starter) -> None:
         await draining
 
 
-async def test_drain_ends_what_does_not_end_in_time(start: Starter) -> None:
-    """Past the time a request ends with EngineClosed, and no batch of it follows."""
+async def test_drain_ends_requests_that_do_not_complete_in_time(start: Starter) -> None:
+    """After the timeout a request ends with EngineClosed, and no further batch of it is computed."""
     async with start.started_embedder(max_batch_tokens=64) as (engine, script):
         with script.paused():
             running = asyncio.create_task(engine.embed(embedding(*[16] * 100)))
@@ -209,7 +209,7 @@ async def test_drain_ends_what_does_not_end_in_time(start: Starter) -> None:
 
 @pytest.mark.slow
 async def test_embedder_closes_before_its_start_and_twice(start: Starter) -> None:
-    """Closing is possible at any time."""
+    """An engine can be closed before its start, and more than once."""
     engine, _ = start.embedder()
     await engine.close()
     engine, _ = start.embedder()
@@ -219,8 +219,8 @@ async def test_embedder_closes_before_its_start_and_twice(start: Starter) -> Non
     await engine.close()
 
 
-async def test_runner_that_breaks_fails_everybody(start: Starter) -> None:
-    """All requests end with EngineFailed, those to come too, and `failed` has the reason."""
+async def test_runner_that_fails_ends_all_requests(start: Starter) -> None:
+    """All requests, including later ones, end with EngineFailed, and `failed` has the reason."""
     async with start.started_embedder(link={"restarts": NEVER}) as (engine, script):
         with script.paused():
             running = [asyncio.create_task(engine.embed(embedding(1))) for _ in range(2)]
@@ -235,21 +235,21 @@ async def test_runner_that_breaks_fails_everybody(start: Starter) -> None:
             await engine.embed(embedding(1))
 
 
-async def test_observer_is_told_of_each_batch(start: Starter) -> None:
-    """The stats after each step, in order, on the loop."""
-    told: list[EngineStats] = []
+async def test_observer_is_called_after_each_batch(start: Starter) -> None:
+    """The observer gets the stats after each step, in order, on the loop."""
+    observed: list[EngineStats] = []
 
     class Observer:
         def on_step(self, stats: EngineStats) -> None:
             assert asyncio.get_running_loop()
-            told.append(stats)
+            observed.append(stats)
 
     async with start.started_embedder(observer=Observer(), max_batch_tokens=64) as (engine, _):
         await engine.embed(embedding(*[16] * 12))
-    assert [(stats.num_steps, stats.step_sequences) for stats in told] == [(1, 4), (2, 4), (3, 4)]
+    assert [(stats.num_steps, stats.step_sequences) for stats in observed] == [(1, 4), (2, 4), (3, 4)]
 
 
-def test_embedder_wants_a_length_that_is_known(start_thread: Starter) -> None:
-    """What the folder decides must be decided before the engine is made."""
+def test_embedder_requires_a_maximum_length(start_thread: Starter) -> None:
+    """The model's maximum length must be known before the client is created."""
     with pytest.raises(ValueError, match="max_model_len"):
         start_thread.embedder(max_model_len=None)

@@ -1,4 +1,4 @@
-"""Engine: what its streams bring, and what is refused at its door."""
+"""The engine: the outputs of its streams, and the requests that it rejects."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tests.engine.fakes import Clock, read, request, sums, until
 from tests.engine.started_engine import Starter, generate, tokens
 
 
-class Counting:
-    """Observes steps."""
+class CountingObserver:
+    """Collects the stats after each step."""
 
     def __init__(self) -> None:
         self.stats: list[EngineStats] = []
@@ -27,8 +27,8 @@ class Counting:
         self.stats.append(stats)
 
 
-async def test_engine_streams_what_the_runner_samples(start: Starter) -> None:
-    """A stream brings the runner's tokens in order; its last output alone has a finish reason and the end's instant."""
+async def test_engine_streams_the_sampled_tokens(start: Starter) -> None:
+    """A stream has the sampled tokens in order. Only its last output has a finish reason and an end time."""
     async with start.started() as (engine, _):
         outputs = await generate(engine, request("hello", max_tokens=9))
     assert tokens(outputs) == sums(b"hello", 9, 0)
@@ -41,8 +41,8 @@ async def test_engine_streams_what_the_runner_samples(start: Starter) -> None:
     assert timings.arrived <= timings.scheduled <= timings.first_token <= timings.finished
 
 
-async def test_engine_serves_many_at_once(start: Starter) -> None:
-    """Requests side by side each get their own tokens, on a cache that can't hold them all."""
+async def test_engine_serves_many_requests_concurrently(start: Starter) -> None:
+    """Concurrent requests get their own tokens, with a cache that is too small for all of them."""
     async with start.started(num_blocks=24, max_model_len=64, max_batch_sequences=8) as (engine, _):
         prompts = [f"prompt {i % 7} of {i}" for i in range(40)]
         answers = await asyncio.gather(*(generate(engine, request(prompt, ignore_eos=True)) for prompt in prompts))
@@ -51,7 +51,7 @@ async def test_engine_serves_many_at_once(start: Starter) -> None:
 
 
 async def test_engine_ends_each_choice_once(start: Starter) -> None:
-    """Each of n choices has one last output, and their texts do not mix."""
+    """Each of n choices has one last output, and its own text."""
     async with start.started("one", "second", "3") as (engine, _):
         outputs = await generate(engine, request(n=3, max_tokens=None))
     for index, text in enumerate(("one", "second", "3")):
@@ -62,7 +62,7 @@ async def test_engine_ends_each_choice_once(start: Starter) -> None:
 
 
 async def test_engine_draws_a_seed_for_each_request_without_one(start: Starter) -> None:
-    """Two requests without seeds are sampled differently; the choices of one as well."""
+    """Two requests without seeds get different tokens, and so do the choices of one request."""
     async with start.started() as (engine, _):
         answers = [tokens(await generate(engine, request(seed=None, max_tokens=20))) for _ in range(2)]
         both = await generate(engine, request(seed=None, n=2, max_tokens=20))
@@ -70,8 +70,8 @@ async def test_engine_draws_a_seed_for_each_request_without_one(start: Starter) 
     assert tokens(both, 0) != tokens(both, 1)
 
 
-async def test_engine_gives_a_choice_again_by_its_seed(start: Starter) -> None:
-    """A request with the derived seed of a choice says what the choice said."""
+async def test_engine_reproduces_a_choice_by_its_seed(start: Starter) -> None:
+    """A request with the derived seed of a choice generates the tokens of the choice."""
     async with start.started() as (engine, _):
         outputs = await generate(engine, request(seed=11, n=3))
         for index in range(3):
@@ -90,21 +90,21 @@ async def test_engine_gives_a_choice_again_by_its_seed(start: Starter) -> None:
         (False, ("", ""), 0),
     ],
 )
-async def test_engine_shares_prompts_as_it_is_told(
+async def test_engine_shares_prompts_as_configured(
     start: Starter,
     prefix_caching: bool,  # noqa: FBT001
     salts: tuple[str, str],
     num_cached_tokens: int,
 ) -> None:
-    """Requests of one salt find each other's prompts, others don't; switched off, none does, though choices share."""
+    """Only requests with the same salt share prompts. Without prefix caching, only choices of one request do."""
     async with start.started(prefix_caching=prefix_caching) as (engine, _):
         for salt in salts:
             outputs = await generate(engine, request("aaaabbbbc", n=2, cache_salt=salt))
     assert {output.num_cached_tokens for output in outputs} == {num_cached_tokens}
 
 
-async def test_engine_merges_for_a_slow_reader(start: Starter) -> None:
-    """A reader that comes late gets all at once."""
+async def test_engine_merges_outputs_for_a_slow_reader(start: Starter) -> None:
+    """A slow reader gets all tokens in one output."""
     async with start.started() as (engine, _), engine.generate(request("hello", max_tokens=20)) as stream:
         await until(lambda: engine.stats().num_generated_tokens == 20)
         outputs = await read(stream)
@@ -123,10 +123,10 @@ async def test_engine_merges_for_a_slow_reader(start: Starter) -> None:
         (request(deadline=0.0), DeadlineExceeded),
     ],
 )
-async def test_engine_refuses_at_the_door(
+async def test_engine_rejects_invalid_requests(
     start: Starter, wanted: GenerationRequest, error: type[EngineError] | None
 ) -> None:
-    """What can't be served is refused before it is queued."""
+    """An invalid request is rejected before it is queued."""
     async with start.started() as (engine, script):
         if error is None:
             assert await generate(engine, wanted)
@@ -136,8 +136,8 @@ async def test_engine_refuses_at_the_door(
         assert script.steps() == []
 
 
-async def test_engine_refuses_a_prompt_that_the_cache_can_not_hold(start: Starter) -> None:
-    """The cache bounds a sequence as the context does: in both directions, with its answer."""
+async def test_engine_rejects_a_prompt_that_exceeds_the_cache(start: Starter) -> None:
+    """The size of the cache limits a prompt with its answer, like the context length."""
     async with start.started(num_blocks=4, max_model_len=1000) as (engine, _):
         with pytest.raises(PromptTooLong):
             await generate(engine, request("x" * 16))
@@ -147,8 +147,8 @@ async def test_engine_refuses_a_prompt_that_the_cache_can_not_hold(start: Starte
 
 
 @pytest.mark.parametrize("sizes", [{"max_queue_requests": 2}, {"max_queue_tokens": 14}], ids=["requests", "tokens"])
-async def test_engine_refuses_when_the_queue_is_full(start_thread: Starter, sizes: dict[str, Any]) -> None:
-    """Beyond so many waiting requests or prompt tokens the next is told when to come back; later there is room."""
+async def test_engine_rejects_requests_while_the_queue_is_full(start_thread: Starter, sizes: dict[str, Any]) -> None:
+    """Above the limit of queued requests or tokens, the error has a retry delay, and later requests are admitted."""
     clock = Clock()
     async with start_thread.started(clock=clock, **sizes) as (engine, script), AsyncExitStack() as readers:
         script.close_gate()  # no step ends, so no request is reported as started
@@ -164,15 +164,15 @@ async def test_engine_refuses_when_the_queue_is_full(start_thread: Starter, size
         assert tokens(await generate(engine, request("later"))) == sums(b"later", 8, 0)
 
 
-async def test_engine_takes_a_prompt_longer_than_the_queue_when_nobody_waits(start: Starter) -> None:
-    """The bound on waiting tokens is not a bound on a prompt's length."""
+async def test_engine_accepts_a_prompt_longer_than_the_queue_if_it_is_empty(start: Starter) -> None:
+    """The limit of queued tokens does not limit the length of a prompt."""
     async with start.started(max_queue_tokens=10) as (engine, _):
         assert tokens(await generate(engine, request("x" * 50))) == sums(b"x" * 50, 8, 0)
 
 
-async def test_engine_tells_its_observer_of_each_step(start: Starter) -> None:
-    """The observer has the stats after each step, in order, on the loop."""
-    observer = Counting()
+async def test_engine_calls_its_observer_after_each_step(start: Starter) -> None:
+    """The observer gets the stats after each step, in order, on the loop."""
+    observer = CountingObserver()
     async with start.started(observer=observer) as (engine, _):
         await generate(engine, request("hello", max_tokens=3))
     assert [stats.num_steps for stats in observer.stats] == [1, 2, 3]
@@ -181,7 +181,7 @@ async def test_engine_tells_its_observer_of_each_step(start: Starter) -> None:
 
 
 @pytest.mark.parametrize("missing", ["num_blocks", "max_model_len"])
-def test_engine_wants_sizes_that_are_known(start_thread: Starter, missing: str) -> None:
-    """What the model and the memory decide must be decided before the engine is made."""
+def test_engine_requires_sizes(start_thread: Starter, missing: str) -> None:
+    """Sizes of the model and the cache must be known before the client is created."""
     with pytest.raises(ValueError, match=missing):
         start_thread.generator(**{missing: None})  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Engines: one terminal for every stream on every way out, and the end of the engine itself."""
+"""The ends of streams and engines: every stream ends once, in each way in which it can end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HEARTBEAT_INTERVAL_S = 0.01
 
 
 async def test_engine_ends_a_stream_at_its_deadline(start_thread: Starter) -> None:
-    """A running request's stream ends with DeadlineExceeded, after what it had to say."""
+    """The stream of a running request raises DeadlineExceeded after its outputs."""
     clock = Clock()
     async with start_thread.started(clock=clock) as (engine, script):
         script.close_gate()
@@ -31,9 +31,9 @@ async def test_engine_ends_a_stream_at_its_deadline(start_thread: Starter) -> No
 
 
 async def test_engine_fails_one_request_alone(start: Starter) -> None:
-    """A SequenceError reaches its own reader; the neighbour ends well."""
+    """A SequenceError is raised to its own reader, and another request completes."""
     async with start.started() as (engine, script):
-        script.spoil(0)
+        script.fail_sequence(0)
         bad, good = await asyncio.gather(
             generate(engine, request("bad")), generate(engine, request("good")), return_exceptions=True
         )
@@ -43,12 +43,12 @@ async def test_engine_fails_one_request_alone(start: Starter) -> None:
 
 
 @pytest.mark.parametrize("panics", [False, True], ids=["exception", "panic"])
-async def test_engine_that_fails_tells_every_reader(
+async def test_engine_that_fails_ends_every_stream(
     start: Starter,
     caplog: pytest.LogCaptureFixture,
     panics: bool,  # noqa: FBT001
 ) -> None:
-    """When it dies for good each stream ends with EngineFailed, new requests too, and `failed` has the reason."""
+    """Each stream and each new request gets EngineFailed, and `failed` has the reason."""
     async with start.started(max_batch_sequences=1, link={"restarts": NEVER}) as (engine, script):
         script.close_gate()
         readings = [asyncio.create_task(generate(engine, request(str(i)))) for i in range(3)]
@@ -67,7 +67,7 @@ async def test_engine_that_fails_tells_every_reader(
 
 
 async def test_engine_drains(start: Starter) -> None:
-    """While it drains, what runs ends well and what is new is refused."""
+    """During a drain, running requests complete and new ones are rejected."""
     async with start.started() as (engine, script):
         script.close_gate()
         running = asyncio.create_task(generate(engine, request("hello")))
@@ -81,8 +81,8 @@ async def test_engine_drains(start: Starter) -> None:
         assert tokens(await running) == sums(b"hello", 8, 0)
 
 
-async def test_engine_ends_what_is_left_after_the_drain(start: Starter) -> None:
-    """What has not ended in time ends with EngineClosed, running or waiting, and its blocks are free."""
+async def test_engine_ends_open_requests_after_the_drain(start: Starter) -> None:
+    """After the timeout, running and queued requests end with EngineClosed, and their blocks are free."""
     async with start.started(max_batch_sequences=1, **ENDLESS) as (engine, script):
         wanted = request(max_tokens=None, ignore_eos=True)
         readings = [asyncio.create_task(generate(engine, wanted)) for _ in range(3)]
@@ -96,8 +96,8 @@ async def test_engine_ends_what_is_left_after_the_drain(start: Starter) -> None:
 
 
 @pytest.mark.slow
-async def test_engine_closes_with_readers_inside(start: Starter) -> None:
-    """Closing ends all streams with EngineClosed and what computes with them; doing it again changes nothing."""
+async def test_engine_closes_with_open_streams(start: Starter) -> None:
+    """Closing ends all streams with EngineClosed, and a second close does nothing."""
     never_started, _ = start.generator()
     await never_started.close()
     engine, _ = start.generator(**ENDLESS)
@@ -111,7 +111,7 @@ async def test_engine_closes_with_readers_inside(start: Starter) -> None:
 
 
 async def test_engine_thread_ends_with_its_engine(start_thread: Starter) -> None:
-    """No thread is left of an engine that was closed."""
+    """A closed engine leaves no thread."""
     async with start_thread.started(link={"name": "to be closed"}) as (engine, _):
         await generate(engine, request())
         assert has_thread("to be closed")
@@ -120,7 +120,7 @@ async def test_engine_thread_ends_with_its_engine(start_thread: Starter) -> None
 
 @pytest.mark.parametrize("kind", ["generator", "embedder"])
 async def test_engine_thread_ends_with_its_loop(start_thread: Starter, kind: str) -> None:
-    """An engine that nobody closed does not outlive the loop that it reports to."""
+    """The thread of an engine that was never closed ends after its event loop was closed."""
     name = f"forgotten {kind}"
 
     async def leave() -> None:
@@ -133,8 +133,8 @@ async def test_engine_thread_ends_with_its_loop(start_thread: Starter, kind: str
 
 
 @pytest.mark.parametrize("kind", ["generator", "embedder"])
-async def test_heartbeat_goes_on_when_idle(start: Starter, kind: str) -> None:
-    """An idle engine tells that it lives."""
+async def test_heartbeat_continues_when_idle(start: Starter, kind: str) -> None:
+    """An idle engine sends heartbeats."""
     engine, _ = getattr(start, kind)(link={"heartbeat_interval_s": HEARTBEAT_INTERVAL_S})
     async with engine:
         for _ in range(3):
@@ -144,7 +144,7 @@ async def test_heartbeat_goes_on_when_idle(start: Starter, kind: str) -> None:
 
 @pytest.mark.slow
 async def test_heartbeat_stops_when_a_step_hangs(start: Starter) -> None:
-    """Its age tells an idle engine from one whose step does not return."""
+    """The heartbeat's age distinguishes an idle engine from one with a step that does not return."""
     async with start.started(link={"heartbeat_interval_s": HEARTBEAT_INTERVAL_S}) as (engine, script):
         with script.paused():
             async with engine.generate(request()):

@@ -1,4 +1,4 @@
-"""Engine: a reader who leaves, however and whenever, leaves nothing behind."""
+"""A reader that leaves, in any way and at any time, leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.engine.started_engine import ENDLESS, Starter, generate, is_idle
 @pytest.mark.parametrize("num_outputs", [0, 1, 3])
 @pytest.mark.parametrize("n", [1, 2])
 async def test_engine_frees_everything_when_the_reader_leaves(start: Starter, num_outputs: int, n: int) -> None:
-    """Leaving before the first token, after it or later ends the request with the step in progress, if there is one."""
+    """A request ends with the step in progress when its reader leaves, before or after the first token."""
     async with start.started(**ENDLESS) as (engine, script):
         async with engine.generate(request("hello", n=n, max_tokens=None, ignore_eos=True)) as stream:
             for _ in range(num_outputs):
@@ -31,7 +31,7 @@ async def test_engine_frees_everything_when_the_reader_leaves(start: Starter, nu
 
 
 async def test_engine_frees_everything_when_the_reader_is_cancelled(start: Starter) -> None:
-    """A reader's task that is cancelled leaves its stream, and so ends its request."""
+    """Cancelling the reader's task ends its request."""
     async with start.started(**ENDLESS) as (engine, _):
         reading = asyncio.create_task(generate(engine, request(max_tokens=None, ignore_eos=True)))
         await until(lambda: engine.stats().num_generated_tokens > 1)
@@ -42,7 +42,7 @@ async def test_engine_frees_everything_when_the_reader_is_cancelled(start: Start
 
 
 async def test_engine_frees_everything_when_the_reader_raises(start: Starter) -> None:
-    """An error of the reader's own passes through, and its request ends."""
+    """An exception of the reader is raised, and its request ends."""
     async with start.started(**ENDLESS) as (engine, _):
         with suppress(KeyError):
             async with engine.generate(request(max_tokens=None, ignore_eos=True)) as stream:
@@ -52,8 +52,8 @@ async def test_engine_frees_everything_when_the_reader_raises(start: Starter) ->
         await until(lambda: is_idle(engine))
 
 
-async def test_engine_forgets_a_request_that_left_before_it_was_run(start: Starter) -> None:
-    """A request whose reader left while it waited is never run."""
+async def test_engine_drops_a_queued_request_when_its_reader_leaves(start: Starter) -> None:
+    """A queued request of a reader that has left is never run."""
     async with start.started() as (engine, script):
         script.close_gate()
         async with engine.generate(request("first", max_tokens=1)) as first:
@@ -67,8 +67,8 @@ async def test_engine_forgets_a_request_that_left_before_it_was_run(start: Start
         assert {serial for step in script.steps() for serial in step} == {0}
 
 
-async def test_engine_frees_a_place_in_the_queue_when_a_waiting_reader_leaves(start: Starter) -> None:
-    """Who leaves no longer counts."""
+async def test_engine_frees_queue_capacity_when_a_waiting_reader_leaves(start: Starter) -> None:
+    """A request of a reader that has left does not count against the limit."""
     async with start.started(max_queue_requests=1) as (engine, _):
         for _ in range(5):
             async with engine.generate(request()):

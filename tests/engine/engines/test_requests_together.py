@@ -1,4 +1,4 @@
-"""Several requests behind one stream: admitted all or none, told apart by their index, and ended together."""
+"""Several requests with one stream: admitted together or not at all, distinguished by index, and ended together."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.engine.started_engine import Starter, generate, is_idle
 
 
 def tokens_of(outputs: list[GenerationOutput], request_index: int, choice_index: int = 0) -> list[int]:
-    """The tokens of one choice of one request."""
+    """Return the tokens of one choice of one request."""
     return [
         token_id
         for output in outputs
@@ -20,8 +20,8 @@ def tokens_of(outputs: list[GenerationOutput], request_index: int, choice_index:
     ]
 
 
-async def test_requests_together_are_told_apart(start: Starter) -> None:
-    """Each output has the index of its request, and each request the tokens that it has alone."""
+async def test_requests_together_are_distinguished_by_index(start: Starter) -> None:
+    """Each output has the index of its request, and each request gets the tokens that it gets alone."""
     async with start.started() as (engine, _):
         async with engine.generate(request("hello"), request("world", n=2), request("x" * 30)) as stream:
             outputs = await read(stream)
@@ -34,18 +34,18 @@ async def test_requests_together_are_told_apart(start: Starter) -> None:
 
 
 async def test_requests_together_are_checked_before_any_is_admitted(start: Starter) -> None:
-    """A bad one among them is told by its prompt's own name, and none of them is run."""
+    """The error names the prompt field of the invalid request, and none of the requests runs."""
     async with start.started() as (engine, script):
-        with pytest.raises(InvalidRequest) as refusal:
+        with pytest.raises(InvalidRequest) as caught:
             async with engine.generate(request("a"), request("b"), request("", prompt_field="inputs[2]")):
                 pass
-        assert refusal.value.field == "inputs[2]"
+        assert caught.value.field == "inputs[2]"
         assert engine.stats().num_waiting == 0
     assert script.steps() == []
 
 
-async def test_requests_together_find_room_for_all_or_none(start: Starter) -> None:
-    """They are refused where the queue has room for some of them only; an empty queue takes any number."""
+async def test_requests_together_are_admitted_all_or_none(start: Starter) -> None:
+    """They are rejected if the queue has capacity for some of them only. An empty queue accepts any number."""
     async with start.started(max_queue_requests=3) as (engine, script):
         async with engine.generate(*(request(f"{index}", max_tokens=1) for index in range(5))) as stream:
             assert len(await read(stream)) == 5
@@ -53,10 +53,10 @@ async def test_requests_together_find_room_for_all_or_none(start: Starter) -> No
         async with engine.generate(request("first")) as first:
             await until(script.is_at_gate)
             async with engine.generate(request("second")):
-                with pytest.raises(EngineOverloaded) as refused:
+                with pytest.raises(EngineOverloaded) as caught:
                     async with engine.generate(request("third"), request("fourth")):
                         pass
-                assert not refused.value.for_all, "one alone has room"
+                assert not caught.value.for_all, "a single request is admitted"
                 async with engine.generate(request("third")):
                     pass
             script.open_gate()
@@ -64,7 +64,7 @@ async def test_requests_together_find_room_for_all_or_none(start: Starter) -> No
 
 
 async def test_requests_together_end_when_their_reader_leaves(start: Starter) -> None:
-    """Leaving ends all of them, those that wait and those that run."""
+    """Leaving ends all of them, queued and running."""
     async with start.started(max_batch_sequences=2) as (engine, _):
         endless = [request(f"{index}", max_tokens=None, ignore_eos=True) for index in range(4)]
         async with engine.generate(*endless) as stream:
@@ -73,12 +73,12 @@ async def test_requests_together_end_when_their_reader_leaves(start: Starter) ->
 
 
 async def test_error_of_one_of_the_requests_together_ends_all(start: Starter) -> None:
-    """A sequence that can't go on ends the stream; the others don't go on unread."""
+    """An error of one sequence ends the stream, and with it the other requests."""
     async with start.started("x", ends=False, max_model_len=1000, num_blocks=500) as (engine, script):
         endless = [request(f"{index}", max_tokens=None) for index in range(3)]
         async with engine.generate(*endless) as stream:
             await anext(stream)
-            script.spoil(1)
+            script.fail_sequence(1)
             with pytest.raises(SequenceError):
                 await read(stream)
         await until(lambda: is_idle(engine))

@@ -1,4 +1,4 @@
-"""The same answers with drafts and without, from a real model whatever the request asks for."""
+"""Answers of a real model are the same with and without drafts, for all kinds of requests."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ Answer = list[tuple[int, list[int], str, list[TokenLogprob], object, str | None]
 
 
 def answer_of(outputs: list[GenerationOutput]) -> Answer:
-    """All that a caller is told, choice by choice."""
+    """Return all that a client gets of each choice."""
     return [
         (
             index,
@@ -110,14 +110,14 @@ def answer_of(outputs: list[GenerationOutput]) -> Answer:
 
 
 def answers(**settings: Any) -> tuple[dict[str, Answer], EngineStats]:
-    """Of the native backend, whose answers know no company."""
+    """Return the answers of the native backend, which do not depend on the batch."""
     return answers_of(backend="native", cases=CASES, **settings)
 
 
 def answers_of(
     *, backend: str, cases: dict[str, dict[str, Any]], together: bool, **settings: Any
 ) -> tuple[dict[str, Answer], EngineStats]:
-    """By a clock that stands still, so that drafts always seem worth their time."""
+    """Return the answers and the stats. The clock stands still, so that drafts always seem to pay off."""
     config = EngineConfig(num_blocks=512, num_threads=1, backend=backend, **settings)
     loaded = load_model(str(FOLDER), config, compute_dtype="float32")
     compile_constraint = ConstraintCompiler(loaded.tokenizer, {}, loaded.eos_token_ids)
@@ -144,10 +144,10 @@ def answers_of(
             )
         )
     outputs: list[list[GenerationOutput]] = []
-    for some in [groups] if together else [[group] for group in groups]:
-        told, errors = drive(core, some)
+    for batch in [groups] if together else [[group] for group in groups]:
+        found, errors = drive(core, batch)
         assert not errors
-        outputs += told
+        outputs += found
     return dict(zip(cases, map(answer_of, outputs), strict=True)), core.stats()
 
 
@@ -158,7 +158,7 @@ def answers_of(
     ids=["from the text", "by the same model in four bits"],
 )
 def test_drafts_change_no_answer_of_a_real_model(settings: dict[str, Any]) -> None:
-    """Tokens, text, logprobs and ends are equal, bit by bit, for each way to ask, alone and together."""
+    """Tokens, text, logprobs and finish reasons are bitwise equal for each kind of request, alone and together."""
     plain, stats = answers(speculation=False, together=False)
     assert stats.num_draft_tokens == 0
     for together in (False, True):
@@ -170,8 +170,8 @@ def test_drafts_change_no_answer_of_a_real_model(settings: dict[str, Any]) -> No
 
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", ["native", "torch"])
-def test_answer_is_free_up_to_its_first_call(backend: str) -> None:
-    """Its tokens and their logprobs are those of a request without tools, and then come calls that match."""
+def test_answer_is_unconstrained_up_to_its_first_call(backend: str) -> None:
+    """Its tokens and logprobs are those of a request without tools, followed by calls that match the schema."""
     free, called = (
         answers_of(
             backend=backend,
@@ -200,18 +200,18 @@ def test_answer_is_free_up_to_its_first_call(backend: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", ["native", "torch"])
 def test_answer_ends_in_time(backend: str) -> None:
-    """Whatever the model would say, its choices are valid within their limit, which they tell of."""
+    """Constrained choices are valid within their token limit, and report that it was reached."""
     cases = {"in time": CASES["in time"]}
-    told = answers_of(backend=backend, cases=cases, together=True, speculation=False)[0]["in time"]
-    assert len(told) == 3
-    for _, token_ids, text, logprobs, reason, _ in told:
+    choices = answers_of(backend=backend, cases=cases, together=True, speculation=False)[0]["in time"]
+    assert len(choices) == 3
+    for _, token_ids, text, logprobs, reason, _ in choices:
         assert len(logprobs) == len(token_ids) <= NUM_SHORTEST + 3
         assert 4 <= len(json.loads(text)) <= 6
         assert reason is FinishReason.LENGTH
 
 
 def test_draft_model_needs_the_same_vocabulary(tmp_path: Path) -> None:
-    """A model that spells otherwise would guess what nobody meant."""
+    """A draft model with another vocabulary is rejected."""
     save("llama", tmp_path)
     for name in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copy(FOLDER / name, tmp_path)
@@ -219,14 +219,14 @@ def test_draft_model_needs_the_same_vocabulary(tmp_path: Path) -> None:
         build_engine(str(FOLDER), EngineConfig(num_blocks=64, worker="thread", draft_model=str(tmp_path)))
 
 
-def test_draft_model_needs_a_backend_without_company() -> None:
-    """Where a row's bits depend on its neighbours, a draft could change an answer."""
+def test_draft_model_needs_a_batch_invariant_backend() -> None:
+    """If a row's bits depend on the rest of the batch, a draft could change an answer."""
     config = EngineConfig(num_blocks=64, worker="thread", backend="torch", draft_model=str(FOLDER))
     with pytest.raises(ModelLoadError, match=r"engine\.draft_model is not supported by the backend torch"):
         build_engine(str(FOLDER), config)
 
 
-def test_torch_does_without_speculation() -> None:
-    """So its answers are not changed by what is guessed."""
+def test_torch_disables_speculation() -> None:
+    """The torch backend does not speculate, so drafts cannot change its answers."""
     config = EngineConfig(num_blocks=64, worker="thread", backend="torch")
     assert not build_engine(str(FOLDER), config).config.speculation

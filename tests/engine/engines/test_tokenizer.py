@@ -17,7 +17,7 @@ TEXTS = ["hello world", "  two  spaces\n\ttab", "naïve café €5 😀", '{"a":
 
 
 def byte_level() -> Tokenizer:
-    """A byte-level BPE as GPT-2, Llama 3 and Qwen have it."""
+    """Return a byte-level BPE like those of GPT-2, Llama 3 and Qwen."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -30,7 +30,7 @@ def byte_level() -> Tokenizer:
 
 
 def sentencepiece() -> Tokenizer:
-    """A BPE with "▁" for the space and byte tokens, as Llama 2 and Gemma have it."""
+    """Return a BPE with "▁" for the space and byte tokens, like those of Llama 2 and Gemma."""
     pieces = ["<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), *"▁helowrdtanpcs", "▁h", "he", "▁w"]
     merges = [("▁", "h"), ("h", "e"), ("▁", "w")]
     tokenizer = Tokenizer(
@@ -45,7 +45,7 @@ def sentencepiece() -> Tokenizer:
 
 
 def metaspace() -> Tokenizer:
-    """A unigram model with "▁" spelled by the Metaspace decoder, as T5 has it."""
+    """Return a unigram model with "▁" spelled by the Metaspace decoder, like that of T5."""
     pieces = [("<unk>", 0.0), ("▁", -1.0), *((letter, -2.0) for letter in "helowrd"), ("▁hello", -1.0)]
     tokenizer = Tokenizer(models.Unigram(pieces, unk_id=0))
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="never")
@@ -56,17 +56,17 @@ def metaspace() -> Tokenizer:
 @pytest.mark.parametrize("text", TEXTS)
 @pytest.mark.parametrize("made", [byte_level, sentencepiece], ids=lambda made: made.__name__)
 def test_tokenizer_bytes_join_to_the_text(made: object, text: str) -> None:
-    """The bytes of a text's tokens, one after the other, are the text."""
+    """The concatenated bytes of a text's tokens are the text."""
     tokenizer = FastTokenizer(made().to_str())  # type: ignore[operator]
     ids = tokenizer.encode(text)
     if made is sentencepiece:
-        text = text.replace("▁", " ")  # this vocabulary can't tell the two apart
+        text = text.replace("▁", " ")  # this vocabulary has one spelling for both
     assert b"".join(map(tokenizer.token_bytes, ids)).decode() == text
     assert tokenizer.decode(ids) == text
 
 
 def test_tokenizer_reads_the_metaspace_decoder() -> None:
-    """The replacement character of a Metaspace decoder is a space."""
+    """The replacement character of a Metaspace decoder represents a space."""
     tokenizer = FastTokenizer(metaspace().to_str())
     ids = tokenizer.encode("world hello")
     assert b"".join(map(tokenizer.token_bytes, ids)) == b"world hello"
@@ -79,15 +79,15 @@ def id_of(made: Tokenizer, token: str) -> int:
 
 
 def test_tokenizer_bytes_of_added_tokens_are_their_own_text() -> None:
-    """An added token stands for its text, even where its characters spell other bytes in the vocabulary."""
+    """An added token represents its text, even if its characters spell other bytes in the vocabulary."""
     made = byte_level()
     tokenizer = FastTokenizer(made.to_str())
     assert tokenizer.token_bytes(id_of(made, "<toolé>")) == "<toolé>".encode()
     assert tokenizer.token_bytes(id_of(made, "<|end|>")) == b"<|end|>"
 
 
-def test_tokenizer_knows_which_added_tokens_are_control_tokens() -> None:
-    """Added tokens that are special are no text; others, such as tool call marks, are."""
+def test_tokenizer_distinguishes_control_tokens() -> None:
+    """Special added tokens are not part of the text. Other added tokens, such as markers of tool calls, are."""
     made = byte_level()
     tokenizer = FastTokenizer(made.to_str())
     assert tokenizer.special_token_ids == {made.token_to_id("<|end|>")}
@@ -97,20 +97,20 @@ def test_tokenizer_knows_which_added_tokens_are_control_tokens() -> None:
 
 
 @pytest.mark.parametrize("token_id", [-1, 10**6])
-def test_tokenizer_gives_no_bytes_for_an_id_beyond_the_vocabulary(token_id: int) -> None:
-    """A padded output head may sample an id that stands for nothing."""
+def test_tokenizer_returns_no_bytes_for_an_id_beyond_the_vocabulary(token_id: int) -> None:
+    """A padded output head may sample an id without a token."""
     assert FastTokenizer(byte_level().to_str()).token_bytes(token_id) == b""
 
 
 def test_tokenizer_vocab_size_covers_added_tokens() -> None:
-    """The vocabulary's size is one more than the largest id."""
+    """The size of the vocabulary is the largest id plus one."""
     made = byte_level()
     tokenizer = FastTokenizer(made.to_str())
     assert tokenizer.vocab_size == id_of(made, "<toolé>") + 1
 
 
-def test_tokenizer_neither_cuts_nor_pads() -> None:
-    """Lengths that a tokenizer.json was trained with do not touch a prompt."""
+def test_tokenizer_neither_truncates_nor_pads() -> None:
+    """Truncation and padding of a tokenizer.json are disabled."""
     made = byte_level()
     made.enable_truncation(2)
     made.enable_padding(length=16)
@@ -120,15 +120,15 @@ def test_tokenizer_neither_cuts_nor_pads() -> None:
 
 
 def test_tokenizer_loads_from_a_folder(tmp_path: Path) -> None:
-    """The folder's tokenizer.json is kept as text, for those who need it whole."""
+    """The content of the folder's tokenizer.json is available as text."""
     path = tmp_path / "tokenizer.json"
     path.write_text(byte_level().to_str(), encoding="utf-8")
     assert FastTokenizer.from_folder(tmp_path).json == path.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("content", [None, b"", b"{}", b"not json", b"\xff\xfe", b'{"model": {"type": "BPE"'])
-def test_tokenizer_names_the_file_that_can_not_be_loaded(tmp_path: Path, content: bytes | None) -> None:
-    """A missing or broken file stops the load with its name."""
+def test_tokenizer_names_the_file_that_cannot_be_loaded(tmp_path: Path, content: bytes | None) -> None:
+    """The error for a missing or invalid file has its name."""
     if content is not None:
         (tmp_path / "tokenizer.json").write_bytes(content)
     with pytest.raises(ModelLoadError, match=r"tokenizer\.json"):
@@ -136,8 +136,8 @@ def test_tokenizer_names_the_file_that_can_not_be_loaded(tmp_path: Path, content
 
 
 @pytest.mark.parametrize("work", ["encode", "decode"])
-def test_tokenizer_lets_other_threads_go_on(work: str) -> None:
-    """While a long text becomes tokens, or tokens a text, the event loop and the engines have the interpreter."""
+def test_tokenizer_lets_other_threads_run(work: str) -> None:
+    """Other threads run while a long text is encoded or decoded."""
     tokenizer = FastTokenizer(byte_level().to_str())
     text = "hello world, hello " * 20_000
     ids = tokenizer.encode(text[:1000]) * 6000
@@ -147,4 +147,4 @@ def test_tokenizer_lets_other_threads_go_on(work: str) -> None:
     while thread.is_alive():
         time.sleep(0.001)
         num_turns += 1
-    assert num_turns > 10  # with the interpreter held back, 1 or 2
+    assert num_turns > 10  # if the interpreter lock were held, 1 or 2

@@ -1,4 +1,4 @@
-"""What the bundled models do needs neither torch nor transformers: seconds of imports, hundreds of megabytes."""
+"""The bundled models need neither torch nor transformers, whose imports take seconds and hundreds of megabytes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ asyncio.run(main())
 
 @pytest.mark.slow
 def test_bundled_models_answer_without_torch() -> None:
-    """With every parameter that a chat can have, and a text to embed."""
+    """A chat with every parameter and an embedding import neither package."""
     pytest.importorskip("sluice_native")
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], cwd=Path(__file__).parents[3], capture_output=True, text=True, check=False

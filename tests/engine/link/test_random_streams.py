@@ -1,4 +1,4 @@
-"""The engine and its real sampler under a load of all things at once: all blocks come back, every stream ends once."""
+"""The engine with its real sampler under random load: all blocks are released, and every stream ends once."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ VOCAB_SIZE = ByteTokenizer.vocab_size
 
 
 class SamplingRunner(PagedRunner):
-    """A paged runner whose logits are a function of the tokens that it finds in memory, sampled by the real sampler."""
+    """A paged runner whose logits depend on the tokens in memory and are sampled by the real sampler."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -53,29 +53,29 @@ class SamplingRunner(PagedRunner):
         self.sampler.release(sequence)
 
     def _sample(self, sequence: Sequence) -> None:  # type: ignore[override]
-        """The sampler does it for all sequences at once."""
+        """Do nothing: `run` samples for all sequences at once."""
 
     def _digest(self, sequence: Sequence) -> int:
         digest = 0
         for position in range(len(sequence.token_ids)):
-            digest = (31 * digest + self.memory[self._place(sequence, position)] + 1) % 1_000_003
+            digest = (31 * digest + self.memory[self._location(sequence, position)] + 1) % 1_000_003
         return digest
 
 
-class Alternating:
-    """Allows vowels and then consonants in turn; ends after `limit` tokens, or fails there."""
+class AlternatingConstraint:
+    """Allows vowels and consonants in turn. It ends after `limit` tokens, or fails there."""
 
     is_free = False
 
     def __init__(self, limit: int, *, fails: bool, num_accepted: int = 0) -> None:
         self.limit, self.fails, self.num_accepted = limit, fails, num_accepted
 
-    def fill_mask(self, words: Any) -> None:
+    def fill_mask(self, mask: Any) -> None:
         if self.fails and self.num_accepted >= self.limit:
-            raise RuntimeError("the grammar is lost")
-        bits = np.zeros(32 * len(words), dtype=np.uint8)
+            raise RuntimeError("the constraint fails")
+        bits = np.zeros(32 * len(mask), dtype=np.uint8)
         bits[list(b"bcdfgh" if self.num_accepted % 2 else b"aeiou")] = 1
-        words[:] = np.packbits(bits, bitorder="little").view(np.int32)
+        mask[:] = np.packbits(bits, bitorder="little").view(np.int32)
 
     def accept(self, token_id: int) -> None:
         assert token_id in (b"bcdfgh" if self.num_accepted % 2 else b"aeiou")
@@ -83,7 +83,7 @@ class Alternating:
 
     def shortest(self) -> None: ...
 
-    def settle(self, token_id: int, room: int) -> int:
+    def settle(self, token_id: int, num_left: int) -> int:
         return token_id
 
     def is_finished(self) -> bool:
@@ -92,12 +92,12 @@ class Alternating:
     def forced_tokens(self) -> list[int]:
         return []
 
-    def fork(self) -> Alternating:
-        return Alternating(self.limit, fails=self.fails, num_accepted=self.num_accepted)
+    def fork(self) -> AlternatingConstraint:
+        return AlternatingConstraint(self.limit, fails=self.fails, num_accepted=self.num_accepted)
 
 
 def random_request(draw: random.Random, serial: int) -> GenerationRequest:
-    """Any parameters, with prompts that share beginnings."""
+    """Return a request with random parameters and a prompt that may share a prefix with others."""
     max_tokens = draw.choice([1, 2, 3, 6, 12, 12, 12]) if draw.random() < 0.9 else None
     prompt = draw.choice([b"", b"system: be brief. ", b"once upon a time "]) + bytes(draw.choices(b"ab", k=20))
     rule = json.dumps([draw.randint(1, 12), draw.random() < 0.2])
@@ -134,10 +134,10 @@ def random_request(draw: random.Random, serial: int) -> GenerationRequest:
     )
 
 
-def compiled(constraint: Constraint) -> Alternating:
+def compiled(constraint: Constraint) -> AlternatingConstraint:
     assert constraint.grammar is not None
     limit, fails = json.loads(constraint.grammar.text)
-    return Alternating(limit, fails=fails)
+    return AlternatingConstraint(limit, fails=fails)
 
 
 def engine_of(**sizes: object) -> tuple[GeneratorClient, SamplingRunner]:
@@ -149,7 +149,10 @@ def engine_of(**sizes: object) -> tuple[GeneratorClient, SamplingRunner]:
 async def read(
     engine: GeneratorClient, wanted: GenerationRequest, leave_after: int | None
 ) -> tuple[str, list[GenerationOutput]]:
-    """How the stream ended, and what it brought; the reader leaves after some outputs, or stays."""
+    """Return how the stream ended, and its outputs.
+
+    The reader leaves after `leave_after` outputs, unless it is None.
+    """
     outputs: list[GenerationOutput] = []
     try:
         async with engine.generate(wanted) as stream:
@@ -171,7 +174,7 @@ def tokens(outputs: abc.Sequence[GenerationOutput], choice_index: int) -> list[i
 
 @pytest.mark.slow
 async def test_2000_random_streams_end_once_and_leave_nothing() -> None:
-    """On a cache for three at a time: each stream ends once, says what it says alone, and gives its blocks back."""
+    """With a cache for three sequences, each stream ends once with the tokens it has alone, and releases its blocks."""
     torch.set_num_threads(1)
     draw = random.Random(7)
     engine, runner = engine_of(
@@ -184,10 +187,10 @@ async def test_2000_random_streams_end_once_and_leave_nothing() -> None:
     )
     requests = [random_request(draw, serial) for serial in range(NUM_REQUESTS)]
     leave_after = [draw.randrange(10) if draw.random() < 0.2 else None for _ in requests]
-    room = asyncio.Semaphore(30)
+    slots = asyncio.Semaphore(30)
 
     async def run(wanted: GenerationRequest, leave: int | None) -> tuple[str, list[GenerationOutput]]:
-        async with room:
+        async with slots:
             return await read(engine, wanted, leave)
 
     async with engine:
@@ -199,7 +202,7 @@ async def test_2000_random_streams_end_once_and_leave_nothing() -> None:
     assert stats.num_preemptions > 0
 
     ends = Counter(end for end, _ in answers)
-    overloaded = EngineOverloaded.__name__  # at once, where the wait expected would leave too little of a deadline
+    overloaded = EngineOverloaded.__name__  # if the expected wait leaves too little of the time until the deadline
     assert ends.keys() - {overloaded} == {"ended", "left", DeadlineExceeded.__name__, "ConstraintFailed"}
     assert all(wanted.deadline for wanted, (end, _) in zip(requests, answers, strict=True) if end == overloaded)
     reasons = Counter(output.finish_reason for _, outputs in answers for output in outputs)
@@ -216,7 +219,7 @@ async def test_2000_random_streams_end_once_and_leave_nothing() -> None:
 
 
 async def check_alone(sample: abc.Sequence[tuple[GenerationRequest, tuple[str, list[GenerationOutput]]]]) -> None:
-    """Each of these requests says the same, or its beginning, in an engine of its own time and room."""
+    """Assert that each of these requests gets the same tokens alone, up to the point where it ended."""
     engine, _ = engine_of(num_blocks=400, max_model_len=96, prefix_caching=False)
     async with engine:
         for wanted, (end, outputs) in sample:
@@ -225,5 +228,5 @@ async def check_alone(sample: abc.Sequence[tuple[GenerationRequest, tuple[str, l
             )
             _, alone = await read(engine, undisturbed, None)
             for index in range(wanted.n):
-                said, expected = tokens(outputs, index), tokens(alone, index)
-                assert said == (expected if end == "ended" else expected[: len(said)])
+                found, expected = tokens(outputs, index), tokens(alone, index)
+                assert found == (expected if end == "ended" else expected[: len(found)])

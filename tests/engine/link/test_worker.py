@@ -1,4 +1,4 @@
-"""Engines in processes of their own: what their deaths end and what they don't, and what ends them."""
+"""Engines in worker processes: the effects of a process's death, and the ways in which a process ends."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ NEVER_ENDING: dict[str, Any] = {"max_tokens": None, "ignore_eos": True}
 
 
 def is_alive(pid: int) -> bool:
-    """Whether there is a process of that id that has not ended."""
+    """Return whether a process of that id exists and has not ended."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except FileNotFoundError:
@@ -47,7 +47,7 @@ def is_alive(pid: int) -> bool:
 
 
 def linked(folder: Path, restarts: Restarts = QUICK, **sizes: Any) -> tuple[GeneratorClient, ProcessLink, Script]:
-    """An engine in a process, with its link."""
+    """Return an engine in a process, with its link and its script."""
     script = Script(folder)
     link = ProcessLink(
         EngineSpec("tests.engine.scripted:generator", {"folder": folder, "texts": (), "ends": True, "sizes": sizes}),
@@ -63,10 +63,13 @@ def kill(link: ProcessLink) -> None:
 
 
 @pytest.mark.slow
-async def test_killed_worker_ends_its_own_streams_and_comes_back(
+async def test_killed_worker_ends_its_own_streams_and_is_restarted(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """In mid-stream: EngineFailed there, EngineRestarting meanwhile, then service; another engine isn't touched."""
+    """A stream gets EngineFailed, new requests get EngineRestarting, and then requests are served.
+
+    Another engine is not affected.
+    """
     slow = Restarts(first_delay_s=0.3)
     engine, link, _ = linked(tmp_path / "one", slow, **ENDLESS)
     other, other_link, _ = linked(tmp_path / "other", **ENDLESS)
@@ -81,15 +84,15 @@ async def test_killed_worker_ends_its_own_streams_and_comes_back(
             assert "SIGKILL" in str(failure.value.__cause__)
             assert engine.is_restarting
             assert engine.heartbeat_age_s == 0
-            with pytest.raises(EngineRestarting) as refusal:
+            with pytest.raises(EngineRestarting) as caught:
                 await generate(engine, request())
-            assert 1 <= refusal.value.retry_after_s <= 30
+            assert 1 <= caught.value.retry_after_s <= 30
             num_steps = engine.stats().num_steps
             assert num_steps > 0
             assert engine.stats().num_running == 0
             await until(lambda: not engine.is_restarting)
             assert tokens(await generate(engine, request("hello"))) == sums(b"hello", 8, 0)
-            assert engine.stats().num_steps > num_steps  # what is counted goes on
+            assert engine.stats().num_steps > num_steps  # counters continue after a restart
             await engine.check()
             assert len((await anext(untouched)).token_ids) > 0
         assert not other.is_restarting
@@ -99,8 +102,8 @@ async def test_killed_worker_ends_its_own_streams_and_comes_back(
 
 
 @pytest.mark.slow
-async def test_killed_encoder_comes_back(tmp_path: Path) -> None:
-    """As a generator does."""
+async def test_killed_encoder_is_restarted(tmp_path: Path) -> None:
+    """An encoder's process is restarted like a generator's."""
     script = Script(tmp_path / "encoder")
     engine_spec = EngineSpec("tests.engine.scripted:encoder", {"folder": script.folder, "max_batch_tokens": 64})
     link = ProcessLink(engine_spec, restarts=QUICK)
@@ -117,8 +120,8 @@ async def test_killed_encoder_comes_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_worker_that_is_killed_while_it_compiles_ends_those_who_wait(tmp_path: Path) -> None:
-    """A constraint that takes the process with it ends its request with EngineFailed, and the next is served."""
+async def test_worker_that_is_killed_while_it_compiles_fails_the_request(tmp_path: Path) -> None:
+    """If a compilation crashes the process, its request ends with EngineFailed, and the next request is served."""
     engine, _, _ = linked(tmp_path)
     async with engine:
         with pytest.raises(EngineFailed):
@@ -129,22 +132,22 @@ async def test_worker_that_is_killed_while_it_compiles_ends_those_who_wait(tmp_p
 
 @pytest.mark.slow
 async def test_step_that_fails_restarts_the_worker(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """An exception there is a death like another; its text is logged here and told as the cause."""
+    """An exception of a step counts as a death. Its text is logged by the parent and is the cause of the error."""
     engine, _, script = linked(tmp_path)
     async with engine:
         script.fail("out of memory")
         with pytest.raises(EngineFailed) as failure:
             await generate(engine, request())
         assert "MemoryError: out of memory" in str(failure.value.__cause__)
-        script.mend()
+        script.stop_failing()
         await until(lambda: not engine.is_restarting)
         assert await generate(engine, request())
     assert "the engine has failed" in caplog.text
 
 
 @pytest.mark.slow
-async def test_worker_that_dies_too_often_is_given_up(tmp_path: Path) -> None:
-    """After so many deaths in a row `failed` has the reason, and requests are refused for good."""
+async def test_worker_that_dies_too_often_is_not_restarted(tmp_path: Path) -> None:
+    """After the maximum number of consecutive deaths, `failed` has the reason, and all requests are rejected."""
     engine, link, _ = linked(tmp_path, Restarts(first_delay_s=0.01, max_deaths=3))
     async with engine:
         for num_deaths in range(1, 4):
@@ -159,25 +162,25 @@ async def test_worker_that_dies_too_often_is_given_up(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 async def test_load_that_fails_counts_as_a_death(tmp_path: Path) -> None:
-    """The first load's error is the caller's; a later one's is tried again, until it is too often."""
+    """The first load's error is raised to the caller. A later one is retried until the maximum number of deaths."""
     engine, link, script = linked(tmp_path, Restarts(first_delay_s=0.01, max_deaths=3))
     async with engine:
-        script.refuse_to_load("the disk is gone")
+        script.fail_to_load("the disk is gone")
         kill(link)
         assert "the disk is gone" in str(await engine.failed)
-    refusing = ProcessLink(EngineSpec("tests.engine.scripted:encoder", {"folder": tmp_path, "max_batch_tokens": 64}))
+    failing = ProcessLink(EngineSpec("tests.engine.scripted:encoder", {"folder": tmp_path, "max_batch_tokens": 64}))
     with pytest.raises(ModelLoadError, match="the disk is gone"):
-        refusing.launch()
-    assert refusing.pid is None
+        failing.launch()
+    assert failing.pid is None
 
 
 def test_delays_double_up_to_a_limit() -> None:
-    """From half a second to half a minute."""
+    """The restart delay doubles from 0.5 to 30 seconds."""
     assert [Restarts().delay_s(num) for num in (1, 2, 3, 6, 7, 100)] == [0.5, 1, 2, 16, 30, 30]
 
 
-async def test_engine_closes_while_its_worker_is_away(tmp_path: Path) -> None:
-    """Neither the wait for a restart nor a load holds up the end."""
+async def test_engine_closes_while_its_worker_is_down(tmp_path: Path) -> None:
+    """Neither the wait for a restart nor a load delays the close."""
     engine, link, _ = linked(tmp_path, Restarts(first_delay_s=1000, max_delay_s=1000))
     async with engine:
         kill(link)
@@ -185,8 +188,8 @@ async def test_engine_closes_while_its_worker_is_away(tmp_path: Path) -> None:
     assert link.pid is None
 
 
-async def test_signals_to_the_group_are_not_the_workers(tmp_path: Path) -> None:
-    """Ctrl-C and a supervisor's stop are the parent's affair: what runs goes on."""
+async def test_worker_ignores_signals_to_the_process_group(tmp_path: Path) -> None:
+    """The parent handles Ctrl-C and a supervisor's stop, and the worker continues to run."""
     engine, link, _ = linked(tmp_path)
     async with engine:
         assert link.pid is not None
@@ -197,7 +200,7 @@ async def test_signals_to_the_group_are_not_the_workers(tmp_path: Path) -> None:
 
 
 class Unpicklable:
-    """Can't cross."""
+    """An object that cannot be pickled."""
 
     def __reduce__(self) -> Any:
         raise TypeError("not picklable")
@@ -207,26 +210,26 @@ def explode() -> None:
     raise RuntimeError("a bad pickle")
 
 
-class Poison:
-    """Can be pickled, and not unpickled."""
+class Unreadable:
+    """An object that can be pickled but not unpickled."""
 
     def __reduce__(self) -> Any:
         return explode, ()
 
 
 @pytest.mark.slow
-async def test_poisoned_mail_ends_only_its_own_request(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Neither what can't be pickled, nor what can't be unpickled, nor what is no request kills the worker."""
+async def test_unreadable_command_ends_only_its_own_request(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A command that cannot be pickled, cannot be unpickled, or is of an unknown kind does not end the worker."""
     engine, link, _ = linked(tmp_path)
     async with engine:
         pid = link.pid
         unlike: Any = request()
-        for salt in (Poison(), Unpicklable()):
+        for salt in (Unreadable(), Unpicklable()):
             poisoned = GenerationRequest("r", [1, 2], cache_salt=salt)  # type: ignore[arg-type]
             with pytest.raises((SequenceError, TypeError)):
                 await generate(engine, poisoned)
         with pytest.raises(SequenceError):
-            await generate(engine, GenerationRequest("r", [1, 2], stopping=unlike.stopping, logprobs=Poison()))  # type: ignore[arg-type]
+            await generate(engine, GenerationRequest("r", [1, 2], stopping=unlike.stopping, logprobs=Unreadable()))  # type: ignore[arg-type]
         link.send(Abort(10**6))
         link.send("what is this?")  # type: ignore[arg-type]
         assert tokens(await generate(engine, request("hello"))) == sums(b"hello", 8, 0)
@@ -235,8 +238,8 @@ async def test_poisoned_mail_ends_only_its_own_request(tmp_path: Path, caplog: p
 
 
 @pytest.mark.slow
-async def test_large_mail_crosses_in_pieces(start_process: Starter) -> None:
-    """More than a socket takes at once, of many requests, and in between small ones."""
+async def test_large_commands_are_sent_in_pieces(start_process: Starter) -> None:
+    """Several requests that exceed the socket's buffer arrive, together with small ones."""
     async with start_process.started(num_blocks=100_000, max_model_len=200_000, max_queue_tokens=10**7) as (engine, _):
         large = [asyncio.create_task(generate(engine, request([index] * 100_000, max_tokens=1))) for index in range(5)]
         await asyncio.sleep(0)
@@ -246,15 +249,15 @@ async def test_large_mail_crosses_in_pieces(start_process: Starter) -> None:
 
 
 @pytest.mark.slow
-async def test_logs_of_a_worker_come_to_the_parents_handlers(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """As if they had been written here, from the parent's level on."""
+async def test_logs_of_a_worker_reach_the_parents_handlers(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A worker's log records of the parent's level and above are handled by the parent."""
     with caplog.at_level(logging.ERROR):
         engine, _, script = linked(tmp_path)
         async with engine:
             script.fail("no memory")
             with pytest.raises(EngineFailed):
                 await generate(engine, request())
-            script.mend()
+            script.stop_failing()
             await until(lambda: not engine.is_restarting)
     record = next(each for each in caplog.records if each.name == "service.engine.link.worker")
     assert record.process != os.getpid()
@@ -279,7 +282,7 @@ time.sleep(60)
 
 @pytest.mark.slow
 def test_worker_ends_with_its_parent(tmp_path: Path) -> None:
-    """A parent that is killed leaves no orphan."""
+    """A killed parent leaves no orphan process."""
     with subprocess.Popen(
         [sys.executable, "-c", PARENT, str(tmp_path)],
         stdout=subprocess.PIPE,
@@ -295,7 +298,7 @@ def test_worker_ends_with_its_parent(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 async def test_closed_engine_leaves_no_process(tmp_path: Path) -> None:
-    """Whether it was started or not."""
+    """No process is left after `close`, whether the engine was started or not."""
     engine, link, _ = linked(tmp_path)
     pid = link.pid
     assert pid is not None
@@ -310,7 +313,7 @@ async def test_closed_engine_leaves_no_process(tmp_path: Path) -> None:
 
 
 def test_instants_are_the_same_in_all_processes() -> None:
-    """So that deadlines and timings may cross."""
+    """The monotonic clock is shared by processes, so that deadlines and timings are valid in all of them."""
     began = time.monotonic()
     theirs = subprocess.run(
         [sys.executable, "-c", "import time; print(time.monotonic())"], check=True, capture_output=True
@@ -319,7 +322,7 @@ def test_instants_are_the_same_in_all_processes() -> None:
 
 
 @pytest.mark.parametrize("error", [InvalidRequest("n", "too many"), EngineRestarting("away", 3.0), SequenceError("no")])
-def test_errors_cross_with_their_values(error: Exception) -> None:
-    """What is raised there is raised here."""
+def test_errors_keep_their_values_between_processes(error: Exception) -> None:
+    """A pickled error has the same type, message and fields after unpickling."""
     again = pickle.loads(pickle.dumps(error))  # noqa: S301
     assert (type(again), vars(again), str(again)) == (type(error), vars(error), str(error))

@@ -20,15 +20,14 @@ class BlockPool:
 
     A block is in one of three states: held by one or more sequences; free and cached, so that a sequence with the same
     prefix finds it; free and empty. A full block's content is identified by a 256-bit hash of the salt, of all tokens
-    up to its end, and of the images among them; equal hashes count as equal contents. Cached blocks are evicted least
-    recently held first, and a sequence's last block before its first, since a block can only be found through its
-    predecessors. They are evicted when no empty block is left, and earlier where a sequence would otherwise be
-    scattered over the cache (up to a quarter of all blocks are kept empty for that): adjacent keys and values can be
-    read in place.
+    up to its end, and of the images among them. Cached blocks are evicted in least recently used order, and a
+    sequence's last block before its first, since a block can only be found through its predecessors. They are evicted
+    when no empty block is left, and earlier if a sequence would otherwise be scattered over the cache (up to a quarter
+    of all blocks are kept empty for that), because adjacent keys and values can be read in place.
     """
 
     def __init__(self, num_blocks: int, block_size: int, *, shares: bool = True) -> None:
-        """With `shares` False, no cached block is ever found again."""
+        """If `shares` is False, no block is cached."""
         self._shares = shares
         self.num_blocks = num_blocks
         self.block_size = block_size
@@ -78,9 +77,9 @@ class BlockPool:
         return block_ids
 
     def find(self, sequence: Sequence) -> list[int]:
-        """Return the cached blocks of the sequence's longest cached prefix.
+        """Return the blocks of the sequence's longest cached prefix.
 
-        At least one of the sequence's tokens is left to compute, since its logits yield the next token.
+        The prefix never includes the last token, since its logits yield the next token.
         """
         block_ids: list[int] = []
         for index in range((len(sequence.token_ids) - 1) // self.block_size):
@@ -114,7 +113,7 @@ class BlockPool:
                 self._hash_of[block_id] = content_hash
 
     def release(self, sequence: Sequence) -> None:
-        """Release all blocks of a sequence; findable ones stay cached until their space is needed."""
+        """Release all blocks of a sequence. Findable ones stay cached until they are evicted."""
         for block_id in reversed(sequence.block_table):
             self._num_holders[block_id] -= 1
             if self._num_holders[block_id] == 0:

@@ -36,7 +36,7 @@ class FreeRuns:
         self._insert(start, end)
 
     def has_run(self, after: int | None, num_blocks: int) -> bool:
-        """Return whether block `after + 1` is in the set, or a run surely has `num_blocks` blocks."""
+        """Return whether block `after + 1` is in the set, or the class of a run guarantees `num_blocks` blocks."""
         return (after is not None and after + 1 in self._end_of) or any(self._classes[_fitting_class(num_blocks) :])
 
     def take(self, after: int | None, num_blocks: int) -> int:
@@ -57,7 +57,7 @@ class FreeRuns:
         return block_id
 
     def _find(self, num_blocks: int) -> int:
-        """Return the start of a run of at least `num_blocks` blocks, or of one in the longest class there is."""
+        """Return the start of a run of at least `num_blocks` blocks, or of one in the longest class with a run."""
         classes = *self._classes[_fitting_class(num_blocks) :], *reversed(self._classes)
         return next(iter(next(runs for runs in classes if runs)))
 

@@ -11,7 +11,7 @@ from service.engine.core.sequences.sequence import Sequence
 class DraftRequest(NamedTuple):
     """A request for at most `most` tokens that may follow the sequence's tokens and the drafts in `after`.
 
-    For a costly drafter, the sequence's blocks have capacity for all of them.
+    If the drafter is costly, the sequence's blocks have capacity for all of them.
     """
 
     sequence: Sequence
@@ -24,10 +24,10 @@ class Drafter(Protocol):
 
     @property
     def is_costly(self) -> bool:
-        """Whether each drafted token takes notable time, so that only usable tokens should be requested."""
+        """True if each drafted token takes notable time, so that only usable tokens should be requested."""
 
     def guess(self, wanted: abc.Sequence[DraftRequest]) -> list[list[int]]:
-        """Return a draft for each request, in their order; an empty one if there is no guess."""
+        """Return a draft for each request, in their order. A draft is empty if there is no guess."""
 
     def release(self, sequence: Sequence) -> None:
         """Drop the state of a sequence, if any."""

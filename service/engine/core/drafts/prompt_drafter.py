@@ -1,4 +1,4 @@
-"""Draft tokens by lookup: the tokens that followed the same tokens earlier, in prompt or answer."""
+"""Draft tokens by lookup: guess the tokens that followed the same n-gram earlier in the prompt or the answer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class PromptLookup:
         self._num_indexed = _LENGTH  # n-grams that end before this position are indexed
 
     def guess(self, token_ids: list[int], after: list[int], most: int) -> list[int]:
-        """Return at most `most` tokens that may follow the text and `after`; none if its last n-gram is new.
+        """Return at most `most` tokens that may follow the text and `after`, or none if the last n-gram is new.
 
         `token_ids` is the whole text so far, `after` the drafts that follow it.
         """
@@ -47,7 +47,7 @@ class PromptLookup:
 
 
 class PromptDrafter:
-    """A Drafter that looks up the last tokens in the sequence's own prompt and answer."""
+    """A Drafter that looks up the last n-gram in the sequence's own prompt and answer."""
 
     is_costly = False
 
@@ -59,7 +59,7 @@ class PromptDrafter:
         return [self._lookup(each.sequence).guess(each.sequence.token_ids, each.after, each.most) for each in wanted]
 
     def release(self, sequence: Sequence) -> None:
-        """Drop a sequence's index; it is built again if the sequence returns."""
+        """Drop a sequence's index. It is built again if the sequence is scheduled again."""
         self._lookups.pop(sequence, None)
 
     def _lookup(self, sequence: Sequence) -> PromptLookup:

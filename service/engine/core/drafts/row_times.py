@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import abc
 
-_GAIN = 1.15  # the least expected gain of drafts, as a multiple of their cost
-_MOST_SHARE = 0.8  # upper bound for the cost of one more row, per average time of a row: likely drafts are always tried
+_MIN_GAIN = 1.15  # the least expected gain of drafts, as a multiple of their cost
+_MAX_SHARE = 0.8  # upper bound for the cost of one more row, per average time of a row: likely drafts are always tried
 _MEMORY = 0.99  # weight of earlier steps after each step
-_MOST_LONGER = 1.5  # a step counts as at most this many times its expected time: other work on the machine is transient
-_LEAST_S = 1e-6  # of a step
+_MAX_EXCESS = 1.5  # a step counts as at most this many times its expected time: other work on the machine is transient
+_MIN_S = 1e-6  # of a step
 # Added to variances. If few steps differed, or long ago, their measured differences count less; otherwise one step
 # that other work delayed could end all drafts, and without drafts nothing would measure their cost again.
-_KNOWN = 0.5
+_PRIOR_VARIANCE = 0.5
 
 
 class RowTimes:
@@ -37,40 +37,40 @@ class RowTimes:
         return self._expected(num_rows)[0]
 
     def least_chance(self, num_rows: int) -> float:
-        """Return the probability from which on a draft is worth its row in a step of `num_rows` sequences.
+        """Return the lowest probability at which a draft is worth its row in a step of `num_rows` sequences.
 
-        A value above 1 means that no draft is.
+        If it is above 1, no draft is worth its row.
         """
         if not self._weight:
             return 2.0  # the first step measures the time without drafts
         step_s, row_s = self._expected(num_rows)
-        return _GAIN * row_s * num_rows / step_s
+        return _MIN_GAIN * row_s * num_rows / step_s
 
     def best_number(self, num_rows: int, chances: abc.Sequence[float]) -> int:
         """Return the number of drafts that maximises the expected tokens per second with `num_rows` sequences.
 
-        `chances` are the drafts' probabilities of being right, in descending order. While only one number of rows was
+        `chances` are the drafts' probabilities of acceptance, in descending order. While only one number of rows was
         measured, there are at most as many drafts as sequences.
         """
         plain_s, row_s = self._expected(num_rows)
-        tokens, step_s = float(num_rows), plain_s + _GAIN * self._drafts_s
+        tokens, step_s = float(num_rows), plain_s + _MIN_GAIN * self._drafts_s
         number = 0
         most = len(chances) if self._rows_rows else min(len(chances), num_rows)
         for chance in chances[:most]:
-            if chance * step_s <= _GAIN * row_s * tokens:
+            if chance * step_s <= _MIN_GAIN * row_s * tokens:
                 break
             number += 1
             tokens += chance
-            step_s += _GAIN * row_s
+            step_s += _MIN_GAIN * row_s
         return number if tokens * plain_s > num_rows * step_s else 0
 
     def record(self, num_sequences: int, num_drafts: int, seconds: float, *, num_unseen: int = 0) -> None:
         """Record a step. `num_unseen` is the number of steps before it that were not recorded."""
         num_rows, drafting = num_sequences + num_drafts, float(num_drafts > 0)
-        seconds = max(seconds, _LEAST_S)
+        seconds = max(seconds, _MIN_S)
         if self._weight:
             expected_s = self._expected(num_rows)[0] + drafting * self._drafts_s
-            seconds = min(seconds, _MOST_LONGER * max(expected_s, self._seconds))
+            seconds = min(seconds, _MAX_EXCESS * max(expected_s, self._seconds))
         memory = _MEMORY ** (1 + num_unseen)
         self._weight = memory * self._weight + 1
         rows_off, drafting_off = num_rows - self._rows, drafting - self._drafting
@@ -88,8 +88,8 @@ class RowTimes:
 
     def _fit(self) -> None:
         """Fit the coefficients by least squares, with none below 0."""
-        rows, both = max(self._rows_rows, _KNOWN), self._rows_drafting
-        drafting = self._drafting_drafting + _KNOWN
+        rows, both = max(self._rows_rows, _PRIOR_VARIANCE), self._rows_drafting
+        drafting = self._drafting_drafting + _PRIOR_VARIANCE
         divisor = rows * drafting - both * both
         row_s = (self._rows_seconds * drafting - self._drafting_seconds * both) / divisor
         drafts_s = (self._drafting_seconds * rows - self._rows_seconds * both) / divisor
@@ -102,5 +102,5 @@ class RowTimes:
     def _expected(self, num_rows: int) -> tuple[float, float]:
         """Return the time of a step of `num_rows` rows without drafts, and the time that one more row adds."""
         plain_s = self._seconds - self._drafting * self._drafts_s + self._row_s * (num_rows - self._rows)
-        plain_s = max(plain_s, _LEAST_S)
-        return plain_s, min(self._row_s, _MOST_SHARE * plain_s / num_rows)
+        plain_s = max(plain_s, _MIN_S)
+        return plain_s, min(self._row_s, _MAX_SHARE * plain_s / num_rows)

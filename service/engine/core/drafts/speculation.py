@@ -1,7 +1,7 @@
 """Speculative decoding: the drafts that a step computes, and the record of those that were accepted.
 
-A draw depends only on the sequence's seed and the token's index. So a draft is right exactly if it equals the drawn
-token, and an answer is the same with and without drafts. The number of drafts follows from measured step times.
+A draw depends only on the sequence's seed and the token's index. A draft is accepted if and only if it equals the drawn
+token, so an answer is the same with and without drafts. The number of drafts follows from measured step times.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from service.engine.core.sequences.sequence import Sequence
 
 MAX_DRAFTS = 16  # per sequence and step
 _MAX_STEP_DRAFTS = 128  # per step: each takes a row of logits as large as the vocabulary
-# The prior probability that a draft is right, and its weight in observations: of tokens that an output constraint
+# The prior probability that a draft is accepted, and its weight in observations: of tokens that an output constraint
 # (nearly) forces, and of guessed tokens.
 _FORCED, _FORCED_WEIGHT = 0.97, 4.0
 _GUESSED, _GUESSED_WEIGHT = 0.8, 2.0
@@ -25,9 +25,9 @@ _GUESSED, _GUESSED_WEIGHT = 0.8, 2.0
 # is tried again from time to time. A new sequence starts with the record of all sequences.
 _MEMORY, _MEMORY_OF_ALL = 0.9, 0.99
 _MEMORY_OF_IDLE, _MEMORY_OF_ALL_IDLE = 0.985, 0.9995
-_MANY_FAILED = 4  # searches without a draft; then searches pause, so that they take at most this share of the time
-_MOST_LOOKING = 0.005
-_MOST_PAUSE = 15  # steps
+_MAX_FAILED = 4  # searches without a draft; then searches pause, so that they take at most this share of the time
+_MAX_SEARCH_SHARE = 0.005
+_MAX_PAUSE = 15  # steps
 
 
 class _Record:
@@ -36,7 +36,7 @@ class _Record:
     def __init__(self, prior: float, weight: float, of_all: _Record | None = None) -> None:
         """`prior` is the probability before any observation, and `weight` its weight in observations.
 
-        `of_all` is the record of all sequences' drafts of this source.
+        `of_all` is the record of this source for all sequences.
         """
         self._prior = prior * weight
         self._weight = weight
@@ -44,22 +44,22 @@ class _Record:
         self._memory, self._memory_of_idle = (
             (_MEMORY, _MEMORY_OF_IDLE) if of_all else (_MEMORY_OF_ALL, _MEMORY_OF_ALL_IDLE)
         )
-        self._num_right = 0.0
+        self._num_accepted = 0.0
         self._num_tried = 0.0
         self.chance = prior
 
-    def add(self, *, is_right: bool) -> None:
-        self._change(self._memory, is_right=is_right, num_tried=1)
+    def add(self, *, is_accepted: bool) -> None:
+        self._update(self._memory, is_accepted=is_accepted, num_tried=1)
         if self._of_all:
-            self._of_all.add(is_right=is_right)
+            self._of_all.add(is_accepted=is_accepted)
 
-    def fade(self) -> None:
-        self._change(self._memory_of_idle, is_right=False, num_tried=0)
+    def decay(self) -> None:
+        self._update(self._memory_of_idle, is_accepted=False, num_tried=0)
 
-    def _change(self, memory: float, *, is_right: bool, num_tried: int) -> None:
-        self._num_right = memory * self._num_right + is_right
+    def _update(self, memory: float, *, is_accepted: bool, num_tried: int) -> None:
+        self._num_accepted = memory * self._num_accepted + is_accepted
         self._num_tried = memory * self._num_tried + num_tried
-        self.chance = (self._num_right + self._prior) / (self._num_tried + self._weight)
+        self.chance = (self._num_accepted + self._prior) / (self._num_tried + self._weight)
 
 
 class _History:
@@ -85,7 +85,7 @@ class Speculation:
         self._guessed = _Record(_GUESSED, _GUESSED_WEIGHT)  # of all sequences
         self._records: dict[Sequence, list[_Record]] = {}  # the record of each token drafted for the next step
         self._times = RowTimes()
-        self._num_failed = 0  # searches without a draft since the last right one
+        self._num_failed = 0  # searches without a draft since the last accepted one
         self._num_skipped = 0  # steps without a search since the last recorded one
         self._pause = 0  # steps to skip before the next search: a small model's step is shorter than a search
 
@@ -102,24 +102,25 @@ class Speculation:
     ) -> dict[Sequence, list[int]]:
         """Return the drafts to compute in a step in which each of the sequences computes one token.
 
-        `most` bounds all drafts together; `capacity` returns how many a sequence's blocks hold. Their number maximises
-        the expected tokens per second, by the drafts' probabilities and the measured step times.
+        `most` bounds the number of all drafts together; `capacity` returns how many drafts a sequence's blocks hold.
+        The number of drafts maximises the expected tokens per second, given their probabilities and the measured step
+        times.
         """
         began = self._clock()
         self._records = {}
-        drafts = self._look(sequences, most, capacity)
+        drafts = self._search(sequences, most, capacity)
         for sequence in sequences:
             if sequence not in drafts and sequence in self._histories:
-                self._histories[sequence].guessed.fade()
+                self._histories[sequence].guessed.decay()
         if not drafts:
-            self._guessed.fade()
+            self._guessed.decay()
             self._num_failed += 1
-            if self._num_failed >= _MANY_FAILED:
+            if self._num_failed >= _MAX_FAILED:
                 share = (self._clock() - began) / self._times.step_s(len(sequences))
-                self._pause = min(int(share / _MOST_LOOKING), _MOST_PAUSE)
+                self._pause = min(int(share / _MAX_SEARCH_SHARE), _MAX_PAUSE)
         return drafts
 
-    def _look(
+    def _search(
         self, sequences: abc.Sequence[Sequence], most: int, capacity: abc.Callable[[Sequence], int]
     ) -> dict[Sequence, list[int]]:
         least = self._times.least_chance(len(sequences))
@@ -128,11 +129,11 @@ class Speculation:
         wanted = [each for sequence in sequences if (each := self._wanted(sequence, least))]
         if self._drafter.is_costly:
             wanted = [each._replace(most=min(each.most, capacity(each.sequence) - len(each.after))) for each in wanted]
-            hopes = {each.sequence: (len(each.after), each.most) for each in wanted}
-            counts = self._best(hopes, len(sequences), most)
+            limits = {each.sequence: (len(each.after), each.most) for each in wanted}
+            counts = self._best(limits, len(sequences), most)
             wanted = [each._replace(most=counts[each.sequence] - len(each.after)) for each in wanted]
-        asked = [each for each in wanted if each.most > 0]
-        guesses = dict(zip((each.sequence for each in asked), self._drafter.guess(asked), strict=True))
+        requested = [each for each in wanted if each.most > 0]
+        guesses = dict(zip((each.sequence for each in requested), self._drafter.guess(requested), strict=True))
         found = {each.sequence: (each.after, guesses.get(each.sequence, [])) for each in wanted}
         sizes = {sequence: (len(after), len(guess)) for sequence, (after, guess) in found.items() if after or guess}
         drafts: dict[Sequence, list[int]] = {}
@@ -142,12 +143,12 @@ class Speculation:
             self._records[sequence] = self._histories[sequence].records(*sizes[sequence])
         return drafts
 
-    def record(self, sequence: Sequence, num_drafts: int, num_right: int) -> None:
-        """Record how many of the drafts that the step computed for a sequence were accepted."""
-        if num_right:
+    def record(self, sequence: Sequence, num_drafts: int, num_accepted: int) -> None:
+        """Record the number of accepted drafts among the `num_drafts` that the step computed for a sequence."""
+        if num_accepted:
             self._num_failed = 0
-        for index, record in enumerate(self._records[sequence][: min(num_drafts, num_right + 1)]):
-            record.add(is_right=index < num_right)
+        for index, record in enumerate(self._records[sequence][: min(num_drafts, num_accepted + 1)]):
+            record.add(is_accepted=index < num_accepted)
 
     def record_step_time(self, num_sequences: int, num_drafts: int, seconds: float) -> None:
         """Record the duration of a step without prompt tokens, in seconds."""
@@ -156,12 +157,12 @@ class Speculation:
             self._num_skipped = 0
 
     def release(self, sequence: Sequence) -> None:
-        """Drop the state of a sequence that has ended, or that was preempted and will be computed again."""
+        """Drop the state of a sequence that has ended, or was preempted and will be computed again."""
         self._histories.pop(sequence, None)
         self._drafter.release(sequence)
 
     def _wanted(self, sequence: Sequence, least: float) -> DraftRequest | None:
-        """Return the request for tokens after the forced ones; None if a guess is not likely enough to be right."""
+        """Return the forced tokens and the number of guesses to request, or None if there is neither."""
         history = self._histories.get(sequence)
         if history is None:
             history = self._histories[sequence] = _History(self._forced, self._guessed)
@@ -171,11 +172,11 @@ class Speculation:
         return DraftRequest(sequence, forced, most) if forced or most > 0 else None
 
     def _best(self, sizes: abc.Mapping[Sequence, tuple[int, int]], num_rows: int, most: int) -> Counter[Sequence]:
-        """Return the number of drafts to compute per sequence; `sizes` are those that are forced and guessed."""
+        """Return the number of drafts to compute per sequence. `sizes` has the numbers of forced and guessed ones."""
         ranked = [
             (chance, sequence)
             for sequence, numbers in sizes.items()
-            # A draft counts only if all drafts before it are right.
+            # A draft is accepted only if all drafts before it are.
             for chance in accumulate((each.chance for each in self._histories[sequence].records(*numbers)), mul)
         ]
         ranked.sort(key=itemgetter(0), reverse=True)

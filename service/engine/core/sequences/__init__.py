@@ -1,1 +1,1 @@
-"""Sequences: one choice of a request during generation, with its tokens, text and constraint."""
+"""Sequences: the choices of a request during generation, with their tokens, text and constraint."""

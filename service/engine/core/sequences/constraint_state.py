@@ -1,4 +1,4 @@
-"""The state of one choice's output constraint."""
+"""The interface of the state of one choice's output constraint."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class ConstraintState(Protocol):
 
     @property
     def is_free(self) -> bool:
-        """Whether any token is allowed next, so that no mask is needed."""
+        """True if any token is allowed next, so that no mask is needed."""
 
     def fill_mask(self, mask: Any) -> None:
         """Write the allowed tokens into `mask`, an int32 row of ceil(vocab_size / 32).
@@ -19,17 +19,17 @@ class ConstraintState(Protocol):
         """
 
     def shortest(self) -> int | None:
-        """Return the number of tokens of the shortest completion; None if it is unknown."""
+        """Return the number of tokens of the shortest completion, or None if unknown."""
 
     def settle(self, token_id: int, num_left: int) -> int:
         """Return the token to append if `token_id` was drawn and `num_left` tokens are left, including this one.
 
-        It differs from `token_id` if the text could not end within that limit. Only this token may be passed to
-        `accept` next.
+        It differs from `token_id` if the text could not end within that limit otherwise. Only the returned token may be
+        passed to `accept` next.
         """
 
     def forced_tokens(self) -> list[int]:
-        """Return tokens that are likely the only ones allowed next, in order. The mask decides."""
+        """Return tokens that are likely the only ones allowed next, in order. Only the mask is exact."""
 
     def accept(self, token_id: int) -> None:
         """Advance by a token that the mask allowed."""

@@ -1,7 +1,7 @@
 """Incremental detokenization, one object per choice.
 
-Holds back bytes of an incomplete character, and text that may become a stop string. The sequence itself handles ends by
-token or length.
+It holds back bytes of an incomplete character, and text that may become a stop string. The sequence itself handles ends
+by token or length.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Detokenizer:
         self._num_tokens = 0
 
     def append(self, token_id: int) -> str:
-        """Take the next token, and return the text that can be sent now.
+        """Append the next token, and return the text that can be sent now.
 
         Once `stop_sequence` is set, the text has ended, and no token may follow.
         """
@@ -67,7 +67,7 @@ class Detokenizer:
         return text[: len(text) - len(self._held)]
 
     def extend(self, token_ids: abc.Sequence[int]) -> tuple[str, tuple[int, ...]]:
-        """Take the next tokens of a choice without stop strings.
+        """Append the next tokens of a choice without stop strings.
 
         Return their text, and the number of characters of the choice up to the end of each token.
         """
@@ -85,7 +85,7 @@ class Detokenizer:
         return "".join(texts), tuple(all_ends)
 
     def flush(self) -> str:
-        """Return the rest of the text, if the choice ends for another reason than a stop string."""
+        """Return the rest of the text of a choice that does not end by a stop string."""
         text = self._held + self._decoder.decode(b"", final=True)
         self._held = ""
         return text

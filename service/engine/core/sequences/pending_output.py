@@ -1,7 +1,7 @@
-"""The tokens and text that a choice has generated and not reported yet.
+"""The tokens and text of a choice that are not reported yet.
 
-Tokens are decoded when they are reported, many at a time, unless a stop string may end the choice: then each token is
-decoded when it is sampled.
+Tokens are decoded when they are reported, many at a time. If a stop string may end the choice, each token is decoded
+when it is sampled.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from service.generation.outputs.output import FinishReason, GenerationOutput, Ti
 
 
 class PendingOutput:
-    """The tokens of one choice in the order of sampling. Those between two cuts become an output of their own."""
+    """The tokens of one choice in the order of sampling. The tokens between two cuts become an output of their own."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class PendingOutput:
         self._ends: list[int] = []  # and the number of characters up to its end
 
     def add(self, token_id: int, now: float, logprob: TokenLogprob | None, batch_size: int, *, is_text: bool) -> None:
-        """Append a token. The last token of a choice may be left out of its text (`is_text` is False)."""
+        """Append a token. If `is_text` is False, it is left out of the text, which only the last token may be."""
         self._token_ids.append(token_id)
         self._times.append(now)
         self._batch_size = batch_size
@@ -55,13 +55,13 @@ class PendingOutput:
             self._hides_last = True
 
     def add_prompt_logprobs(self, logprobs: Collection[TokenLogprob]) -> None:
-        """Report these with the next output."""
+        """Add the prompt's logprobs to the next output."""
         self._prompt_logprobs = tuple(logprobs)
 
     def take(
         self, timings: Timings, num_cached_tokens: int, finish_reason: FinishReason | None
     ) -> list[GenerationOutput]:
-        """Return what can be reported now: one output, or one for each span between cuts up to the last cut.
+        """Return the output that can be reported now: one, or one for each span between cuts up to the last cut.
 
         `finish_reason` is set if the choice has ended; its last output then has all text that was held back, unless a
         stop string has ended it.
@@ -92,7 +92,7 @@ class PendingOutput:
         *,
         is_whole: bool,
     ) -> GenerationOutput:
-        """Take the first tokens. They are the last ones of the choice if there is a finish reason."""
+        """Remove the first tokens and return their output. They end the choice if there is a finish reason."""
         token_ids = tuple(self._token_ids[:num_tokens])
         text, ends = self._decode(token_ids)
         times, logprobs = tuple(self._times[:num_tokens]), tuple(self._logprobs[:num_tokens])

@@ -1,7 +1,6 @@
 """One choice of a request, and the group of all choices of a request.
 
-A sequence holds its tokens, cache blocks, text and finish reason. The core updates it with what was computed and
-sampled, on the engine's thread only.
+A sequence holds its tokens, cache blocks, text and finish reason. Only the engine's thread updates it.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ class SequenceGroup:
 
     @property
     def is_finished(self) -> bool:
-        """Whether every choice has ended."""
+        """True if every choice has ended."""
         return self.ended or all(sequence.finish_reason for sequence in self.sequences)
 
 
@@ -110,13 +109,13 @@ class Sequence:
         self.block_hashes: list[bytes] = []  # of the full blocks of token_ids, computed on demand
         self.constraint = group.constraint.fork() if group.constraint else None
         self.finish_reason: FinishReason | None = None
-        self.scheduled: float | None = None  # when it first ran; instants are of time.monotonic()
+        self.scheduled: float | None = None  # the start of its first step; instants are of time.monotonic()
         self.first_token: float | None = None
         self.num_preemptions = 0
         self.compute_s = 0.0  # its share of the time of its steps
         self.block_s = 0.0  # cache blocks held, times seconds
         self._billed_until: float | None = None  # for its blocks; None if it holds none
-        self._was_redirected = False  # whether a token was replaced so that the text ends within the limit
+        self._was_redirected = False  # True if a token was replaced so that the text ends within the limit
         self._finished: float | None = None
         self._detokenizer = Detokenizer(
             tokenizer,
@@ -139,7 +138,7 @@ class Sequence:
 
     @property
     def is_too_short(self) -> bool:
-        """Whether neither an end token nor a stop string may end the choice with the next token."""
+        """True if neither an end token nor a stop string may end the choice with the next token."""
         return self.num_generated_tokens < self._min_tokens
 
     @property
@@ -149,7 +148,7 @@ class Sequence:
 
     @property
     def needs_prompt_logprobs(self) -> bool:
-        """Whether it still has to report the logprobs of the prompt; the first choice does so for all."""
+        """True if it has yet to report the logprobs of the prompt, which the first choice does for all."""
         return self.request.prompt_logprobs is not None and self.choice_index == 0 and self.first_token is None
 
     def take(
@@ -163,7 +162,7 @@ class Sequence:
     ) -> None:
         """Append a sampled token, which may set the finish reason. `take_outputs` returns it from now on.
 
-        `batch_size` is the number of sequences in its step. Raises ConstraintFailed if the constraint rejects it.
+        `batch_size` is the number of sequences in its step. Raise ConstraintFailed if the constraint rejects the token.
         """
         self.token_ids.append(token_id)
         if self.first_token is None:
@@ -214,7 +213,7 @@ class Sequence:
     def settle(self, token_id: int) -> int:
         """Return the token to append if `token_id` was drawn: another one if the constraint could no longer be met.
 
-        Raises ConstraintFailed if the constraint raises anything.
+        Raise ConstraintFailed if the constraint raises an exception.
         """
         if self.constraint is None:
             return token_id
@@ -232,7 +231,7 @@ class Sequence:
             return []
         try:
             return self.constraint.forced_tokens()
-        except BaseException:  # noqa: BLE001  foreign code, which may even panic: the mask decides
+        except BaseException:  # noqa: BLE001  foreign code, which may even panic; without a guess the mask decides
             return []
 
     def cut_off(self, now: float) -> None:
@@ -246,7 +245,7 @@ class Sequence:
         return FinishReason.LENGTH if self._was_redirected else FinishReason.END_OF_TEXT
 
     def _advance_constraint(self, token_id: int) -> bool:
-        """Advance the constraint, if any; return whether it allows nothing after the token."""
+        """Advance the constraint, if any. Return True if it allows nothing after the token."""
         if self.constraint is None:
             return False
         try:

@@ -1,4 +1,4 @@
-"""BlockPool: who holds which block, what is found again, and what goes first."""
+"""BlockPool: the holders of blocks, lookup of cached content, and the order of eviction."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def sequence_of(prompt: str, cache_salt: str = "") -> Sequence:
 
 
 def fill(pool: BlockPool, prompt: str, cache_salt: str = "") -> Sequence:
-    """A sequence whose whole prompt is in the cache, with what was found there held."""
+    """Return a sequence whose whole prompt is in the cache; it holds the blocks that were found there."""
     sequence = sequence_of(prompt, cache_salt)
     found = pool.find(sequence)
     pool.hold(found)
@@ -28,13 +28,13 @@ def fill(pool: BlockPool, prompt: str, cache_salt: str = "") -> Sequence:
 
 
 @pytest.mark.parametrize(("num_tokens", "num_blocks"), [(0, 0), (1, 1), (4, 1), (5, 2), (8, 2), (9, 3)])
-def test_pool_counts_a_begun_block_as_a_block(num_tokens: int, num_blocks: int) -> None:
-    """Tokens take whole blocks."""
+def test_pool_counts_a_partly_filled_block(num_tokens: int, num_blocks: int) -> None:
+    """The number of blocks for a number of tokens is rounded up."""
     assert BlockPool(8, BLOCK_SIZE).num_blocks_for(num_tokens) == num_blocks
 
 
-def test_pool_allocates_neighbours() -> None:
-    """A sequence's blocks ascend without a gap while there is space behind them, as much as it asked for or more."""
+def test_pool_allocates_adjacent_blocks() -> None:
+    """A sequence gets ascending, adjacent blocks while enough empty ones follow its last block."""
     pool = BlockPool(16, BLOCK_SIZE)
     first = pool.allocate(3, num_expected=16)
     second = pool.allocate(2, num_expected=4)
@@ -44,8 +44,8 @@ def test_pool_allocates_neighbours() -> None:
     assert pool.allocate(2, after=13) == [14, 15]
 
 
-def test_pool_gives_all_or_nothing() -> None:
-    """Too large a wish changes nothing."""
+def test_pool_allocates_all_blocks_or_none() -> None:
+    """An allocation of more blocks than are free changes nothing."""
     pool = BlockPool(4, BLOCK_SIZE)
     assert pool.allocate(5) is None
     assert pool.num_free_blocks == 4
@@ -53,8 +53,8 @@ def test_pool_gives_all_or_nothing() -> None:
     assert pool.allocate(1) is None
 
 
-def test_pool_finds_full_blocks_of_an_equal_beginning() -> None:
-    """Full blocks are found up to the first that differs."""
+def test_pool_finds_full_blocks_of_an_equal_prefix() -> None:
+    """Full blocks are found up to the first one that differs."""
     pool = BlockPool(16, BLOCK_SIZE)
     held = fill(pool, "aaaabbbbcccc")
     assert pool.find(sequence_of("aaaabbbbdddd")) == list(held.block_table[:2])
@@ -64,14 +64,14 @@ def test_pool_finds_full_blocks_of_an_equal_beginning() -> None:
 
 @pytest.mark.parametrize(("prompt", "num_found"), [("aaaa", 0), ("aaaab", 1), ("aaaabbb", 1), ("aaaabbbb", 1)])
 def test_pool_leaves_a_token_to_compute(prompt: str, num_found: int) -> None:
-    """The last token's logits give the next, so it is never taken as computed."""
+    """The last token is never taken from the cache, because its logits yield the next token."""
     pool = BlockPool(16, BLOCK_SIZE)
     fill(pool, "aaaabbbbcccc")
     assert len(pool.find(sequence_of(prompt))) == num_found
 
 
-def test_pool_keeps_salts_apart() -> None:
-    """The same tokens under another salt are another content."""
+def test_pool_separates_salts() -> None:
+    """The same tokens with another salt are different content."""
     pool = BlockPool(16, BLOCK_SIZE)
     fill(pool, "aaaabbbb", cache_salt="one")
     assert len(pool.find(sequence_of("aaaabbbb", "one"))) == 1
@@ -79,8 +79,8 @@ def test_pool_keeps_salts_apart() -> None:
     assert pool.find(sequence_of("aaaabbbb")) == []
 
 
-def test_pool_finds_the_same_content_only_after_the_same_beginning() -> None:
-    """A block's content is named with all that stands before it, since its keys and values depend on that."""
+def test_pool_finds_the_same_content_only_after_the_same_prefix() -> None:
+    """A block's hash covers all tokens before it, because its keys and values depend on them."""
     pool = BlockPool(16, BLOCK_SIZE)
     fill(pool, "aaaabbbb.")
     other = fill(pool, "ccccbbbb.")
@@ -88,7 +88,7 @@ def test_pool_finds_the_same_content_only_after_the_same_beginning() -> None:
 
 
 def test_pool_shares_blocks_and_frees_them_with_the_last_holder() -> None:
-    """A shared block is free when nobody holds it, and not before."""
+    """A shared block becomes free when its last holder releases it, and not before."""
     pool = BlockPool(16, BLOCK_SIZE)
     first = fill(pool, "aaaabbbbc")
     second = fill(pool, "aaaabbbbd")
@@ -104,8 +104,8 @@ def test_pool_shares_blocks_and_frees_them_with_the_last_holder() -> None:
     pool.check([])
 
 
-def test_pool_gives_up_what_was_held_longest_ago() -> None:
-    """Cached blocks go in the order in which they were let go, the last block of a sequence before its first."""
+def test_pool_evicts_the_least_recently_used_blocks() -> None:
+    """Cached blocks are evicted in the order of their release, and a sequence's last block before its first."""
     pool = BlockPool(6, BLOCK_SIZE)
     old, new = fill(pool, "aaaabbbb."), fill(pool, "ccccdddd.")
     pool.release(old)
@@ -117,7 +117,7 @@ def test_pool_gives_up_what_was_held_longest_ago() -> None:
 
 
 def test_pool_counts_a_new_use_as_recent() -> None:
-    """A block that was held again goes after those that were let go meanwhile."""
+    """A block that was held again is evicted after blocks that were released in the meantime."""
     pool = BlockPool(6, BLOCK_SIZE)
     old, new = fill(pool, "aaaab"), fill(pool, "ccccd")
     pool.release(old)
@@ -128,8 +128,8 @@ def test_pool_counts_a_new_use_as_recent() -> None:
     assert len(pool.find(sequence_of("ccccd"))) == 0
 
 
-def test_pool_never_gives_up_a_held_block() -> None:
-    """What a sequence holds stays found while the rest of the cache is taken."""
+def test_pool_never_evicts_a_held_block() -> None:
+    """A block that a sequence holds stays findable while the rest of the cache is allocated."""
     pool = BlockPool(6, BLOCK_SIZE)
     held = fill(pool, "aaaabbbb.")
     assert pool.allocate(3) is not None
@@ -137,8 +137,8 @@ def test_pool_never_gives_up_a_held_block() -> None:
     assert pool.find(sequence_of("aaaabbbb.")) == list(held.block_table[:2])
 
 
-def test_pool_finds_neighbours_in_a_cache_that_is_full() -> None:
-    """A run is made of old contents when nothing is empty any more, of no more than a quarter of all blocks."""
+def test_pool_finds_adjacent_blocks_in_a_full_cache() -> None:
+    """If no block is empty, the pool evicts cached ones to form a run, of at most a quarter of all blocks."""
     pool = BlockPool(64, BLOCK_SIZE)
     for letter in "abcdefgh":
         pool.release(fill(pool, letter * 32))
@@ -153,8 +153,11 @@ def test_pool_finds_neighbours_in_a_cache_that_is_full() -> None:
     assert pool.num_cached_blocks == 64 - 4 - 16
 
 
-def test_pool_keeps_one_name_for_equal_contents() -> None:
-    """Of two blocks that were computed alike at the same time one is found; the other is empty when let go."""
+def test_pool_indexes_one_block_of_equal_contents() -> None:
+    """Of two blocks with equal content that were computed at the same time, only one is found.
+
+    The other one is empty after its release.
+    """
     pool = BlockPool(16, BLOCK_SIZE)
     twins = [sequence_of("aaaab"), sequence_of("aaaab")]
     for twin in twins:
@@ -169,7 +172,7 @@ def test_pool_keeps_one_name_for_equal_contents() -> None:
 
 
 def test_pool_check_finds_a_lost_block() -> None:
-    """A block that is counted as held but is in no table is an error."""
+    """`check` raises an error for a block that is counted as held but is in no block table."""
     pool = BlockPool(4, BLOCK_SIZE)
     assert pool.allocate(1) == [3]
     with pytest.raises(RuntimeError, match="block 3 is in 0 block tables"):
@@ -177,7 +180,7 @@ def test_pool_check_finds_a_lost_block() -> None:
 
 
 def test_pool_check_finds_a_block_with_two_owners() -> None:
-    """A block that is not full can't be in two tables, whatever the counts say."""
+    """`check` raises an error for a partly filled block in two block tables, whatever the counts are."""
     pool = BlockPool(4, BLOCK_SIZE)
     first = fill(pool, "aa")
     second = sequence_of("bb")

@@ -1,4 +1,4 @@
-"""FreeRuns: a set of ids that hands out neighbours."""
+"""FreeRuns: a set of block ids that allocates adjacent ids."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from service.engine.core.blocks.free_runs import FreeRuns
 
 
-def test_free_runs_give_the_next_id() -> None:
+def test_free_runs_return_the_next_id() -> None:
     """The id after the given one is taken as long as it is free."""
     runs = FreeRuns(8)
     taken = [runs.take(None, 8)]
@@ -19,8 +19,8 @@ def test_free_runs_give_the_next_id() -> None:
     assert runs.num_blocks == 0
 
 
-def test_free_runs_leave_room_on_both_sides() -> None:
-    """A newcomer gets the room it asks for at a run's end, and who ends before the run can go on into the rest."""
+def test_free_runs_leave_capacity_on_both_sides() -> None:
+    """A new sequence gets blocks at the end of a run, so that an earlier one can continue into the rest."""
     runs = FreeRuns(16)
     first = runs.take(None, 16)
     second = runs.take(None, 4)
@@ -29,15 +29,15 @@ def test_free_runs_leave_room_on_both_sides() -> None:
     assert runs.take(second, 1) == 13
 
 
-def test_free_runs_begin_at_the_start_when_all_is_needed() -> None:
-    """A newcomer that needs more than any run has begins at the start of one."""
+def test_free_runs_start_at_the_front_if_all_is_needed() -> None:
+    """A sequence that needs more than any run has starts at the beginning of a run."""
     runs = FreeRuns(8)
     assert runs.take(None, 8) == 0
     assert runs.take(None, 9) == 1
 
 
 def test_free_runs_spare_long_runs() -> None:
-    """A newcomer goes to a run that is long enough but not much longer, if there is one."""
+    """A new sequence gets blocks of a run that is long enough but not much longer, if there is one."""
     runs = FreeRuns(64)
     taken = [runs.take(None, 64)]
     while runs.num_blocks:
@@ -51,15 +51,15 @@ def test_free_runs_spare_long_runs() -> None:
 
 @pytest.mark.parametrize(("num_blocks", "has_run"), [(1, True), (4, True), (5, False), (9, False)])
 def test_free_runs_know_whether_there_is_a_run(num_blocks: int, has_run: bool) -> None:  # noqa: FBT001
-    """A run counts as long enough by the class it is filed under; the id after the given one always does."""
+    """`has_run` compares by the class of a run's length, and is True if the id after the given one is free."""
     runs = FreeRuns(8)
     first = runs.take(None, 8)  # a run of 7 is left
     assert runs.has_run(None, num_blocks) == has_run
     assert runs.has_run(first, num_blocks)
 
 
-def test_free_runs_join_neighbours() -> None:
-    """Ids that come back in any order are one run again."""
+def test_free_runs_join_adjacent_runs() -> None:
+    """Ids that are added in any order form one run again."""
     runs = FreeRuns(4)
     taken = [runs.take(None, 4)]
     for _ in range(3):
@@ -75,14 +75,14 @@ def test_free_runs_join_neighbours() -> None:
     moves=st.lists(st.tuples(st.booleans(), st.integers(0, 40), st.integers(1, 9)), max_size=80),
 )
 def test_free_runs_are_a_set(num_blocks: int, moves: list[tuple[bool, int, int]]) -> None:
-    """After any takes and returns, what is free is what was not taken, and the next id is given whenever it is free."""
+    """After any operations the set holds the ids that are not taken, and `take` returns the next id if it is free."""
     runs = FreeRuns(num_blocks)
     free = set(range(num_blocks))
-    for takes, number, room in moves:
+    for takes, number, num_wanted in moves:
         taken = sorted(set(range(num_blocks)) - free)
         if takes and free:
             after = taken[number % len(taken)] if taken else None
-            block_id = runs.take(after, room)
+            block_id = runs.take(after, num_wanted)
             assert block_id in free
             if after is not None and after + 1 in free:
                 assert block_id == after + 1
@@ -95,6 +95,6 @@ def test_free_runs_are_a_set(num_blocks: int, moves: list[tuple[bool, int, int]]
 
 
 @pytest.mark.parametrize("num_blocks", [1, 2, 3, 64, 1000])
-def test_free_runs_begin_full(num_blocks: int) -> None:
-    """All ids are free in the beginning."""
+def test_free_runs_start_full(num_blocks: int) -> None:
+    """A new set has all ids."""
     assert list(FreeRuns(num_blocks)) == list(range(num_blocks))

@@ -1,4 +1,4 @@
-"""Guesses from a text's own past."""
+"""Draft tokens by lookup in the text so far."""
 
 from __future__ import annotations
 
@@ -11,36 +11,36 @@ TEXT = [1, 2, 3, 4, 5, 6]
 
 
 def test_guess_is_what_followed_the_last_three_tokens() -> None:
-    """As many as are wanted."""
+    """The guess has the tokens that followed the last three tokens earlier, up to the requested number."""
     assert PromptLookup().guess([*TEXT, 1, 2, 3], [], 2) == [4, 5]
 
 
-def test_guess_goes_by_the_last_place() -> None:
-    """Where a run stood more than once, what followed last is the likeliest."""
+def test_guess_uses_the_last_occurrence() -> None:
+    """If an n-gram occurred several times, its last occurrence is used."""
     assert PromptLookup().guess([1, 2, 3, 8, 1, 2, 3, 9, 1, 2, 3], [], 1) == [9]
 
 
-def test_guess_follows_what_is_guessed_already() -> None:
-    """A draft of another source may lead to a known place."""
+def test_guess_continues_the_given_drafts() -> None:
+    """The lookup includes the drafts of another source."""
     assert PromptLookup().guess([*TEXT, 7, 1], [2, 3], 2) == [4, 5]
 
 
-def test_guess_goes_round_in_a_text_that_repeats_itself() -> None:
-    """Beyond the text's end the guess is its own past."""
+def test_guess_repeats_a_text_that_repeats_itself() -> None:
+    """Beyond the end of the text the guess continues with its own tokens."""
     assert PromptLookup().guess([9, 1, 2, 1, 2, 1], [], 6) == [2, 1, 2, 1, 2, 1]
     assert PromptLookup().guess([7] * 4, [], 3) == [7, 7, 7]
 
 
-def test_nothing_is_guessed_of_what_is_new() -> None:
-    """Nor of a text that is too short to have repeated anything."""
+def test_a_new_n_gram_has_no_guess() -> None:
+    """Neither a new n-gram nor a text that is too short to repeat one has a guess."""
     assert PromptLookup().guess(TEXT, [], 3) == []
     for length in range(4):
         assert PromptLookup().guess([1] * length, [], 3) == []
 
 
 @given(st.lists(st.integers(0, 2), max_size=60), st.lists(st.integers(0, 2), max_size=3), st.integers(1, 8))
-def test_guess_is_that_of_a_search(token_ids: list[int], after: list[int], most: int) -> None:
-    """While the text grows token by token, the guess is what a search of the whole text finds."""
+def test_guess_equals_that_of_a_full_search(token_ids: list[int], after: list[int], most: int) -> None:
+    """While the text grows token by token, the guess equals the result of a search in the whole text."""
     lookup = PromptLookup()
     for length in range(len(token_ids) + 1):
         text = token_ids[:length]

@@ -1,4 +1,4 @@
-"""Drafts: they change no token, and are computed where they pay."""
+"""Speculation: drafts change no token, and are computed only if they pay off."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.engine.fakes import Bench, Clock, PagedRunner, config_of, group_of, r
 
 
 class RowTimedRunner(PagedRunner):
-    """Each step takes some seconds, and some for each row; with noise."""
+    """Takes a fixed time per step and per row, with noise."""
 
     def __init__(self, clock: Clock, step_s: float, row_s: float, noise: float = 0.0, seed: int = 0) -> None:
         super().__init__()
@@ -40,21 +40,21 @@ class RowTimedRunner(PagedRunner):
 
 
 class SlowDrafter(PromptDrafter):
-    """Each look takes some seconds, and finds nothing."""
+    """Takes a fixed time per search, and finds nothing."""
 
     def __init__(self, clock: Clock, seconds: float) -> None:
         super().__init__()
-        self.num_looks = 0
+        self.num_searches = 0
         self._clock, self._seconds = clock, seconds
 
     def guess(self, wanted: abc.Sequence[DraftRequest]) -> list[list[int]]:
-        self.num_looks += 1
+        self.num_searches += 1
         self._clock.now += self._seconds
         return [[] for _ in wanted]
 
 
-def test_right_drafts_bring_several_tokens_a_step() -> None:
-    """Each token is told with its own output, and the work is counted."""
+def test_accepted_drafts_yield_several_tokens_per_step() -> None:
+    """Accepted drafts yield several tokens per step, and the stats count them."""
     bench = Bench(drafter=SumDrafter())
     bench.add(request("hello", max_tokens=40, ignore_eos=True))
     bench.run()
@@ -66,8 +66,8 @@ def test_right_drafts_bring_several_tokens_a_step() -> None:
     bench.assert_idle()
 
 
-def test_wrong_drafts_change_nothing_and_soon_end() -> None:
-    """What is refused is computed in vain, and that teaches."""
+def test_rejected_drafts_change_nothing_and_soon_end() -> None:
+    """If every draft is rejected, the tokens are the same and drafting soon stops."""
     drafter = SumDrafter(wrong=1.0)
     bench = Bench(drafter=drafter)
     bench.add(request("hello", max_tokens=100, ignore_eos=True))
@@ -82,8 +82,8 @@ def test_wrong_drafts_change_nothing_and_soon_end() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
-def test_drafts_do_not_show_in_the_answers(data: st.DataObject) -> None:
-    """Right, wrong or now and then right, with any cache and any company: the tokens are those without drafts."""
+def test_drafts_do_not_change_answers(data: st.DataObject) -> None:
+    """With any rate of correct drafts, any cache and any batch, the tokens are those without drafts."""
     wrong, is_costly = data.draw(st.sampled_from([0.0, 0.2, 0.7, 1.0]), "wrong"), data.draw(st.booleans(), "is_costly")
     drafter = SumDrafter(wrong, is_costly=is_costly)
     bench = Bench(
@@ -120,7 +120,7 @@ def test_drafts_do_not_show_in_the_answers(data: st.DataObject) -> None:
     ],
 )
 def test_answer_ends_within_drafts_as_without(fields: dict[str, object], text: str, reason: FinishReason) -> None:
-    """By length, by a stop string, by the model's own end: nothing of what was drafted beyond is told."""
+    """An answer that ends within its drafts by length, stop string or end token reports nothing of the later drafts."""
     bench = Bench(rule=say("abc" * 6), drafter=PromptDrafter())
     bench.add(request("abcabcabcabc", **fields))  # type: ignore[arg-type]
     bench.run()
@@ -131,7 +131,7 @@ def test_answer_ends_within_drafts_as_without(fields: dict[str, object], text: s
 
 
 def test_drafts_take_no_blocks_from_others() -> None:
-    """With a cache that is just large enough nobody is preempted for the sake of a guess."""
+    """No sequence is preempted for drafts in a cache that is just large enough."""
     bench = Bench(config_of(num_blocks=10, max_model_len=20), drafter=SumDrafter())
     for _ in range(2):
         bench.add(request("abcd", max_tokens=16, ignore_eos=True))
@@ -141,8 +141,8 @@ def test_drafts_take_no_blocks_from_others() -> None:
     assert stats.num_accepted_draft_tokens > 0
 
 
-def test_failing_sequence_ends_among_drafts() -> None:
-    """Its error is told once, and its neighbour goes on."""
+def test_sequence_that_fails_within_drafts_reports_one_error() -> None:
+    """The error is reported once, and the other sequence continues."""
     bench = Bench(drafter=SumDrafter())
     bench.add(request("hello", max_tokens=40, ignore_eos=True))
     bench.add(request("world", max_tokens=40, ignore_eos=True))
@@ -155,8 +155,8 @@ def test_failing_sequence_ends_among_drafts() -> None:
     bench.assert_idle()
 
 
-def test_costly_guesses_are_made_only_where_they_pay() -> None:
-    """Those that are always wrong are soon not even asked for."""
+def test_costly_drafts_are_requested_only_if_they_pay_off() -> None:
+    """A drafter that is always wrong is soon not called any more."""
     drafter = SumDrafter(wrong=1.0, is_costly=True)
     clock = Clock()
     bench = Bench(clock=clock, runner=RowTimedRunner(clock, 0.0, 0.001), drafter=drafter)
@@ -167,20 +167,20 @@ def test_costly_guesses_are_made_only_where_they_pay() -> None:
     assert bench.tokens() == sums(b"hello", 100, 0)
 
 
-def test_drafts_stop_where_more_rows_cost_more_than_they_bring() -> None:
-    """Where each row takes as long as the step alone, a guess that is right every second time doesn't pay."""
-    dear, cheap = RowTimes(), RowTimes()
+def test_drafts_stop_if_rows_cost_more_than_they_gain() -> None:
+    """If each row takes as long as the rest of the step, a draft with a probability of 0.5 does not pay off."""
+    expensive, cheap = RowTimes(), RowTimes()
     for num_rows in (1, 2, 4, 8):
-        dear.record(num_rows, 0, 0.01 * num_rows)
+        expensive.record(num_rows, 0, 0.01 * num_rows)
         cheap.record(num_rows, 0, 0.01 + 0.0001 * num_rows)
-    assert dear.best_number(1, [0.5, 0.25]) == 0
-    assert dear.least_chance(1) > 0.8
+    assert expensive.best_number(1, [0.5, 0.25]) == 0
+    assert expensive.least_chance(1) > 0.8
     assert cheap.best_number(1, [0.5, 0.25, 0.1, 0.001]) == 3
     assert cheap.least_chance(1) == pytest.approx(1.15 * 0.0001 / 0.0101)
 
 
 def test_first_draft_may_cost_more_than_the_others() -> None:
-    """A step with any takes other paths: then many are worth it or none, however little one more takes."""
+    """If any draft adds a fixed time to a step, either many drafts pay off or none, however cheap further ones are."""
     times = RowTimes()
     for num_drafts in (0, 1, 0, 8, 0, 4, 0, 16, 0, 2, 0, 12) * 20:
         times.record(1, num_drafts, 0.25 + (0.15 + 0.02 * num_drafts if num_drafts else 0))
@@ -190,9 +190,9 @@ def test_first_draft_may_cost_more_than_the_others() -> None:
     assert times.best_number(1, [0.97**n for n in range(1, 17)]) == 16
 
 
-def test_looking_in_vain_takes_little_time() -> None:
-    """Where a look takes a tenth of a step and finds nothing, most steps go without; a long one is never spared."""
-    looks = {}
+def test_failed_searches_take_little_time() -> None:
+    """If a failed search takes a tenth of a step, most steps skip it. Long steps never skip it."""
+    searches = {}
     for step_s in (0.1, 100.0):
         clock = Clock()
         drafter = SlowDrafter(clock, 0.01)
@@ -202,13 +202,13 @@ def test_looking_in_vain_takes_little_time() -> None:
             if not speculation.is_paused():
                 speculation.drafts([sequence], 1000, lambda sequence: 100)
             speculation.record_step_time(1, 0, step_s)
-        looks[step_s] = drafter.num_looks
-    assert looks[0.1] <= 16
-    assert looks[100.0] > 150
+        searches[step_s] = drafter.num_searches
+    assert searches[0.1] <= 16
+    assert searches[100.0] > 150
 
 
-def test_drafts_that_seem_free_at_first_are_as_many_as_sequences() -> None:
-    """So no first try makes a step much longer."""
+def test_the_first_drafts_are_at_most_as_many_as_sequences() -> None:
+    """Until the cost of rows is known, the number of drafts is limited, so that no first step is much longer."""
     times = RowTimes()
     assert times.least_chance(4) > 1
     times.record(4, 0, 1.0)
@@ -219,7 +219,7 @@ def test_drafts_that_seem_free_at_first_are_as_many_as_sequences() -> None:
 
 
 def test_one_slow_step_counts_little() -> None:
-    """Other work on the machine makes a step long now and then."""
+    """A single slow step, caused by other work on the machine, hardly changes the number of drafts."""
     times = RowTimes()
     for num_rows in (1, 2, 1, 3, 1, 4) * 5:
         times.record(num_rows, 0, 0.01 + 0.001 * num_rows)
@@ -228,8 +228,11 @@ def test_one_slow_step_counts_little() -> None:
     assert times.best_number(1, [0.9**n for n in range(1, 17)]) >= before // 2 > 2
 
 
-def test_a_slow_step_with_a_draft_does_not_end_drafts_for_ever() -> None:
-    """Other work fell on the one step that had a draft; where none is tried, nothing would show what one takes."""
+def test_a_slow_step_with_drafts_does_not_end_drafting_forever() -> None:
+    """If the only step with more rows was slow by chance, drafting resumes.
+
+    Otherwise nothing would measure its cost again.
+    """
     times = RowTimes()
     for num_rows, seconds in ((1, 0.001), (1, 0.001), (2, 0.002)):
         times.record(num_rows, 0, seconds)
@@ -242,10 +245,11 @@ def test_a_slow_step_with_a_draft_does_not_end_drafts_for_ever() -> None:
 @pytest.mark.parametrize("wrong", [1.0, 0.9, 0.5, 0.2, 0.02])
 @pytest.mark.parametrize("num_streams", [1, 4, 16])
 @pytest.mark.parametrize("row_s", [0.067, 0.01], ids=["small model", "large model"])
-def test_drafts_never_cost_much_and_bring_much_where_they_are_right(
-    wrong: float, num_streams: int, row_s: float
-) -> None:
-    """By a clock that takes 0.13 s a step and some for each row, with noise: at most 3 % longer than without drafts."""
+def test_drafts_never_cost_much_and_gain_much_if_they_are_right(wrong: float, num_streams: int, row_s: float) -> None:
+    """By a simulated clock with noise, a run takes at most 3 % longer than without drafts.
+
+    A step takes 0.13 s, and a fixed time for each row.
+    """
     ratios = []
     for seed in range(3):
         seconds = []
@@ -264,24 +268,24 @@ def test_drafts_never_cost_much_and_bring_much_where_they_are_right(
     assert statistics.median(ratios) > (1.2 if wrong < 0.3 and num_streams == 1 else 0.97)
 
 
-def test_each_sequence_has_drafts_by_its_own_luck() -> None:
-    """One that guesses right gets more, one that guesses wrong none, in the same steps."""
+def test_each_sequence_has_drafts_by_its_own_record() -> None:
+    """In the same steps, a sequence with accepted drafts gets more, and one with rejected drafts gets none."""
     speculation = Speculation(PromptDrafter())
-    lucky, luckless = (group_of(request("abcdabcdabc", max_tokens=500)).sequences[0] for _ in range(2))
+    right, wrong = (group_of(request("abcdabcdabc", max_tokens=500)).sequences[0] for _ in range(2))
     for rows in (2, 3, 4, 6, 8, 12, 16, 24, 32):
         speculation.record_step_time(rows, 0, 1 + rows / 40)
     counts = []
     for _ in range(30):
-        drafts = speculation.drafts([lucky, luckless], 1000, lambda sequence: 100)
-        counts.append([len(drafts.get(sequence, [])) for sequence in (lucky, luckless)])
+        drafts = speculation.drafts([right, wrong], 1000, lambda sequence: 100)
+        counts.append([len(drafts.get(sequence, [])) for sequence in (right, wrong)])
         for sequence, draft in drafts.items():
-            speculation.record(sequence, len(draft), len(draft) if sequence is lucky else 0)
+            speculation.record(sequence, len(draft), len(draft) if sequence is right else 0)
     assert min(count for count, _ in counts[5:]) >= 8
     assert sum(count > 0 for _, count in counts[5:]) <= 5
 
 
-def test_drafts_of_a_step_are_bounded_where_rows_are_free() -> None:
-    """Each takes a row of logits as large as the vocabulary, whatever it promises."""
+def test_drafts_of_a_step_are_limited_even_if_rows_are_free() -> None:
+    """The number of drafts per step is limited, since each takes a row of logits as large as the vocabulary."""
     speculation = Speculation(PromptDrafter())
     sequences = [group_of(request("abcdabcdabc", max_tokens=500)).sequences[0] for _ in range(16)]
     for rows in (16, 300):

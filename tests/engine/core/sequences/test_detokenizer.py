@@ -1,4 +1,4 @@
-"""Detokenizer: the same text for every split into tokens, and no stop string in it."""
+"""Detokenizer: the text does not depend on the split into tokens, and contains no stop string."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.engine.fakes import CONTROL, ByteTokenizer, ChunkTokenizer
 
 
 def every_split(data: bytes) -> Iterator[list[bytes]]:
-    """All ways to cut `data` into tokens."""
+    """Yield all ways to split `data` into tokens."""
     for num_cuts in range(len(data)):
         for cuts in combinations(range(1, len(data)), num_cuts):
             bounds = [0, *cuts, len(data)]
@@ -22,7 +22,10 @@ def every_split(data: bytes) -> Iterator[list[bytes]]:
 
 
 def ended_text(text: str, stops: Sequence[str]) -> tuple[str, str | None]:
-    """The text before the stop string that is complete first, the longest of those; and that stop string."""
+    """Return the text before the stop string that is complete first, and that stop string.
+
+    The longest one wins if several are complete at the same character.
+    """
     for end in range(1, len(text) + 1):
         complete = [stop for stop in stops if text[:end].endswith(stop)]
         if complete:
@@ -32,7 +35,7 @@ def ended_text(text: str, stops: Sequence[str]) -> tuple[str, str | None]:
 
 
 def held_text(text: str, stops: Sequence[str]) -> str:
-    """The longest end of `text` that may yet become a stop string."""
+    """Return the longest suffix of `text` that may become a stop string."""
     ends = (text[start:] for start in range(len(text)))
     return next((end for end in ends if any(stop.startswith(end) and stop != end for stop in stops)), "")
 
@@ -56,7 +59,7 @@ def held_text(text: str, stops: Sequence[str]) -> str:
     ],
 )
 def test_detokenizer_gives_the_same_text_for_every_split(text: str, stops: tuple[str, ...]) -> None:
-    """However a text is cut, also within characters, it ends before the same stop string and nothing of it leaks."""
+    """For every split, even within characters, the text ends before the same stop string, no part of which is sent."""
     wanted, wanted_stop = ended_text(text, stops)
     for chunks in every_split(text.encode()):
         detokenizer = Detokenizer(ChunkTokenizer(chunks), stops)
@@ -81,7 +84,7 @@ def test_detokenizer_gives_the_same_text_for_every_split(text: str, stops: tuple
     min_tokens=st.integers(0, 4),
 )
 def test_detokenizer_honours_stops_after_min_tokens(chunks: list[str], stops: list[str], min_tokens: int) -> None:
-    """A stop string that is complete within the first tokens is text; the first that is complete later ends it."""
+    """A stop string that is complete within the first tokens is text; the first later one ends the text."""
     text = "".join(chunks)
     num_open = len("".join(chunks[:min_tokens]))
     wanted, wanted_stop = text, None
@@ -104,8 +107,8 @@ def test_detokenizer_honours_stops_after_min_tokens(chunks: list[str], stops: li
 
 @settings(max_examples=300, deadline=None)
 @given(data=st.binary(max_size=12), cuts=st.lists(st.integers(0, 12), max_size=6))
-def test_detokenizer_replaces_what_is_no_utf8(data: bytes, cuts: list[int]) -> None:
-    """Any bytes, cut anyhow, become the text that they are as a whole, with U+FFFD for what is no character."""
+def test_detokenizer_replaces_invalid_utf8(data: bytes, cuts: list[int]) -> None:
+    """Any bytes, split anywhere, decode to the text of the whole, with U+FFFD for invalid bytes."""
     bounds = sorted({0, len(data), *(min(cut, len(data)) for cut in cuts)})
     chunks = [data[start:end] for start, end in pairwise(bounds)]
     detokenizer = Detokenizer(ChunkTokenizer(chunks))
@@ -113,8 +116,8 @@ def test_detokenizer_replaces_what_is_no_utf8(data: bytes, cuts: list[int]) -> N
     assert sent == data.decode(errors="replace")
 
 
-def test_detokenizer_does_not_hold_broken_bytes() -> None:
-    """A byte that can begin no character is sent as U+FFFD at once, an unfinished character with the next byte."""
+def test_detokenizer_does_not_hold_invalid_bytes() -> None:
+    """An invalid byte is sent as U+FFFD immediately, an incomplete character with the next byte."""
     detokenizer = Detokenizer(ByteTokenizer())
     assert detokenizer.append(0xFF) == "\ufffd"
     assert detokenizer.append(0xE2) == ""
@@ -123,21 +126,21 @@ def test_detokenizer_does_not_hold_broken_bytes() -> None:
     assert detokenizer.flush() == "\ufffd"
 
 
-def test_detokenizer_does_not_hold_a_stop_string_that_does_not_count() -> None:
-    """Within num_open_tokens a complete stop string is sent like other text, at once; only a possible one is held."""
+def test_detokenizer_does_not_hold_a_stop_string_within_open_tokens() -> None:
+    """A stop string that is complete within `num_open_tokens` is sent immediately; only a possible one is held."""
     detokenizer = Detokenizer(ByteTokenizer(), ["ab"], num_open_tokens=3)
     assert [detokenizer.append(token_id) for token_id in b"aba"] == ["", "ab", ""]
     assert (detokenizer.append(ord("b")), detokenizer.stop_sequence) == ("", "ab")
 
 
 @pytest.mark.parametrize(("skip", "text"), [(True, ""), (False, "<control>")])
-def test_detokenizer_shows_control_tokens_only_if_asked(skip: bool, text: str) -> None:  # noqa: FBT001
-    """Control tokens are no text, unless the reader wants to see them."""
+def test_detokenizer_shows_control_tokens_only_on_request(skip: bool, text: str) -> None:  # noqa: FBT001
+    """Control tokens are not part of the text unless the request asks for them."""
     assert Detokenizer(ByteTokenizer(), skip_special_tokens=skip).append(CONTROL) == text
 
 
 def test_detokenizer_keeps_a_character_whole_around_a_control_token() -> None:
-    """A control token between two bytes of a character does not break it."""
+    """A control token between two bytes of a character does not split the character."""
     detokenizer = Detokenizer(ByteTokenizer())
     first, *rest = "€".encode()
     assert "".join(map(detokenizer.append, [first, CONTROL, *rest])) == "€"

@@ -1,4 +1,4 @@
-"""Sequence: what a sampled token adds, and when it is the last."""
+"""Sequence: the output of each sampled token, and the finish reasons."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from tests.engine.fakes import CONTROL, END, group_of, request
 
 
 class OneWord:
-    """A constraint that takes the bytes of one word, and then nothing."""
+    """A constraint that allows the bytes of one word, and then nothing."""
 
     is_free = False
 
     def __init__(self, word: bytes) -> None:
         self.rest = word
 
-    def fill_mask(self, words: Any) -> None:
-        raise AssertionError("the sequence asks for no mask")
+    def fill_mask(self, mask: Any) -> None:
+        raise AssertionError("the sequence needs no mask")
 
     def accept(self, token_id: int) -> None:
         if token_id != self.rest[0]:
@@ -34,7 +34,7 @@ class OneWord:
 
     def shortest(self) -> None: ...
 
-    def settle(self, token_id: int, room: int) -> int:
+    def settle(self, token_id: int, num_left: int) -> int:
         return token_id
 
     def is_finished(self) -> bool:
@@ -53,8 +53,8 @@ def sequence_of(
     return group_of(wanted, max_model_len=max_model_len, constraint=constraint).sequences[0]
 
 
-def say(sequence: Sequence, token_id: int) -> list[GenerationOutput]:
-    """What is told of one more token."""
+def outputs_of_token(sequence: Sequence, token_id: int) -> list[GenerationOutput]:
+    """Append one token, and return the outputs that it makes available."""
     sequence.take(token_id, 0.0)
     return sequence.take_outputs()
 
@@ -63,7 +63,7 @@ def accept(sequence: Sequence, *token_ids: int) -> tuple[str, FinishReason | Non
     """The text of the tokens up to the last or the end, and the finish reason."""
     text = ""
     for token_id in token_ids:
-        text += "".join(output.text for output in say(sequence, token_id))
+        text += "".join(output.text for output in outputs_of_token(sequence, token_id))
         if sequence.finish_reason:
             break
     return text, sequence.finish_reason
@@ -94,12 +94,12 @@ def accept(sequence: Sequence, *token_ids: int) -> tuple[str, FinishReason | Non
         (StopParams(stop_token_ids=[98], include_stop_str_in_output=True), b"abc", "ab", FinishReason.END_OF_TEXT),
     ],
 )
-def test_sequence_ends_as_the_request_says(
+def test_sequence_ends_as_requested(
     stopping: StopParams, token_ids: list[int], text: str, reason: FinishReason | None
 ) -> None:
-    """The end comes by token, by stop string or by length.
+    """A choice ends by a token, a stop string or its length.
 
-    The text doesn't have half a character, nor the stop, unless it is to be included.
+    The text has no partial character, and no stop string unless it is to be included.
     """
     wanted = replace(request(), stopping=stopping)
     assert accept(sequence_of(wanted), *token_ids) == (text, reason)
@@ -108,11 +108,11 @@ def test_sequence_ends_as_the_request_says(
         if sequence.finish_reason is None:
             sequence.take(token_id, 0.0)
     (output,) = sequence.take_outputs()
-    assert (output.text, output.finish_reason) == (text, reason), "told together it is another text"
+    assert (output.text, output.finish_reason) == (text, reason), "the text differs if it is reported at once"
 
 
-def test_sequence_shows_a_control_token_that_ends_it_only_if_both_are_asked_for() -> None:
-    """As part of what ended the text, and as a control token."""
+def test_sequence_shows_a_final_control_token_only_if_both_options_are_set() -> None:
+    """The end token is in the text only if stop strings are included and special tokens are not skipped."""
     included = replace(request(), stopping=StopParams(include_stop_str_in_output=True))
     assert accept(sequence_of(included), *b"a", END)[0] == "a"
     assert accept(sequence_of(replace(included, skip_special_tokens=False)), *b"a", END)[0] == "a<end>"
@@ -120,14 +120,14 @@ def test_sequence_shows_a_control_token_that_ends_it_only_if_both_are_asked_for(
 
 @pytest.mark.parametrize("max_tokens", [None, 100])
 def test_sequence_ends_with_the_context(max_tokens: int | None) -> None:
-    """Prompt and answer together are never longer than the context, whatever the request asks for."""
+    """Prompt and answer together never exceed the context, regardless of max_tokens."""
     sequence = sequence_of(request("12345", max_tokens=max_tokens), max_model_len=8)
     assert accept(sequence, *b"abcdef") == ("abc", FinishReason.LENGTH)
     assert len(sequence.token_ids) == 8
 
 
-def test_sequence_tells_the_stop_string_and_the_timings_at_the_end() -> None:
-    """The last output, and no other, names the stop string and the instant of the end."""
+def test_sequence_reports_the_stop_string_and_the_timings_at_the_end() -> None:
+    """Only the last output has the stop string and the time of the end."""
     group = group_of(request(stop=["b"]), arrived=1.0)
     sequence = group.sequences[0]
     sequence.scheduled = 2.0
@@ -142,8 +142,8 @@ def test_sequence_tells_the_stop_string_and_the_timings_at_the_end() -> None:
     assert last.timings == Timings(1.0, 2.0, 3.0, 4.0)
 
 
-def test_sequence_passes_logprobs_on_for_each_token() -> None:
-    """There is one logprob for each token, the one that ends the text included."""
+def test_sequence_reports_a_logprob_for_each_token() -> None:
+    """Each token has a logprob, including the end token."""
     sequence = sequence_of(request(logprobs=LogprobsOptions()))
     for token_id in (97, 98, END):
         sequence.take(token_id, 0.0, logprob=TokenLogprob(token_id, -1.0))
@@ -158,42 +158,44 @@ def test_sequence_passes_logprobs_on_for_each_token() -> None:
     ("stopping", "token_ids", "ends"),
     [
         (StopParams(), b"abc", [1, 2, 3]),
-        (StopParams(), [*b"a", END], [1, 1]),  # the token that ends the text makes none of it
-        (StopParams(stop=["bcd"]), b"abcx", [1, 2, 3, 4]),  # held back, and then not
+        (StopParams(), [*b"a", END], [1, 1]),  # the end token has no text
+        (StopParams(stop=["bcd"]), b"abcx", [1, 2, 3, 4]),  # held back at first
         (StopParams(stop=["bc"]), b"abc", [1, 2, 3]),  # the stop string is counted
-        (StopParams(max_tokens=3), "é".encode() + b"a", [0, 1, 2]),  # half a character makes none
+        (StopParams(max_tokens=3), "é".encode() + b"a", [0, 1, 2]),  # an incomplete character is not counted
         (StopParams(max_tokens=2), b"a\xc3", [1, 1]),
         (StopParams(max_tokens=3), [CONTROL, *b"ab"], [0, 1, 2]),
     ],
 )
-def test_sequence_tells_where_each_tokens_characters_end(
+def test_sequence_reports_the_text_end_of_each_token(
     stopping: StopParams, token_ids: list[int], ends: list[int]
 ) -> None:
-    """Each token has the number of characters that the tokens make up to its end, whatever is held back."""
+    """Each token has the number of characters up to its end, even if text is held back."""
     sequence, other = (sequence_of(replace(request(), stopping=stopping)) for _ in range(2))
-    assert [end for token_id in token_ids for output in say(sequence, token_id) for end in output.text_ends] == ends
+    assert [
+        end for token_id in token_ids for output in outputs_of_token(sequence, token_id) for end in output.text_ends
+    ] == ends
     for token_id in token_ids:
         other.take(token_id, 0.0)
     (output,) = other.take_outputs()
-    assert list(output.text_ends) == ends, "told together they end elsewhere"
+    assert list(output.text_ends) == ends, "the ends differ if they are reported at once"
 
 
-def test_sequence_ends_when_its_constraint_lets_nothing_follow() -> None:
-    """The end of a grammar is the end of the text, also on the last token that the length allows."""
+def test_sequence_ends_when_its_constraint_allows_nothing_more() -> None:
+    """The end of a grammar ends the text with END_OF_TEXT, even on the last token within max_tokens."""
     sequence = sequence_of(request(max_tokens=3), constraint=OneWord(b"yes"))
     assert accept(sequence, *b"yes") == ("yes", FinishReason.END_OF_TEXT)
 
 
-class Broken(OneWord):
-    """A constraint that fails when it is asked whether it has ended, as a panic in another language would."""
+class BrokenConstraint(OneWord):
+    """A constraint whose `is_finished` raises an exception like a panic in another language."""
 
     def is_finished(self) -> bool:
-        raise BaseException("panic")  # noqa: TRY002 - that is what it is about
+        raise BaseException("panic")  # noqa: TRY002  a panic is no Exception
 
 
-@pytest.mark.parametrize(("constraint", "text"), [(OneWord(b"yes"), b"no"), (Broken(b"no"), b"no")])
-def test_sequence_fails_alone_when_its_constraint_does(constraint: OneWord, text: bytes) -> None:
-    """A constraint's own exception becomes the sequence's error, with the cause."""
+@pytest.mark.parametrize(("constraint", "text"), [(OneWord(b"yes"), b"no"), (BrokenConstraint(b"no"), b"no")])
+def test_sequence_fails_when_its_constraint_fails(constraint: OneWord, text: bytes) -> None:
+    """An exception of a constraint becomes the sequence's error, with the exception as the cause."""
     sequence = sequence_of(request(), constraint=constraint)
     with pytest.raises(ConstraintFailed) as caught:
         accept(sequence, *text)
@@ -201,7 +203,7 @@ def test_sequence_fails_alone_when_its_constraint_does(constraint: OneWord, text
 
 
 def test_sequence_choices_have_constraints_of_their_own() -> None:
-    """What one choice says does not move another's constraint, nor the request's."""
+    """The tokens of one choice advance neither another choice's constraint nor the request's."""
     constraint = OneWord(b"yes")
     group = group_of(request(n=2), constraint=constraint)
     assert accept(group.sequences[0], *b"yes") == ("yes", FinishReason.END_OF_TEXT)
@@ -210,7 +212,7 @@ def test_sequence_choices_have_constraints_of_their_own() -> None:
 
 
 def test_choice_seed_of_the_first_choice_is_the_request_s() -> None:
-    """So a choice can be had again by itself, with its own seed."""
+    """A request with the seed of a choice reproduces that choice."""
     assert choice_seed(5, 0) == 5
     seed = choice_seed(5, 3)
     assert choice_seed(seed, 0) == seed
@@ -225,7 +227,7 @@ def test_choice_seeds_differ_and_fit_a_generator() -> None:
 
 
 def test_group_is_finished_with_its_last_choice() -> None:
-    """A request ends with the last of its choices, or at once when it is given up."""
+    """A request is finished when its last choice has ended, or when it is aborted."""
     group = group_of(request(n=2, max_tokens=1))
     accept(group.sequences[1], 97)
     assert not group.is_finished
@@ -236,26 +238,30 @@ def test_group_is_finished_with_its_last_choice() -> None:
     assert other.is_finished
 
 
-def test_sequence_with_cuts_tells_whole_pieces_first() -> None:
-    """Nothing is told between two cuts, and after the last each token at once."""
+def test_sequence_with_cuts_reports_whole_spans_first() -> None:
+    """Tokens between two cuts are reported together, and tokens after the last cut immediately."""
     sequence = sequence_of(replace(request([1]), cuts={0: (2, 3)}))
-    told = [[(output.text, output.is_whole) for output in say(sequence, token_id)] for token_id in b"abcde"]
-    assert told == [[], [("ab", True)], [("c", True)], [("d", False)], [("e", False)]]
+    spans = [
+        [(output.text, output.is_whole) for output in outputs_of_token(sequence, token_id)] for token_id in b"abcde"
+    ]
+    assert spans == [[], [("ab", True)], [("c", True)], [("d", False)], [("e", False)]]
 
 
-@pytest.mark.parametrize("stop", [(), ("x",)], ids=["read when told", "read as it comes"])
-def test_sequence_with_cuts_tells_the_same_pieces_together(stop: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("stop", [(), ("x",)], ids=["decoded when reported", "decoded immediately"])
+def test_sequence_with_cuts_reports_the_same_spans_together(stop: tuple[str, ...]) -> None:
+    """Spans between cuts do not depend on how often outputs are taken."""
     sequence = sequence_of(replace(request([1], stop=stop), cuts={0: (2, 3)}))
     for token_id in b"abcde":
         sequence.take(token_id, 0.0)
-    told = [(output.text, tuple(output.text_ends), output.is_whole) for output in sequence.take_outputs()]
-    assert told == [("ab", (1, 2), True), ("c", (3,), True), ("de", (4, 5), False)]
+    spans = [(output.text, tuple(output.text_ends), output.is_whole) for output in sequence.take_outputs()]
+    assert spans == [("ab", (1, 2), True), ("c", (3,), True), ("de", (4, 5), False)]
 
 
 @pytest.mark.parametrize("cuts", [(5, 9), (3, 9)])
-def test_sequence_that_ends_before_a_cut_tells_what_there_is(cuts: tuple[int, ...]) -> None:
+def test_sequence_that_ends_before_a_cut_reports_the_rest(cuts: tuple[int, ...]) -> None:
+    """The last output of a choice that ends before a cut has all unreported tokens."""
     sequence = sequence_of(replace(request([1]), cuts={0: cuts}))
-    told = [say(sequence, token_id) for token_id in (97, 98, END)]
-    assert told[:2] == [[], []]
-    (last,) = told[2]
+    outputs = [outputs_of_token(sequence, token_id) for token_id in (97, 98, END)]
+    assert outputs[:2] == [[], []]
+    (last,) = outputs[2]
     assert (last.text, last.finish_reason, last.is_whole) == ("ab", FinishReason.END_OF_TEXT, True)

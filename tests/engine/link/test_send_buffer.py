@@ -1,4 +1,4 @@
-"""Outbox: whole messages in their order, however slowly they are read, and nobody waits."""
+"""SendBuffer: complete messages in order, and no wait for a slow reader."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from service.engine.link import wire
 from service.engine.link.send_buffer import SendBuffer
 
 
-def test_messages_arrive_in_order_though_nobody_reads_for_a_while() -> None:
-    """Far more than a socket holds is taken at once; read later, all of it is there."""
+def test_messages_arrive_in_order_after_a_pause_of_the_reader() -> None:
+    """More data than a socket holds is accepted immediately, and all of it is received later."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         send_buffer = SendBuffer(theirs)
@@ -29,16 +29,16 @@ def test_messages_arrive_in_order_though_nobody_reads_for_a_while() -> None:
 
 
 def test_threads_do_not_mix_their_messages() -> None:
-    """Each message is whole, and each thread's are in order."""
+    """Each message is complete, and each thread's messages are in order."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         send_buffer = SendBuffer(theirs)
 
-        def tell(name: int) -> None:
+        def send(name: int) -> None:
             for index in range(100):
                 send_buffer.put((name, index, "y" * 3000))
 
-        threads = [threading.Thread(target=tell, args=(name,)) for name in range(4)]
+        threads = [threading.Thread(target=send, args=(name,)) for name in range(4)]
         for thread in threads:
             thread.start()
         received: list[tuple[int, int, str]] = []
@@ -53,8 +53,8 @@ def test_threads_do_not_mix_their_messages() -> None:
         assert [index for each, index, _ in received if each == name] == list(range(100))
 
 
-def test_parent_that_has_gone_holds_nobody_up() -> None:
-    """What is told then is lost."""
+def test_parent_that_has_ended_blocks_no_sender() -> None:
+    """Messages to a parent that has ended are lost."""
     ours, theirs = socket.socketpair()
     send_buffer = SendBuffer(theirs)
     ours.close()
@@ -65,8 +65,8 @@ def test_parent_that_has_gone_holds_nobody_up() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 7, 4096])
-def test_unpacker_finds_the_messages_under_every_cut(size: int) -> None:
-    """Bytes in any pieces give the same messages; one that can't be read is told with its serial."""
+def test_unpacker_finds_the_messages_in_any_pieces(size: int) -> None:
+    """Bytes in pieces of any size yield the same messages. An unreadable one is reported with its serial."""
     data = wire.pack("first") + wire.pack({"second": 2}, 7) + wire.pack(b"3" * 100)
     broken = bytearray(wire.pack("broken", 9))
     broken[16:] = b"\xff" * (len(broken) - 16)

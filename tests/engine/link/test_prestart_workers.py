@@ -1,4 +1,4 @@
-"""Processes that are started before it is known what they load."""
+"""Worker processes that start before the model to load is known."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def link_to(folder: Path) -> ProcessLink:
 
 
 def imports_ahead(link: ProcessLink) -> bool:
-    """Whether its process was given something to import before it was told what to load."""
+    """Return whether the link's process was started with a module to import before its launch."""
     return Path(f"/proc/{link.pid}/cmdline").read_bytes().split(b"\0")[-2] != b""
 
 
 @pytest.mark.slow
-async def test_the_next_launch_takes_a_process_that_was_started_ahead(tmp_path: Path) -> None:
-    """Whatever it loads; the launch after it starts one of its own."""
+async def test_the_next_launch_uses_a_prestarted_process(tmp_path: Path) -> None:
+    """The next launch uses the prestarted process for any model, and the launch after it starts a new one."""
     prestart_workers(1)
     link, other = link_to(tmp_path / "first"), link_to(tmp_path / "second")
     link.launch()
@@ -40,7 +40,7 @@ async def test_the_next_launch_takes_a_process_that_was_started_ahead(tmp_path: 
             assert tokens(await generate(engine, request("hello"))) == sums(b"hello", 8, 0)
 
 
-def test_one_that_has_died_before_it_was_told_what_to_load_says_so() -> None:
+def test_a_prestarted_process_that_has_died_is_reported() -> None:
     prestart_workers(1)
     dead = next_worker()
     dead.process.kill()

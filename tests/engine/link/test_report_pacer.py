@@ -1,4 +1,4 @@
-"""`service.engine.link.report_pacer`: what leaves at once, and what leaves together."""
+"""ReportPacer: the output that is reported immediately, and the output that is collected."""
 
 from service.engine.interface.messages import Done, Report
 from service.engine.link.report_pacer import ReportPacer
@@ -7,25 +7,25 @@ BEGAN = 0.0
 
 
 class Bench:
-    """A pace of 20 ms with a clock that is set by hand, and a core that reports the steps since it was asked last."""
+    """A pacer with an interval of 20 ms, a clock that the test sets, and a core that reports each step once."""
 
     def __init__(self, interval_s: float = 0.02) -> None:
         self.now = BEGAN
         self.steps: list[int] = []
         self.reported: list[list[int]] = []
         self.num_streams = 1
-        self.pace = ReportPacer(self._report, self._emit, interval_s, lambda: self.now)
+        self.pacer = ReportPacer(self._report, self._emit, interval_s, lambda: self.now)
 
     def step(self, ms: int, *, is_urgent: bool = False) -> None:
-        """A step that ended so many milliseconds after the start."""
+        """Run a step that ends `ms` milliseconds after the start."""
         self.now = BEGAN + ms / 1000
         self.steps.append(ms)
-        self.pace.step_done(is_urgent=is_urgent)
+        self.pacer.step_done(is_urgent=is_urgent)
 
     def before_step(self, ms: int, *, step_ms: int) -> None:
-        """A step begins so many milliseconds after the start, and is expected to take as long as that."""
+        """Begin a step `ms` milliseconds after the start, which is expected to take `step_ms` milliseconds."""
         self.now = BEGAN + ms / 1000
-        self.pace.before_step(step_ms / 1000)
+        self.pacer.before_step(step_ms / 1000)
 
     def _report(self, *, only_urgent: bool = False) -> Report:
         if only_urgent:
@@ -38,7 +38,7 @@ class Bench:
         self.reported.append(report.started)
 
 
-def test_short_steps_are_told_together() -> None:
+def test_short_steps_are_reported_together() -> None:
     bench = Bench()
     for ms in (5, 10, 15):
         bench.step(ms)
@@ -47,33 +47,33 @@ def test_short_steps_are_told_together() -> None:
     assert bench.reported == [[5, 10, 15, 20]]
 
 
-def test_steps_that_are_longer_are_told_by_themselves() -> None:
+def test_long_steps_are_reported_separately() -> None:
     bench = Bench()
     for ms in (25, 50, 75):
         bench.step(ms)
     assert bench.reported == [[25], [50], [75]]
 
 
-def test_an_interval_of_zero_keeps_nothing() -> None:
+def test_an_interval_of_zero_holds_nothing_back() -> None:
     bench = Bench(0)
     for ms in (1, 2, 3):
         bench.step(ms)
     assert bench.reported == [[1], [2], [3]]
 
 
-def test_what_somebody_waits_for_leaves_at_once_and_by_itself() -> None:
+def test_urgent_output_is_reported_immediately_and_alone() -> None:
     bench = Bench()
     bench.step(5)
     bench.step(6, is_urgent=True)
     assert bench.reported == [[6]]
     bench.step(19)
-    assert bench.reported == [[6]], "what was kept did not keep its time"
+    assert bench.reported == [[6]], "urgent output does not change the interval"
     bench.step(20)
     assert bench.reported == [[6], [5, 19, 20]]
 
 
-def test_what_is_kept_leaves_before_a_long_step() -> None:
-    """Else it would wait for the prompts of others."""
+def test_held_output_is_reported_before_a_long_step() -> None:
+    """Otherwise it would be delayed by other requests' prompts."""
     bench = Bench()
     bench.step(12)
     bench.before_step(12, step_ms=14)
@@ -83,8 +83,8 @@ def test_what_is_kept_leaves_before_a_long_step() -> None:
     assert bench.reported == [[12], [26, 33]]
 
 
-def test_what_is_kept_stays_before_a_step_that_ends_in_time_or_comes_soon() -> None:
-    """Each telling costs all processes on its way, so that it isn't told twice as often."""
+def test_held_output_stays_held_before_a_short_or_early_step() -> None:
+    """Each report costs time in all processes on its path, so the number of reports must not double."""
     bench = Bench()
     bench.step(12)
     bench.before_step(12, step_ms=12)
@@ -95,11 +95,11 @@ def test_what_is_kept_stays_before_a_step_that_ends_in_time_or_comes_soon() -> N
     bench.step(73)
     assert bench.reported == [[12, 24], [33, 73]]
     bench.before_step(120, step_ms=40)
-    assert bench.reported == [[12, 24], [33, 73]], "there was nothing to tell"
+    assert bench.reported == [[12, 24], [33, 73]], "no output was held"
 
 
-def test_a_burst_of_long_steps_is_told_early_every_other_time() -> None:
-    """Or telling would take from the prompts, step by step, what they need."""
+def test_a_burst_of_long_steps_is_reported_early_every_other_time() -> None:
+    """Otherwise reports would take processor time from the prompts in each step."""
     bench = Bench()
     for ms in (14, 28, 42, 56):
         bench.step(ms)
@@ -107,17 +107,17 @@ def test_a_burst_of_long_steps_is_told_early_every_other_time() -> None:
     assert bench.reported == [[14], [28, 42], [56]]
 
 
-def test_a_flush_tells_what_is_kept_and_begins_a_new_interval() -> None:
+def test_a_flush_reports_held_output_and_starts_a_new_interval() -> None:
     bench = Bench()
     bench.step(15)
-    bench.pace.flush()
+    bench.pacer.flush()
     bench.step(30)
     assert bench.reported == [[15]]
     bench.step(36)
     assert bench.reported == [[15], [30, 36]]
 
 
-def test_many_streams_are_told_less_often() -> None:
+def test_many_streams_are_reported_less_often() -> None:
     bench = Bench()
     bench.num_streams = 64
     for ms in (20, 40, 59, 61, 80, 102):
@@ -129,7 +129,7 @@ def test_many_streams_are_told_less_often() -> None:
     assert bench.reported[3:] == [[143], [159, 164]]
 
 
-def test_no_number_of_streams_makes_a_reader_wait_for_more_than_a_tenth_of_a_second() -> None:
+def test_no_number_of_streams_delays_a_reader_by_more_than_a_tenth_of_a_second() -> None:
     bench = Bench()
     bench.num_streams = 10_000
     for ms in (20, 119, 121):
@@ -137,7 +137,7 @@ def test_no_number_of_streams_makes_a_reader_wait_for_more_than_a_tenth_of_a_sec
     assert bench.reported == [[20], [119, 121]]
 
 
-def test_an_interval_of_zero_keeps_nothing_of_many_streams() -> None:
+def test_an_interval_of_zero_holds_nothing_back_with_many_streams() -> None:
     bench = Bench(0)
     bench.num_streams = 1_000
     for ms in (1, 2):
@@ -145,7 +145,7 @@ def test_an_interval_of_zero_keeps_nothing_of_many_streams() -> None:
     assert bench.reported == [[1], [2]]
 
 
-def test_a_longer_interval_stays_as_it_is_set() -> None:
+def test_a_longer_configured_interval_is_kept() -> None:
     bench = Bench(0.5)
     bench.num_streams = 64
     for ms in (400, 500, 900, 1000):

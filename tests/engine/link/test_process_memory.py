@@ -1,4 +1,4 @@
-"""What a process does about memory that libraries would keep."""
+"""Memory that libraries would otherwise keep."""
 
 from __future__ import annotations
 
@@ -20,4 +20,4 @@ def test_few_primitives_are_kept_unless_the_environment_says_how_many(
         monkeypatch.setenv(NAME, given)
     limit_primitive_cache()
     assert os.environ[NAME] == found
-    monkeypatch.setenv(NAME, "")  # so that it is taken back as it was
+    monkeypatch.setenv(NAME, "")  # so that monkeypatch restores the original value

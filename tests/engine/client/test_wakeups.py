@@ -1,4 +1,4 @@
-"""Few events are set in a turn of the loop, and none is forgotten."""
+"""WakeupLimiter: few events are set per turn of the loop, and none is lost."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from service.engine.client.wakeups import WakeupLimiter
 from tests.engine.client.test_output_stream import output
 
 
-async def test_a_turn_sets_no_more_than_it_may() -> None:
-    """In the order in which it was asked, and other work has its turns between."""
-    wakeups, events = WakeupLimiter(max_a_turn=3), [asyncio.Event() for _ in range(8)]
+async def test_a_turn_sets_no_more_than_the_limit() -> None:
+    """Events are set in the order of the calls, and other work runs between the turns."""
+    wakeups, events = WakeupLimiter(max_per_turn=3), [asyncio.Event() for _ in range(8)]
     for event in events:
         wakeups.wake(event)
     counts = []
@@ -22,9 +22,9 @@ async def test_a_turn_sets_no_more_than_it_may() -> None:
     assert counts == [3, 6, 8, 8]
 
 
-async def test_what_waits_is_set_once() -> None:
-    """However often it was asked for meanwhile."""
-    wakeups, events = WakeupLimiter(max_a_turn=1), [asyncio.Event() for _ in range(3)]
+async def test_a_waiting_event_is_set_once() -> None:
+    """An event that is woken several times while it waits is set once."""
+    wakeups, events = WakeupLimiter(max_per_turn=1), [asyncio.Event() for _ in range(3)]
     for _ in range(5):
         for event in events:
             wakeups.wake(event)
@@ -37,9 +37,9 @@ async def test_what_waits_is_set_once() -> None:
     assert not events[0].is_set()
 
 
-async def test_a_turn_after_an_idle_one_has_room() -> None:
-    """What comes alone is set at once."""
-    wakeups = WakeupLimiter(max_a_turn=1)
+async def test_a_turn_after_an_idle_one_has_capacity() -> None:
+    """A single event is set immediately."""
+    wakeups = WakeupLimiter(max_per_turn=1)
     for _ in range(3):
         event = asyncio.Event()
         wakeups.wake(event)
@@ -47,8 +47,8 @@ async def test_a_turn_after_an_idle_one_has_room() -> None:
         await asyncio.sleep(0)
 
 
-async def test_a_crowd_of_readers_leaves_turns_to_others() -> None:
-    """Of 64 readers that a step has news for, no more than the engine's share are served between two turns."""
+async def test_many_readers_leave_turns_to_other_work() -> None:
+    """Of 64 readers with output, at most the limit are served between two turns."""
     wakeups = WakeupLimiter()
     streams = [OutputStream(1, wakeups) for _ in range(64)]
     read: list[int] = []
