@@ -55,8 +55,8 @@ class Fetcher:
             max_keepalive_connections=0,
             network_backend=self._network,
         )
-        self._of_hosts: dict[str, _Turns] = {}
-        self._of_keys: dict[str, _Turns] = {}
+        self._of_hosts: dict[str, _Slots] = {}
+        self._of_keys: dict[str, _Slots] = {}
 
     def close(self) -> None:
         """Nothing may be fetched after. Connections have ended with their fetches."""
@@ -66,11 +66,11 @@ class Fetcher:
         """What a URL leads to. Raises InvalidRequest for `field`, and DeadlineExceeded."""
         check_url(url, field, self._settings)
         caller = current_caller()
-        most = self._settings.max_fetches if caller is ANONYMOUS else self._settings.max_fetches_per_key
+        limit = self._settings.max_fetches if caller is ANONYMOUS else self._settings.max_fetches_per_key
         try:
             async with asyncio.timeout(None if deadline is None else deadline - time.monotonic()):
                 # An image isn't slow because others of its key come first: the deadline alone bounds this wait.
-                async with _turn(self._of_keys, caller.id, most):
+                async with _slot(self._of_keys, caller.id, limit):
                     return await self._within_limit(url, field)
         except TimeoutError:
             raise DeadlineExceeded("the deadline passed before an image was fetched") from None
@@ -92,7 +92,7 @@ class Fetcher:
     async def _follow(self, url: str, field: str) -> Media:
         for _ in range(self._settings.max_redirects + 1):
             target = check_url(url, field, self._settings)
-            async with _turn(self._of_hosts, target.host, self._settings.max_fetches_per_host):
+            async with _slot(self._of_hosts, target.host, self._settings.max_fetches_per_host):
                 answer = await self._get(target, field)
             if isinstance(answer, Media):
                 return answer
@@ -126,7 +126,7 @@ class Fetcher:
             return Media(bytes(data), kind)
 
 
-class _Turns:
+class _Slots:
     """Of one host or key."""
 
     def __init__(self, number: int) -> None:
@@ -135,17 +135,17 @@ class _Turns:
 
 
 @asynccontextmanager
-async def _turn(all_turns: dict[str, _Turns], name: str, most: int) -> AsyncIterator[None]:
-    """Wait until fewer than `most` run of that name: a slow host or a busy key keeps nobody from others."""
-    turns = all_turns.setdefault(name, _Turns(most))
-    turns.num_users += 1
+async def _slot(all_slots: dict[str, _Slots], name: str, limit: int) -> AsyncIterator[None]:
+    """Wait until fewer than `limit` run of that name: a slow host or a busy key keeps nobody from others."""
+    slots = all_slots.setdefault(name, _Slots(limit))
+    slots.num_users += 1
     try:
-        async with turns.free:
+        async with slots.free:
             yield
     finally:
-        turns.num_users -= 1
-        if not turns.num_users:
-            del all_turns[name]
+        slots.num_users -= 1
+        if not slots.num_users:
+            del all_slots[name]
 
 
 def _failure(field: str, reason: str) -> InvalidRequest:

@@ -24,7 +24,7 @@ from service.prompts.chat import ChatPrompts, RenderedPrompt
 from service.prompts.reasoning_effort import DefaultEffort, EffortRules, ReasoningBudgets
 from service.prompts.template import ChatTemplate
 from service.prompts.template_calls import confirmed_syntax, templated_syntax, warn_of
-from service.prompts.truncation import PromptRoom
+from service.prompts.truncation import PromptBudget
 
 
 class ChatModel:
@@ -85,14 +85,14 @@ class ChatModel:
         """Whether the template has a switch for reasoning."""
         return self._markers is not None and self._effort.has_switch
 
-    def fit(self, conversation: Conversation, room: PromptRoom) -> RenderedPrompt:
+    def fit(self, conversation: Conversation, budget: PromptBudget) -> RenderedPrompt:
         """The prompt of a conversation, cut if it must be.
 
         Raises InvalidRequest or a subclass of it, naming the field, and PromptTooLong.
         """
         variables = self._effort.variables(self._effort.resolve(conversation))
         rules = self._tool_rules(conversation)
-        return self._prompts.fit(self._shown(conversation, rules), variables, room, with_tools=rules is not None)
+        return self._prompts.fit(self._shown(conversation, rules), variables, budget, with_tools=rules is not None)
 
     def render(self, conversation: Conversation) -> RenderedPrompt:
         """The prompt of a conversation, however long it is. Raises as `fit` does."""
@@ -182,8 +182,8 @@ class ChatModel:
             return content
         if isinstance(rules.syntax.payload, TemplatedCall):
             if rules.required or any(function.strict for function in rules.functions):
-                words = "the model's calls are read by its tokenizer's response_template, which can't be demanded"
-                raise UnsupportedFeature("tool_choice" if rules.required else "tools", words)
+                message = "the model's calls are read by its tokenizer's response_template, which can't be demanded"
+                raise UnsupportedFeature("tool_choice" if rules.required else "tools", message)
             return content
         if rules.required or content is not None:
             return tool_grammar(rules, self.control_token_ids, None if rules.required else content)

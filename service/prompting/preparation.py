@@ -27,7 +27,7 @@ from service.prompting.sampling_defaults import SamplingDefaults
 from service.prompts.priority import check_priority
 from service.prompts.text_length import most_bytes_per_token
 from service.prompts.tokens import check_token
-from service.prompts.truncation import PromptRoom, fit_text, fit_token_ids
+from service.prompts.truncation import PromptBudget, fit_text, fit_token_ids
 from service.prompts.workers import Workers
 
 if TYPE_CHECKING:  # few models take images, and what reads them takes time to import
@@ -46,7 +46,7 @@ _Result = TypeVar("_Result")
 class PreparedAnswer:
     """What an engine is to run for a request, opened together, and how the answers to each prompt are read.
 
-    `sampling` and `stopping` have every default filled in, `max_tokens` being that of the prompt with the most room.
+    `sampling` and `stopping` have every default filled in, `max_tokens` being that of the prompt with the most budget.
     `prompt_texts` are empty unless they were asked for. `reasoning_effort` is the one in force, if there is any.
     """
 
@@ -128,8 +128,8 @@ class Preparation:
         Raises InvalidRequest, or a subclass of it, naming the field, EngineOverloaded, and DeadlineExceeded.
         """
         check_priority(asked.priority, caller)
-        room = PromptRoom(self._max_model_len, asked.stopping.max_tokens, asked.truncates, self._bytes_per_token)
-        encoded = await self._encode(asked, room, deadline)
+        budget = PromptBudget(self._max_model_len, asked.stopping.max_tokens, asked.truncates, self._bytes_per_token)
+        encoded = await self._encode(asked, budget, deadline)
         self._check_tokens(asked)
         own: dict[str, Any] = {
             name: value for name, value in self._sampling_defaults.items() if name not in asked.given
@@ -174,7 +174,7 @@ class Preparation:
         prompt = await self._render(lambda: chat.render(conversation), conversation, deadline)
         return prompt.token_ids
 
-    async def _encode(self, asked: AnswerRequest, room: PromptRoom, deadline: float | None) -> list[_EncodedPrompt]:
+    async def _encode(self, asked: AnswerRequest, budget: PromptBudget, deadline: float | None) -> list[_EncodedPrompt]:
         """All prompts, in their order: the raw ones in one piece of work, each conversation in one."""
         limit_s = self._workers.limits.max_work_s
         raw = [prompt for prompt in asked.prompts if not isinstance(prompt, Conversation)]
@@ -183,47 +183,47 @@ class Preparation:
             too_long = InvalidRequest(asked.prompts_field, f"took longer than {limit_s:g} s to encode")
             num_characters = sum(len(prompt.text) for prompt in raw if isinstance(prompt, RawText))
             encoded_raw = await self._workers.run(
-                lambda: self._encode_raw(raw, asked, room), deadline, too_long, num_characters=num_characters
+                lambda: self._encode_raw(raw, asked, budget), deadline, too_long, num_characters=num_characters
             )
         found = iter(encoded_raw)
         encoded = []
         for prompt in asked.prompts:
             if isinstance(prompt, Conversation):
-                encoded.append(await self._encode_conversation(prompt, asked, room, deadline))
+                encoded.append(await self._encode_conversation(prompt, asked, budget, deadline))
             else:
                 encoded.append(next(found))
         return encoded
 
     def _encode_raw(
-        self, prompts: Sequence[RawText | RawTokens], asked: AnswerRequest, room: PromptRoom
+        self, prompts: Sequence[RawText | RawTokens], asked: AnswerRequest, budget: PromptBudget
     ) -> list[_EncodedPrompt]:
         """On a worker thread."""
         constraint = Constraint(format_grammar(asked.output_format)) if asked.output_format is not None else None
         encoded = []
         for prompt in prompts:
             if isinstance(prompt, RawText):
-                token_ids, text = fit_text(self.tokenizer, prompt.text, room, prompt.field), prompt.text
+                token_ids, text = fit_text(self.tokenizer, prompt.text, budget, prompt.field), prompt.text
             else:
-                token_ids, text = self._fit_tokens(prompt, room), ""
+                token_ids, text = self._fit_tokens(prompt, budget), ""
                 if asked.wants_prompt_texts:
                     text = self.tokenizer.decode(prompt.token_ids, skip_special_tokens=False)
             encoded.append(_EncodedPrompt(token_ids, constraint=constraint, text=text))
         return encoded
 
-    def _fit_tokens(self, prompt: RawTokens, room: PromptRoom) -> list[int]:
+    def _fit_tokens(self, prompt: RawTokens, budget: PromptBudget) -> list[int]:
         if max(prompt.token_ids) >= self.tokenizer.vocab_size:
             for index, token_id in enumerate(prompt.token_ids):
                 check_token(token_id, f"{prompt.field}.token_ids.ids[{index}]", self.tokenizer.vocab_size)
-        return fit_token_ids(prompt.token_ids, room, prompt.field)
+        return fit_token_ids(prompt.token_ids, budget, prompt.field)
 
     async def _encode_conversation(
-        self, prompt: Conversation, asked: AnswerRequest, room: PromptRoom, deadline: float | None
+        self, prompt: Conversation, asked: AnswerRequest, budget: PromptBudget, deadline: float | None
     ) -> _EncodedPrompt:
         chat = self._chat_for(prompt)
         self._check_images(prompt)
 
         def encode() -> tuple[_EncodedPrompt, Sequence[ImagePart]]:
-            rendered = chat.fit(prompt, room)
+            rendered = chat.fit(prompt, budget)
             content = format_grammar(asked.output_format) if asked.output_format is not None else None
             form, constraint = chat.reading(prompt, rendered, content)
             text = prompt.messages[-1].text if asked.wants_prompt_texts else ""
@@ -266,9 +266,9 @@ class Preparation:
             check_token(token_id, f"stopping.stop_token_ids[{index}]", self.tokenizer.vocab_size)
 
     def _stopping(self, given: StopParams, token_ids: Sequence[int]) -> StopParams:
-        """`given` with `max_tokens`, at most what the context has room for."""
-        room = self._max_model_len - len(token_ids)
-        return replace(given, max_tokens=room if given.max_tokens is None else min(given.max_tokens, room))
+        """`given` with `max_tokens`, at most what the context has num_left for."""
+        num_left = self._max_model_len - len(token_ids)
+        return replace(given, max_tokens=num_left if given.max_tokens is None else min(given.max_tokens, num_left))
 
 
 def cache_group(caller: Caller) -> str:

@@ -20,7 +20,7 @@ from service.prompts.control_tokens import ControlTokens, Marks
 from service.prompts.schema_text import add_schema
 from service.prompts.template import ChatTemplate
 from service.prompts.template_input import template_messages, template_tools, template_variables
-from service.prompts.truncation import PromptRoom, fit_last_text, fit_messages
+from service.prompts.truncation import PromptBudget, fit_last_text, fit_messages
 
 _PROBE = "system-message"
 _LEFT_OUT = 4  # a prompt has at least this part of its messages' characters
@@ -71,7 +71,7 @@ class ChatPrompts:
         return "tools" in self._template.variables
 
     def fit(
-        self, conversation: Conversation, variables: dict[str, object], room: PromptRoom, *, with_tools: bool
+        self, conversation: Conversation, variables: dict[str, object], budget: PromptBudget, *, with_tools: bool
     ) -> RenderedPrompt:
         """The prompt of a conversation, cut if it must be.
 
@@ -79,16 +79,16 @@ class ChatPrompts:
         the field, and PromptTooLong.
         """
         # A text that is cut is cut by its characters before it is read.
-        checked = None if conversation.cuts_text and room.truncates else room
+        checked = None if conversation.cuts_text and budget.truncates else budget
 
         def render(messages: Sequence[Message]) -> RenderedPrompt:
-            return self.render(conversation, variables, messages, with_tools=with_tools, room=checked)
+            return self.render(conversation, variables, messages, with_tools=with_tools, budget=checked)
 
         if conversation.cuts_text:
-            prompt = fit_last_text(conversation.messages, self._tokenizer, self.control_tokens, render, room)
+            prompt = fit_last_text(conversation.messages, self._tokenizer, self.control_tokens, render, budget)
         else:
-            prompt = fit_messages(conversation.messages, render, room)
-        room.check(prompt.token_ids, conversation.field)
+            prompt = fit_messages(conversation.messages, render, budget)
+        budget.check(prompt.token_ids, conversation.field)
         return prompt
 
     def render(
@@ -98,15 +98,15 @@ class ChatPrompts:
         messages: Sequence[Message] | None = None,
         *,
         with_tools: bool,
-        room: PromptRoom | None = None,
+        budget: PromptBudget | None = None,
     ) -> RenderedPrompt:
         """The prompt of a conversation, or of `messages` as if they were its own. Raises as `fit` does.
 
-        With `room`, what is certainly too long is not read.
+        With `budget`, what is certainly too long is not read.
         """
         messages = conversation.messages if messages is None else messages
-        if room is not None:  # a template may leave something out, but hardly so much
-            room.check_length(sum(len(message.text) for message in messages) // _LEFT_OUT, conversation.field)
+        if budget is not None:  # a template may leave something out, but hardly so much
+            budget.check_length(sum(len(message.text) for message in messages) // _LEFT_OUT, conversation.field)
         plain = template_messages(
             messages,
             default_system_prompt=self._default_system_prompt,
@@ -130,15 +130,15 @@ class ChatPrompts:
                 marked, self.control_tokens.mark(tools, marks), variables, field=conversation.field
             )
         except TemplateRefused as error:
-            words = re.sub("|".join(marks), "", error.message)
-            raise TemplateRefused(error.field, words) from error
+            message = re.sub("|".join(marks), "", error.message)
+            raise TemplateRefused(error.field, message) from error
         if conversation.continues:
             text, found, _ = text.rpartition(marks.end)
             if not found:
-                words = "the model's chat template doesn't show the end of the last message"
-                raise UnsupportedFeature("continue_final_message", words)
-        if room is not None:
-            room.check_length(len(text) - sum(map(text.count, marks)), conversation.field)
+                message = "the model's chat template doesn't show the end of the last message"
+                raise UnsupportedFeature("continue_final_message", message)
+        if budget is not None:
+            budget.check_length(len(text) - sum(map(text.count, marks)), conversation.field)
         images = [part for message in messages for part in message.images]
         if images and self._image_form is not None:
             text = _show_images(text, self._image_form, marks, images)

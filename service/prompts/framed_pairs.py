@@ -81,24 +81,24 @@ class FramedPairs:
         """The tokens of a pair; of one that is too long and may be cut, the longer text loses its end."""
         query, document = self._tokens_of(texts.query), self._tokenizer.encode(texts.document)
         document = document[: texts.max_document_tokens]
-        room = self._max_model_len - self._frame.num_tokens
-        if len(query) + len(document) > room:
+        num_free = self._max_model_len - self._frame.num_tokens
+        if len(query) + len(document) > num_free:
             if not texts.truncates:
-                is_query = len(query) >= room
+                is_query = len(query) >= num_free
                 num_tokens = len(query) + len(document) + self._frame.num_tokens
                 field = texts.query_field if is_query else texts.document_field
                 raise PromptTooLong(field, num_tokens, self._max_model_len)
-            num_query, num_document = longest_first(len(query), len(document), room)
+            num_query, num_document = longest_first(len(query), len(document), num_free)
             query, document = query[:num_query], document[:num_document]
         return self._frame.join(query, document)
 
 
-def longest_first(num_first: int, num_second: int, room: int) -> tuple[int, int]:
+def longest_first(num_first: int, num_second: int, num_free: int) -> tuple[int, int]:
     """How much of two texts that are too long together is left if the longer one always loses a token.
 
     Of two that are equally long by then, the second is left the odd token.
     """
-    half = room // 2
+    half = num_free // 2
     if min(num_first, num_second) <= half:
-        return (num_first, room - num_first) if num_first <= num_second else (room - num_second, num_second)
-    return half, room - half
+        return (num_first, num_free - num_first) if num_first <= num_second else (num_free - num_second, num_second)
+    return half, num_free - half

@@ -73,13 +73,13 @@ def _shows(template: ChatTemplate, syntax: ToolSyntax) -> bool | None:
 
 
 def _first_call(events: list[Any]) -> int:
-    return next((place for place, event in enumerate(events) if isinstance(event, ToolCall)), len(events))
+    return next((index for index, event in enumerate(events) if isinstance(event, ToolCall)), len(events))
 
 
 def _shown_call(template: ChatTemplate, syntax: ToolSyntax) -> str | None:
-    """What follows the user's message, or where an answer begins, where the template shows that place."""
-    told = call_form(template).call_turn(syntax.call_id("0", PROBE))
-    whole = template.try_render([ASKED, told], [TOOL], {"add_generation_prompt": False})
+    """What follows the user's message, or where an answer begins, where the template shows that index."""
+    turn = call_form(template).call_turn(syntax.call_id("0", PROBE))
+    whole = template.try_render([ASKED, turn], [TOOL], {"add_generation_prompt": False})
     before = template.try_render([ASKED], [TOOL], {"add_generation_prompt": False})
     prompt = template.try_render([ASKED], [TOOL], {})
     for beginning in (prompt, None if syntax.bare else before):

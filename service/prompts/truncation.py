@@ -32,11 +32,11 @@ _Prompt = TypeVar("_Prompt", bound=Rendered)
 
 
 @dataclass(frozen=True, slots=True)
-class PromptRoom:
+class PromptBudget:
     """How many tokens a prompt may have, in a context of `max_model_len` tokens.
 
-    A prompt that leaves room for one token of the answer is taken whole. A longer one is refused, or, where the request
-    `truncates`, cut until there is room for `max_tokens`, but not to less than half the context; None asks for no more
+    A prompt that leaves budget for one token of the answer is taken whole. A longer one is refused, or, where the request
+    `truncates`, cut until there is budget for `max_tokens`, but not to less than half the context; None asks for no more
     than one. `bytes_per_token` is the most that a token may stand for, if that is known.
     """
 
@@ -74,38 +74,38 @@ class PromptRoom:
         return self.truncates and len(token_ids) > self.limit
 
 
-def fit_token_ids(token_ids: Sequence[int], room: PromptRoom, field: str) -> list[int]:
+def fit_token_ids(token_ids: Sequence[int], budget: PromptBudget, field: str) -> list[int]:
     """A prompt of token ids, without its beginning if it must be cut. Raises PromptTooLong."""
-    if room.must_cut(token_ids):
-        return list(token_ids[-room.target :])
-    room.check(token_ids, field)
+    if budget.must_cut(token_ids):
+        return list(token_ids[-budget.target :])
+    budget.check(token_ids, field)
     return list(token_ids)
 
 
-def fit_text(tokenizer: Tokenizer, text: str, room: PromptRoom, field: str) -> list[int]:
+def fit_text(tokenizer: Tokenizer, text: str, budget: PromptBudget, field: str) -> list[int]:
     """The tokens of a raw prompt with those that the tokenizer puts around a text. Raises PromptTooLong.
 
     If it must be cut, the text loses its beginning, and what stands around it stays.
     """
-    if room.truncates:
-        text = room.last_characters(text)
+    if budget.truncates:
+        text = budget.last_characters(text)
     else:
-        room.check_length(len(text), field)
+        budget.check_length(len(text), field)
     token_ids = tokenizer.encode(text, add_special_tokens=True)
-    if not room.must_cut(token_ids):
-        room.check(token_ids, field)
+    if not budget.must_cut(token_ids):
+        budget.check(token_ids, field)
         return token_ids
     plain = tokenizer.encode(text)
     num_around = len(token_ids) - len(plain)
     num_before = next((n for n in range(num_around + 1) if token_ids[n : n + len(plain)] == plain), 0)
     after = token_ids[len(token_ids) - (num_around - num_before) :]
-    return [*token_ids[:num_before], *plain[num_around - room.target :], *after]
+    return [*token_ids[:num_before], *plain[num_around - budget.target :], *after]
 
 
 def fit_messages(
     messages: Sequence[Message],
     render: Callable[[Sequence[Message]], _Prompt],
-    room: PromptRoom,
+    budget: PromptBudget,
 ) -> _Prompt:
     """A conversation's prompt; if it must be cut, that of what is left without its oldest messages.
 
@@ -113,8 +113,8 @@ def fit_messages(
     user's message wherever that leaves anything that fits. Whatever `render` raises passes through, but that what is
     left of it is too long.
     """
-    prompt = _tried(render, messages) if room.truncates else render(messages)
-    if prompt is not None and not room.must_cut(prompt.token_ids):
+    prompt = _tried(render, messages) if budget.truncates else render(messages)
+    if prompt is not None and not budget.must_cut(prompt.token_ids):
         return prompt
     num_kept = int(messages[0].role is Role.SYSTEM)
 
@@ -132,10 +132,10 @@ def fit_messages(
     starts = [start for start in _starts(messages) if start > num_kept]
     users = [start for start in starts if messages[start].role is Role.USER]
     for candidates in (users, starts):
-        for limit in (room.target, room.limit):
+        for limit in (budget.target, budget.limit):
             # The later the start, the shorter the prompt: the first that fits is the longest.
-            place = bisect_left(candidates, -limit, key=lambda start: -length(start))
-            if place < len(candidates) and (found := rest(candidates[place])) is not None:
+            index = bisect_left(candidates, -limit, key=lambda start: -length(start))
+            if index < len(candidates) and (found := rest(candidates[index])) is not None:
                 return found
     return render(kept(starts[-1]) if starts else messages)
 
@@ -153,29 +153,29 @@ def fit_last_text(
     tokenizer: Tokenizer,
     control_tokens: ControlTokens,
     render: Callable[[Sequence[Message]], _Prompt],
-    room: PromptRoom,
+    budget: PromptBudget,
 ) -> _Prompt:
     """A conversation's prompt; if it must be cut, that of it with its last message's text without its beginning.
 
     What is too long without that text is returned as it is. Whatever `render` raises passes through.
     """
     *earlier, last = messages
-    if room.truncates and len(text := room.last_characters(last.text)) < len(last.text):
+    if budget.truncates and len(text := budget.last_characters(last.text)) < len(last.text):
         messages = [*earlier, replace(last, content=(TextPart(text),))]
     prompt = render(messages)
-    if not room.must_cut(prompt.token_ids):
+    if not budget.must_cut(prompt.token_ids):
         return prompt
     last = messages[-1]
     token_ids = control_tokens.encode_plain(last.text)
     num_left = len(token_ids)
     for _ in range(_MAX_TRIALS):
-        num_left -= len(prompt.token_ids) - room.target
+        num_left -= len(prompt.token_ids) - budget.target
         if num_left < 1:
             break
         # A cut in the middle of a character leaves some of its bytes.
         text = tokenizer.decode(token_ids[-num_left:], skip_special_tokens=False).lstrip("\ufffd")
         prompt = render([*earlier, replace(last, content=(TextPart(text),))])
-        if len(prompt.token_ids) <= room.target:
+        if len(prompt.token_ids) <= budget.target:
             break
     return prompt
 

@@ -168,7 +168,7 @@ class Letters:
     def __init__(self, letters: str) -> None:
         self.letters = letters.encode()
 
-    def fill_mask(self, words: Any) -> None: ...
+    def fill_mask(self, mask: Any) -> None: ...
 
     def accept(self, token_id: int) -> None:
         if token_id not in self.letters:
@@ -176,7 +176,7 @@ class Letters:
 
     def shortest(self) -> None: ...
 
-    def settle(self, token_id: int, room: int) -> int:
+    def replace_token(self, token_id: int, num_left: int) -> int:
         return token_id
 
     def is_finished(self) -> bool:

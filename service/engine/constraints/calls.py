@@ -13,7 +13,7 @@ from service.engine.tokenizer import Tokenizer
 class CallConstraint:
     """A `ConstraintState` that allows all tokens until a call opens, and then constrains the call to its grammar.
 
-    The only exception are tokens that complete the marker and continue with text that no call begins with.
+    The only exceptions are tokens that complete the marker and continue with text that no call begins with.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class CallConstraint:
         self._tokenizer = tokenizer
         self._first = first
         self._marker = marker
-        self._lead = lead  # None once the whole text can no longer be a call
+        self._lead = lead  # None once the text can't be a call any more
         self._once = once
         self._eos_token_id = eos_token_id
         self._said = b""  # the whole text, while there is a lead
@@ -43,25 +43,25 @@ class CallConstraint:
         """True if any token may follow, so that no mask is needed."""
         return self._call is None and not self._forbidden
 
-    def fill_mask(self, words: Any) -> None:
-        """Write the mask of allowed tokens into `words`, an int32 row."""
+    def fill_mask(self, mask: Any) -> None:
+        """Write the allowed tokens into `mask`, an int32 row."""
         if self._call is not None:
-            self._call.fill_mask(words)
+            self._call.fill_mask(mask)
             return
-        words[:] = ALL
+        mask[:] = ALL
         for token_id in self._forbidden:
-            forbid(words, token_id)
+            forbid(mask, token_id)
 
     def shortest(self) -> int | None:
         """Return 0, because no call is required."""
         return 0
 
-    def settle(self, token_id: int, room: int) -> int:
-        """Return the token to accept for `token_id`: the end of the text instead of a call that could not end."""
+    def replace_token(self, token_id: int, num_left: int) -> int:
+        """Return the token to append for `token_id`: the end of the text if it opens a call that could not end."""
         if self._call is not None:
-            return self._call.settle(token_id, room)
+            return self._call.replace_token(token_id, num_left)
         call = self._opened_by(self._tokenizer.token_bytes(token_id))
-        is_too_long = call is not None and (call.shortest() or 0) >= room
+        is_too_long = call is not None and (call.shortest() or 0) >= num_left
         return self._eos_token_id if is_too_long else token_id
 
     def forced_tokens(self) -> list[int]:

@@ -66,7 +66,7 @@ def draw(
     end_id, said, is_bent = token_id(tokenizer, END), list[int](), False
     while len(said) < limit and not state.is_finished():
         drawn = rng.choice(allowed_ids(state, tokenizer))
-        taken = state.settle(drawn, limit - len(said))
+        taken = state.replace_token(drawn, limit - len(said))
         is_bent = is_bent or taken != drawn
         if taken == end_id:
             break
@@ -169,7 +169,7 @@ def test_call_that_could_not_end_is_not_begun() -> None:
     for room in range(1, 60):
         state = COMPILE(Constraint(CALL))
         opens = token_id(TOKENIZER, "<tool_call>")
-        taken = state.settle(opens, room)
+        taken = state.replace_token(opens, room)
         if taken == END_ID:
             least = room
             continue

@@ -139,14 +139,14 @@ class Refusing:
 
     is_free = False
 
-    def fill_mask(self, words: Any) -> None: ...
+    def fill_mask(self, mask: Any) -> None: ...
 
     def accept(self, token_id: int) -> None:
         raise ValueError("no")
 
     def shortest(self) -> None: ...
 
-    def settle(self, token_id: int, room: int) -> int:
+    def replace_token(self, token_id: int, num_left: int) -> int:
         return token_id
 
     def is_finished(self) -> bool:

@@ -24,7 +24,7 @@ class OneWord:
     def __init__(self, word: bytes) -> None:
         self.rest = word
 
-    def fill_mask(self, words: Any) -> None:
+    def fill_mask(self, mask: Any) -> None:
         raise AssertionError("the sequence asks for no mask")
 
     def accept(self, token_id: int) -> None:
@@ -34,7 +34,7 @@ class OneWord:
 
     def shortest(self) -> None: ...
 
-    def settle(self, token_id: int, room: int) -> int:
+    def replace_token(self, token_id: int, num_left: int) -> int:
         return token_id
 
     def is_finished(self) -> bool:

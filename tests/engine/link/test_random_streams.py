@@ -70,12 +70,12 @@ class Alternating:
     def __init__(self, limit: int, *, fails: bool, num_accepted: int = 0) -> None:
         self.limit, self.fails, self.num_accepted = limit, fails, num_accepted
 
-    def fill_mask(self, words: Any) -> None:
+    def fill_mask(self, mask: Any) -> None:
         if self.fails and self.num_accepted >= self.limit:
             raise RuntimeError("the grammar is lost")
-        bits = np.zeros(32 * len(words), dtype=np.uint8)
+        bits = np.zeros(32 * len(mask), dtype=np.uint8)
         bits[list(b"bcdfgh" if self.num_accepted % 2 else b"aeiou")] = 1
-        words[:] = np.packbits(bits, bitorder="little").view(np.int32)
+        mask[:] = np.packbits(bits, bitorder="little").view(np.int32)
 
     def accept(self, token_id: int) -> None:
         assert token_id in (b"bcdfgh" if self.num_accepted % 2 else b"aeiou")
@@ -83,7 +83,7 @@ class Alternating:
 
     def shortest(self) -> None: ...
 
-    def settle(self, token_id: int, room: int) -> int:
+    def replace_token(self, token_id: int, num_left: int) -> int:
         return token_id
 
     def is_finished(self) -> bool:

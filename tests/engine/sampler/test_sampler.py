@@ -223,18 +223,18 @@ class Only:
     def __init__(self, *allowed: int, fails: type[BaseException] | None = None) -> None:
         self.allowed, self.fails = allowed, fails
 
-    def fill_mask(self, words: Any) -> None:
+    def fill_mask(self, mask: Any) -> None:
         if self.fails:
             raise self.fails("the grammar is lost")
-        bits = np.zeros(32 * len(words), dtype=np.uint8)
+        bits = np.zeros(32 * len(mask), dtype=np.uint8)
         bits[list(self.allowed)] = 1
-        words[:] = np.packbits(bits, bitorder="little").view(np.int32)
+        mask[:] = np.packbits(bits, bitorder="little").view(np.int32)
 
     def accept(self, token_id: int) -> None: ...
 
     def shortest(self) -> None: ...
 
-    def settle(self, token_id: int, room: int) -> int:
+    def replace_token(self, token_id: int, num_left: int) -> int:
         return token_id
 
     def is_finished(self) -> bool:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from service.engine.tokenizer import FastTokenizer
 from service.generation.errors import PromptTooLong
 from service.prompts.text_length import most_bytes_per_token
-from service.prompts.truncation import PromptRoom, fit_text
+from service.prompts.truncation import PromptBudget, fit_text
 
 SETTINGS: dict[str, Any] = json.loads(Path("demo/model/tokenizer.json").read_text(encoding="utf-8"))
 TOKENIZER = FastTokenizer(json.dumps(SETTINGS))
@@ -59,7 +59,7 @@ def test_a_prompt_that_is_certainly_too_long_is_refused_unread() -> None:
     tokenizer = NeverRead(TOKENIZER.json)
     with pytest.raises(PromptTooLong, match=r"at least \d+ tokens; the limit is 99"):
         fit_text(
-            tokenizer, "hello " * 1_000_000, PromptRoom(100, None, truncates=False, bytes_per_token=MOST), "prompt"
+            tokenizer, "hello " * 1_000_000, PromptBudget(100, None, truncates=False, bytes_per_token=MOST), "prompt"
         )
     assert tokenizer.num_characters == 0
 
@@ -67,6 +67,6 @@ def test_a_prompt_that_is_certainly_too_long_is_refused_unread() -> None:
 def test_a_prompt_that_is_cut_is_cut_before_it_is_read() -> None:
     tokenizer = NeverRead(TOKENIZER.json)
     text = "hello, dear world " * 200_000
-    room = PromptRoom(100, 10, truncates=True, bytes_per_token=MOST)
-    assert fit_text(tokenizer, text, room, "prompt") == TOKENIZER.encode(text[-5000:])[-90:]
+    budget = PromptBudget(100, 10, truncates=True, bytes_per_token=MOST)
+    assert fit_text(tokenizer, text, budget, "prompt") == TOKENIZER.encode(text[-5000:])[-90:]
     assert tokenizer.num_characters < 3 * 101 * MOST

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from service.engine.tokenizer import FastTokenizer
 from service.generation.conversation import FunctionCall, Message, Role
 from service.generation.errors import PromptTooLong
-from service.prompts.truncation import PromptRoom, fit_messages, fit_text, fit_token_ids
+from service.prompts.truncation import PromptBudget, fit_messages, fit_text, fit_token_ids
 from tests.engine.constraints.fakes import ADDED, token_id, tokenizer_of
 from tests.service.prompts.fakes import message, user
 
@@ -42,18 +42,18 @@ def result_of(call_id: str, text: str) -> Message:
 
 @pytest.mark.parametrize(("max_tokens", "target"), [(None, 99), (1, 99), (30, 70), (50, 50), (51, 50), (1000, 50)])
 def test_room_is_kept_for_the_answer_up_to_half_the_context(max_tokens: int | None, target: int) -> None:
-    """An over-long prompt makes room for max_tokens, but keeps half the context; without, for one token."""
-    assert PromptRoom(100, max_tokens, truncates=True).target == target
+    """An over-long prompt makes budget for max_tokens, but keeps half the context; without, for one token."""
+    assert PromptBudget(100, max_tokens, truncates=True).target == target
 
 
 @pytest.mark.parametrize(("num_tokens", "num_left"), [(1, 1), (99, 99), (100, 70), (500, 70)])
 def test_token_ids_lose_their_beginning(num_tokens: int, num_left: int) -> None:
-    """A prompt that leaves room for a token stays whole; a longer one keeps its end, or is refused."""
+    """A prompt that leaves budget for a token stays whole; a longer one keeps its end, or is refused."""
     token_ids = list(range(num_tokens))
-    assert fit_token_ids(token_ids, PromptRoom(100, 30, truncates=True), "p") == token_ids[num_tokens - num_left :]
+    assert fit_token_ids(token_ids, PromptBudget(100, 30, truncates=True), "p") == token_ids[num_tokens - num_left :]
     if num_tokens > 99:
         with pytest.raises(PromptTooLong) as refusal:
-            fit_token_ids(token_ids, PromptRoom(100, 30, truncates=False), "p")
+            fit_token_ids(token_ids, PromptBudget(100, 30, truncates=False), "p")
         assert (refusal.value.field, refusal.value.num_prompt_tokens) == ("p", num_tokens)
 
 
@@ -63,12 +63,12 @@ def test_text_keeps_what_its_tokenizer_puts_around_it(template: str) -> None:
     before, after = ([AROUND[word][1] for word in part.split()] for part in template.split("$A"))
     tokenizer = wrapping(template)
     text = "0123456789" * 20
-    token_ids = fit_text(tokenizer, text, PromptRoom(100, 30, truncates=True), "p")
+    token_ids = fit_text(tokenizer, text, PromptBudget(100, 30, truncates=True), "p")
     assert token_ids == [*before, *tokenizer.encode(text)[len(before) + len(after) - 70 :], *after]
-    short = fit_text(tokenizer, "0123", PromptRoom(100, 30, truncates=True), "p")
+    short = fit_text(tokenizer, "0123", PromptBudget(100, 30, truncates=True), "p")
     assert short == [*before, *tokenizer.encode("0123"), *after]
     with pytest.raises(PromptTooLong):
-        fit_text(tokenizer, text, PromptRoom(100, 30, truncates=False), "p")
+        fit_text(tokenizer, text, PromptBudget(100, 30, truncates=False), "p")
 
 
 def wrapping(template: str) -> FastTokenizer:
@@ -113,10 +113,10 @@ def test_conversation_loses_its_oldest_messages(
 
     It is as long as it can be, among those that begin with a user's message or, if none of these fits, among all.
     """
-    room = PromptRoom(max_model_len, max_tokens, truncates=True)
+    budget = PromptBudget(max_model_len, max_tokens, truncates=True)
     whole = Prompt(messages)
-    prompt = fit_messages(messages, Prompt, room)
-    if len(whole.token_ids) <= room.limit:
+    prompt = fit_messages(messages, Prompt, budget)
+    if len(whole.token_ids) <= budget.limit:
         assert prompt.messages == messages
         return
     num_system = int(messages[0].role is Role.SYSTEM)
@@ -128,7 +128,7 @@ def test_conversation_loses_its_oldest_messages(
     ends = [end for end in ends if not orphans(end)]
     by_user = [end for end in ends if end[num_system].role is Role.USER]
     for candidates in (by_user, ends):
-        for limit in (room.target, room.limit):
+        for limit in (budget.target, budget.limit):
             if fitting := [end for end in candidates if len(Prompt(end).token_ids) <= limit]:
                 assert left == fitting[0]
                 return
@@ -151,6 +151,6 @@ def test_long_conversation_is_rendered_few_times() -> None:
         return Prompt(messages)
 
     messages = [user("x" * 10)] * 4096
-    prompt = fit_messages(messages, render, PromptRoom(1001, None, truncates=True))
+    prompt = fit_messages(messages, render, PromptBudget(1001, None, truncates=True))
     assert len(prompt.messages) == 100
     assert num_renderings <= 14
