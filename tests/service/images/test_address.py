@@ -59,8 +59,8 @@ def test_urls_of_allowed_hosts_are_taken_apart(url: str, authority: str, path: s
         ("ftp://a.example/", "scheme"),
         ("//a.example/", "scheme"),
         ("https:///x", "with a host"),
-        ("https://a.example:99999/", "is no URL"),
-        ("https://[::1/", "is no URL"),
+        ("https://a.example:99999/", "is not a URL"),
+        ("https://[::1/", "is not a URL"),
         ("https://a.example/" + "x" * 9000, "the limit is 8192"),
     ],
 )
