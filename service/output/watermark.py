@@ -1,6 +1,6 @@
 """Detect the watermark in a text.
 
-Scoring a long text takes up to a second: do it on a worker thread.
+Scoring a long text takes up to a second: call it on a worker thread.
 """
 
 from __future__ import annotations
