@@ -1,4 +1,4 @@
-"""What is told of a schema that can't be enforced."""
+"""The error messages for schemas that can't be enforced."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from service.engine.constraints.refusal import blame
 
 
 def test_property_that_is_called_like_a_keyword_is_not_blamed() -> None:
-    """A refusal names the keyword, not a property of the same name."""
+    """The error names the keyword, not a property of the same name."""
     schema = '{"properties": {"not": {"not": {}}}}'
     assert "at /properties/not/not " in blame(schema, 'Unimplemented keys: ["not"]')
 
 
-def test_refusal_without_a_keyword_is_told_as_it_is() -> None:
-    """What can't be traced keeps the compiler's words."""
+def test_error_without_a_keyword_is_returned_unchanged() -> None:
+    """An error that can't be traced to a keyword keeps the compiler's message."""
     assert blame("{}", "Unsatisfiable schema: x\nmore") == "Unsatisfiable schema: x"

@@ -1,4 +1,4 @@
-"""Which URLs are fetched, and from which addresses."""
+"""The URLs and addresses that images may be fetched from."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def test_addresses_of_the_internet_are_public(address: str) -> None:
     ],
 )
 def test_urls_of_allowed_hosts_are_taken_apart(url: str, authority: str, path: str) -> None:
-    """A host's name has no case and may end with a dot; a fragment stays with the caller."""
+    """A host's name is case-insensitive and may end with a dot; the fragment is not sent."""
     target = check_url(url, "f", SETTINGS)
     assert (target.authority, target.path) == (authority, path)
 
 
 @pytest.mark.parametrize(
-    ("url", "words"),
+    ("url", "message"),
     [
         ("https://b.example/x", "images.allowed_hosts"),
         ("https://evil-b.example/x", "images.allowed_hosts"),
@@ -64,8 +64,8 @@ def test_urls_of_allowed_hosts_are_taken_apart(url: str, authority: str, path: s
         ("https://a.example/" + "x" * 9000, "the limit is 8192"),
     ],
 )
-def test_other_urls_are_refused(url: str, words: str) -> None:
-    with pytest.raises(InvalidRequest, match=words) as raised:
+def test_other_urls_are_refused(url: str, message: str) -> None:
+    with pytest.raises(InvalidRequest, match=message) as raised:
         check_url(url, "f", SETTINGS)
     assert raised.value.field == "f"
 
@@ -91,7 +91,7 @@ def test_http_needs_a_setting() -> None:
     ],
 )
 def test_a_port_allows_no_other(allowed: str, url: str, *, may: bool) -> None:
-    """A host without one is allowed at every port."""
+    """An allowed host without a port is allowed at every port."""
     settings = ImageSettings(allowed_hosts=[allowed], allow_http=True)
     if may:
         assert check_url(url, "f", settings)

@@ -1,4 +1,4 @@
-"""What a text's length alone says of its tokens is true of every text."""
+"""The minimal number of tokens for a text's length holds for every text."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def test_a_text_has_at_least_as_many_tokens_as_its_length_says(text: str) -> Non
         {"normalizer": {"type": "Replace", "pattern": {"Regex": " +"}, "content": " "}},
         {"model": {"type": "WordPiece", "vocab": {}}},
     ],
-    ids=["a token that takes the white space beside it", "strips", "splits off", "shortens", "knows no bytes"],
+    ids=["a token that takes the white space around it", "strips", "splits off", "shortens", "knows no bytes"],
 )
-def test_nothing_is_said_where_a_text_may_lose_something(change: dict[str, Any]) -> None:
+def test_no_minimum_where_a_text_may_lose_something(change: dict[str, Any]) -> None:
     class Changed:
         json = json.dumps(SETTINGS | change)
         vocab_size = TOKENIZER.vocab_size
@@ -46,7 +46,7 @@ def test_nothing_is_said_where_a_text_may_lose_something(change: dict[str, Any])
 
 
 class NeverRead(FastTokenizer):
-    """Counts the characters that it is given."""
+    """A tokenizer that counts the characters that it gets."""
 
     num_characters = 0
 
