@@ -33,7 +33,7 @@ def _with(traits: Trait) -> dict[str, Trait]:
 
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
-    """How the next token is chosen. The defaults leave the model's distribution unchanged.
+    """The parameters of the choice of the next token. The defaults leave the model's distribution unchanged.
 
     None is off; a `seed` of None is drawn at admission. Parameters without Trait.DRAW, except the seed, are used by the
     effects of `service.engine.sampler.effects`.
@@ -81,7 +81,7 @@ class SamplingParams:
 
 @dataclass(frozen=True, slots=True)
 class StopParams:
-    """When a choice ends. `max_tokens` None means up to the model's context length."""
+    """The conditions that end a choice. `max_tokens` None means up to the model's context length."""
 
     max_tokens: int | None = field(default=None, metadata=_with(Trait.SPAN))
     min_tokens: int = 0

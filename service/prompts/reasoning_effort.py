@@ -31,7 +31,7 @@ class ReasoningBudgets:
 
 @dataclass(frozen=True, slots=True)
 class EffortRules:
-    """How one model handles the efforts of requests."""
+    """One model's rules for the efforts of requests."""
 
     template: ChatTemplate
     markers: ReasoningMarkers | None

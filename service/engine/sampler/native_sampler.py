@@ -24,7 +24,7 @@ _LOGITS_A_THREAD = 1 << 17  # a thread with fewer takes longer to wake than it s
 
 
 class _Rule(NamedTuple):
-    """What a sequence requests of the sampler, the same for all its tokens."""
+    """The part of a sequence's request that the sampler needs, the same for all its tokens."""
 
     draw: sluice_native.DrawParams
     effects: tuple[Effect, ...]  # those that it uses, in their order

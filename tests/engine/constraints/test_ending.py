@@ -94,7 +94,7 @@ def test_json_within_any_budget_parses_and_matches(seed: int, num_left: int) -> 
 
 @settings(max_examples=20, deadline=None, derandomize=True)
 @given(seed=st.integers(0, 2**32), num_left=st.integers(0, 60), start=st.sampled_from(ReasoningStart))
-def test_reasoning_leaves_room_for_the_answer(seed: int, num_left: int, start: ReasoningStart) -> None:
+def test_reasoning_leaves_tokens_for_the_answer(seed: int, num_left: int, start: ReasoningStart) -> None:
     """Reasoning ends in time for the answer, however it was opened and however long it would continue."""
     rng = random.Random(seed)
     schema = random_schema(rng, 2)
@@ -151,8 +151,8 @@ def test_what_fits_is_never_replaced() -> None:
         assert (kept, is_bent) == (free, False)
 
 
-def test_answer_of_one_token_less_is_cut_without() -> None:
-    """With less than the required number of tokens, answers under these constraints are truncated."""
+def test_answers_without_steering_are_truncated() -> None:
+    """Without replaced tokens, the limits of these tests truncate answers."""
     schema = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
     broken = 0
     for seed in range(20):

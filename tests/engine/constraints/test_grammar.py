@@ -127,21 +127,21 @@ def test_schema_error_names_keyword_and_path(schema: Any, message: str) -> None:
         {"type": "integer", "minimum": 10**4000, "not": {}},
     ],
 )
-def test_schema_with_huge_numbers_is_refused_like_others(schema: Any) -> None:
+def test_schema_with_huge_numbers_is_rejected_like_others(schema: Any) -> None:
     """A number beyond 64 bits that the compiler can't enforce is the client's error."""
     with pytest.raises(UnsupportedConstraint) as caught:
         COMPILER.compile(json_grammar(schema))
     assert caught.value.field == "schema"
 
 
-def test_grammar_that_does_not_compile_is_refused() -> None:
+def test_grammar_that_does_not_compile_is_rejected() -> None:
     """An invalid expression is reported for its field."""
     with pytest.raises(UnsupportedConstraint, match="look-around") as caught:
         COMPILER.compile(regex_grammar("(?=a)b"))
     assert caught.value.field == "regex"
 
 
-def test_schema_too_complex_for_a_mask_is_refused() -> None:
+def test_schema_too_complex_for_a_mask_is_rejected() -> None:
     """A grammar that compiles but can't be followed is rejected at once, not in the middle of an answer."""
     properties = {f"k{index}": {"type": "integer"} for index in range(1000)}
     schema = {"type": "object", "properties": properties, "additionalProperties": False}
@@ -150,7 +150,7 @@ def test_schema_too_complex_for_a_mask_is_refused() -> None:
     assert caught.value.field == "schema"
 
 
-def test_grammar_that_is_ambiguous_in_hundreds_of_ways_is_refused() -> None:
+def test_grammar_that_is_ambiguous_in_hundreds_of_ways_is_rejected() -> None:
     """A grammar is rejected if the parser would have to look at hundreds of alternatives for each token."""
     rules = [f'r{i}: "a" r{i} | "a" r{(7 * i + 1) % 400} | "b"' for i in range(400)]
     start = " | ".join(f"r{i}" for i in range(400))
@@ -169,13 +169,13 @@ def test_schema_of_hundreds_of_optional_properties_is_taken() -> None:
 
 
 @pytest.mark.parametrize("regex", ["a[^\\s\\S]", "[^\\s\\S]"])
-def test_constraint_that_nothing_matches_is_refused(regex: str) -> None:
+def test_constraint_that_nothing_matches_is_rejected(regex: str) -> None:
     """A constraint that matches no text is rejected."""
     with pytest.raises(UnsupportedConstraint):
         COMPILER.compile(regex_grammar(regex))
 
 
-def test_grammar_above_the_size_limit_is_refused() -> None:
+def test_grammar_above_the_size_limit_is_rejected() -> None:
     """The error message contains the limit."""
     compiler = compiler_of(max_grammar_characters=100)
     with pytest.raises(UnsupportedConstraint, match="the limit is 100"):

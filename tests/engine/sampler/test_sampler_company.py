@@ -37,7 +37,7 @@ def test_equally_likely_candidates_have_one_order() -> None:
         assert first == alone
 
 
-def test_top_p_cuts_at_one_place_whatever_top_k_a_neighbour_has() -> None:
+def test_top_p_cuts_at_one_token_whatever_top_k_a_neighbour_has() -> None:
     """A sum that just reaches top_p is rounded alike in rows of any width."""
     for row in falling(200, 700):
         largest = row.topk(7).values

@@ -93,7 +93,7 @@ def test_client_cannot_loosen_the_compiler() -> None:
 
 
 @pytest.mark.parametrize("pattern", ["a[^\\s\\S]", "[^\\s\\S]", "("])
-def test_regex_that_nothing_matches_is_refused_by_its_field(pattern: str) -> None:
+def test_regex_that_nothing_matches_is_rejected_by_its_field(pattern: str) -> None:
     """An expression that matches nothing, or is invalid, is rejected for its field."""
     with pytest.raises(UnsupportedConstraint) as caught:
         said(format_grammar(Regex(pattern, "output_constraint.regex")), 0)
@@ -133,7 +133,7 @@ def test_grammar_of_a_client_holds(text: str) -> None:
         ("start: /(?=a)b/", UnsupportedConstraint),
     ],
 )
-def test_what_is_no_grammar_is_refused_by_its_field(text: str, error: type[InvalidRequest]) -> None:
+def test_invalid_grammar_is_rejected_by_its_field(text: str, error: type[InvalidRequest]) -> None:
     """An invalid grammar is rejected for its field, when it is read or when it is compiled."""
     with pytest.raises(error) as caught:
         said(format_grammar(TextGrammar(text, "f")), 0)

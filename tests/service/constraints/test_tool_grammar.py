@@ -179,7 +179,7 @@ def test_odd_schemas_are_rejected_or_accepted(syntax: ToolSyntax, schema: dict[s
 
 
 @pytest.mark.parametrize("parameters", ["[]", '{"type": "string"}', "{"])
-def test_parameters_that_are_no_object_schema_are_refused(parameters: str) -> None:
+def test_parameters_that_are_no_object_schema_are_rejected(parameters: str) -> None:
     """The parameters of a function must be the schema of an object."""
     rules = ToolRules([function("f", parameters, index=3)], HERMES, required=True, single=True, field="tools")
     with pytest.raises(InvalidRequest) as caught:

@@ -195,7 +195,7 @@ def test_chat_s_messages_have_their_events_values() -> None:
     assert (end.choice_index, end.finish_reason, end.stop_sequence) == (2, chat_pb2.FINISH_REASON_STOP, "!")
 
 
-COUNTED, TOLD = ({"tokens": new_tokens_pb2.TokensOptions(ids=ids)} for ids in (False, True))
+COUNTED, WITH_IDS = ({"tokens": new_tokens_pb2.TokensOptions(ids=ids)} for ids in (False, True))
 TWICE = replace(STARTED, prompt_token_ids=([3, 4], [5]), num_prompts=2)
 
 
@@ -206,7 +206,7 @@ def asked(name: str, fields: Any) -> Any:
     return CompletionRenderer(completion_pb2.CompleteRequest(**fields))
 
 
-@pytest.mark.parametrize(("fields", "ids"), [(COUNTED, []), (TOLD, [5])])
+@pytest.mark.parametrize(("fields", "ids"), [(COUNTED, []), (WITH_IDS, [5])])
 @pytest.mark.parametrize("name", ["chat", "completion"])
 def test_tokens_come_with_the_first_message_that_they_make(name: str, fields: Any, ids: list[int]) -> None:
     """Tokens are in the first message of their output; without text the delta is empty, without tokens it has none."""
@@ -233,9 +233,9 @@ def test_no_tokens_are_returned_unless_requested(name: str) -> None:
 
 def test_prompts_tokens_are_returned_at_the_start() -> None:
     """A chat returns the tokens of its prompt, a completion those of each prompt; their number is always returned."""
-    (chat,) = rendered(asked("chat", TOLD), replace(STARTED, prompt_token_ids=([3, 4],)))
+    (chat,) = rendered(asked("chat", WITH_IDS), replace(STARTED, prompt_token_ids=([3, 4],)))
     assert (list(chat.started.prompt_token_ids), chat.started.prompt_tokens) == ([3, 4], 2)
-    (completion,) = rendered(asked("completion", TOLD), TWICE)
+    (completion,) = rendered(asked("completion", WITH_IDS), TWICE)
     assert [list(prompt.ids) for prompt in completion.started.prompt_token_ids] == [[3, 4], [5]]
     (counted,) = rendered(asked("completion", {}), TWICE)
     assert list(counted.started.prompt_tokens) == [2, 1]
@@ -243,7 +243,7 @@ def test_prompts_tokens_are_returned_at_the_start() -> None:
 
 def test_prompt_s_logprobs_of_a_chat_have_no_tokens_of_the_answer() -> None:
     """The prompt's logprobs come first, and the answer's tokens with the answer."""
-    prompt, text = asked("chat", TOLD).render([TOKENS, PromptLogprobs(0, (LOGPROB,)), Text(0, "a")])
+    prompt, text = asked("chat", WITH_IDS).render([TOKENS, PromptLogprobs(0, (LOGPROB,)), Text(0, "a")])
     assert list(prompt.prompt_logprobs.logprobs) == logprob_messages([LOGPROB])
     assert not prompt.HasField("tokens")
     assert list(text.tokens.ids) == [5]

@@ -24,7 +24,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED)
-def test_what_is_no_json_value_is_refused_by_its_field(case: tuple[str, str]) -> None:
+def test_invalid_json_is_rejected_by_its_field(case: tuple[str, str]) -> None:
     text, message = case
     with pytest.raises(InvalidRequest) as caught:
         parse_json(text, "tools[0].function.parameters")

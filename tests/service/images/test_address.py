@@ -64,7 +64,7 @@ def test_urls_of_allowed_hosts_are_taken_apart(url: str, authority: str, path: s
         ("https://a.example/" + "x" * 9000, "the limit is 8192"),
     ],
 )
-def test_other_urls_are_refused(url: str, message: str) -> None:
+def test_other_urls_are_rejected(url: str, message: str) -> None:
     with pytest.raises(InvalidRequest, match=message) as raised:
         check_url(url, "f", SETTINGS)
     assert raised.value.field == "f"
@@ -104,6 +104,6 @@ def test_a_port_allows_no_other(allowed: str, url: str, *, may: bool) -> None:
     "host",
     ["https://a.example", "a.example/x", "*.", "a b", "", "*a.example", "a.example:", "a.example:0", "*:65536", "a:b"],
 )
-def test_settings_refuse_what_is_no_host(host: str) -> None:
+def test_settings_reject_invalid_hosts(host: str) -> None:
     with pytest.raises(ValueError, match="is not the name of a host"):
         ImageSettings(allowed_hosts=[host])

@@ -49,7 +49,7 @@ def test_photographs_are_turned_upright() -> None:
 
 
 @pytest.mark.parametrize("kind", ["PNG", "WEBP", "GIF", "JPEG"])
-def test_sizes_are_refused_before_pixels_are_read(kind: str) -> None:
+def test_sizes_are_rejected_before_pixels_are_read(kind: str) -> None:
     """A file that is cut off after its header is rejected by the header alone."""
     data = file_of(Image.new("RGB", (101, 100)), kind)
     with pytest.raises(InvalidRequest, match=r"101 x 100 pixels; the limit is 10000 \(images.max_pixels\)"):
@@ -57,7 +57,7 @@ def test_sizes_are_refused_before_pixels_are_read(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["BMP", "TIFF", "ICO", "PPM"])
-def test_other_kinds_of_files_are_refused(kind: str) -> None:
+def test_other_kinds_of_files_are_rejected(kind: str) -> None:
     """Other kinds that the library could read are rejected."""
     with pytest.raises(InvalidRequest, match="images are image/jpeg, image/png, image/webp and image/gif"):
         decode(Media(file_of(Image.new("RGB", (16, 16)), kind), "image/png"), "f", MOST)
@@ -65,7 +65,7 @@ def test_other_kinds_of_files_are_refused(kind: str) -> None:
 
 @pytest.mark.parametrize("length", [0, 1, 8, 30, 60, 100])
 @pytest.mark.parametrize("kind", ["PNG", "WEBP", "GIF", "JPEG"])
-def test_files_that_are_cut_off_are_refused(kind: str, length: int) -> None:
+def test_files_that_are_cut_off_are_rejected(kind: str, length: int) -> None:
     drawn = Image.effect_noise((60, 60), 90).convert("RGB")
     with pytest.raises(InvalidRequest) as raised:
         decode(Media(file_of(drawn, kind)[:length], ""), "f", MOST)
@@ -84,7 +84,7 @@ def test_data_urls_are_read(url: str) -> None:
     assert read_data_url(url, "f", 10) == Media(b"hi", "image/png")
 
 
-def test_large_data_urls_are_refused_unread() -> None:
+def test_large_data_urls_are_rejected_unread() -> None:
     text = base64.b64encode(b"x" * 100).decode()
     assert read_data_url(f"data:,;base64,{text}", "f", 200).data
     for url in (f"data:image/png;base64,{text}", "data:image/png," + "x" * 100):
@@ -92,7 +92,7 @@ def test_large_data_urls_are_refused_unread() -> None:
             read_data_url(url, "f", 90)
 
 
-def test_a_photograph_of_thousands_of_scans_is_refused_at_once() -> None:
+def test_a_photograph_of_thousands_of_scans_is_rejected_at_once() -> None:
     """Each scan touches all pixels and takes ten bytes of the file; the limit is far above what cameras write."""
     whole = file_of(Image.effect_noise((64, 64), 50).convert("RGB"), "JPEG", progressive=True)
     start = whole.rindex(b"\xff\xda")

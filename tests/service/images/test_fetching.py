@@ -87,7 +87,7 @@ async def test_private_addresses_are_skipped_for_public_ones(server: PictureServ
 
 
 @pytest.mark.slow
-async def test_a_redirect_to_a_private_address_is_refused(server: PictureServer) -> None:
+async def test_a_redirect_to_a_private_address_is_rejected(server: PictureServer) -> None:
     """A redirect to a private address is rejected even if the first host was allowed."""
     fetcher = Fetcher(settings(allow_private_addresses=True), NameServer(["127.0.0.1"]))
     target = f"http://127.0.0.1:{server.port}/cat.png"

@@ -55,7 +55,7 @@ def test_logprob_carries_bytes_and_candidates() -> None:
 
 
 def test_prompt_s_first_token_has_zero() -> None:
-    """The first token has no logprob of its own; the others have the engine's."""
+    """The first token has the logprob 0, because nothing precedes it; the others have the engine's."""
     first, second = (TOKENIZER.encode(letter)[0] for letter in "ab")
     found = spelled_prompt_logprobs(TOKENIZER, [first, second], [TokenLogprob(second, -2.0)])
     assert found == [SpelledLogprob(first, b"a", 0.0), SpelledLogprob(second, b"b", -2.0)]

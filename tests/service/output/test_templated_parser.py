@@ -72,7 +72,7 @@ def test_unreadable_call_is_content() -> None:
     assert content.endswith("and on")
 
 
-def test_template_that_transformers_refuses_is_refused() -> None:
+def test_template_that_transformers_rejects_is_rejected() -> None:
     """A template that transformers rejects is rejected when the model is loaded."""
     check_response_template(TEMPLATE)
     with pytest.raises(ValueError, match="fields"):

@@ -106,7 +106,7 @@ async def test_own_variables_cannot_write_control_tokens() -> None:
 @pytest.mark.parametrize(
     "own", ["{", "[1]", '"a"', '{"messages": []}', '{"bos_token": "x"}', '{"namespace": 1}', '{"a": 1, "a": 2}']
 )
-async def test_own_variables_that_cannot_be_are_refused_by_their_field(preparation: Preparation, own: str) -> None:
+async def test_own_variables_that_cannot_be_are_rejected_by_their_field(preparation: Preparation, own: str) -> None:
     """Values other than objects, and reserved names, are rejected."""
     with pytest.raises(InvalidRequest) as caught:
         await preparation.prepare(chat(user("x"), template_variables=own), "r")
@@ -144,7 +144,7 @@ async def test_client_cannot_write_control_tokens(preparation: Preparation, toke
     assert prompt_of(prepared).count(token) == wanted + 4
 
 
-async def test_prompt_that_is_too_long_is_refused() -> None:
+async def test_prompt_that_is_too_long_is_rejected() -> None:
     """The prompt must leave one token for the answer; the error contains the count and the limit."""
     roomy = preparation_of()
     num_tokens = len(request_of(await roomy.prepare(chat(), "r")).prompt_token_ids)

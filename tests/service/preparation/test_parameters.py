@@ -57,7 +57,7 @@ async def test_max_tokens_is_limited_by_the_context(
     assert request_of(prepared).stopping.max_tokens == prepared.stopping.max_tokens == resolved
 
 
-async def test_unknown_tokens_are_refused_by_their_path(preparation: Preparation) -> None:
+async def test_unknown_tokens_are_rejected_by_their_path(preparation: Preparation) -> None:
     """A token outside the vocabulary is the client's error."""
     size = TOKENIZER.vocab_size
     with pytest.raises(InvalidRequest, match=f"{size} tokens") as caught:

@@ -29,7 +29,7 @@ async def test_chat_that_truncates_is_served() -> None:
     preparation.close()
 
 
-async def test_chat_whose_last_message_is_too_long_is_refused() -> None:
+async def test_chat_whose_last_message_is_too_long_is_rejected() -> None:
     """The last message is never dropped; the error has the length without the others."""
     preparation = preparation_of(max_model_len=100)
     with pytest.raises(PromptTooLong) as caught:

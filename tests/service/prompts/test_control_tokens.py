@@ -191,7 +191,7 @@ def without_added_tokens(backend: Any) -> Any:
     [str, lambda mark: json.dumps(mark)[1:-1], lambda mark: repr(mark)[1:-1]],
     ids=["plain", "json", "python"],
 )
-def test_text_that_has_every_mark_is_refused(form: Any) -> None:
+def test_text_that_has_every_mark_is_rejected(form: Any) -> None:
     """A text with all possible marks is rejected; a text with many of them is accepted."""
     plane = [form(chr(code)) for code in range(0xF0000, 0xF0000 + 4096)]
     with pytest.raises(InvalidRequest, match=r"U\+F0000") as caught:

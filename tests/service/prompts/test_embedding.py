@@ -124,7 +124,7 @@ async def test_many_inputs_keep_their_order(prompts: EmbeddingPrompts) -> None:
 
 
 @pytest.mark.parametrize("given", ["abcdefg", [1, 2, 3, 4, 5, 6, 7, 8, 9]])
-async def test_too_long_input_is_refused_or_loses_its_end(prompts: EmbeddingPrompts, given: str | list[int]) -> None:
+async def test_too_long_input_is_rejected_or_loses_its_end(prompts: EmbeddingPrompts, given: str | list[int]) -> None:
     """Both kinds of input keep the control tokens; the error has the input's field and the lengths."""
     with pytest.raises(PromptTooLong) as caught:
         await prompts.prepare(asked("a", given), "r")
@@ -149,7 +149,7 @@ async def test_longest_input_is_taken_whole(prompts: EmbeddingPrompts, given: st
         (["a"], {"dimensions": 5}, "dimensions"),
     ],
 )
-async def test_bad_request_is_refused(
+async def test_bad_request_is_rejected(
     prompts: EmbeddingPrompts, inputs: list[Any], fields: dict[str, Any], field: str
 ) -> None:
     """The error names the field."""
@@ -208,7 +208,7 @@ async def test_long_texts_do_not_delay_short_ones() -> None:
     prompts.close()
 
 
-def test_tokenizer_that_respells_its_text_is_refused() -> None:
+def test_tokenizer_that_respells_its_text_is_rejected() -> None:
     """The added tokens of such a tokenizer could not be distinguished from the text."""
 
     class Respelling(ByteTokenizer):

@@ -26,7 +26,7 @@ def test_text_parts_are_joined() -> None:
     assert turns(message(USER, "a", "", "b ")) == [{"role": "user", "content": "ab "}]
 
 
-def test_picture_is_refused_by_its_path() -> None:
+def test_picture_is_rejected_by_its_path() -> None:
     """The error for an unsupported part contains the part's path."""
     path = "messages[1].content[1].image_url"
     asked = Message(USER, (TextPart("look"), ImagePart("https://x/y.png", path)))
@@ -108,7 +108,7 @@ def test_tools_have_the_templates_form() -> None:
 
 
 @pytest.mark.parametrize("parameters", ["[]", '{"type": "string"}', "{"])
-def test_parameters_that_are_no_object_schema_are_refused(parameters: str) -> None:
+def test_parameters_that_are_no_object_schema_are_rejected(parameters: str) -> None:
     """The parameters of a function must be the schema of an object; the error names the tool."""
     with pytest.raises(InvalidRequest) as caught:
         template_tools([Function("f", parameters=parameters, field="tools[3].function")])

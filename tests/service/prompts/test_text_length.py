@@ -55,7 +55,7 @@ class NeverRead(FastTokenizer):
         return super().encode(text, add_special_tokens=add_special_tokens)
 
 
-def test_a_prompt_that_is_certainly_too_long_is_refused_unread() -> None:
+def test_a_prompt_that_is_certainly_too_long_is_rejected_unread() -> None:
     tokenizer = NeverRead(TOKENIZER.json)
     with pytest.raises(PromptTooLong, match=r"at least \d+ tokens; the limit is 99"):
         fit_text(

@@ -19,7 +19,7 @@ def test_tokens_become_their_text() -> None:
     assert detokenize(TOKENIZER, token_ids[:1], skip_special_tokens=False) in ("é", "\ufffd")
 
 
-def test_unknown_token_is_refused_by_its_place() -> None:
+def test_unknown_token_is_rejected_by_its_field() -> None:
     """The error for an unknown token contains the vocabulary's size."""
     with pytest.raises(InvalidRequest, match="there is no token 9999") as caught:
         detokenize(TOKENIZER, [1, 9999], skip_special_tokens=False)

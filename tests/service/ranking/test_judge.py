@@ -148,7 +148,7 @@ async def test_clients_instruction_replaces_the_settings(tmp_path: Path) -> None
         ({"priority": -1}, InvalidRequest, "serving.priority"),
     ],
 )
-async def test_what_does_not_fit_is_refused(
+async def test_invalid_request_is_rejected(
     fields: dict[str, Any], kind: type[InvalidRequest], field: str, tmp_path: Path
 ) -> None:
     """The error names the field."""
@@ -177,7 +177,7 @@ async def test_tokens_of_one_request_are_bounded(tmp_path: Path, monkeypatch: py
         await judged(load(tmp_path), texts())
 
 
-def test_words_that_are_several_tokens_are_refused(tmp_path: Path) -> None:
+def test_words_that_are_several_tokens_are_rejected(tmp_path: Path) -> None:
     """They are rejected at the load with the setting's name, as is a prompt without its texts."""
     save(tmp_path)
     with pytest.raises(ModelLoadError, match=r"rank\.yes_word: 'yes no' is 2 tokens, not one"):
