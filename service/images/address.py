@@ -13,7 +13,7 @@ MAX_URL: Final = 8192  # characters
 _PORTS: Final = {"https": 443, "http": 80}
 _NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
 # IPv4's deprecated address forms, site-local addresses, and NAT64 prefixes for private networks.
-_REFUSED: Final = [
+_NOT_PUBLIC: Final = [
     ipaddress.ip_network(each)
     for each in ("::/96", "::ffff:0:0:0/96", "fec0::/10", "64:ff9b:1::/48", "168.63.129.16/32")
 ]  # the last one is a cloud's internal service for its machines
@@ -75,7 +75,7 @@ def is_public(address: str) -> bool:
 
 
 def _is_public(ip: _Ip) -> bool:
-    return ip.is_global and not ip.is_multicast and not any(ip in network for network in _REFUSED)
+    return ip.is_global and not ip.is_multicast and not any(ip in network for network in _NOT_PUBLIC)
 
 
 def _split(url: str, field: str) -> tuple[SplitResult, str, int | None]:

@@ -30,8 +30,8 @@ def decode(media: Media, field: str, max_pixels: int) -> Image.Image:
     try:
         image = Image.open(io.BytesIO(media.data), formats=list(MEDIA_TYPES))
     except Exception as error:  # the library raises many kinds for broken files
-        said = f" ({media.kind})" if media.kind and media.kind not in MEDIA_TYPES.values() else ""
-        raise InvalidRequest(field, f"can't be read as an image{said}; images are {_NAMES}") from error
+        declared = f" ({media.kind})" if media.kind and media.kind not in MEDIA_TYPES.values() else ""
+        raise InvalidRequest(field, f"can't be read as an image{declared}; images are {_NAMES}") from error
     _check_form(image, media, field, max_pixels)
     try:
         image.load()

@@ -109,15 +109,15 @@ class Fetcher:
         url = httpcore.URL(scheme=target.scheme, host=target.host, port=target.port, target=target.path)
         headers: dict[bytes | str, bytes | str] = {**_HEADERS, "host": target.authority}
         async with self._pool.stream("GET", url, headers=headers) as response:
-            said = {name.lower().decode("latin-1"): value.decode("latin-1") for name, value in response.headers}
-            if response.status in _REDIRECTS and "location" in said:
-                return said["location"]
+            received = {name.lower().decode("latin-1"): value.decode("latin-1") for name, value in response.headers}
+            if response.status in _REDIRECTS and "location" in received:
+                return received["location"]
             if response.status != HTTPStatus.OK:
                 raise _failure(field, f"its host answered with the status {response.status}")
-            kind = said.get("content-type", "").partition(";")[0].strip().lower()
+            kind = received.get("content-type", "").partition(";")[0].strip().lower()
             if not kind.startswith("image/") and kind not in _UNKNOWN_KINDS:
                 raise _failure(field, f"it is not an image, but {kind[:100]!r}")
-            limit, length = self._settings.max_bytes, said.get("content-length", "")
+            limit, length = self._settings.max_bytes, received.get("content-length", "")
             check_size(int(length) if length.isdecimal() else 0, field, limit)
             data = bytearray()
             async for piece in response.aiter_stream():

@@ -23,7 +23,7 @@ from service.output.tool_syntax import ChannelCall, TemplatedCall, ToolSyntax
 from service.prompts.chat import ChatPrompts, RenderedPrompt
 from service.prompts.reasoning_effort import DefaultEffort, EffortRules, ReasoningBudgets
 from service.prompts.template import ChatTemplate
-from service.prompts.template_calls import confirmed_syntax, templated_syntax, warn_of
+from service.prompts.template_calls import confirmed_syntax, templated_syntax, warn_if_unparsed
 from service.prompts.truncation import PromptBudget
 
 
@@ -64,7 +64,7 @@ class ChatModel:
             self._syntax = templated or confirmed_syntax(template, found)
         else:
             self._syntax = syntax
-            warn_of(template, syntax)
+            warn_if_unparsed(template, syntax)
         self._effort = EffortRules(template, self._markers, budgets or ReasoningBudgets(), default_effort)
         self._shows_schema = shows_schema
         self._constrains_calls = constrains_calls

@@ -28,15 +28,15 @@ def read_sampling_defaults(folder: Path, ranges: Ranges) -> SamplingDefaults:
     if not path.is_file():
         return {}
     try:
-        said = json.loads(path.read_text(encoding="utf-8"))
+        values = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ModelLoadError(f"{path} can't be used: {error}") from error
-    if not isinstance(said, dict):
+    if not isinstance(values, dict):
         raise ModelLoadError(f"{path} can't be used: it is not an object")
     found = {}
     off = SamplingParams()
     for name in MODEL_DEFAULTS:
-        value = said.get(name)
+        value = values.get(name)
         if value is None or (value == 0 and getattr(off, name) is None):
             continue
         allowed = ranges[f"sampling.{name}"]

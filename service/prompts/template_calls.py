@@ -36,7 +36,7 @@ def confirmed_syntax(template: ChatTemplate, found: ToolSyntax) -> ToolSyntax:
             fields = {"tool_syntax": syntax.name}
             _log.info("the tool syntax was detected from the chat template's own call", extra={"fields": fields})
             return syntax
-    warn_of(template, found)
+    warn_if_unparsed(template, found)
     return found
 
 
@@ -53,7 +53,7 @@ def templated_syntax(template: ChatTemplate) -> ToolSyntax | None:
     return ToolSyntax("response-template", "by the tokenizer", TemplatedCall(template.response_template))
 
 
-def warn_of(template: ChatTemplate, syntax: ToolSyntax) -> None:
+def warn_if_unparsed(template: ChatTemplate, syntax: ToolSyntax) -> None:
     """Log a warning if the template renders calls that the syntax doesn't read."""
     if _shows(template, syntax) is False:
         fields = {"tool_syntax": syntax.name}

@@ -68,13 +68,13 @@ class Workers:
             return await self._run(work, deadline, too_long)
         await self._within_limit(self._turn.acquire(), deadline, self._busy(), self.limits.wait_s)
 
-        def settled() -> _Result:
+        def trimming() -> _Result:
             try:
                 return work()
             finally:
                 trim_heap()  # the library takes a hundred times the size of a long text, and would keep it
 
-        return await self._run(settled, deadline, too_long, on_end=self._turn.release)
+        return await self._run(trimming, deadline, too_long, on_end=self._turn.release)
 
     async def _run(
         self,

@@ -33,7 +33,7 @@ class CallConstraint:
         self._lead = lead  # None once the text can't be a call any more
         self._once = once
         self._eos_token_id = eos_token_id
-        self._said = b""  # the whole text, while there is a lead
+        self._text = b""  # the whole text, while there is a lead
         self._tail = b""  # the last bytes of free text, enough to find the marker
         self._call: GrammarConstraint | None = None
         self._forbidden = self._misleading()
@@ -82,7 +82,7 @@ class CallConstraint:
         """Advance by free text, in which a call may open."""
         self._call = self._opened_by(data)
         if self._call is None:
-            self._said += data if self._lead is not None else b""
+            self._text += data if self._lead is not None else b""
             if self._lead is not None and not self._lead.follow(data):
                 self._lead = None
             if self._marker is not None:
@@ -105,7 +105,7 @@ class CallConstraint:
             once=self._once,
             eos_token_id=self._eos_token_id,
         )
-        copy._said, copy._tail, copy._forbidden = self._said, self._tail, self._forbidden
+        copy._text, copy._tail, copy._forbidden = self._text, self._tail, self._forbidden
         copy._call = self._call.fork() if self._call is not None else None
         return copy
 
@@ -114,7 +114,7 @@ class CallConstraint:
         if self._lead is not None:
             lead = self._lead.fork()
             if lead.follow(data) and lead.is_accepting():
-                return self._call_after(self._said + data)
+                return self._call_after(self._text + data)
         if self._marker is None or (rest := self._marker.rest(self._tail, data)) is None:
             return None
         return self._call_after(rest)

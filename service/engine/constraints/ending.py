@@ -17,7 +17,6 @@ _EFFORT = 1_000  # for one token,
 _EFFORT_OF_ALL = 30_000  # and for all tokens of a choice
 # Processor time in seconds, far above the needs of usual grammars: for the search of a compilation, and for all
 # searches of a choice, which delay the other choices.
-# one choice may hold up all others.
 _FIRST_S, _CHOICE_S = 2.0, 0.5
 _PLENTY = 512  # with this number of tokens left, plus one per byte of the last known path, the path may be unknown
 _MOST_CUT = 32  # bytes of a known path that a token may have replaced

@@ -25,8 +25,8 @@ _NUM_TRIAL_TOKENS = 4
 # again and again, each time in about 15 µs of the engine's thread.
 _MOST_KEPT, _NUM_KEPT = 64, 4_096
 
-# Items that the parser may look at for one token, on the engine's thread: 10,000 take it about 60 ms. A grammar that
-# needs more is ambiguous in hundreds of ways; an object of 500 optional properties needs more than 5,000.
+# The parser's limit of items for one token, on the engine's thread: 10,000 items take about 60 ms. A grammar that needs
+# more is ambiguous in hundreds of ways; an object with 500 optional properties needs more than 5,000.
 _MAX_ITEMS, _MAX_ITEMS_OF_SCHEMAS = 5_000, 10_000
 
 _Key: TypeAlias = tuple[str, frozenset[str]]  # a grammar's text and its lenient schemas

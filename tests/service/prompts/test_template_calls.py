@@ -8,7 +8,7 @@ import pytest
 
 from service.output.tool_families import HERMES, LFM2, LLAMA3, PLAIN_JSON, QWEN_CODER
 from service.output.tool_syntax import ToolSyntax
-from service.prompts.template_calls import confirmed_syntax, warn_of
+from service.prompts.template_calls import confirmed_syntax, warn_if_unparsed
 from tests.service.output.families import FAMILIES, Family, chatml, each
 from tests.service.prompts.fakes import CHATML, template_of
 
@@ -18,7 +18,7 @@ def test_each_family_s_template_is_confirmed(family: Family, caplog: pytest.LogC
     """Each family's template renders calls that the family's syntax reads; nothing is logged."""
     with caplog.at_level(logging.INFO):
         assert confirmed_syntax(template_of(family.template), family.syntax) is family.syntax
-        warn_of(template_of(family.template), family.syntax)
+        warn_if_unparsed(template_of(family.template), family.syntax)
     assert not caplog.records
 
 
@@ -44,7 +44,7 @@ def test_calls_of_no_known_kind_are_logged(caplog: pytest.LogCaptureFixture) -> 
 
 def test_setting_that_contradicts_the_template_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     """A configured syntax is used, and a warning is logged."""
-    warn_of(template_of(CHATML), QWEN_CODER)
+    warn_if_unparsed(template_of(CHATML), QWEN_CODER)
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
 
