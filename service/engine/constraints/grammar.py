@@ -13,7 +13,7 @@ import numpy as np
 
 from service.engine.constraints.byte_vocabulary import ByteVocabulary
 from service.engine.constraints.ending import Ending
-from service.engine.constraints.refusal import blame
+from service.engine.constraints.refusal import explain_rejection
 from service.engine.plain_encoder import PlainEncoder
 from service.engine.tokenizer import Tokenizer
 from service.generation.constraint import Grammar
@@ -245,7 +245,7 @@ class GrammarCompiler:
             text = llguidance.LLMatcher.grammar_from_json_schema(schema)
             matcher = _matcher(self._tokenizer, text, [field])
             if matcher.is_error():
-                return UnsupportedConstraint(field, blame(schema, matcher.get_error()))
+                return UnsupportedConstraint(field, explain_rejection(schema, matcher.get_error()))
         return UnsupportedConstraint(grammar.field, error.strip() or "the constraint can't be compiled")
 
     def _keep(self, key: _Key, constraint: GrammarConstraint) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from service.generation.json_schema import escape, walk
 
 
-def blame(schema: str, message: str) -> str:
+def explain_rejection(schema: str, message: str) -> str:
     """Return the compiler's error message for a schema, with the keyword and its path if they can be found."""
     text = message.strip().splitlines()[0] if message.strip() else "the schema can't be compiled"
     parsed = json.loads(schema, parse_int=float)  # integers may have thousands of digits

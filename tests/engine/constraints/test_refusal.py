@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from service.engine.constraints.refusal import blame
+from service.engine.constraints.refusal import explain_rejection
 
 
-def test_property_that_is_called_like_a_keyword_is_not_blamed() -> None:
+def test_property_with_a_keyword_s_name_is_not_reported() -> None:
     """The error names the keyword, not a property of the same name."""
     schema = '{"properties": {"not": {"not": {}}}}'
-    assert "at /properties/not/not " in blame(schema, 'Unimplemented keys: ["not"]')
+    assert "at /properties/not/not " in explain_rejection(schema, 'Unimplemented keys: ["not"]')
 
 
 def test_error_without_a_keyword_is_returned_unchanged() -> None:
     """An error that can't be traced to a keyword keeps the compiler's message."""
-    assert blame("{}", "Unsatisfiable schema: x\nmore") == "Unsatisfiable schema: x"
+    assert explain_rejection("{}", "Unsatisfiable schema: x\nmore") == "Unsatisfiable schema: x"
