@@ -1,1 +1,1 @@
-"""Output constraints as the text of a grammar, which the engine compiles."""
+"""Output constraints as grammar texts, which the engine compiles."""

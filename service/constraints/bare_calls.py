@@ -1,6 +1,6 @@
 """Grammars of tool calls without an opening marker, in every layout that the parser accepts.
 
-The model has begun the first call when its grammar comes to hold, so that its ways are not the grammar's to choose.
+The grammar takes effect after the model has begun the first call, so it must accept every way of beginning one.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ from service.constraints.lark import any_of, literal, quote
 from service.constraints.tool_rules import MAX_CALLS
 from service.output.families.tool_syntax import ObjectCall, PythonicCall, ToolSyntax
 
-_STRING_MEMBER = r'[ \t\r\n]*:[ \t\r\n]*"[^"\\]*"[ \t\r\n]*,[ \t\r\n]*'  # behind its key
+_STRING_MEMBER = r'[ \t\r\n]*:[ \t\r\n]*"[^"\\]*"[ \t\r\n]*,[ \t\r\n]*'  # the rest of a member, after its key
 _LAYOUT = [r"WS: /[ \t\r\n]{1,16}/", r"LEAD: /[ \t\r\n]+/", "ws: WS?", "lead: LEAD?"]
-# An answer that can't but be a call any more, or isn't one for the parser either. JSON with other first members is left
-# to be content.
+# The beginning of an answer that is a call for the parser. JSON whose first members are others is content.
 _OBJECT_LEAD = (
     r'[ \t\r\n]*(\[[ \t\r\n]*)?\{[ \t\r\n]*("(id|type)"[ \t\r\n]*:[ \t\r\n]*"[^"\\]*"[ \t\r\n]*,[ \t\r\n]*){0,2}'
     r'"(name|arguments|parameters)"(.|\n)*'
@@ -22,7 +21,7 @@ _OBJECT_LEAD = (
 
 
 def bare_lead(syntax: ToolSyntax, names: Sequence[str]) -> str:
-    """A regular expression of answers that are calls, as soon as that is certain, with whatever follows."""
+    """Return a regular expression that matches an answer as soon as it is certainly a call, with any text after it."""
     match syntax.payload:
         case ObjectCall():
             return _OBJECT_LEAD
@@ -33,7 +32,7 @@ def bare_lead(syntax: ToolSyntax, names: Sequence[str]) -> str:
 
 
 def bare_calls(syntax: ToolSyntax, names: Sequence[str], token_ids: Mapping[str, int], *, is_single: bool) -> list[str]:
-    """The rule `start` and what it needs beside the functions' calls and arguments."""
+    """Return the rule `start` and the rules that it needs in addition to those of the calls and their arguments."""
     end = f"({literal(syntax.end, token_ids)})?" if syntax.end else ""
     repeats = f"{{0,{MAX_CALLS - 1}}}"
     match syntax.payload:
@@ -48,7 +47,7 @@ def bare_calls(syntax: ToolSyntax, names: Sequence[str], token_ids: Mapping[str,
 
 
 def _objects(syntax: ToolSyntax, names: Sequence[str], repeats: str) -> list[str]:
-    """Objects with their members in any order, one after the other or in a list."""
+    """Return rules for objects with members in any order, one after the other or in a list."""
     lines = []
     for index, each in enumerate(names):
         name = f'"\\"name\\"" ws ":" ws {quote(quote(each))}'

@@ -1,8 +1,8 @@
 """The grammar of one function call, in the syntax of a model family.
 
-Arguments that are one JSON object are held to their schema as a whole. Those that are written one by one are each held
-to their own: names and order are the schema's; text between tags matches `enum`, `const`, `pattern` and the lengths of
-a string, and is free where a value may be a string or something else.
+Arguments that form one JSON object are held to their schema as a whole. Parameters that are written one by one are each
+held to their own schema, in the schema's order. Text between tags matches `enum`, `const`, `pattern` and the length
+limits of a string; it is free where a value may be a string or something else.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from service.output.families.tool_syntax import (
 
 _ANY_TEXT = r"(.|\n)*"
 _ANY_KEY = r"/[A-Za-z_][A-Za-z0-9_]{0,63}/"
-_MAX_UNLISTED = 16  # parameters that no schema names
-_MAX_LENGTH = 256  # of a string, up to which its length is enforced
+_MAX_UNLISTED = 16  # parameters that the schema doesn't name
+_MAX_LENGTH = 256  # a string's length limit is enforced up to this value
 _STRING = frozenset({"string"})
 _COMBINING = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "patternProperties", "$ref"})
-# A value of a family with bare keys that isn't held to its schema.
+# The value of a family with bare keys if it is not held to its schema.
 _BRACED_VALUES = (
     (
         'braced: /-?[0-9]{1,16}(\\.[0-9]{1,16})?/ | "true" | "false" | "null" | braced_text | "[" braced_list? "]" | '
@@ -50,9 +50,10 @@ _BRACED_VALUES = (
 
 @dataclass(frozen=True, slots=True)
 class CalledFunction:
-    """A function as its grammar needs it: `rule` names its rule, `field` is the request's field of its parameters.
+    """A function for which a grammar is made.
 
-    One that is `lenient` gets other values through where its parameters' schemas can't be enforced.
+    `rule` is the name of its grammar rule, `field` the request's field with its parameters. If it is `lenient`, values
+    are unconstrained where the schemas of its parameters can't be enforced.
     """
 
     rule: str
@@ -72,13 +73,13 @@ class _Parameter:
 
 
 class CallPayload:
-    """The rules of a function's call, its `rule` first.
+    """The grammar rules of a function's call; the first one is named `rule`.
 
-    `schemas` are the JSON Schemas that they were made of, by field, and `lenient` what may stand in for them.
+    `schemas` are the JSON Schemas in the rules, by field; `lenient` are the schemas that may replace them.
     """
 
     def __init__(self, function: CalledFunction, syntax: ToolSyntax, token_ids: Mapping[str, int]) -> None:
-        """`token_ids` tells which markers are single tokens."""
+        """`token_ids` has the markers that are single tokens."""
         self.lines: list[str] = []
         self.schemas: dict[str, str] = {}
         self.lenient: dict[str, str] = {}
@@ -86,7 +87,7 @@ class CallPayload:
         self._token_ids = token_ids
         self.lines.insert(0, f"{function.rule}: {self._body(syntax)}")
 
-    def _body(self, syntax: ToolSyntax) -> str:  # noqa: PLR0911  one a payload
+    def _body(self, syntax: ToolSyntax) -> str:  # noqa: PLR0911  one per payload
         name = self._function.name
         match syntax.payload:
             case ObjectCall(keyed=True):
@@ -107,10 +108,10 @@ class CallPayload:
             case BracedCall() as call:
                 return f'{self._literal(call.before + name + "{")} {self._braced(call)} "}}"'
             case TemplatedCall():
-                raise ValueError("nobody knows how to write such a call")
+                raise ValueError("a response_template doesn't describe how to write a call")
 
     def _whole(self) -> str:
-        """The arguments as one JSON object."""
+        """Return the rule of the arguments as one JSON object."""
         rule = f"{self._function.rule}_arguments"
         return self._json(rule, self._function.field, self._function.parameters, {"type": "object"})
 
@@ -133,7 +134,7 @@ class CallPayload:
         return literal(text, self._token_ids)
 
     def _parameters(self) -> list[_Parameter] | None:
-        """The parameters that may be named, in the schema's order; None where others than those may be."""
+        """Return the parameters that may be used, in the schema's order; None if others are allowed too."""
         schema = resolved(self._function.parameters, self._function.parameters)
         listed = schema.get("properties") if isinstance(schema, Mapping) else None
         if not isinstance(listed, Mapping) or _COMBINING & schema.keys() or schema.get("additionalProperties"):
@@ -174,15 +175,15 @@ class CallPayload:
         return self._text(f"{parameter.rule}_text", terminal, close)
 
     def _terminal(self, schema: Any) -> str:
-        """What a string of a schema matches; any, where that can't be enforced and nobody demands it."""
+        """Return a terminal for strings that match a schema; for any string if a lenient schema can't be enforced."""
         terminal = _terminal(schema)
         if self._function.lenient and llguidance.LLMatcher.validate_grammar(f"start: TEXT\nTEXT: {terminal}\n"):
             return f"/{_ANY_TEXT}/"
         return terminal
 
     def _text(self, rule: str, terminal: str, close: str) -> str:
-        """Text up to where `close` first comes, that included."""
-        if close.strip() in self._token_ids:  # no text spells a token
+        """Return a rule for text up to and including the first `close`."""
+        if close.strip() in self._token_ids:  # text never contains a control token
             self.lines.append(f"{rule.upper()}: {terminal}")
             return f"{rule.upper()} {self._literal(close.strip())}"
         self.lines += [f"{rule.upper()}: {terminal}", f"{rule}[lazy]: {rule.upper()} {quote(close)}"]
@@ -232,7 +233,7 @@ class CallPayload:
         return f"({rule} ({separator} {rule}){{0,{_MAX_UNLISTED - 1}}})?"
 
     def _listed(self, parameters: Sequence[_Parameter], values: Sequence[str], separator: str) -> str:
-        """The values in their order with separators between them, optional ones left out or not."""
+        """Return rules for the values in their order, with separators between them; optional ones may be omitted."""
         rule, last = self._function.rule, len(parameters)
         for index, (parameter, value) in enumerate(zip(parameters, values, strict=True)):
             self.lines.append(f"{parameter.rule}: {value}")
@@ -246,7 +247,7 @@ class CallPayload:
 
 
 def _texts(schema: Any) -> list[str]:
-    """The only texts that a schema lets a value be; none where it doesn't list any."""
+    """Return the texts that a schema allows as the value; none if it doesn't list them."""
     if not isinstance(schema, Mapping):
         return []
     listed = [schema["const"]] if "const" in schema else schema.get("enum", [])
@@ -256,7 +257,7 @@ def _texts(schema: Any) -> list[str]:
 
 
 def _terminal(schema: Any) -> str:
-    """What a string of a schema matches, as far as that is enforced."""
+    """Return a terminal for the strings that match a schema, as far as that is enforced."""
     if not isinstance(schema, Mapping):
         return f"/{_ANY_TEXT}/"
     least, most = schema.get("minLength", 0), schema.get("maxLength")
@@ -270,6 +271,6 @@ def _terminal(schema: Any) -> str:
         inner = pattern.removeprefix("^").removesuffix("$" if not after else "")
         alone = f"/{llguidance.regex_to_lark(inner, '')}/"
         if llguidance.LLMatcher.validate_grammar(f"start: {alone}\n"):
-            return f"{terminal} & {alone}"  # not to be mended by what is put around it
+            return f"{terminal} & {alone}"  # an invalid pattern may become valid with the text around it: use it alone
         terminal += f" & /{llguidance.regex_to_lark(f'{before}({inner}){after}', '')}/"
     return terminal

@@ -19,7 +19,7 @@ from service.generation.formats.output_format import JsonObject, JsonSchema, Out
 
 
 def format_grammar(wanted: OutputFormat) -> Grammar:
-    """The grammar of an output format. Raises InvalidRequest for a schema or GBNF that can't be read."""
+    """Return the grammar of an output format. Raise InvalidRequest for an unreadable schema or GBNF."""
     match wanted:
         case JsonObject(field):
             return _json_grammar({"type": "object"}, field, strict=False)
@@ -38,7 +38,7 @@ def format_grammar(wanted: OutputFormat) -> Grammar:
 
 
 def _to_lark(text: str, field: str) -> str:
-    """A caller's grammar as Lark; what is wrong with that, its compiler says. Raises InvalidRequest for broken GBNF."""
+    """Return a client's grammar as Lark, which the compiler checks. Raise InvalidRequest for invalid GBNF."""
     if "::=" not in text or is_lark_syntax(text):
         return text
     try:
@@ -56,9 +56,9 @@ def _json_grammar(schema: Any, field: str, *, strict: bool) -> Grammar:
 
 
 def marked_content(content: Grammar, opening: str, closing: str, token_ids: Mapping[str, int]) -> Grammar:
-    """The grammar of an answer that is `content` between the markers that its family puts around answers."""
+    """Return the grammar of an answer: `content` between the markers that the family puts around answers."""
     text = (
         f"start: {literal(opening, token_ids)} marked {literal(closing, token_ids)}\n"
-        f"marked: %lark {{\n{content.text}\n}}\n"  # with names of its own, which may refer to its start
+        f"marked: %lark {{\n{content.text}\n}}\n"  # a grammar of its own, whose rules may refer to its start
     )
     return replace(content, text=text, texts=())

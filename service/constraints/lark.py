@@ -8,12 +8,12 @@ from collections.abc import Iterable, Mapping
 
 
 def quote(text: str) -> str:
-    """A text as a literal: JSON's form of a string, but that Lark wants the character DEL escaped too."""
+    """Return a text as a literal: a JSON string in which the character DEL is escaped too, as Lark requires."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", r"\u007f")
 
 
 def literal(text: str, token_ids: Mapping[str, int]) -> str:
-    """A text with the control tokens in it, by `token_ids`, as tokens."""
+    """Return a literal for a text in which the control tokens of `token_ids` are tokens."""
     spelled = sorted((token for token in token_ids if token in text), key=len, reverse=True)
     if not spelled:
         return quote(text)
@@ -22,5 +22,5 @@ def literal(text: str, token_ids: Mapping[str, int]) -> str:
 
 
 def any_of(texts: Iterable[str]) -> str:
-    """A regular expression's part that matches any of them."""
+    """Return a group of a regular expression that matches any of the texts."""
     return f"({'|'.join(map(re.escape, texts))})"

@@ -10,7 +10,7 @@ from typing import Any
 
 from service.generation.formats.json_schema import walk
 
-# One space, or a line end with its indentation: enough for every usual layout, and no model can spin in it.
+# One space, or a line end with indentation: enough for every usual layout, and bounded for a model that repeats it.
 _LAYOUT = {"whitespace_flexible": True, "whitespace_pattern": r"( |\n {0,16})?"}
 _ENFORCED_FORMATS = frozenset(
     {"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid", "uri"}
@@ -21,11 +21,11 @@ _COMBINING = frozenset({"allOf", "oneOf", "not", "if", "patternProperties", "dep
 
 
 def prepare_schema(schema: Any, *, strict: bool) -> dict[str, Any]:
-    """The schema to generate by.
+    """Return the schema for generation.
 
-    White space is bounded. An object whose `properties` are listed has no others, so that a bounded schema ends by
-    itself; not so where schemas are combined. Unless `strict`, a `format` that can't be enforced is the
-    annotation that the standard makes of it.
+    White space is bounded. Objects with a list of `properties` get no others, so that a bounded schema ends by itself;
+    this does not apply where schemas are combined. Unless `strict`, a `format` that can't be enforced is an annotation,
+    as in the standard.
     """
     if not isinstance(schema, dict):
         schema = {} if schema is True else {"not": {}}
@@ -37,14 +37,14 @@ def prepare_schema(schema: Any, *, strict: bool) -> dict[str, Any]:
 
 
 def _annotate(schema: dict[str, Any]) -> None:
-    """Leave out the formats that can't be enforced."""
+    """Remove the formats that can't be enforced."""
     for _, subschema in walk(schema):
         if isinstance(subschema.get("format"), str) and subschema["format"] not in _ENFORCED_FORMATS:
             del subschema["format"]
 
 
 def _close(schema: dict[str, Any]) -> None:
-    """Leave out unlisted properties, unless two schemas speak about one object: they might not leave anything then."""
+    """Forbid unlisted properties, unless two schemas describe one object: together they might allow nothing then."""
     subschemas = [subschema for _, subschema in walk(schema)]
     if any(_shares(subschema) for subschema in subschemas):
         return
@@ -61,6 +61,6 @@ def _lists_properties(schema: dict[str, Any]) -> bool:
 
 
 def _shares(schema: dict[str, Any]) -> bool:
-    """Whether another schema describes the same value too."""
+    """Return True if another schema describes the same value too."""
     descriptions = [{"anyOf"} & schema.keys(), {"$ref"} & schema.keys(), _OBJECT & schema.keys()]
     return bool(_COMBINING & schema.keys()) or sum(map(bool, descriptions)) > 1

@@ -1,6 +1,7 @@
 """Grammars of tool calls.
 
-A family's call syntax is the same description that the parser goes by, so that it reads what the grammar lets through.
+The grammar and the parser use the same description of a family's call syntax, so the parser reads all calls that the
+grammar allows.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from service.output.families.tool_syntax import ChannelCall
 
 
 def tool_grammar(rules: ToolRules, token_ids: Mapping[str, int], content: Grammar | None) -> Grammar:
-    """The grammar of an answer that is calls, or else matches `content`; None demands calls.
+    """Return the grammar of an answer that is calls or matches `content`; None requires calls.
 
-    `token_ids` tells which markers are single tokens. Raises InvalidRequest for parameters that are no schema.
+    `token_ids` has the markers that are single tokens. Raise InvalidRequest for parameters that are not a schema.
     """
     calls = _Calls(rules, token_ids)
     syntax = rules.syntax
@@ -39,9 +40,9 @@ def tool_grammar(rules: ToolRules, token_ids: Mapping[str, int], content: Gramma
 
 
 def opened_calls(rules: ToolRules, token_ids: Mapping[str, int]) -> Grammar:
-    """The grammar of a call that the model opens by itself, in an answer that is free before it.
+    """Return the grammar of a call that the model opens by itself in otherwise free text.
 
-    It begins behind the marker that opens a call. Raises InvalidRequest for a strict function's parameters that are no
+    It begins after the marker that opens a call. Raise InvalidRequest if the parameters of a strict function are not a
     schema.
     """
     calls = _Calls(rules, token_ids)
@@ -59,13 +60,13 @@ def opened_calls(rules: ToolRules, token_ids: Mapping[str, int]) -> Grammar:
 
 
 class _Calls:
-    """What every grammar of calls has: `lines` are the rules `call`, and `call_0` and on, one a function."""
+    """The parts that all grammars of calls share: `lines` are the rules `call`, `call_0`, …, one per function."""
 
     def __init__(self, rules: ToolRules, token_ids: Mapping[str, int]) -> None:
         self.lines: list[str] = []
         self.schemas: dict[str, str] = {}
         self.lenient: dict[str, str] = {}
-        # An answer has one message to a function.
+        # An answer has one message to a function at most.
         self.is_single = rules.single or isinstance(rules.syntax.payload, ChannelCall)
         self._syntax = rules.syntax
         functions = called_functions(rules)
@@ -77,7 +78,7 @@ class _Calls:
         self.lines.append("call: " + " | ".join(function.rule for function in functions))
 
     def between_markers(self) -> str:
-        """What stands between the markers: a call, or a list of calls."""
+        """Return the rule body for the text between the markers: a call, or a list of calls."""
         syntax = self._syntax
         before, between, after = map(quote, (syntax.before_call, syntax.between_calls, syntax.after_call))
         is_one = self.is_single or syntax.begins_each_call

@@ -11,17 +11,17 @@ from service.generation.formats.json_text import parse_parameters
 from service.generation.prompts.conversation import Function
 from service.output.families.tool_syntax import Schema, ToolSyntax
 
-MAX_CALLS = 128  # as many as the contract's Message.tool_calls holds
+MAX_CALLS = 128  # the limit of the contract's Message.tool_calls
 _ANY_OBJECT = {"type": "object"}
 
 
 @dataclass(frozen=True, slots=True)
 class ToolRules:
-    """What the calls of an answer must look like.
+    """The requirements for the calls of an answer.
 
-    `functions` may be called. `required` demands a call, `single` allows one at most. `field` is what a refusal of no
-    single schema is reported under. `enforces` is whether the arguments match their schema where neither the choice of
-    tools nor the function demands it.
+    `functions` may be called. `required` requires a call, `single` allows one at most. An error that isn't about one
+    schema is reported for `field`. `enforces` holds arguments to their schema even if neither the tool choice nor the
+    function requires it.
     """
 
     functions: Sequence[Function]
@@ -33,9 +33,9 @@ class ToolRules:
 
 
 def called_functions(rules: ToolRules) -> list[CalledFunction]:
-    """The functions with what their arguments match.
+    """Return the functions with the schemas of their arguments.
 
-    Raises InvalidRequest for parameters that are no schema, but that nobody demands.
+    Raise InvalidRequest for parameters that are not a schema, if the request requires that they are enforced.
     """
     return [_called(function, index, rules) for index, function in enumerate(rules.functions)]
 

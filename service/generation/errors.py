@@ -11,9 +11,9 @@ from collections.abc import Mapping
 
 
 class ServiceError(Exception):
-    """The root of all errors that are raised on purpose; the text is returned to the client, with few exceptions."""
+    """The root of all errors that are raised on purpose; with few exceptions, the text is returned to the client."""
 
-    retry_after_s: float = 1.0  # seconds after which to retry, if the status is one that passes with time
+    retry_after_s: float = 1.0  # seconds after which to retry, if the status is a temporary one
 
     @property
     def values(self) -> Mapping[str, str]:
@@ -63,7 +63,7 @@ class UnsupportedModality(InvalidRequest):
 
 
 class TemplateRefused(InvalidRequest):
-    """The model's chat template rejects the conversation; the message contains the template's text."""
+    """The model's chat template rejects the conversation; the message contains the template's own message."""
 
 
 class UnsupportedConstraint(InvalidRequest):

@@ -1,1 +1,1 @@
-"""Images of requests: fetch, decode and process them for a model."""
+"""Fetch, decode and process the images of requests."""

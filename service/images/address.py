@@ -1,4 +1,4 @@
-"""The addresses from which images may be fetched: URLs by the settings, hosts by the purpose of their network."""
+"""The URLs from which images may be fetched, by the settings and by the kind of the host's network."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ from service.settings.image_settings import ImageSettings
 MAX_URL: Final = 8192  # characters
 _PORTS: Final = {"https": 443, "http": 80}
 _NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
-# Forms of IPv4's addresses that are out of use, site-local addresses, and NAT64's for private networks.
-_REFUSED: Final = [
+# IPv4's deprecated address forms, site-local addresses, and NAT64 prefixes for private networks.
+_NOT_PUBLIC: Final = [
     ipaddress.ip_network(each)
     for each in ("::/96", "::ffff:0:0:0/96", "fec0::/10", "64:ff9b:1::/48", "168.63.129.16/32")
-]  # the last one is a cloud's own to its machines
+]  # the last one is a cloud's internal service for its machines
 
 _Ip: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 class Target(NamedTuple):
-    """An http URL that was checked, in its parts."""
+    """The parts of a checked http URL."""
 
     scheme: str
     host: str
     port: int
-    path: str  # with the query
+    path: str  # including the query
 
     @property
     def authority(self) -> str:
-        """Host and port, as requests name them."""
+        """The host and the port, as in requests."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
 
     @property
     def url(self) -> str:
-        """All of it."""
+        """The whole URL."""
         return f"{self.scheme}://{self.authority}{self.path}"
 
 
 def check_url(url: str, field: str, settings: ImageSettings) -> Target:
-    """The parts of a URL that may be fetched. Raises InvalidRequest for `field`, naming the setting that says no."""
+    """Return the parts of a URL that may be fetched. Raise InvalidRequest for `field` with the forbidding setting."""
     if not settings.allowed_hosts:
         raise InvalidRequest(
             field, "images are not fetched by URL here (images.allowed_hosts); send a data URL: data:image/png;base64,…"
@@ -63,7 +63,7 @@ def check_url(url: str, field: str, settings: ImageSettings) -> Target:
 
 
 def is_public(address: str) -> bool:
-    """Whether an IP address is one of the internet, and what it carries inside, if it carries one, too."""
+    """Return True if an IP address is public, and the address that it embeds, if any, is public too."""
     ip: _Ip = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(ip, ipaddress.IPv6Address):
         inner = [ip.ipv4_mapped, ip.sixtofour, *(ip.teredo or ())]
@@ -75,17 +75,17 @@ def is_public(address: str) -> bool:
 
 
 def _is_public(ip: _Ip) -> bool:
-    return ip.is_global and not ip.is_multicast and not any(ip in network for network in _REFUSED)
+    return ip.is_global and not ip.is_multicast and not any(ip in network for network in _NOT_PUBLIC)
 
 
 def _split(url: str, field: str) -> tuple[SplitResult, str, int | None]:
-    # Parsers differ in what they make of other characters, and what is checked must be what is asked for.
+    # Parsers treat other characters differently, and the checked URL must be the requested one.
     is_plain = url.isascii() and url.isprintable() and " " not in url and "\\" not in url
     try:
         parts = urlsplit(url if is_plain else "")
         host, port = (parts.hostname or "").rstrip("."), parts.port
     except ValueError:
-        raise InvalidRequest(field, "is no URL") from None
+        raise InvalidRequest(field, "is not a URL") from None
     if parts.scheme in _PORTS and (not host or parts.username is not None or parts.password is not None):
         raise InvalidRequest(field, "must be a URL with a host, and without a user's name and password")
     return parts, host, port

@@ -1,4 +1,4 @@
-"""Connections to addresses that were checked: a name is looked up once, and what was found is what is connected to."""
+"""Connections to checked addresses: a name is resolved once, and only the checked result is connected to."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from service.images.address import is_public
 LookUp: TypeAlias = Callable[[str, int], list[str]]
 
 
-class PrivateAddress(Exception):  # noqa: N818  it says what happened
-    """A host has none but addresses that are not fetched from."""
+class PrivateAddress(Exception):  # noqa: N818  the name states the condition
+    """A host has no address that may be fetched from."""
 
 
 def look_up(host: str, port: int) -> list[str]:
-    """The addresses of a host, the system's preferred ones first. Waits for the network; raises OSError."""
+    """Return the addresses of a host in the system's order of preference. Blocks on the network; raise OSError."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(each[4][0]) for each in found))
 
 
 class CheckedNetwork(httpcore.AsyncNetworkBackend):
-    """Opens connections for httpcore, which names its hosts in TLS and in requests as ever."""
+    """Opens connections for httpcore, which still sends the host's name in TLS and in requests."""
 
     def __init__(
         self,
@@ -36,9 +36,9 @@ class CheckedNetwork(httpcore.AsyncNetworkBackend):
         look_up: LookUp = look_up,
         network: httpcore.AsyncNetworkBackend | None = None,
     ) -> None:
-        """`num_threads` look names up, so that a slow name server holds up no other work of the process.
+        """`num_threads` resolve names, so that a slow name server delays no other work of the process.
 
-        `network` connects to addresses; None is the system's.
+        `network` connects to addresses; None is the system's network.
         """
         self._allow_private = allow_private
         self._look_up = look_up
@@ -57,7 +57,7 @@ class CheckedNetwork(httpcore.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        """Connect to the first address that may be, of those that the host has now. Raises PrivateAddress."""
+        """Connect to the first of the host's addresses that is allowed now. Raise PrivateAddress if none is."""
         loop = asyncio.get_running_loop()
         found = await loop.run_in_executor(self._threads, self._look_up, host, port)
         allowed = [each for each in found if self._allow_private or is_public(each)]
@@ -71,7 +71,7 @@ class CheckedNetwork(httpcore.AsyncNetworkBackend):
         timeout: float | None = None,  # noqa: ASYNC109  the library's signature
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        """Never: images have no such addresses."""
+        """Raise an error: images are not fetched from Unix sockets."""
         del path, timeout, socket_options
         raise PrivateAddress
 

@@ -1,4 +1,4 @@
-"""Bytes inside a request, as a `data:` URL or as base64."""
+"""Bytes in a request, as a `data:` URL or as base64."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ _BLANK = re.compile(r"[ \t\r\n]+")
 
 
 class Media(NamedTuple):
-    """Bytes with the type that they are said to have; empty where nobody says."""
+    """Bytes with their declared type, empty if none is declared."""
 
     data: bytes
     kind: str
 
 
 def is_data_url(url: str) -> bool:
-    """Whether the URL has the bytes in itself."""
+    """Return True if the URL contains the bytes."""
     return url[:5].lower() == "data:"
 
 
 def read_data_url(url: str, field: str, max_bytes: int) -> Media:
-    """What a `data:` URL holds. Raises InvalidRequest for `field`."""
+    """Return the content of a `data:` URL. Raise InvalidRequest for `field`."""
     head = _DATA_URL.match(url)
     if head is None:
-        raise InvalidRequest(field, "is no data URL: data:image/png;base64,… is one")
+        raise InvalidRequest(field, "is not a data URL, such as data:image/png;base64,…")
     text = url[head.end() :]
     if head["base64"] is None:
         data = unquote_to_bytes(text)
@@ -39,16 +39,16 @@ def read_data_url(url: str, field: str, max_bytes: int) -> Media:
 
 
 def read_base64(text: str, field: str, max_bytes: int) -> bytes:
-    """The bytes of a base64 text, of either alphabet, with or without its padding. Raises InvalidRequest."""
+    """Return the bytes of base64 text in either alphabet, with or without padding. Raise InvalidRequest for `field`."""
     check_size(len(text) * 3 // 4 - 2, field, max_bytes)
     plain = _BLANK.sub("", text).replace("-", "+").replace("_", "/").rstrip("=")
     try:
         return binascii.a2b_base64(plain + "=" * (-len(plain) % 4), strict_mode=True)
     except ValueError as error:
-        raise InvalidRequest(field, f"is no base64: {error}") from error
+        raise InvalidRequest(field, f"is not base64: {error}") from error
 
 
 def check_size(num_bytes: int, field: str, max_bytes: int) -> None:
-    """Raise InvalidRequest for an image of too many bytes."""
+    """Raise InvalidRequest for an image with too many bytes."""
     if num_bytes > max_bytes:
         raise InvalidRequest(field, f"the image has more than {max_bytes} bytes, which is the limit (images.max_bytes)")

@@ -1,4 +1,4 @@
-"""Decode an image file to pixels. Files that claim more pixels than the limit are rejected unread."""
+"""Decode an image file to pixels. Files that declare more pixels than the limit are rejected before decoding."""
 
 from __future__ import annotations
 
@@ -12,31 +12,32 @@ from service.generation.errors import InvalidRequest
 from service.images.data_url import Media
 
 MEDIA_TYPES: Final = {"JPEG": "image/jpeg", "PNG": "image/png", "WEBP": "image/webp", "GIF": "image/gif"}
-_MAX_SIDE: Final = 16_384  # pixels; a row or a column of millions is scaled for seconds, and takes gigabytes
-# A JPEG's pixels may come in scans of ten bytes each, and each goes over all of them: usual files have one to twelve.
+_MAX_SIDE: Final = 16_384  # pixels; scaling a row or a column of millions takes seconds and gigabytes
+# A JPEG's pixels may be split into scans of ten bytes, each of which touches all pixels; usual files have one to
+# twelve.
 _MAX_SCANS: Final = 100
-_SCAN: Final = b"\xff\xda"  # which no coded data holds
+_SCAN: Final = b"\xff\xda"  # never part of the coded data
 _NAMES: Final = "image/jpeg, image/png, image/webp and image/gif"
 
-Image.MAX_IMAGE_PIXELS = None  # the library's own limit would be a warning first; ours is checked below
+Image.MAX_IMAGE_PIXELS = None  # the library's limit only warns at first; the limit is checked below
 
 
 def decode(media: Media, field: str, max_pixels: int) -> Image.Image:
-    """The image in RGB, upright as its camera held it; of an animation the first frame. Raises InvalidRequest.
+    """Return the image in RGB and upright, of an animation the first frame. Raise InvalidRequest for `field`.
 
-    The bytes decide what the file is, whatever type it is said to have. On a worker thread: it may take a second.
+    The bytes determine the format, whatever the declared type is. Takes up to a second: call it on a worker thread.
     """
     try:
         image = Image.open(io.BytesIO(media.data), formats=list(MEDIA_TYPES))
     except Exception as error:  # the library raises many kinds for broken files
-        said = f" ({media.kind})" if media.kind and media.kind not in MEDIA_TYPES.values() else ""
-        raise InvalidRequest(field, f"can't be read as an image{said}; images are {_NAMES}") from error
+        declared = f" ({media.kind})" if media.kind and media.kind not in MEDIA_TYPES.values() else ""
+        raise InvalidRequest(field, f"can't be read as an image{declared}; images are {_NAMES}") from error
     _check_form(image, media, field, max_pixels)
     try:
         image.load()
         return ImageOps.exif_transpose(image).convert("RGB")
-    except Exception as error:  # as above
-        kind = MEDIA_TYPES.get(image.format or "", "image/jpeg")  # of which some kinds have names of their own
+    except Exception as error:  # as before: many kinds
+        kind = MEDIA_TYPES.get(image.format or "", "image/jpeg")  # MPO and others are variants of JPEG
         raise InvalidRequest(field, f"the {kind} file is broken or cut off") from error
 
 

@@ -11,12 +11,12 @@ from service.generation.prompts.image import ImageForm, PromptImage, SeenImage
 def place_images(
     token_ids: Sequence[int], seen: Sequence[SeenImage], form: ImageForm, field: str
 ) -> tuple[PromptImage, ...]:
-    """The images at the runs of the form's token, in order. Raises InvalidRequest for `field` if they don't fit."""
-    places = [index for index, token_id in enumerate(token_ids) if token_id == form.token_id]
-    starts = places[:: form.num_tokens]
-    runs = [place for start in starts for place in range(start, start + form.num_tokens)]
-    if runs != places or len(starts) != len(seen):
-        raise InvalidRequest(field, "the prompt's text has tokens that are kept for images")
+    """Return the images at the runs of the form's token, in order. Raise InvalidRequest for `field` on a mismatch."""
+    indices = [index for index, token_id in enumerate(token_ids) if token_id == form.token_id]
+    starts = indices[:: form.num_tokens]
+    runs = [index for start in starts for index in range(start, start + form.num_tokens)]
+    if runs != indices or len(starts) != len(seen):
+        raise InvalidRequest(field, "the prompt's text has tokens that are reserved for images")
     return tuple(
         PromptImage(start, start + form.num_tokens, image.digest, image.pixels)
         for start, image in zip(starts, seen, strict=True)

@@ -16,21 +16,21 @@ from service.generation.prompts.image import ImageForm, SeenImage
 
 
 class ImageProcessor:
-    """A checkpoint's image processor, without the scaling to small numbers: the engine does that with the same one."""
+    """A checkpoint's image processor, except for the normalisation of pixels, which the engine does by the same one."""
 
     def __init__(self, folder: Path, tokenizer: Tokenizer) -> None:
-        """Raises ModelLoadError. Importing transformers takes a second."""
+        """Raise ModelLoadError if the checkpoint's processor can't be loaded. Importing transformers takes a second."""
         from transformers import AutoConfig, AutoImageProcessor  # noqa: PLC0415  few models take images
 
         try:
             config = AutoConfig.from_pretrained(folder)
             self._processor: Any = AutoImageProcessor.from_pretrained(folder, backend="pil")  # type: ignore[no-untyped-call]
             self.form = _form(config, tokenizer)
-        except Exception as error:  # many kinds, none of which a caller could act upon differently
-            raise ModelLoadError(f"{folder}: its images can't be read: {error}") from error
+        except Exception as error:  # many kinds, which callers would all handle alike
+            raise ModelLoadError(f"{folder}: the image processor can't be loaded: {error}") from error
 
     def see(self, image: Image.Image) -> SeenImage:
-        """What the model sees of an image. On a worker thread."""
+        """Return an image as the model gets it. Call it on a worker thread."""
         options = {"do_rescale": False, "do_normalize": False, "return_tensors": "np"}
         pixels = np.ascontiguousarray(self._processor(images=image, **options)["pixel_values"][0], dtype=np.uint8)
         digest = hashlib.sha256(repr(pixels.shape).encode() + pixels.tobytes()).digest()
@@ -38,7 +38,7 @@ class ImageProcessor:
 
 
 def _form(config: Any, tokenizer: Tokenizer) -> ImageForm:
-    """How Gemma 3 shows an image: as many soft tokens as the tower makes, between two others."""
+    """Return Gemma 3's form of an image: as many soft tokens as the vision tower makes, between two other tokens."""
     texts = {token["id"]: token["content"] for token in json.loads(tokenizer.json)["added_tokens"]}
     begin, soft, end = (
         texts[index] for index in (config.boi_token_index, config.image_token_id, config.eoi_token_index)

@@ -19,7 +19,7 @@ class ImageReader:
     """Reads the images of one model's requests."""
 
     def __init__(self, processor: ImageProcessor, settings: ImageSettings, workers: Workers) -> None:
-        """`workers` are for nothing else, so that no text waits for an image."""
+        """`workers` must be used for images only, so that no text waits for an image."""
         self._processor = processor
         self._settings = settings
         self._workers = workers
@@ -27,26 +27,26 @@ class ImageReader:
 
     @property
     def form(self) -> ImageForm:
-        """How prompts show an image."""
+        """The form of images in prompts."""
         return self._processor.form
 
     def close(self) -> None:
-        """Stop the threads; nothing may be read after."""
+        """Stop the threads; nothing may be read afterwards."""
         self._workers.close()
         self._fetcher.close()
 
     def check_number(self, parts: Sequence[ImagePart]) -> None:
-        """Raise InvalidRequest for the first image that is one too many."""
+        """Raise InvalidRequest for the first image above the limit."""
         limit = self._settings.max_images
         if len(parts) > limit:
             message = f"the request has {len(parts)} images; the limit is {limit} (images.max_images)"
             raise InvalidRequest(parts[limit].field, message)
 
     async def read(self, parts: Sequence[ImagePart], deadline: float | None) -> list[SeenImage]:
-        """What the model sees, in the parts' order; the same image twice is read once.
+        """Return the images as the model gets them, in the parts' order. An image that occurs twice is read once.
 
-        `deadline` is a `time.monotonic()` instant in seconds. Raises InvalidRequest naming the part, EngineOverloaded
-        and DeadlineExceeded.
+        `deadline` is a `time.monotonic()` instant in seconds. Raise InvalidRequest with the part's field,
+        EngineOverloaded or DeadlineExceeded.
         """
         seen: dict[tuple[str, bytes], SeenImage] = {}
         for part in parts:
@@ -68,7 +68,7 @@ class ImageReader:
         return await self._workers.run(see, deadline, too_long)
 
     def _given(self, part: ImagePart) -> Media:
-        """The bytes of a part that has them in itself."""
+        """Return the bytes of a part that contains them."""
         if not part.data:
             return read_data_url(part.url, part.field, self._settings.max_bytes)
         check_size(len(part.data), part.field, self._settings.max_bytes)

@@ -1,1 +1,1 @@
-"""From a request to the engine's request: templates, sampling defaults, constraints and limits."""
+"""From a client's request to the engine's: templates, sampling defaults, constraints and limits."""

@@ -1,6 +1,6 @@
 """The chat features of one served model: template, tool calls and reasoning.
 
-Called on worker threads; immutable after start.
+It is called on worker threads and immutable after the start.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from service.output.families.tool_syntax import ChannelCall, TemplatedCall, Tool
 from service.prompts.chats.chat import ChatPrompts, RenderedPrompt
 from service.prompts.chats.reasoning_effort import DefaultEffort, EffortRules, ReasoningBudgets
 from service.prompts.templates.template import ChatTemplate
-from service.prompts.templates.template_calls import confirmed_syntax, templated_syntax, warn_of
-from service.prompts.tokens.truncation import PromptRoom
+from service.prompts.templates.template_calls import confirmed_syntax, templated_syntax, warn_if_unparsed
+from service.prompts.tokens.truncation import PromptBudget
 
 
 class ChatModel:
-    """Turns conversations into prompts, and says how the answers are read and what they must look like."""
+    """Renders conversations as prompts, and defines how the answers are parsed and constrained."""
 
     def __init__(
         self,
@@ -44,11 +44,11 @@ class ChatModel:
         shows_schema: bool = False,
         image_form: ImageForm | None = None,
     ) -> None:
-        """`markers` and `syntax` are read from the template, or the tokenizer, where they are not given.
+        """`markers` and `syntax` are detected from the template or the tokenizer unless they are given.
 
-        `constrains_calls` holds calls to their schemas also where nothing in the request demands it. `default_effort`
-        is for conversations that name none. `shows_schema` puts what an answer must match into the prompt. `image_form`
-        is None for a model that takes no images.
+        `constrains_calls` holds calls to their schemas even if the request doesn't require it. `default_effort` applies
+        to conversations without an effort. `shows_schema` adds the schema of the answer to the prompt. `image_form` is
+        None for a model that takes no images.
         """
         self._markers = markers or reasoning_markers(template.source)
         self._prompts = ChatPrompts(
@@ -64,7 +64,7 @@ class ChatModel:
             self._syntax = templated or confirmed_syntax(template, found)
         else:
             self._syntax = syntax
-            warn_of(template, syntax)
+            warn_if_unparsed(template, syntax)
         self._effort = EffortRules(template, self._markers, budgets or ReasoningBudgets(), default_effort)
         self._shows_schema = shows_schema
         self._constrains_calls = constrains_calls
@@ -72,45 +72,45 @@ class ChatModel:
 
     @property
     def control_token_ids(self) -> dict[str, int]:
-        """The control tokens that the model's tokenizer has and its template writes, by their text."""
+        """The control tokens in the tokenizer that the template writes, by their text."""
         return self._prompts.control_tokens.ids
 
     @property
     def supports_tools(self) -> bool:
-        """Whether the template takes tools."""
+        """True if the template takes tools."""
         return self._prompts.takes_tools
 
     @property
     def supports_reasoning(self) -> bool:
-        """Whether the template has a switch for reasoning."""
+        """True if the template has a switch for reasoning."""
         return self._markers is not None and self._effort.has_switch
 
-    def fit(self, conversation: Conversation, room: PromptRoom) -> RenderedPrompt:
-        """The prompt of a conversation, cut if it must be.
+    def fit(self, conversation: Conversation, budget: PromptBudget) -> RenderedPrompt:
+        """Return the prompt of a conversation, truncated if necessary and allowed.
 
-        Raises InvalidRequest or a subclass of it, naming the field, and PromptTooLong.
+        Raise InvalidRequest, or a subclass of it with the field's name, such as PromptTooLong.
         """
         variables = self._effort.variables(self._effort.resolve(conversation))
         rules = self._tool_rules(conversation)
-        return self._prompts.fit(self._shown(conversation, rules), variables, room, with_tools=rules is not None)
+        return self._prompts.fit(self._shown(conversation, rules), variables, budget, with_tools=rules is not None)
 
     def render(self, conversation: Conversation) -> RenderedPrompt:
-        """The prompt of a conversation, however long it is. Raises as `fit` does."""
+        """Return the prompt of a conversation of any length. Raise the same errors as `fit`."""
         variables = self._effort.variables(self._effort.resolve(conversation))
         rules = self._tool_rules(conversation)
         return self._prompts.render(self._shown(conversation, rules), variables, with_tools=rules is not None)
 
     def effort(self, conversation: Conversation) -> ReasoningEffort | None:
-        """The effort in force; None for a model that can't reason, and where its template decides."""
+        """Return the effort in force; None if the model can't reason, or if its template decides."""
         return self._effort.resolve(conversation) if self._effort.can_reason else None
 
     def reading(
         self, conversation: Conversation, prompt: RenderedPrompt, content: Grammar | None
     ) -> tuple[AnswerForm, Constraint | None]:
-        """How the answers to a prompt are read, and what they must look like.
+        """Return how the answers to a prompt are parsed, and their constraint.
 
-        `content` is what the request demands of an answer without calls. Raises InvalidRequest for a tool's parameters
-        that are no schema.
+        `content` is the required grammar of an answer without calls. Raise InvalidRequest if a tool's parameters are
+        not a schema.
         """
         rules = self._tool_rules(conversation)
         start = ReasoningStart.NONE if conversation.continues else self._effort.start(prompt.text)
@@ -130,7 +130,7 @@ class ChatModel:
         return form, Constraint(grammar, limit) if grammar or limit else None
 
     def _form(self, conversation: Conversation, rules: ToolRules | None, start: ReasoningStart) -> AnswerForm:
-        # Channels, and what a tokenizer says of an answer, are there without tools, too.
+        # Channels and a tokenizer's response_template are parsed without tools, too.
         is_read = rules is not None or isinstance(self._syntax.payload, ChannelCall | TemplatedCall)
         functions = {
             function.name: parse_parameters(function.parameters, f"{function.field}.parameters")
@@ -140,7 +140,7 @@ class ChatModel:
         return AnswerForm(self._markers, start, self._syntax if is_read else None, functions, num_calls)
 
     def shows_special_tokens(self, form: AnswerForm) -> bool:
-        """Whether the parsers look for markers that are special tokens, which the engine's text leaves out."""
+        """Return True if the parsers need markers that are special tokens, which the engine's text omits by default."""
         if form.syntax is not None and isinstance(form.syntax.payload, TemplatedCall):
             return True
         texts = [form.markers.open, form.markers.close, form.markers.answer_open] if form.markers else []
@@ -150,13 +150,13 @@ class ChatModel:
         return any(token in text for text in texts for token in special)
 
     def _shown(self, conversation: Conversation, rules: ToolRules | None) -> Conversation:
-        """The conversation as the prompt has it: without a schema that is not to be shown, or that no text needs."""
+        """Return the conversation for the prompt, without a schema that is not shown or doesn't apply to its text."""
         if self._shows_schema and not (rules is not None and rules.required):
             return conversation
         return replace(conversation, schema=None)
 
     def _tool_rules(self, conversation: Conversation) -> ToolRules | None:
-        """What calls are allowed; None for none."""
+        """Return the rules for calls; None if calls are not allowed."""
         choice = conversation.tool_choice
         if not conversation.tools or choice.mode is ToolMode.NONE:
             return None
@@ -182,8 +182,8 @@ class ChatModel:
             return content
         if isinstance(rules.syntax.payload, TemplatedCall):
             if rules.required or any(function.strict for function in rules.functions):
-                words = "the model's calls are read by its tokenizer's response_template, which can't be demanded"
-                raise UnsupportedFeature("tool_choice" if rules.required else "tools", words)
+                message = "the model's calls are parsed by its tokenizer's response_template, so they can't be enforced"
+                raise UnsupportedFeature("tool_choice" if rules.required else "tools", message)
             return content
         if rules.required or content is not None:
             return tool_grammar(rules, self.control_token_ids, None if rules.required else content)

@@ -1,4 +1,4 @@
-"""Turn a client's request into an engine's request, for one served model.
+"""Turn a client's request into the engine's request, for one served model.
 
 `prepare` is called on the event loop; templates, tokenizers and grammar texts run on worker threads with a time limit.
 """
@@ -28,13 +28,13 @@ from service.prompts.preparing.priority import check_priority
 from service.prompts.preparing.workers import Workers
 from service.prompts.tokens.detokenization import check_token
 from service.prompts.tokens.text_length import most_bytes_per_token
-from service.prompts.tokens.truncation import PromptRoom, fit_text, fit_token_ids
+from service.prompts.tokens.truncation import PromptBudget, fit_text, fit_token_ids
 
-if TYPE_CHECKING:  # few models take images, and what reads them takes time to import
+if TYPE_CHECKING:  # few models take images, and the image reader takes long to import
     from service.images.reader import ImageReader
 
-# What is kept of the time before a call's deadline to end a truncated answer and to send it: gRPC cancels the call
-# right at it.
+# The part of the time before a call's deadline that is reserved to end a truncated answer and to send it, because gRPC
+# cancels the call exactly at its deadline.
 _MIN_MARGIN_S = 0.2
 _MAX_MARGIN_S = 1.0
 _MARGIN = 0.1
@@ -44,10 +44,10 @@ _Result = TypeVar("_Result")
 
 @dataclass(frozen=True, slots=True)
 class PreparedAnswer:
-    """What an engine is to run for a request, opened together, and how the answers to each prompt are read.
+    """The engine's requests for one client request, opened together, and how the answers to each prompt are parsed.
 
-    `sampling` and `stopping` have every default filled in, `max_tokens` being that of the prompt with the most room.
-    `prompt_texts` are empty unless they were asked for. `reasoning_effort` is the one in force, if there is any.
+    `sampling` and `stopping` have all defaults filled in; `max_tokens` is that of the shortest prompt. `prompt_texts`
+    are empty unless they were requested. `reasoning_effort` is the effort in force, if there is any.
     """
 
     requests: Sequence[GenerationRequest]
@@ -60,10 +60,10 @@ class PreparedAnswer:
 
 @dataclass(frozen=True, slots=True)
 class _EncodedPrompt:
-    """A prompt in the model's tokens, and what holds for the answers to it."""
+    """A prompt in the model's tokens, with the form and the constraint of its answers."""
 
     token_ids: Sequence[int]
-    form: AnswerForm = AnswerForm(emits_every_token=True)  # noqa: RUF009  immutable; of a raw prompt
+    form: AnswerForm = AnswerForm(emits_every_token=True)  # noqa: RUF009  immutable; for a raw prompt
     constraint: Constraint | None = None
     shows_special_tokens: bool = False
     text: str = ""
@@ -88,8 +88,8 @@ class Preparation:
     ) -> None:
         """`chat` is None for a model without a chat template, which continues raw prompts only.
 
-        `adapter` is the name of the engine's adapter that requests are computed with, if any. `images` is None for a
-        model that takes none. `sampling_defaults` hold where a request gives nothing.
+        `adapter` is the name of the engine's adapter for the requests, if any. `images` is None for a model that takes
+        no images. `sampling_defaults` apply to the values that a request omits.
         """
         self.chat = chat
         self.tokenizer = tokenizer
@@ -102,7 +102,7 @@ class Preparation:
         self._sampling_defaults = sampling_defaults or {}
 
     def with_adapter(self, model: str, adapter: str) -> Preparation:
-        """The same for the model's adapter of that name, which requests call `model`; the threads are shared."""
+        """Return the preparation for one of the model's adapters, which clients call `model`; it shares the threads."""
         return Preparation(
             model,
             self.tokenizer,
@@ -115,7 +115,7 @@ class Preparation:
         )
 
     def close(self) -> None:
-        """Stop the worker threads; no request may be prepared after."""
+        """Stop the worker threads; no request may be prepared afterwards."""
         self._workers.close()
         if self._images is not None:
             self._images.close()
@@ -123,13 +123,13 @@ class Preparation:
     async def prepare(
         self, asked: AnswerRequest, request_id: str, deadline: float | None = None, caller: Caller = ANONYMOUS
     ) -> PreparedAnswer:
-        """Make a request of `caller` ready to run. `deadline` is a `time.monotonic()` instant in seconds.
+        """Return a `caller`'s request ready to run. `deadline` is a `time.monotonic()` instant in seconds.
 
-        Raises InvalidRequest, or a subclass of it, naming the field, EngineOverloaded, and DeadlineExceeded.
+        Raise InvalidRequest, or a subclass of it, with the field's name, EngineOverloaded, or DeadlineExceeded.
         """
         check_priority(asked.priority, caller)
-        room = PromptRoom(self._max_model_len, asked.stopping.max_tokens, asked.truncates, self._bytes_per_token)
-        encoded = await self._encode(asked, room, deadline)
+        budget = PromptBudget(self._max_model_len, asked.stopping.max_tokens, asked.truncates, self._bytes_per_token)
+        encoded = await self._encode(asked, budget, deadline)
         self._check_tokens(asked)
         own: dict[str, Any] = {
             name: value for name, value in self._sampling_defaults.items() if name not in asked.given
@@ -140,7 +140,7 @@ class Preparation:
             GenerationRequest(
                 request_id=request_id,
                 prompt_token_ids=prompt.token_ids,
-                # Prompts without a seed of their own have different ones, so that one asked twice has two answers.
+                # Prompts without an own seed have different seeds, so that the same prompt twice gets two answers.
                 sampling=sampling if asked.sampling.seed is not None else sampling.with_next_seed(index),
                 stopping=self._stopping(asked.stopping, prompt.token_ids),
                 n=asked.n,
@@ -168,14 +168,14 @@ class Preparation:
         return PreparedAnswer(requests, forms, sampling, roomiest.stopping, texts, encoded[0].effort)
 
     async def tokens(self, conversation: Conversation, deadline: float | None = None) -> Sequence[int]:
-        """The tokens of a conversation's prompt, though they be too many. Raises as `prepare` does."""
+        """Return the tokens of a conversation's prompt of any length. Raise the same errors as `prepare`."""
         chat = self._chat_for(conversation)
         self._check_images(conversation)
         prompt = await self._render(lambda: chat.render(conversation), conversation, deadline)
         return prompt.token_ids
 
-    async def _encode(self, asked: AnswerRequest, room: PromptRoom, deadline: float | None) -> list[_EncodedPrompt]:
-        """All prompts, in their order: the raw ones in one piece of work, each conversation in one."""
+    async def _encode(self, asked: AnswerRequest, budget: PromptBudget, deadline: float | None) -> list[_EncodedPrompt]:
+        """Return all prompts in order. Raw prompts are encoded as one task, each conversation as a task of its own."""
         limit_s = self._workers.limits.max_work_s
         raw = [prompt for prompt in asked.prompts if not isinstance(prompt, Conversation)]
         encoded_raw: list[_EncodedPrompt] = []
@@ -183,47 +183,47 @@ class Preparation:
             too_long = InvalidRequest(asked.prompts_field, f"took longer than {limit_s:g} s to encode")
             num_characters = sum(len(prompt.text) for prompt in raw if isinstance(prompt, RawText))
             encoded_raw = await self._workers.run(
-                lambda: self._encode_raw(raw, asked, room), deadline, too_long, num_characters=num_characters
+                lambda: self._encode_raw(raw, asked, budget), deadline, too_long, num_characters=num_characters
             )
         found = iter(encoded_raw)
         encoded = []
         for prompt in asked.prompts:
             if isinstance(prompt, Conversation):
-                encoded.append(await self._encode_conversation(prompt, asked, room, deadline))
+                encoded.append(await self._encode_conversation(prompt, asked, budget, deadline))
             else:
                 encoded.append(next(found))
         return encoded
 
     def _encode_raw(
-        self, prompts: Sequence[RawText | RawTokens], asked: AnswerRequest, room: PromptRoom
+        self, prompts: Sequence[RawText | RawTokens], asked: AnswerRequest, budget: PromptBudget
     ) -> list[_EncodedPrompt]:
-        """On a worker thread."""
+        """Return the encoded raw prompts. Call it on a worker thread."""
         constraint = Constraint(format_grammar(asked.output_format)) if asked.output_format is not None else None
         encoded = []
         for prompt in prompts:
             if isinstance(prompt, RawText):
-                token_ids, text = fit_text(self.tokenizer, prompt.text, room, prompt.field), prompt.text
+                token_ids, text = fit_text(self.tokenizer, prompt.text, budget, prompt.field), prompt.text
             else:
-                token_ids, text = self._fit_tokens(prompt, room), ""
+                token_ids, text = self._fit_tokens(prompt, budget), ""
                 if asked.wants_prompt_texts:
                     text = self.tokenizer.decode(prompt.token_ids, skip_special_tokens=False)
             encoded.append(_EncodedPrompt(token_ids, constraint=constraint, text=text))
         return encoded
 
-    def _fit_tokens(self, prompt: RawTokens, room: PromptRoom) -> list[int]:
+    def _fit_tokens(self, prompt: RawTokens, budget: PromptBudget) -> list[int]:
         if max(prompt.token_ids) >= self.tokenizer.vocab_size:
             for index, token_id in enumerate(prompt.token_ids):
                 check_token(token_id, f"{prompt.field}.token_ids.ids[{index}]", self.tokenizer.vocab_size)
-        return fit_token_ids(prompt.token_ids, room, prompt.field)
+        return fit_token_ids(prompt.token_ids, budget, prompt.field)
 
     async def _encode_conversation(
-        self, prompt: Conversation, asked: AnswerRequest, room: PromptRoom, deadline: float | None
+        self, prompt: Conversation, asked: AnswerRequest, budget: PromptBudget, deadline: float | None
     ) -> _EncodedPrompt:
         chat = self._chat_for(prompt)
         self._check_images(prompt)
 
         def encode() -> tuple[_EncodedPrompt, Sequence[ImagePart]]:
-            rendered = chat.fit(prompt, room)
+            rendered = chat.fit(prompt, budget)
             content = format_grammar(asked.output_format) if asked.output_format is not None else None
             form, constraint = chat.reading(prompt, rendered, content)
             text = prompt.messages[-1].text if asked.wants_prompt_texts else ""
@@ -238,7 +238,7 @@ class Preparation:
         return replace(encoded, images=place_images(encoded.token_ids, seen, self._images.form, parts[0].field))
 
     def _check_images(self, prompt: Conversation) -> None:
-        """Refuse too many before anything is done for them."""
+        """Raise InvalidRequest for too many images before any of them is read."""
         if self._images is not None:
             self._images.check_number([part for message in prompt.messages for part in message.images])
 
@@ -258,7 +258,7 @@ class Preparation:
         raise UnsupportedFeature(prompt.template_field, "the model has no chat template; it takes raw prompts only")
 
     def _check_tokens(self, asked: AnswerRequest) -> None:
-        """Refuse tokens that the model doesn't have, where parameters name some."""
+        """Raise InvalidRequest if parameters contain tokens that the model doesn't have."""
         for name, values in asked.sampling.token_values().items():
             for token_id in values:
                 check_token(token_id, f"sampling.{name}[{token_id}]", self.tokenizer.vocab_size)
@@ -266,17 +266,17 @@ class Preparation:
             check_token(token_id, f"stopping.stop_token_ids[{index}]", self.tokenizer.vocab_size)
 
     def _stopping(self, given: StopParams, token_ids: Sequence[int]) -> StopParams:
-        """`given` with `max_tokens`, at most what the context has room for."""
-        room = self._max_model_len - len(token_ids)
-        return replace(given, max_tokens=room if given.max_tokens is None else min(given.max_tokens, room))
+        """Return `given` with `max_tokens`, limited by the number of tokens left in the context."""
+        num_left = self._max_model_len - len(token_ids)
+        return replace(given, max_tokens=num_left if given.max_tokens is None else min(given.max_tokens, num_left))
 
 
 def cache_group(caller: Caller) -> str:
-    """Whose cached prompts a request may find. A group and a key of one name are different."""
+    """Return the name of the group whose cached prompts a request may use; it never equals a key's own name."""
     return f"group {caller.cache_group}" if caller.cache_group else f"key {caller.id}"
 
 
 def _end_of_truncated(deadline: float) -> float:
-    """When an answer that truncates ends, a little before the call's deadline."""
+    """Return the time at which an answer that truncates ends, a little before the call's deadline."""
     room_s = max(0.0, deadline - time.monotonic())
     return deadline - min(room_s / 2, max(_MIN_MARGIN_S, min(_MARGIN * room_s, _MAX_MARGIN_S)))

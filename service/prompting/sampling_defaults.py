@@ -1,4 +1,4 @@
-"""The sampling defaults of a model's makers: its generation_config.json."""
+"""The recommended sampling defaults of a model: its generation_config.json."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ SamplingDefaults = Mapping[str, float]
 
 
 def read_sampling_defaults(folder: Path, ranges: Ranges) -> SamplingDefaults:
-    """The sampling parameters that the folder's file gives, by the names that requests have for them.
+    """Return the sampling parameters in the folder's file, by the names of the request's parameters.
 
-    One that is out of its range is left out, with a warning; a 0 of a parameter that is off by default is left out
-    without one. Raises ModelLoadError for a file that can't be read.
+    A value out of its range is ignored with a warning; a 0 of a parameter that is off by default is ignored silently.
+    Raise ModelLoadError for an unreadable file.
     """
     path = folder / _FILE
     if not path.is_file():
         return {}
     try:
-        said = json.loads(path.read_text(encoding="utf-8"))
+        values = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ModelLoadError(f"{path} can't be used: {error}") from error
-    if not isinstance(said, dict):
-        raise ModelLoadError(f"{path} can't be used: it is no object")
+    if not isinstance(values, dict):
+        raise ModelLoadError(f"{path} can't be used: it is not an object")
     found = {}
     off = SamplingParams()
     for name in MODEL_DEFAULTS:
-        value = said.get(name)
+        value = values.get(name)
         if value is None or (value == 0 and getattr(off, name) is None):
             continue
         allowed = ranges[f"sampling.{name}"]
         if isinstance(value, bool) or not isinstance(value, int | float) or value not in allowed:
-            _log.warning("%s: %s is %r and not used; it must be %s", path, name, value, allowed)
+            _log.warning("%s: %s is %r and is ignored; it must be %s", path, name, value, allowed)
             continue
         found[name] = value
     return found

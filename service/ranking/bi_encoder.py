@@ -17,7 +17,7 @@ _MIN_NORM = 1e-12  # of a vector of zeros, whose cosines are 0
 
 
 class BiEncoderRanker:
-    """A Ranker over an encoder. Each text is computed once, whatever pairs it is in."""
+    """A Ranker that uses an encoder. Each text is computed once, even if it is in several pairs."""
 
     activation: Activation = "identity"
 
@@ -28,7 +28,7 @@ class BiEncoderRanker:
     async def prepare(
         self, asked: TextsToRank, request_id: str, deadline: float | None, caller: Caller = ANONYMOUS
     ) -> PreparedRanking:
-        """As Ranker says; EngineOverloaded, too."""
+        """Return the request ready to run. Raise the errors of a Ranker, and EngineOverloaded."""
         check_priority(asked.priority, caller)
         self._engine.reject_if_overloaded(caller.id, caller.weight, len(asked.queries) + len(asked.documents))
         before_query = asked.instruction or self._prompts.prompt("query")

@@ -1,4 +1,4 @@
-"""Scores of a model that reads a query and a document together."""
+"""Scores of a model that reads a query and a document as one input."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NUM_THREADS = 2
 
 
 class CrossEncoderRanker:
-    """A Ranker over an engine whose vectors are scores."""
+    """A Ranker that uses an engine whose vectors are scores."""
 
     def __init__(self, engine: Embedder, reader: PairReader, activation: Activation) -> None:
         self.activation: Activation = activation
@@ -24,13 +24,13 @@ class CrossEncoderRanker:
         self._pool = ThreadPoolExecutor(_NUM_THREADS, thread_name_prefix="pairs")
 
     def close(self) -> None:
-        """Stop the worker threads; no request may be prepared after."""
+        """Stop the worker threads; no request may be prepared afterwards."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     async def prepare(
         self, asked: TextsToRank, request_id: str, deadline: float | None, caller: Caller = ANONYMOUS
     ) -> PreparedRanking:
-        """As Ranker says; EngineOverloaded, too."""
+        """Return the request ready to run. Raise the errors of a Ranker, and EngineOverloaded."""
         self._engine.reject_if_overloaded(caller.id, caller.weight, len(asked.pairs))
         pairs, num_tokens = await read_pairs(asked, self._reader, self._pool, caller)
         request = EmbeddingRequest(

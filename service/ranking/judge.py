@@ -1,4 +1,4 @@
-"""Scores of a generating model: how much more likely it answers yes than no for a pair."""
+"""Scores of a generating model: the probability that it answers yes rather than no for a pair."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from service.prompts.pairs.pair_reader import PairReader, PairTokens
 from service.ranking.ranker import PreparedRanking, read_pairs
 
 _NUM_THREADS: Final = 2
-_AT_A_TIME: Final = 32  # prompts that wait in the queue, which others wait in, too
-_MAX_TRIALS: Final = 20  # to get in again, once some of a request's pairs are scored
+_AT_A_TIME: Final = 32  # prompts in the engine's queue, which other requests share
+_MAX_TRIALS: Final = 20  # to be admitted again, after some of a request's pairs were scored
 
 
 class JudgeRanker:
-    """A Ranker over a generator. A score is the sigmoid of the difference of two logits: yes' part of both."""
+    """A Ranker that uses a generator. A score is the sigmoid of the difference of the logits of yes and no."""
 
     activation: Activation = "sigmoid"
 
@@ -37,13 +37,13 @@ class JudgeRanker:
         self._pool = ThreadPoolExecutor(_NUM_THREADS, thread_name_prefix="pairs")
 
     def close(self) -> None:
-        """Stop the worker threads; no request may be prepared after."""
+        """Stop the worker threads; no request may be prepared afterwards."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     async def prepare(
         self, asked: TextsToRank, request_id: str, deadline: float | None, caller: Caller = ANONYMOUS
     ) -> PreparedRanking:
-        """As Ranker says; EngineOverloaded, too."""
+        """Return the request ready to run. Raise the errors of a Ranker, and EngineOverloaded."""
         self._engine.reject_if_overloaded(caller.id, caller.weight, deadline)
         pairs, num_tokens = await read_pairs(asked, self._reader, self._pool, caller)
 
@@ -82,7 +82,7 @@ class JudgeRanker:
     async def _judge_when_possible(
         self, requests: Sequence[GenerationRequest], cost: _Cost, *, is_first: bool
     ) -> tuple[list[float], float | None]:
-        """Whoever has begun waits for places that others took meanwhile, but not for ever."""
+        """Score the prompts; unless they are the request's first, retry on overload a limited number of times."""
         for _ in range(0 if is_first else _MAX_TRIALS):
             try:
                 return await self._judge(requests, cost)
@@ -91,7 +91,7 @@ class JudgeRanker:
         return await self._judge(requests, cost)
 
     async def _judge(self, requests: Sequence[GenerationRequest], cost: _Cost) -> tuple[list[float], float | None]:
-        """How far yes is above no after each prompt, and when the first one's step began."""
+        """Return the difference of the logits of yes and no for each prompt, and the start of the first one's step."""
         scores = [0.0] * len(requests)
         timings: Timings | None = None
         async with self._engine.generate(*requests) as outputs:
@@ -107,12 +107,12 @@ class JudgeRanker:
 
 @dataclass(slots=True)
 class _Cost:
-    """Of all prompts so far; each has one output, its last."""
+    """The cost of all prompts so far. Each has one output, which is its last."""
 
     compute_s: float = 0.0
     block_s: float = 0.0
 
     def add(self, timings: Timings) -> None:
-        """One more prompt."""
+        """Add the cost of one prompt."""
         self.compute_s += timings.compute_s
         self.block_s += timings.block_s

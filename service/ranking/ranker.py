@@ -14,53 +14,55 @@ from service.prompts.pairs.pair_reader import PairReader, PairTexts, PairTokens
 from service.prompts.preparing.chunk import read_in_chunks
 from service.prompts.preparing.priority import check_priority
 
-MAX_TOKENS: Final = 1 << 20  # of all that is computed for one request
+MAX_TOKENS: Final = 1 << 20  # of all texts of one request
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedRanking:
-    """What is to be computed for a request. `run` raises what the engine raises; leaving it is the abort."""
+    """The computation of a request. `run` raises the engine's errors; cancelling it aborts the request."""
 
     num_tokens: int
     run: Callable[[], Awaitable[RankingOutput]]
 
 
 class Ranker(Protocol):
-    """Scores for one model."""
+    """Scores documents for one model."""
 
     @property
     def activation(self) -> Activation:
-        """What makes scores of the numbers that it computes."""
+        """The function that makes scores of the model's numbers."""
 
     async def prepare(
         self, asked: TextsToRank, request_id: str, deadline: float | None, caller: Caller
     ) -> PreparedRanking:
-        """Make a request ready to run. `deadline` is a `time.monotonic()` instant in seconds.
+        """Return a request ready to run. `deadline` is a `time.monotonic()` instant in seconds.
 
-        Raises InvalidRequest and PromptTooLong, naming the field.
+        Raise InvalidRequest or PromptTooLong, with the field's name.
         """
 
 
 class TokenCount:
-    """How many tokens a request has so far."""
+    """Counts the tokens of a request, up to the limit."""
 
     def __init__(self) -> None:
         self.total = 0
 
     def add(self, num_tokens: int) -> None:
-        """Raise InvalidRequest once they are too many."""
+        """Add tokens. Raise InvalidRequest if the request has too many."""
         self.total += num_tokens
         if self.total > MAX_TOKENS:
-            raise InvalidRequest("documents", f"have more than {MAX_TOKENS} tokens in all, with the query's for each")
+            raise InvalidRequest(
+                "documents", f"have more than {MAX_TOKENS} tokens in all, including the query's for each"
+            )
 
 
 async def read_pairs(
     asked: TextsToRank, reader: PairReader, pool: ThreadPoolExecutor, caller: Caller
 ) -> tuple[list[PairTokens], int]:
-    """The tokens of all pairs, and how many they are. Raises InvalidRequest and PromptTooLong, naming the field."""
+    """Return the tokens of all pairs and their number. Raise InvalidRequest or PromptTooLong, with the field's name."""
     check_priority(asked.priority, caller)
     if asked.instruction and not reader.takes_instruction:
-        raise InvalidRequest("options.instruction", "the model takes none")
+        raise InvalidRequest("options.instruction", "the model takes no instruction")
     pairs = asked.pairs
     count = TokenCount()
 

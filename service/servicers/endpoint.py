@@ -99,7 +99,7 @@ class EndpointServicer(endpoint_pb2_grpc.EndpointServiceServicer):
 
     def _check_changeable(self, name: str, caller: Caller) -> None:
         if self._registry.visible_to(caller).find(name):
-            raise EndpointReadOnly(name, "is a served model's own")
+            raise EndpointReadOnly(name, "belongs to a served model")
 
 
 def _check_version(

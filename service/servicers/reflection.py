@@ -1,4 +1,4 @@
-"""Server reflection v1 and v1alpha: one protocol with two names, of which grpcio-reflection has only the older."""
+"""Server reflection v1 and v1alpha: one protocol under two names; grpcio-reflection has only the older one."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def add_reflection(server: aio.Server, services: Iterable[str]) -> None:
 
 
 def _describe_v1(pool: descriptor_pool.DescriptorPool) -> None:
-    """Add the descriptor of v1 to the pool of reflection, unless it is present."""
+    """Add the descriptor of v1 to reflection's pool, unless it is present."""
     try:
         pool.FindFileByName(_FILE)
     except KeyError:

@@ -57,9 +57,9 @@ class ByteVocabulary:
         in_order = [*(self._id_of_byte[byte] for byte in closing), *sorted(apart)]
         self._in_order = np.array([each for each in in_order if each < whole.vocab_size], np.int64)
 
-    def allowed(self, words: Any) -> list[int]:
-        """Return the ids that a mask allows, beginning with those that tend to close open JSON."""
-        bits = np.unpackbits(words.view(np.uint8), bitorder="little")
+    def allowed(self, mask: Any) -> list[int]:
+        """Return the ids that a mask allows; those that tend to close open JSON come first."""
+        bits = np.unpackbits(mask.view(np.uint8), bitorder="little")
         allowed: list[int] = self._in_order[bits[self._in_order] > 0].tolist()
         return allowed
 
@@ -75,7 +75,7 @@ class ByteVocabulary:
         return [token_id] if token_id in self._apart else self.path_of(self._tokenizer.token_bytes(token_id))
 
     def tokens_of(self, path: abc.Sequence[int]) -> list[int]:
-        """Return the model's usual tokens of a path. Raise ValueError if the vocabulary cannot spell it."""
+        """Return the model's usual tokens for a path. Raise ValueError if the vocabulary can't spell it."""
         token_ids: list[int] = []
         data = b""
         for each in path:

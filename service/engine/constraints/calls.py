@@ -13,7 +13,7 @@ from service.engine.tokens.tokenizer import Tokenizer
 class CallConstraint:
     """A `ConstraintState` that allows all tokens until a call opens, and then constrains the call to its grammar.
 
-    The only exception are tokens that complete the marker and continue with text that no call begins with.
+    The only exceptions are tokens that complete the marker and continue with text that no call begins with.
     """
 
     def __init__(
@@ -30,10 +30,10 @@ class CallConstraint:
         self._tokenizer = tokenizer
         self._first = first
         self._marker = marker
-        self._lead = lead  # None once the whole text can no longer be a call
+        self._lead = lead  # None once the text can't be a call any more
         self._once = once
         self._eos_token_id = eos_token_id
-        self._said = b""  # the whole text, while there is a lead
+        self._text = b""  # the whole text, while there is a lead
         self._tail = b""  # the last bytes of free text, enough to find the marker
         self._call: GrammarConstraint | None = None
         self._forbidden = self._misleading()
@@ -43,25 +43,25 @@ class CallConstraint:
         """True if any token may follow, so that no mask is needed."""
         return self._call is None and not self._forbidden
 
-    def fill_mask(self, words: Any) -> None:
-        """Write the mask of allowed tokens into `words`, an int32 row."""
+    def fill_mask(self, mask: Any) -> None:
+        """Write the allowed tokens into `mask`, an int32 row."""
         if self._call is not None:
-            self._call.fill_mask(words)
+            self._call.fill_mask(mask)
             return
-        words[:] = ALL
+        mask[:] = ALL
         for token_id in self._forbidden:
-            forbid(words, token_id)
+            forbid(mask, token_id)
 
     def shortest(self) -> int | None:
         """Return 0, because no call is required."""
         return 0
 
-    def settle(self, token_id: int, room: int) -> int:
-        """Return the token to accept for `token_id`: the end of the text instead of a call that could not end."""
+    def replace_token(self, token_id: int, num_left: int) -> int:
+        """Return the token to append for `token_id`: the end of the text if it opens a call that could not end."""
         if self._call is not None:
-            return self._call.settle(token_id, room)
+            return self._call.replace_token(token_id, num_left)
         call = self._opened_by(self._tokenizer.token_bytes(token_id))
-        is_too_long = call is not None and (call.shortest() or 0) >= room
+        is_too_long = call is not None and (call.shortest() or 0) >= num_left
         return self._eos_token_id if is_too_long else token_id
 
     def forced_tokens(self) -> list[int]:
@@ -82,7 +82,7 @@ class CallConstraint:
         """Advance by free text, in which a call may open."""
         self._call = self._opened_by(data)
         if self._call is None:
-            self._said += data if self._lead is not None else b""
+            self._text += data if self._lead is not None else b""
             if self._lead is not None and not self._lead.follow(data):
                 self._lead = None
             if self._marker is not None:
@@ -105,7 +105,7 @@ class CallConstraint:
             once=self._once,
             eos_token_id=self._eos_token_id,
         )
-        copy._said, copy._tail, copy._forbidden = self._said, self._tail, self._forbidden
+        copy._text, copy._tail, copy._forbidden = self._text, self._tail, self._forbidden
         copy._call = self._call.fork() if self._call is not None else None
         return copy
 
@@ -114,7 +114,7 @@ class CallConstraint:
         if self._lead is not None:
             lead = self._lead.fork()
             if lead.follow(data) and lead.is_accepting():
-                return self._call_after(self._said + data)
+                return self._call_after(self._text + data)
         if self._marker is None or (rest := self._marker.rest(self._tail, data)) is None:
             return None
         return self._call_after(rest)

@@ -8,25 +8,26 @@ from itertools import islice
 from typing import Any
 
 from service.engine.constraints.byte_vocabulary import ByteVocabulary
-from service.engine.constraints.shortest_path import Effort, Ways, is_way
+from service.engine.constraints.shortest_path import Effort, PathSearch, is_complete
 
-_FIRST_EFFORTS = {False: 30_000, True: 1_000}  # states to look at when a grammar is compiled, some and then all bytes,
-_EFFORT_TO_COMPARE = 300  # once a way is found,
+# The search effort in states: for a compilation, first with some of the bytes and then with all of them,
+_FIRST_EFFORTS = {False: 30_000, True: 1_000}
+_EFFORT_TO_COMPARE = 300  # after the first path was found,
 _EFFORT = 1_000  # for one token,
 _EFFORT_OF_ALL = 30_000  # and for all tokens of a choice
-# Processor time, far above what usual grammars take for all of that: part of the time of a compilation, and as long as
-# one choice may hold up all others.
+# Processor time in seconds, far above the needs of usual grammars: for the search of a compilation, and for all
+# searches of a choice, which delay the other choices.
 _FIRST_S, _CHOICE_S = 2.0, 0.5
-_PLENTY = 512  # tokens, and as many as the last known way has bytes, with which no way is looked for at any price
-_MOST_CUT = 32  # bytes of a known way that a token may have made needless
-_LONGEST = 2_000  # bytes of a way that is kept
-_NUM_COMPARED = 8  # ways of which the one with the fewest tokens is the shortest
+_PLENTY = 512  # with this number of tokens left, plus one per byte of the last known path, the path may be unknown
+_MOST_CUT = 32  # bytes of a known path that a token may have replaced
+_LONGEST = 2_000  # bytes of a stored path
+_NUM_COMPARED = 8  # paths, of which the one with the fewest tokens is used
 
 
 class Ending:
-    """A grammar's state, and a way from there to the end of a text that matches. It doesn't change.
+    """A grammar's state, with a path from there to the end of a matching text. Immutable.
 
-    The way is a short one, not always the shortest: what it promises is that it is one.
+    The path is short, but not always the shortest.
     """
 
     def __init__(
@@ -39,9 +40,9 @@ class Ending:
         *,
         is_known: bool = True,
     ) -> None:
-        """`path` is the way as bytes, `plan` as tokens, if it is known; `effort` is that of one choice.
+        """`path` is in bytes, `plan` is the same path in tokens if it is known; `effort` is one choice's.
 
-        Unless `is_known`, the path is that from an earlier state, from where it may be known again.
+        Unless `is_known`, the path is that of an earlier state; it may become valid again later.
         """
         self.is_known = is_known
         self._vocabulary = vocabulary
@@ -52,18 +53,19 @@ class Ending:
 
     @classmethod
     def first(cls, vocabulary: ByteVocabulary, matcher: Any, texts: abc.Sequence[str] = ()) -> Ending | None:
-        """That of a grammar's first state; None if no way is found with a bounded effort.
+        """Return the ending of a grammar's initial state; None if the bounded search finds no path.
 
-        `texts` are all that match, where they are known.
+        `texts` are all matching texts, if they are known.
         """
         if texts:
             paths = [vocabulary.path_of(text.encode()) for text in texts]
-            return cls._shortest(vocabulary, matcher, [path for path in paths if is_way(vocabulary, matcher, path)])
+            matching = [path for path in paths if is_complete(vocabulary, matcher, path)]
+            return cls._shortest(vocabulary, matcher, matching)
         until = time.thread_time() + _FIRST_S
-        for tries_all, most in _FIRST_EFFORTS.items():
-            effort = Effort(most, until - time.thread_time())
+        for tries_all, limit in _FIRST_EFFORTS.items():
+            effort = Effort(limit, until - time.thread_time())
             found = []
-            for path in islice(Ways(vocabulary, matcher, effort, [], tries_all=tries_all), _NUM_COMPARED):
+            for path in islice(PathSearch(vocabulary, matcher, effort, [], tries_all=tries_all), _NUM_COMPARED):
                 effort.num_left = min(effort.num_left, _EFFORT_TO_COMPARE)
                 found.append(path)
             if (ending := cls._shortest(vocabulary, matcher, found)) is not None:
@@ -72,92 +74,92 @@ class Ending:
 
     @classmethod
     def _shortest(cls, vocabulary: ByteVocabulary, matcher: Any, paths: list[list[int]]) -> Ending | None:
-        """That with the fewest tokens, if one can be spelled."""
+        """Return the ending with the fewest tokens; None if the vocabulary can't spell any path."""
         plans = [(plan, path) for path in paths if (plan := _plan(vocabulary, path)) is not None]
         if not plans:
             return None
         plan, path = min(plans, key=lambda each: (len(each[0]), len(each[1])))
-        if len(path) > _LONGEST:  # a token that leaves it has all of it looked at anew
+        if len(path) > _LONGEST:  # a token off the path makes the whole path be checked again
             return None
         return cls(vocabulary, matcher, _effort_of_choice(), path, plan)
 
     def fork(self) -> Ending:
-        """A copy of its own for another choice."""
+        """Return an independent copy for another choice."""
         return Ending(
             self._vocabulary, self._matcher, _effort_of_choice(), self._path, self._plan, is_known=self.is_known
         )
 
     @property
     def num_tokens(self) -> int:
-        """How many tokens the way has."""
+        """The number of tokens of the path."""
         tokens = self._tokens()
         return len(self._path if tokens is None else tokens)
 
-    def fits(self, room: int) -> bool:
-        """Whether the way is known and has at most `room` tokens."""
+    def fits(self, num_left: int) -> bool:
+        """Return True if the path is known and has at most `num_left` tokens."""
         if not self.is_known:
             return False
-        if self._plan is None and self._vocabulary.spells_all and len(self._path) <= room:
-            return True  # a token is a byte at least
+        if self._plan is None and self._vocabulary.spells_all and len(self._path) <= num_left:
+            return True  # a token has at least one byte
         tokens = self._tokens()
-        return tokens is not None and len(tokens) <= room
+        return tokens is not None and len(tokens) <= num_left
 
     def is_end(self, token_id: int) -> bool:
-        """Whether the token is no part of a text, but ends it."""
+        """Return True if the token ends the text."""
         return token_id in self._vocabulary.eos_token_ids
 
     def next_token(self) -> int:
-        """The first token of the way; one that ends the text where that may end."""
+        """Return the first token of the path, or the end-of-text token if the path is empty."""
         tokens = self._tokens()
         return tokens[0] if tokens else self._vocabulary.eos_token_id
 
-    def after(self, token_id: int, room: int | None) -> Ending | None:
-        """That of the state behind a token; None if no way from there, of at most `room` tokens, is known."""
+    def after(self, token_id: int, num_left: int | None) -> Ending | None:
+        """Return the ending after a token; None if no path of at most `num_left` tokens from there is known."""
         step = self._vocabulary.path_of_token(token_id)
         if self._plan and token_id == self._plan[0]:
             matcher = self._matcher.deep_copy()
             if matcher.try_consume_tokens(step) == len(step):
                 rest = self._path[len(step) :], self._plan[1:]
                 return Ending(self._vocabulary, matcher, self._effort, *rest)
-        return self._moved(step, room)
+        return self._moved(step, num_left)
 
-    def behind(self, data: bytes) -> Ending | None:
-        """That of the state behind a text, if any way is known from there."""
+    def after_text(self, data: bytes) -> Ending | None:
+        """Return the ending after a text; None if no path from there is known."""
         return self._moved(self._vocabulary.path_of(data), None)
 
-    def _moved(self, step: list[int], room: int | None) -> Ending | None:
+    def _moved(self, step: list[int], num_left: int | None) -> Ending | None:
         matcher = self._matcher.deep_copy()
         if matcher.try_consume_tokens(step) != len(step) or matcher.is_error():
             return None
-        has_way = False
-        for path in self._ways(matcher, step):
-            has_way = True
+        has_path = False
+        for path in self._paths(matcher, step):
+            has_path = True
             ending = Ending(self._vocabulary, matcher, self._effort, path, None)
-            if room is None or ending.fits(room):
+            if num_left is None or ending.fits(num_left):
                 return ending
-        if has_way or (room is not None and room < _PLENTY + len(self._path)):
+        if has_path or (num_left is not None and num_left < _PLENTY + len(self._path)):
             return None
         return Ending(self._vocabulary, matcher, self._effort, self._path, None, is_known=False)
 
-    def _ways(self, matcher: Any, step: list[int]) -> abc.Iterator[list[int]]:
-        """Ways from behind a step: what is left of the one before it, and if that won't do, others."""
+    def _paths(self, matcher: Any, step: list[int]) -> abc.Iterator[list[int]]:
+        """Yield paths after a step: the remainders of the last path, or the result of a search if none is valid."""
         path = self._path
         if matcher.is_accepting():
             yield []
             return
         num_found = 0
         for cut in dict.fromkeys((0, len(step), *range(1, min(len(path), _MOST_CUT)))):
-            if is_way(self._vocabulary, matcher, path[cut:]):
+            if is_complete(self._vocabulary, matcher, path[cut:]):
                 yield path[cut:]
                 num_found += 1
                 if num_found == 2:
                     break
         if not num_found:
-            most = min(_EFFORT, self._effort.num_left)
-            effort = Effort(most, self._effort.seconds_left)
+            limit = min(_EFFORT, self._effort.num_left)
+            effort = Effort(limit, self._effort.seconds_left)
             begun = time.thread_time()
-            found = list(islice(Ways(self._vocabulary, matcher, effort, path), 1))
-            self._effort.num_left -= most - effort.num_left
+            found = list(islice(PathSearch(self._vocabulary, matcher, effort, path), 1))
+            self._effort.num_left -= limit - effort.num_left
             self._effort.seconds_left -= time.thread_time() - begun
             yield from found
 
@@ -172,7 +174,7 @@ def _effort_of_choice() -> Effort:
 
 
 def _plan(vocabulary: ByteVocabulary, path: list[int]) -> list[int] | None:
-    """The tokens of a path; None if the model's vocabulary can't spell it."""
+    """Return the tokens of a path; None if the model's vocabulary can't spell it."""
     try:
         return vocabulary.tokens_of(path)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Grammars, compiled for a tokenizer."""
+"""Grammars that are compiled for a tokenizer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from service.engine.constraints.byte_vocabulary import ByteVocabulary
 from service.engine.constraints.ending import Ending
-from service.engine.constraints.refusal import blame
+from service.engine.constraints.refusal import explain_rejection
 from service.engine.tokens.plain_encoder import PlainEncoder
 from service.engine.tokens.tokenizer import Tokenizer
 from service.generation.errors import ConstraintFailed, UnsupportedConstraint
@@ -21,61 +21,61 @@ from service.generation.formats.constraint import Grammar
 
 _SILENT = 0
 _NUM_TRIAL_TOKENS = 4
-# Bytes of a text, and number of texts, whose tokens are kept: the grammars' own words are cut into tokens again and
-# again, each time in about 15 µs of the engine's thread.
+# The longest text in bytes, and the number of texts, whose tokens are kept: the fixed texts of grammars are tokenized
+# again and again, each time in about 15 µs of the engine's thread.
 _MOST_KEPT, _NUM_KEPT = 64, 4_096
 
-# Items that the parser may look at for one token, on the engine's thread: 10,000 take it about 60 ms. A grammar that
-# needs more is ambiguous in hundreds of ways; an object of 500 optional properties needs more than 5,000.
+# The parser's limit of items for one token, on the engine's thread: 10,000 items take about 60 ms. A grammar that needs
+# more is ambiguous in hundreds of ways; an object with 500 optional properties needs more than 5,000.
 _MAX_ITEMS, _MAX_ITEMS_OF_SCHEMAS = 5_000, 10_000
 
-_Key: TypeAlias = tuple[str, frozenset[str]]  # a grammar's text, and its lenient schemas
+_Key: TypeAlias = tuple[str, frozenset[str]]  # a grammar's text and its lenient schemas
 
 
 class GrammarConstraint:
     """A `ConstraintState` that follows a grammar token by token."""
 
     def __init__(self, matcher: Any, tokenizer: Any, num_words: int, ending: Ending | None = None) -> None:
-        """`num_words` is the number of int32 words that hold one bit a token of `tokenizer`, llguidance's.
+        """`num_words` is the number of int32 words of a mask with one bit per token of `tokenizer`, llguidance's.
 
-        `ending` is that of the same state, where answers are to end in time.
+        `ending` is the ending of the same state, if answers must end within their token limit.
         """
         self._ending = ending
-        self._settled: tuple[int, Ending] | None = None  # a token that is to be accepted, and the ending behind it
+        self._replacement: tuple[int, Ending] | None = None  # the token to be accepted next, and the ending after it
         self._matcher = matcher
         self._tokenizer = tokenizer
         self._num_words = num_words
 
     @property
     def is_free(self) -> bool:
-        """Always False, because a grammar has a mask for each token."""
+        """False: a grammar has a mask for each token."""
         return False
 
-    def fill_mask(self, words: Any) -> None:
-        """Write the allowed tokens into `words`, an int32 row; what is beyond the vocabulary isn't allowed.
+    def fill_mask(self, mask: Any) -> None:
+        """Write the allowed tokens into `mask`, an int32 row. Tokens beyond the vocabulary are not allowed.
 
-        A model's head may have more rows than the tokenizer has tokens, or fewer. Raises ConstraintFailed if the
-        grammar runs into its limits.
+        A model's head may have more or fewer rows than the tokenizer has tokens. Raise ConstraintFailed if the grammar
+        exceeds its limits.
         """
-        mask = words[: self._num_words] if len(words) >= self._num_words else np.zeros(self._num_words, np.int32)
-        self._matcher.unsafe_compute_mask_ptr(mask.ctypes.data, mask.nbytes)
-        words[: len(mask)] = mask[: len(words)]
-        words[len(mask) :] = 0
+        own = mask[: self._num_words] if len(mask) >= self._num_words else np.zeros(self._num_words, np.int32)
+        self._matcher.unsafe_compute_mask_ptr(own.ctypes.data, own.nbytes)
+        mask[: len(own)] = own[: len(mask)]
+        mask[len(own) :] = 0
         self._check()
 
     def shortest(self) -> int | None:
         """Return the number of tokens of the shortest remaining text, or None if unknown."""
         return self._ending.num_tokens if self._ending is not None and self._ending.is_known else None
 
-    def settle(self, token_id: int, room: int) -> int:
-        """Return the token to accept for `token_id`: another one if the text could not end within `room` tokens."""
+    def replace_token(self, token_id: int, num_left: int) -> int:
+        """Return the token to append for `token_id`: another one if the text could not end within `num_left` tokens."""
         if self._ending is None or self._ending.is_end(token_id):
             return token_id
-        after = self._ending.after(token_id, room - 1)
-        if after is None and self._ending.fits(room):
+        after = self._ending.after(token_id, num_left - 1)
+        if after is None and self._ending.fits(num_left):
             token_id = self._ending.next_token()
-            after = self._ending.after(token_id, room - 1)
-        self._settled = (token_id, after) if after is not None else None
+            after = self._ending.after(token_id, num_left - 1)
+        self._replacement = (token_id, after) if after is not None else None
         return token_id
 
     def forced_tokens(self) -> list[int]:
@@ -85,9 +85,11 @@ class GrammarConstraint:
     def accept(self, token_id: int) -> None:
         """Advance by a token. Raise ConstraintFailed if the grammar does not allow it."""
         if self._ending is not None:
-            is_settled = self._settled is not None and self._settled[0] == token_id
-            self._ending = self._settled[1] if is_settled and self._settled else self._ending.after(token_id, None)
-            self._settled = None
+            if self._replacement is not None and self._replacement[0] == token_id:
+                self._ending = self._replacement[1]
+            else:
+                self._ending = self._ending.after(token_id, None)
+            self._replacement = None
         self._matcher.consume_token(token_id)
         self._check()
 
@@ -110,12 +112,12 @@ class GrammarConstraint:
         num_taken = int(self._matcher.try_consume_tokens(token_ids)) if token_ids else 0
         self._check()
         if self._ending is not None and data:
-            self._ending = self._ending.behind(data)
+            self._ending = self._ending.after_text(data)
         return num_taken == len(token_ids)
 
     def _check(self) -> None:
         if self._matcher.is_error():
-            raise ConstraintFailed("the output constraint can't go on")
+            raise ConstraintFailed("the output constraint can't continue")
 
 
 class _Vocabulary:
@@ -150,10 +152,10 @@ class GrammarCompiler:
         max_cached_characters: int = 8_000_000,
         ends_in_time: bool = True,
     ) -> None:
-        """`control_token_ids` are the ids that no text is made of, `eos_token_ids`, at least one, those that end it.
+        """`control_token_ids` are the ids that are not text; `eos_token_ids`, at least one, end the text.
 
-        `max_grammar_characters` limits one grammar's text, the other two what the cache keeps. With `ends_in_time`
-        constraints know how to end in a number of tokens, where the vocabulary lets a way be found.
+        `max_grammar_characters` limits the text of one grammar; the other two limits apply to the cache. With
+        `ends_in_time`, constraints can end within a token limit, if the vocabulary allows the search for a path.
         """
         vocabulary = _Vocabulary(tokenizer, control_token_ids.values(), min(eos_token_ids))
         self._tokenizer = llguidance.LLTokenizer(
@@ -162,7 +164,7 @@ class GrammarCompiler:
         self._num_words = (self._tokenizer.vocab_size + 31) // 32
         self._bytes: ByteVocabulary | None = None
         if ends_in_time:
-            with suppress(ValueError):  # a vocabulary of fewer tokens than there are bytes
+            with suppress(ValueError):  # the vocabulary has fewer tokens than there are bytes
                 self._bytes = ByteVocabulary(tokenizer, self._tokenizer, control_token_ids.values(), eos_token_ids)
         self._max_grammar_characters = max_grammar_characters
         self._max_cached_grammars = max_cached_grammars
@@ -172,7 +174,7 @@ class GrammarCompiler:
         self._lock = threading.Lock()  # worker threads share the cache; the engine never waits for it
 
     def compile(self, grammar: Grammar) -> GrammarConstraint:
-        """A constraint in its first state. Raises UnsupportedConstraint naming the field and what can't be enforced."""
+        """Return the initial state. Raise UnsupportedConstraint with the field and the unsupported part."""
         key = grammar.text, frozenset(grammar.schemas[field] for field in grammar.lenient)
         with self._lock:
             if (cached := self._cache.get(key)) is not None:
@@ -213,7 +215,7 @@ class GrammarCompiler:
     def _made(self, grammar: Grammar, *, ends_in_time: bool = False) -> GrammarConstraint:
         matcher = _matcher(self._tokenizer, grammar.text, grammar.schemas)
         if matcher.is_error():
-            raise self._refusal(grammar, matcher.get_error())
+            raise self._rejection(grammar, matcher.get_error())
         constraint = GrammarConstraint(matcher, self._tokenizer, self._num_words)
         self._try(grammar, constraint)
         if ends_in_time and self._bytes is not None:
@@ -223,13 +225,13 @@ class GrammarCompiler:
         return constraint
 
     def _try(self, grammar: Grammar, constraint: GrammarConstraint) -> None:
-        """Follow the grammar for a few tokens, so that an immediate failure is reported here and not in an answer."""
+        """Follow the grammar for a few tokens, so that a failure is reported at once and not in an answer."""
         trial = constraint.fork()
-        words = np.zeros(self._num_words, np.int32)
+        mask = np.zeros(self._num_words, np.int32)
         try:
             for _ in range(_NUM_TRIAL_TOKENS):
-                trial.fill_mask(words)
-                allowed = np.flatnonzero(np.unpackbits(words.view(np.uint8), bitorder="little"))
+                trial.fill_mask(mask)
+                allowed = np.flatnonzero(np.unpackbits(mask.view(np.uint8), bitorder="little"))
                 if len(allowed) == 0:
                     raise UnsupportedConstraint(grammar.field, "no text matches the constraint")
                 trial.accept(int(allowed[0]))
@@ -238,12 +240,12 @@ class GrammarCompiler:
         except ConstraintFailed as error:
             raise UnsupportedConstraint(grammar.field, "the constraint is too complex to be enforced") from error
 
-    def _refusal(self, grammar: Grammar, error: str) -> UnsupportedConstraint:
+    def _rejection(self, grammar: Grammar, error: str) -> UnsupportedConstraint:
         for field, schema in grammar.schemas.items():
             text = llguidance.LLMatcher.grammar_from_json_schema(schema)
             matcher = _matcher(self._tokenizer, text, [field])
             if matcher.is_error():
-                return UnsupportedConstraint(field, blame(schema, matcher.get_error()))
+                return UnsupportedConstraint(field, explain_rejection(schema, matcher.get_error()))
         return UnsupportedConstraint(grammar.field, error.strip() or "the constraint can't be compiled")
 
     def _keep(self, key: _Key, constraint: GrammarConstraint) -> None:

@@ -39,10 +39,11 @@ class _Phase(enum.Enum):
 
 
 class ReasoningConstraint:
-    """Lets the model reason for at most `budget` tokens, then holds the answer to `answer`. A `ConstraintState`.
+    """A `ConstraintState` that allows reasoning for at most `budget` tokens and then holds the answer to `answer`.
 
-    While it reasons, every token is free, but the text can't end if an answer is demanded. When the budget is spent,
-    the closing marker is forced. An answer that is free but for its calls is so from its first character on.
+    During the reasoning all tokens are allowed, except the end of the text if an answer is required. When the budget is
+    spent, the closing marker is forced. If only the calls of an answer are constrained, it is free from its first
+    character on.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class ReasoningConstraint:
         answer: ConstraintState | None,
         must_open: bool = False,
     ) -> None:
-        """`must_open` forces the opening marker where the prompt hasn't opened the reasoning. `budget` is in tokens."""
+        """`must_open` forces the opening marker unless the prompt has opened the reasoning. `budget` is in tokens."""
         self._tokens = tokens
         self._budget = budget
         self._answer = answer
@@ -80,21 +81,21 @@ class ReasoningConstraint:
         is_reasoning = self._phase is _Phase.REASONING and self._calls is not None
         return self._answer is None or is_reasoning or self._answer.is_free
 
-    def fill_mask(self, words: Any) -> None:
-        """Write the mask of allowed tokens into `words`, an int32 row."""
+    def fill_mask(self, mask: Any) -> None:
+        """Write the allowed tokens into `mask`, an int32 row."""
         if self._forced:
-            words[:] = 0
-            allow(words, self._forced[-1])
+            mask[:] = 0
+            allow(mask, self._forced[-1])
         elif self._phase is not _Phase.REASONING:
-            self._fill_answer(words)
+            self._fill_answer(mask)
             if self._phase is _Phase.MAY_OPEN and self._tokens.open_id is not None:
-                allow(words, self._tokens.open_id)
+                allow(mask, self._tokens.open_id)
         else:
-            words[:] = ALL
+            mask[:] = ALL
             if self._answer is not None and self._calls is None:
                 crossing_ids = self._tokens.close_marker.crossing_ids(self._tail)
                 for token_id in (*self._tokens.eos_token_ids, *crossing_ids):
-                    forbid(words, token_id)
+                    forbid(mask, token_id)
 
     def shortest(self) -> int | None:
         """Return the number of tokens of the shortest remaining text, including the closing marker."""
@@ -104,21 +105,21 @@ class ReasoningConstraint:
         is_open = self._phase is _Phase.REASONING
         return len(self._forced) + (len(self._tokens.closing_ids) if is_open else 0) + answer
 
-    def settle(self, token_id: int, room: int) -> int:
-        """Return the token to accept for `token_id`. Reasoning ends while there are tokens left for an answer."""
+    def replace_token(self, token_id: int, num_left: int) -> int:
+        """Return the token to append for `token_id`. Reasoning is closed while enough tokens for an answer are left."""
         if self._answer is None or self._forced:
             return token_id
         if self._phase is _Phase.ANSWER:
-            return self._answer.settle(token_id, room)
+            return self._answer.replace_token(token_id, num_left)
         if not (num_answer_tokens := self._num_answer_tokens()):
             return token_id
         num_closing = len(self._tokens.closing_ids) + num_answer_tokens
         if self._phase is _Phase.MAY_OPEN:
-            is_open = token_id == self._tokens.open_id and num_closing < room
-            return token_id if is_open else self._answer.settle(token_id, room)
+            is_open = token_id == self._tokens.open_id and num_closing < num_left
+            return token_id if is_open else self._answer.replace_token(token_id, num_left)
         data = self._tokens.tokenizer.token_bytes(token_id)
         is_closed = self._tokens.close_marker.rest(self._tail, data) is not None
-        if is_closed or num_closing + (_ANSWER_RESERVE - 1) * num_answer_tokens < room:
+        if is_closed or num_closing + (_ANSWER_RESERVE - 1) * num_answer_tokens < num_left:
             return token_id
         self._close()
         return self._forced[-1]
@@ -206,8 +207,8 @@ class ReasoningConstraint:
         self._phase = _Phase.ANSWER
         self._forced = self._tokens.closing_ids[::-1]
 
-    def _fill_answer(self, words: Any) -> None:
+    def _fill_answer(self, mask: Any) -> None:
         if self._answer is None:
-            words[:] = ALL
+            mask[:] = ALL
         else:
-            self._answer.fill_mask(words)
+            self._answer.fill_mask(mask)

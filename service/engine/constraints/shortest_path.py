@@ -11,19 +11,19 @@ import numpy as np
 
 from service.engine.constraints.byte_vocabulary import ByteVocabulary
 
-_WIDTH = 8  # states behind paths of one length that are looked at
-_MANY = 24  # bytes that may come next, of which only some are tried at first, as within a string
-_BLOCK = 32  # ids of which one is tried then
-_CONTROL = b"\xff"  # with which llguidance spells control tokens
-_CHOICE_COST = 4  # of each likelier byte that was passed by
-_LOOP_COST = 4  # bytes that a state is put back which allows just what the one before it did, as within a string,
-_SHORT_LOOP_COST = 24  # and where few bytes may come, as within a number or white space
+_WIDTH = 8  # states that are explored for each path cost
+_MANY = 24  # possible next bytes, as in a string, above which only some are tried at first:
+_BLOCK = 32  # one id of each block of this size
+_CONTROL = b"\xff"  # llguidance's prefix of control tokens
+_CHOICE_COST = 4  # per more likely byte that was not chosen
+_LOOP_COST = 4  # of a state that allows exactly what its predecessor did: with many possible bytes, as in a string,
+_SHORT_LOOP_COST = 24  # and with few, as in a number or white space
 
 
 class Effort:
-    """How much may still be looked at: a unit is a state that a byte leads to, some 5 µs.
+    """The remaining effort of a search, in states that a byte leads to; a state takes about 5 µs.
 
-    For grammars whose states take a thousand times as much there is a limit of processor time, too, in seconds.
+    For grammars whose states take a thousand times as long, processor time in seconds is limited too.
     """
 
     def __init__(self, num_left: int, seconds_left: float) -> None:
@@ -31,10 +31,10 @@ class Effort:
         self.seconds_left = seconds_left
 
 
-_Trail: TypeAlias = "tuple[_Trail | None, list[int]]"  # steps, the last one first
+_Trail: TypeAlias = "tuple[_Trail | None, list[int]]"  # steps, the newest one first
 
 
-_Key: TypeAlias = tuple[bytes | int, ...]  # what is allowed, and where that is little, what came before
+_Key: TypeAlias = tuple[bytes | int, ...]  # the mask, preceded by the last step if few bytes are allowed
 
 
 class _SearchState(NamedTuple):
@@ -43,7 +43,7 @@ class _SearchState(NamedTuple):
     rank: int
     matcher: Any
     trail: _Trail | None
-    cost: int  # the length of the way, and what it was put back
+    cost: int  # the length of the path, and penalties
     mask_before: bytes
 
     def path(self) -> list[int]:
@@ -55,11 +55,11 @@ class _SearchState(NamedTuple):
         return [each for step in reversed(steps) for each in step]
 
 
-class Ways:
-    """A search for paths behind which a text may end: the shorter before the longer, of each length the likeliest.
+class PathSearch:
+    """A search for paths after which a text may end, roughly in the order of their length and likelihood.
 
-    Where a path has come to where `hint` leads to an end, it goes on with that. Without `tries_all` only some of many
-    bytes are tried. Of states that allow the same many bytes one is looked at, and of those that digits lead to.
+    A path continues with `hint` as soon as that completes it. Unless `tries_all`, only some of many possible bytes are
+    tried. Of states that allow the same many bytes only one is explored, and one of those that are reached by digits.
     """
 
     def __init__(
@@ -69,11 +69,11 @@ class Ways:
         self._effort = effort
         self._hint = hint
         self._tries_all = tries_all
-        self._waiting = {0: [_SearchState(0, matcher, None, 0, b"")]}  # by their cost
-        self._until = 0.0  # of the thread's processor time
+        self._waiting = {0: [_SearchState(0, matcher, None, 0, b"")]}  # by cost
+        self._until = 0.0  # in the thread's processor time
 
     def __iter__(self) -> abc.Iterator[list[int]]:
-        """The paths, the shortest first as a rule; none if none is found with the effort."""
+        """Yield paths, usually the shortest first; none if the effort is spent before one is found."""
         self._until = time.thread_time() + self._effort.seconds_left
         while self._waiting and self._effort.num_left > 0 and not self._is_late():
             states = self._waiting.pop(min(self._waiting))
@@ -83,27 +83,27 @@ class Ways:
                     continue
                 if state.matcher.is_accepting():
                     yield state.path()
-                elif self._hint and is_way(self._vocabulary, state.matcher, self._hint):
+                elif self._hint and is_complete(self._vocabulary, state.matcher, self._hint):
                     yield state.path() + self._hint
                 elif len(seen) < _WIDTH:
                     self._branch(state, seen)
 
     def _branch(self, state: _SearchState, seen: set[_Key]) -> None:
-        words = np.zeros(self._vocabulary.num_words, np.int32)
-        state.matcher.unsafe_compute_mask_ptr(words.ctypes.data, words.nbytes)
-        mask = words.tobytes()
-        allowed = self._vocabulary.allowed(words)
-        if mask == state.mask_before:
+        mask = np.zeros(self._vocabulary.num_words, np.int32)
+        state.matcher.unsafe_compute_mask_ptr(mask.ctypes.data, mask.nbytes)
+        mask_bytes = mask.tobytes()
+        allowed = self._vocabulary.allowed(mask)
+        if mask_bytes == state.mask_before:
             loop_cost = _LOOP_COST if len(allowed) > _MANY else _SHORT_LOOP_COST
             self._put(state._replace(cost=state.cost + loop_cost, mask_before=b""))
             return
         step = state.trail[1] if state.trail is not None and len(allowed) <= _MANY else []
         before: list[bytes | int] = [0 if each in self._vocabulary.digit_ids else each for each in step]
-        if (key := (mask, *before)) in seen:
+        if (key := (mask_bytes, *before)) in seen:
             return
         seen.add(key)
         if len(allowed) > _MANY:
-            allowed.sort(key=self._vocabulary.quote_id.__ne__)  # within a string a quote is what closes it
+            allowed.sort(key=self._vocabulary.quote_id.__ne__)  # a quote closes a string
             if not self._tries_all:
                 allowed = _some(allowed)
         for index, token_id in enumerate(allowed):
@@ -115,9 +115,11 @@ class Ways:
                 forced = self._vocabulary.path_of(matcher.compute_ff_bytes().partition(_CONTROL)[0])
                 if forced and matcher.try_consume_tokens(forced) != len(forced):
                     continue
-                # Any way will do that leads to one which is known; without one, the shortest is looked for.
+                # With a hint any path to the known one is good enough; without one, the shortest is searched.
                 cost = state.cost + (1 + _CHOICE_COST * index if self._hint else 1 + len(forced))
-                self._put(_SearchState(state.rank + index, matcher, (state.trail, [token_id, *forced]), cost, mask))
+                self._put(
+                    _SearchState(state.rank + index, matcher, (state.trail, [token_id, *forced]), cost, mask_bytes)
+                )
 
     def _is_late(self) -> bool:
         return time.thread_time() >= self._until
@@ -126,7 +128,7 @@ class Ways:
         self._waiting.setdefault(state.cost, []).append(state)
 
 
-def is_way(vocabulary: ByteVocabulary, matcher: Any, path: list[int]) -> bool:
+def is_complete(vocabulary: ByteVocabulary, matcher: Any, path: list[int]) -> bool:
     """Return True if a text may end after `path` from the matcher's state."""
     return bool(matcher.validate_tokens([*path, vocabulary.eos_token_id]) == len(path) + 1)
 

@@ -1,1 +1,1 @@
-"""From logits to tokens: one call for all sequences of a step, each with its own parameters."""
+"""From logits to tokens, in one call for all sequences of a step, each with its own parameters."""

@@ -1,6 +1,6 @@
 """Draw tokens at random.
 
-There is no state: the number that decides a token is a function of the sequence's seed and of the token's index, so
+It has no state: the random number of a token is a function of the sequence's seed and of the token's index, so that
 neighbours, preemption and the shape of a batch can't change it.
 """
 
@@ -18,9 +18,9 @@ _BLOCK = 256  # tokens whose weights are summed before the search
 
 
 def uniforms(seeds: Sequence[int], indices: Sequence[int]) -> NDArray[np.float64]:
-    """One number in [0, 1) for each pair of a 64-bit seed and an index: SplitMix64 at `index` steps from the seed.
+    """Return a number in [0, 1) for each pair of a 64-bit seed and an index: SplitMix64 at `index` steps from the seed.
 
-    Steele, Lea, Flood: Fast splittable pseudorandom number generators (OOPSLA 2014). The seed is mixed first, since
+    Steele, Lea, Flood: Fast splittable pseudorandom number generators (OOPSLA 2014). The seed is mixed first, because
     neighbouring seeds would otherwise walk the same sequence.
     """
     start = _mix(np.array(seeds, dtype=np.uint64) ^ _GOLDEN)
@@ -35,10 +35,11 @@ def _mix(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def draw(weights: Tensor, uniform: Tensor) -> Tensor:
-    """For each row of `weights` [rows, vocabulary], at least 0, the token at its `uniform` [rows] part of the sum.
+    """Return a token for each row of `weights` [rows, vocabulary], all at least 0, by inverse transform sampling.
 
-    The sum runs in the order of the token ids, first over blocks and then within one, which reads the weights once. A
-    weight of 0 is never chosen, unless the row has no other or is not finite; then the result is any valid token.
+    `uniform` [rows] is the fraction of the row's sum at which the token lies. The sum runs in the order of the token
+    ids, first over blocks and then within one, which reads the weights once. A weight of 0 is never chosen, unless the
+    row has no other or is not finite; then the result is any valid token.
     """
     num_rows, vocab_size = weights.shape
     padded = torch.nn.functional.pad(weights, (0, -vocab_size % _BLOCK)).view(num_rows, -1, _BLOCK)
@@ -49,10 +50,10 @@ def draw(weights: Tensor, uniform: Tensor) -> Tensor:
 
 
 def _first_above(weights: Tensor, target: Tensor, *, is_part: bool) -> tuple[Tensor, Tensor]:
-    """The first place in each row where the running sum exceeds `target`, and what of the target lies in that place.
+    """Return the first index of each row where the running sum exceeds `target`, and the part of the target within it.
 
-    With `is_part`, the target is a part of the row's sum. A target that rounding put at or above the sum is brought
-    just below it, which keeps the choice on a weight above 0.
+    With `is_part`, the target is a fraction of the row's sum. A target that rounding put at or above the sum is moved
+    just below it, so that the chosen weight is above 0.
     """
     sums = weights.cumsum(dim=-1)
     total = sums[:, -1]

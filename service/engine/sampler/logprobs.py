@@ -16,7 +16,7 @@ from service.generation.requests.parameters import LogprobsOptions
 
 
 class Logprobs:
-    """The log-probabilities of the rows that ask for them; made before the logits are modified."""
+    """The log-probabilities of the rows that request them, computed before the logits are modified."""
 
     def __init__(self, logits: Tensor, sequences: abc.Sequence[Sequence]) -> None:
         wanted = [sequence.request.logprobs for sequence in sequences]
@@ -27,45 +27,45 @@ class Logprobs:
             self._description = _Description(rows, list(self._options.values()))
 
     def tensors(self, chosen: Tensor) -> list[Tensor]:
-        """What is to be brought to the host to tell of the tokens `chosen` [all rows]."""
+        """Return the tensors to copy to the host for the tokens `chosen` [all rows]."""
         return self._description.tensors(chosen.index_select(0, self._index)) if self._options else []
 
     def of(
-        self, drawn: abc.Sequence[int], taken: abc.Sequence[int], told: list[NDArray[Any]]
+        self, drawn: abc.Sequence[int], taken: abc.Sequence[int], values: list[NDArray[Any]]
     ) -> dict[int, TokenLogprob]:
-        """By row, the log-probability of the token that was taken and the candidates, most likely first.
+        """Return, by row, the log-probability of the taken token and the candidates, most likely first.
 
-        `told` is what `tensors` gave for the tokens `drawn`; a row whose token is another is asked for once more.
+        `values` are the `tensors` of the tokens `drawn`, on the host. They are read again if another token was taken.
         """
         if not self._options:
             return {}
         own = [taken[row] for row in self._options]
         if any(drawn[row] != taken[row] for row in self._options):
-            told = to_host([self._description.of_tokens(own)]) + told[1:]
-        return dict(zip(self._options, self._description.read(own, told), strict=True))
+            values = to_host([self._description.of_tokens(own)]) + values[1:]
+        return dict(zip(self._options, self._description.read(own, values), strict=True))
 
 
 def logprobs_of(logits: Tensor, token_ids: abc.Sequence[int], options: LogprobsOptions) -> list[TokenLogprob]:
-    """The log-probability of a given token, and the candidates, for each row of `logits` [rows, vocabulary]."""
+    """Return a given token's log-probability, and the candidates, for each row of `logits` [rows, vocabulary]."""
     description = _Description(logits.log_softmax(dim=-1), [options] * len(token_ids))
     chosen = to_device(np.array(token_ids), logits.device)
     return description.read(token_ids, to_host(description.tensors(chosen)))
 
 
 class _Description:
-    """What is told of some rows [rows, vocabulary] of log-probabilities, each with options of its own."""
+    """The reported part of log-probabilities [rows, vocabulary], by each row's own options."""
 
     def __init__(self, rows: Tensor, options: list[LogprobsOptions]) -> None:
         self._rows = rows
         self._named = [each.token_ids for each in options]
-        # Rows of one number at a time: which of two equal ones is picked first depends on how many are.
+        # Rows with the same number at a time: the order of equal values depends on the number of candidates.
         self._by_count: dict[int, list[int]] = {}
         for row, each in enumerate(options):
             if each.top_logprobs:
                 self._by_count.setdefault(each.top_logprobs, []).append(row)
 
     def tensors(self, chosen: Tensor) -> list[Tensor]:
-        """What `read` wants of the device: the chosen tokens', the largest with their ids, those of named tokens."""
+        """Return the log-probabilities of the chosen tokens, the largest ones with their ids, and the named tokens'."""
         rows = self._rows
         found = [rows.gather(1, chosen[:, None])[:, 0]]
         for count, mine in self._by_count.items():
@@ -78,17 +78,17 @@ class _Description:
         return found
 
     def of_tokens(self, token_ids: abc.Sequence[int]) -> Tensor:
-        """The log-probability of one token of each row."""
+        """Return the log-probability of one token of each row."""
         return self._rows.gather(1, to_device(np.array(token_ids), self._rows.device)[:, None])[:, 0]
 
-    def read(self, token_ids: abc.Sequence[int], told: list[NDArray[Any]]) -> list[TokenLogprob]:
-        """From what came of `tensors`."""
-        parts = iter(told)
+    def read(self, token_ids: abc.Sequence[int], values: list[NDArray[Any]]) -> list[TokenLogprob]:
+        """Return the log-probabilities of the tokens, from the copied `values` of `tensors`."""
+        parts = iter(values)
         logprobs = next(parts).tolist()
         candidates: list[tuple[tuple[int, float], ...]] = [()] * len(token_ids)
         for mine in self._by_count.values():
-            for row, values, ids in zip(mine, next(parts).tolist(), next(parts).tolist(), strict=True):
-                candidates[row] = tuple(zip(ids, values, strict=True))
+            for row, largest, ids in zip(mine, next(parts).tolist(), next(parts).tolist(), strict=True):
+                candidates[row] = tuple(zip(ids, largest, strict=True))
         if any(self._named):
             named = iter(next(parts).tolist())
             for row, ids in enumerate(self._named):

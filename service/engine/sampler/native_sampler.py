@@ -1,4 +1,4 @@
-"""From the native backend's logits to tokens, without torch, row by row."""
+"""From the native backend's logits to tokens, row by row, without torch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from service.engine.core.engine_core import SampledToken
 from service.engine.core.sequences.sequence import Sequence
 from service.engine.sampler.effects.effect import Effect
-from service.engine.sampler.effects.output_constraint import no_token, settle
+from service.engine.sampler.effects.output_constraint import no_token, replace_tokens
 from service.engine.sampler.effects.table import effects
 from service.engine.sampler.row_logprobs import log_softmax, logprob_of
 from service.engine.tokens.watermark import Watermark
@@ -20,22 +20,22 @@ from service.generation.errors import SequenceError
 from service.generation.outputs.output import TokenLogprob
 from service.generation.requests.parameters import LogprobsOptions, Trait, values_with
 
-_LOGITS_A_THREAD = 1 << 17  # with fewer a thread takes longer to wake than it saves
+_LOGITS_A_THREAD = 1 << 17  # a thread with fewer takes longer to wake than it saves
 
 
 class _Rule(NamedTuple):
-    """What a sequence asks for, the same from its first token to its last."""
+    """The part of a sequence's request that the sampler needs, the same for all its tokens."""
 
     draw: sluice_native.DrawParams
     effects: tuple[Effect, ...]  # those that it uses, in their order
-    is_plain: bool  # it uses none, and asks for no logprobs
+    is_plain: bool  # it uses no effect and requests no logprobs
 
 
 class NativeSampler:
     """A Sampler of float32 logits [rows, vocabulary] in numpy.
 
-    A sequence's token follows from its logits, its parameters, its seed and the token's index alone, to the last bit,
-    and is `TorchSampler`'s but for rounding at a border.
+    A sequence's token depends only on its logits, its parameters, its seed and the token's index, to the last bit. It
+    is the same as `TorchSampler`'s, except for rounding at a border.
     """
 
     def __init__(
@@ -50,10 +50,10 @@ class NativeSampler:
     def sample(
         self, logits: NDArray[np.float32], sequences: abc.Sequence[Sequence], rows: abc.Sequence[int] | None = None
     ) -> list[SampledToken | SequenceError]:
-        """Choose the next token of each sequence, from the row of the same index or from the one that `rows` names.
+        """Choose the next token of each sequence, from the row of the same index or from the row that `rows` names.
 
-        The logits are used up, and no row is named twice. A SequenceError stands for a row whose constraint fails or
-        allows no token, or whose logits are not finite; the other rows are not touched by it.
+        The logits are overwritten, and no row is named twice. The result for a row is a SequenceError if its constraint
+        fails or allows no token, or if its logits are not finite; other rows are not affected.
         """
         if rows is None:
             rows = range(len(sequences))
@@ -68,7 +68,7 @@ class NativeSampler:
         logprobs: dict[int, NDArray[np.float32]] = {}
         failures: dict[int, SequenceError] = {}
         changed = [index for index, rule in enumerate(rules) if not rule.is_plain]
-        with np.errstate(all="ignore"):  # what is no number is told of its row
+        with np.errstate(all="ignore"):  # a row that is not a number gets a SequenceError
             for index in changed:
                 row, sequence = logits[rows[index]], sequences[index]
                 if sequence.request.logprobs is not None:
@@ -79,7 +79,7 @@ class NativeSampler:
                 except SequenceError as failure:
                     failures[index] = failure
         token_ids = self._choose(logits, rows, rules, sequences, indices)
-        failures |= settle(sequences, token_ids, failures)
+        failures |= replace_tokens(sequences, token_ids, failures)
         results: list[SampledToken | SequenceError] = [
             SampledToken(token_id) if token_id >= 0 else no_token(sequence)
             for token_id, sequence in zip(token_ids, sequences, strict=True)
@@ -94,9 +94,9 @@ class NativeSampler:
     def draw(
         self, logits: NDArray[np.float32], sequences: abc.Sequence[Sequence], ahead: abc.Sequence[int]
     ) -> list[int]:
-        """A guess of each sequence's token, so many after its next one, by what its rule draws from its row.
+        """Return a guess of each sequence's token `ahead` tokens after its next one, drawn from its row.
 
-        What else the request asks for is left out, as is whether the row is finite.
+        Parameters of the draw apply; the request's effects are ignored, and the row is not checked for finite values.
         """
         rules = [self._rules.get(each) or self._rule(each) for each in sequences]
         indices = [each.num_generated_tokens + distance for each, distance in zip(sequences, ahead, strict=True)]
@@ -106,7 +106,7 @@ class NativeSampler:
     def prompt_logprobs(
         self, logits: NDArray[np.float32], first_row: int, token_ids: abc.Sequence[int], options: LogprobsOptions
     ) -> list[TokenLogprob]:
-        """The logprobs of given tokens, one a row from `first_row` on."""
+        """Return the logprobs of given tokens, one per row from `first_row` on."""
         with np.errstate(all="ignore"):
             return [
                 logprob_of(log_softmax(logits[row]), token_id, options)
@@ -114,7 +114,7 @@ class NativeSampler:
             ]
 
     def release(self, sequence: Sequence) -> None:
-        """Forget what is kept for a sequence."""
+        """Drop the state of a sequence."""
         self._rules.pop(sequence, None)
         for effect in self._effects:
             effect.release(sequence)

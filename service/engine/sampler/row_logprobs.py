@@ -10,20 +10,20 @@ from service.generation.requests.parameters import LogprobsOptions
 
 
 def log_softmax(row: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The natural logarithms of the probabilities [vocabulary]; the logits stay as they are."""
+    """Return the natural logarithms of the probabilities [vocabulary]; the logits are not changed."""
     below: NDArray[np.float32] = row - row.max()
     below -= np.log(np.exp(below).sum(dtype=np.float64)).astype(np.float32)
     return below
 
 
 def logprob_of(logprobs: NDArray[np.float32], token_id: int, options: LogprobsOptions) -> TokenLogprob:
-    """The token's log-probability, and the most likely tokens with theirs; of equal ones the lower id first."""
+    """Return the token's log-probability, and the most likely tokens with theirs; equal ones are in id order."""
     num_candidates = options.top_logprobs
     best: NDArray[np.intp] = np.empty(0, np.intp)
     if num_candidates:
         border = np.partition(logprobs, -min(num_candidates, len(logprobs)))[-min(num_candidates, len(logprobs))]
         reaching = np.flatnonzero(logprobs >= border)
         best = reaching[np.argsort(-logprobs[reaching], kind="stable")][:num_candidates]
-    told = [*best.tolist(), *options.token_ids]
-    top = tuple(zip(told, logprobs[told].tolist(), strict=True)) if told else ()
+    reported = [*best.tolist(), *options.token_ids]
+    top = tuple(zip(reported, logprobs[reported].tolist(), strict=True)) if reported else ()
     return TokenLogprob(token_id, float(logprobs[token_id]), top)

@@ -1,4 +1,4 @@
-"""From torch's logits to tokens, all rows of a step at once."""
+"""From torch's logits to tokens, for all rows of a step at once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from service.engine.core.engine_core import SampledToken
 from service.engine.core.sequences.sequence import Sequence
 from service.engine.device.transfer import to_device, to_host
 from service.engine.sampler.draw import draw, uniforms
-from service.engine.sampler.effects.output_constraint import no_token, settle
+from service.engine.sampler.effects.output_constraint import no_token, replace_tokens
 from service.engine.sampler.effects.table import effects
 from service.engine.sampler.logprobs import Logprobs, logprobs_of
 from service.engine.sampler.truncation import truncate
@@ -25,7 +25,7 @@ from service.generation.requests.parameters import LogprobsOptions
 class TorchSampler:
     """A Sampler of float32 logits [rows, vocabulary] on any device of torch.
 
-    A parameter that no row uses costs nothing, one that a row uses costs that row.
+    Only rows that use a parameter have its cost.
     """
 
     def __init__(self, watermark: Watermark = Watermark()) -> None:  # noqa: B008  immutable
@@ -35,10 +35,10 @@ class TorchSampler:
     def sample(
         self, logits: Tensor, sequences: abc.Sequence[Sequence], rows: abc.Sequence[int] | None = None
     ) -> list[SampledToken | SequenceError]:
-        """Choose the next token of each sequence, from the row of the same index or from the one that `rows` names.
+        """Choose the next token of each sequence, from the row of the same index or from the row that `rows` names.
 
-        The logits are used up. A SequenceError stands for a row whose constraint fails or allows no token, or whose
-        logits are not finite; the other rows are not touched by it.
+        The logits are overwritten. The result for a row is a SequenceError if its constraint fails or allows no token,
+        or if its logits are not finite; other rows are not affected.
         """
         if rows is not None:
             logits = logits.index_select(0, to_device(np.array(rows), logits.device))
@@ -50,13 +50,13 @@ class TorchSampler:
             index = to_device(np.array(random), logits.device)
             own = logits if len(random) == len(sequences) else logits.index_select(0, index)
             chosen[index] = _draw(own, largest[index], [sequences[row] for row in random])
-        # The one place where a step waits for its device.
-        is_finite, drawn, *told = to_host([largest.isfinite(), chosen, *logprobs.tensors(chosen)])
+        # The only point where a step waits for its device.
+        is_finite, drawn, *values = to_host([largest.isfinite(), chosen, *logprobs.tensors(chosen)])
         for row in np.flatnonzero(~is_finite).tolist():
             failures.setdefault(row, no_token(sequences[row]))
         token_ids = drawn.tolist()
-        failures |= settle(sequences, token_ids, failures)
-        token_logprobs = logprobs.of(drawn.tolist(), token_ids, told)
+        failures |= replace_tokens(sequences, token_ids, failures)
+        token_logprobs = logprobs.of(drawn.tolist(), token_ids, values)
         return [
             failures.get(row) or SampledToken(token_ids[row], token_logprobs.get(row)) for row in range(len(sequences))
         ]
@@ -65,11 +65,11 @@ class TorchSampler:
     def prompt_logprobs(
         self, logits: Tensor, first_row: int, token_ids: abc.Sequence[int], options: LogprobsOptions
     ) -> list[TokenLogprob]:
-        """The logprobs of given tokens, one a row from `first_row` on."""
+        """Return the logprobs of given tokens, one per row from `first_row` on."""
         return logprobs_of(logits[first_row : first_row + len(token_ids)], token_ids, options)
 
     def release(self, sequence: Sequence) -> None:
-        """Forget what is kept for a sequence."""
+        """Drop the state of a sequence."""
         for effect in self._effects:
             effect.release(sequence)
 
@@ -84,7 +84,7 @@ class TorchSampler:
 
 
 def _draw(logits: Tensor, largest: Tensor, sequences: abc.Sequence[Sequence]) -> Tensor:
-    """Draw a token for each row. The largest logit is taken off first, so that no temperature makes a row overflow."""
+    """Draw a token for each row. The largest logit is subtracted first, so that no temperature makes a row overflow."""
     params = [sequence.request.sampling for sequence in sequences]
     bounds = torch.finfo(torch.float32)
     wanted = np.array([each.temperature for each in params]).clip(bounds.tiny, bounds.max).astype(np.float32)

@@ -1,8 +1,8 @@
 """The tokens that remain eligible: top-k, top-p, min-p and typical-p.
 
-Each filter works on what the one before has left, renormalised, in transformers' order: top-k, top-p, min-p, typical-p.
-The first three all keep what lies above some logit, so a row has one border for them; a border is a value and never a
-place in a sorted list, so tokens of equal logits are kept or dropped together.
+Each filter works on the renormalised result of the one before, in transformers' order: top-k, top-p, min-p, typical-p.
+The first three all keep the logits above some value, so a row has one border for them. A border is a value and never a
+position in a sorted list, so tokens of equal logits are kept or dropped together.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from torch import Tensor
 from service.engine.device.transfer import to_device
 from service.generation.requests.parameters import SamplingParams
 
-_FEW = 512  # up to here the largest logits are picked, beyond it rows are sorted whole
+_FEW = 512  # up to this number the largest logits are picked; for more, whole rows are sorted
 
 
 def truncate(logits: Tensor, params: Sequence[SamplingParams]) -> None:
-    """Set the dropped tokens of each row to -inf. `logits` [rows, vocabulary], each row's largest is 0."""
+    """Set the dropped tokens of each row to -inf. The largest of each row of `logits` [rows, vocabulary] is 0."""
     _apply(logits, params, _is_picked, _below_top_k_and_top_p)
     _apply(logits, params, _is_sorted, _below_top_k_and_top_p)
     _apply(logits, params, lambda each: each.min_p > 0, _below_min_p)
@@ -30,12 +30,12 @@ def truncate(logits: Tensor, params: Sequence[SamplingParams]) -> None:
 
 
 def _is_picked(params: SamplingParams) -> bool:
-    """Whether the row's border is among its few largest logits."""
+    """Return True if the row's border is among its few largest logits."""
     return params.top_k is not None and params.top_k <= _FEW
 
 
 def _is_sorted(params: SamplingParams) -> bool:
-    """Whether the row must be sorted for its border."""
+    """Return True if the row must be sorted to find its border."""
     return params.top_p < 1 if params.top_k is None else params.top_k > _FEW
 
 
@@ -45,7 +45,7 @@ def _apply(
     is_used: Callable[[SamplingParams], bool],
     dropped: Callable[[Tensor, Sequence[SamplingParams]], Tensor],
 ) -> None:
-    """Run one filter on the rows that use it."""
+    """Apply one filter to the rows that use it."""
     rows = [row for row, each in enumerate(params) if is_used(each)]
     if len(rows) == len(params):
         logits.masked_fill_(dropped(logits, params), -torch.inf)
@@ -68,16 +68,16 @@ def _below_top_k_and_top_p(logits: Tensor, params: Sequence[SamplingParams]) -> 
     if any(each.top_p < 1 for each in params):
         mass = _column([each.top_p for each in params], logits)
         places = torch.arange(falling.shape[1], device=logits.device)
-        # Not a softmax, which sums in an order of its own for each width, and so by the neighbours' top_k.
+        # Not a softmax: it sums in another order for each width, so the result would depend on the neighbours' top_k.
         sums = falling.exp().masked_fill_(places >= counts, 0).cumsum(dim=-1, dtype=torch.float64)
         last = _first_reaching(sums, mass * sums[:, -1:])
-        # With top_p 1 rounding must not cut what is left of a tail.
+        # With top_p 1 rounding must not cut off the end of a tail.
         border = torch.where(mass < 1, torch.maximum(border, falling.gather(1, last)), border)
     return logits < border
 
 
 def _largest_falling(logits: Tensor, count: int) -> Tensor:
-    """Each row's `count` largest values, largest first. For many, numpy on a CPU is 25 times faster than torch."""
+    """Return each row's `count` largest values, largest first. On a CPU numpy is 25 times faster for large counts."""
     if count <= _FEW or logits.device.type != "cpu":
         return logits.topk(count, dim=-1).values
     return torch.from_numpy(np.sort(logits.numpy(), axis=-1)[:, : -count - 1 : -1].copy())
@@ -88,15 +88,15 @@ def _below_min_p(logits: Tensor, params: Sequence[SamplingParams]) -> Tensor:
 
 
 def _untypical(logits: Tensor, params: Sequence[SamplingParams]) -> Tensor:
-    """Outside the smallest set of tokens whose surprise is nearest to the entropy and that has the wanted mass.
+    """Mark the tokens outside the smallest set with the wanted mass whose surprise is nearest to the entropy.
 
     Meister et al., Locally typical sampling (arXiv 2202.00666).
     """
     logprobs = logits.log_softmax(dim=-1)
     probabilities = logprobs.exp()
-    # A plain sum would be split among the threads where there is one row.
+    # A plain sum would be split among the threads if there is only one row.
     entropy = torch.special.entr(probabilities).cumsum(dim=-1, dtype=torch.float64)[:, -1:].float()
-    distance: Tensor = (logprobs + entropy).abs_()  # inf where the token is dropped already
+    distance: Tensor = (logprobs + entropy).abs_()  # inf if the token is dropped already
     nearest = _argsort(distance)
     sums = probabilities.gather(1, nearest).cumsum(dim=-1, dtype=torch.float64)
     last = _first_reaching(sums, _column([each.typical_p for each in params], logits))
@@ -104,13 +104,13 @@ def _untypical(logits: Tensor, params: Sequence[SamplingParams]) -> Tensor:
 
 
 def _first_reaching(sums: Tensor, target: Tensor) -> Tensor:
-    """The first place [rows, 1] of each row of rising `sums` that is at least `target` [rows, 1], or the last place."""
-    places: Tensor = torch.searchsorted(sums, target)
-    return places.clamp_max_(sums.shape[1] - 1)
+    """Return each row's first index [rows, 1] where the rising `sums` reach `target` [rows, 1], or its last index."""
+    indices: Tensor = torch.searchsorted(sums, target)
+    return indices.clamp_max_(sums.shape[1] - 1)
 
 
 def _argsort(values: Tensor) -> Tensor:
-    """The order of each row's values, smallest first. On a CPU numpy is 5 times faster than torch."""
+    """Return the order of each row's values, smallest first. On a CPU numpy is 5 times faster than torch."""
     if values.device.type == "cpu":
         return torch.from_numpy(np.argsort(values.numpy(), axis=-1))
     order: Tensor = values.argsort(dim=-1)

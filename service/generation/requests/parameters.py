@@ -1,8 +1,8 @@
 """The parameters of a generation: the one table of their names, types, defaults and traits.
 
-A field here has the name and the default of the contract's field (`sluice.v1.SamplingParams`, `StopParams`); its range
-is the contract's rule. Resolving, echoing, copying, drawing, spans and the engine's check follow from these fields and
-their traits, so that a new parameter is a field of the contract, a field here and its effect in the sampler.
+A field has the name and the default of the contract's field (`sluice.v1.SamplingParams`, `StopParams`), and its range
+is the contract's rule. Resolving, echoing, copying, drawing, spans and the engine's check are derived from these fields
+and their traits, so a new parameter is a field of the contract, a field here and an effect in the sampler.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from dataclasses import dataclass, field, fields, replace
 from enum import Flag, auto
 from typing import Any, Final
 
-_SEED_BITS = 63  # of one that is drawn
+_SEED_BITS = 63  # of a drawn seed
 _TRAITS: Final = "traits"  # the key in a field's metadata
 
 
 class Trait(Flag):
-    """What else a parameter is, in the metadata of its field."""
+    """Properties of a parameter, in the metadata of its field."""
 
     DRAW = auto()  # decides how a token is drawn from the changed logits; a greedy choice ignores it
     MODEL = auto()  # a model's generation_config.json may give its default
-    SPAN = auto()  # stands on spans as gen_ai.request.NAME
+    SPAN = auto()  # recorded on spans as gen_ai.request.NAME
     TOKENS = auto()  # a mapping of token ids to numbers
 
 
@@ -33,10 +33,10 @@ def _with(traits: Trait) -> dict[str, Trait]:
 
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
-    """How the next token is chosen. The defaults leave the model's distribution unchanged.
+    """The parameters of the choice of the next token. The defaults leave the model's distribution unchanged.
 
-    None is off; a `seed` of None is drawn at admission. A parameter without Trait.DRAW, other than the seed, is used by
-    an effect of `service.engine.sampler.effects.table`.
+    None is off; a `seed` of None is drawn at admission. Parameters without Trait.DRAW, except the seed, are used by the
+    effects of `service.engine.sampler.effects.table`.
     """
 
     # Divides the logits; 0 is greedy.
@@ -45,10 +45,10 @@ class SamplingParams:
     top_k: int | None = field(default=None, metadata=_with(Trait.DRAW | Trait.MODEL | Trait.SPAN))
     min_p: float = field(default=0.0, metadata=_with(Trait.DRAW | Trait.MODEL))
     typical_p: float = field(default=1.0, metadata=_with(Trait.DRAW | Trait.MODEL))
-    # Over generated tokens, as OpenAI defines both.
+    # For generated tokens, as OpenAI defines both.
     frequency_penalty: float = field(default=0.0, metadata=_with(Trait.SPAN))
     presence_penalty: float = field(default=0.0, metadata=_with(Trait.SPAN))
-    # Over prompt and generated tokens, as transformers defines it.
+    # For prompt and generated tokens, as transformers defines it.
     repetition_penalty: float = field(default=1.0, metadata=_with(Trait.MODEL))
     seed: int | None = field(default=None, metadata=_with(Trait.SPAN))
     logit_bias: Mapping[int, float] = field(default_factory=dict, metadata=_with(Trait.TOKENS))
@@ -56,20 +56,20 @@ class SamplingParams:
 
     @property
     def is_greedy(self) -> bool:
-        """Whether the most likely token is taken."""
+        """True if the most likely token is chosen."""
         return self.temperature <= 0
 
     def as_greedy(self) -> SamplingParams:
-        """The same parameters without those of a draw: the most likely token is taken."""
+        """Return the same parameters without those of a draw: the most likely token is chosen."""
         off = SamplingParams()
         return replace(self, **{name: getattr(off, name) for name in DRAW_PARAMETERS} | {"temperature": 0.0})
 
     def with_next_seed(self, distance: int) -> SamplingParams:
-        """The same parameters with the seed that is `distance` after theirs."""
+        """Return the same parameters with the seed that is `distance` after their own."""
         return self if self.seed is None else replace(self, seed=(self.seed + distance) % 2**_SEED_BITS)
 
     def with_seed(self, drawn: int | None = None) -> SamplingParams:
-        """The same parameters; if they have no seed, with the one that was drawn before, or with a new one."""
+        """Return the same parameters; if they have no seed, with the `drawn` one, or with a new one."""
         if self.seed is not None:
             return self
         return replace(self, seed=secrets.randbits(_SEED_BITS) if drawn is None else drawn)
@@ -81,14 +81,14 @@ class SamplingParams:
 
 @dataclass(frozen=True, slots=True)
 class StopParams:
-    """When a choice ends. `max_tokens` None means up to the model's context length."""
+    """The conditions that end a choice. `max_tokens` None means up to the model's context length."""
 
     max_tokens: int | None = field(default=None, metadata=_with(Trait.SPAN))
     min_tokens: int = 0
     stop: Sequence[str] = ()
     stop_token_ids: Sequence[int] = ()
     ignore_eos: bool = False
-    include_stop_str_in_output: bool = False  # what ended the text stays at its end
+    include_stop_str_in_output: bool = False  # keeps the stop string at the end of the text
 
     def contradictions(self) -> Iterator[tuple[str, str]]:
         """Yield each parameter that contradicts another one, and the reason."""
@@ -97,12 +97,12 @@ class StopParams:
 
 
 def parameters_with(trait: Trait, kind: type[SamplingParams | StopParams]) -> tuple[str, ...]:
-    """The names of a table's parameters that have a trait, in the table's order."""
+    """Return the names of a table's parameters that have a trait, in the table's order."""
     return tuple(each.name for each in fields(kind) if trait & each.metadata.get(_TRAITS, Trait(0)))
 
 
 def values_with(trait: Trait, params: SamplingParams | StopParams) -> dict[str, Any]:
-    """The values of the parameters that have a trait, by name; without those that are off (None)."""
+    """Return the values of the parameters that have a trait, by name, except those that are off (None)."""
     found = {name: getattr(params, name) for name in parameters_with(trait, type(params))}
     return {name: value for name, value in found.items() if value is not None}
 
@@ -114,9 +114,9 @@ _TOKEN_PARAMETERS: Final = parameters_with(Trait.TOKENS, SamplingParams)
 
 @dataclass(frozen=True, slots=True)
 class LogprobsOptions:
-    """Which logprobs are told: the sampled token's, and those of the `top_logprobs` most likely ones beside it.
+    """The requested logprobs: the sampled token's, and those of the `top_logprobs` most likely tokens.
 
-    Those of `token_ids` follow, in their order, however likely they are.
+    Those of `token_ids` follow in their order, however likely they are.
     """
 
     top_logprobs: int = 0
@@ -125,7 +125,7 @@ class LogprobsOptions:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The values that a parameter takes; None is no bound."""
+    """The allowed values of a parameter; None is no bound."""
 
     at_least: float | None = None
     above: float | None = None
@@ -151,5 +151,5 @@ class Range:
         return " and ".join(f"{word} {bound:g}" for word, bound in bounds if bound is not None) or "a finite number"
 
 
-# By the path of a parameter, such as `sampling.temperature`. Read from the contract where requests come from there.
+# By the path of a parameter, such as `sampling.temperature`. Read from the contract where requests are received.
 Ranges = Mapping[str, Range]

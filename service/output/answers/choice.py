@@ -22,7 +22,7 @@ from service.output.tokens.token_ranges import TextRange, TokenRanges
 
 @dataclass(frozen=True, slots=True)
 class AnswerForm:
-    """How the answers to one prompt are parsed."""
+    """The syntax of the answers to one prompt, by which they are parsed."""
 
     markers: ReasoningMarkers | None = None  # None if there is no reasoning to parse
     start: ReasoningStart = ReasoningStart.NONE

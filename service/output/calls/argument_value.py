@@ -64,7 +64,7 @@ def json_value(text: str, types: frozenset[str]) -> str:
         written = text.strip()
         written = _AS_JSON.get(written, written)
         try:
-            value = json.loads(written, parse_constant=_refuse)
+            value = json.loads(written, parse_constant=_reject_constant)
         except (ValueError, RecursionError):
             pass
         else:
@@ -111,5 +111,5 @@ def _type(value: Any) -> str:
     return names[type(value)]
 
 
-def _refuse(constant: str) -> Any:
+def _reject_constant(constant: str) -> Any:
     raise ValueError(constant)  # NaN and Infinity are not JSON

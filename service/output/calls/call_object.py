@@ -25,7 +25,7 @@ class ObjectExtent:
         self._escaped = False
 
     def feed(self, character: str) -> bool:
-        """Take a character; return whether the object ends with it."""
+        """Take a character; return True if the object ends with it."""
         if self._in_string:
             if self._escaped:
                 self._escaped = False

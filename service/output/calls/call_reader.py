@@ -41,11 +41,11 @@ class Literal:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the whole text was read."""
+        """True if the whole text was read."""
         return not self._rest
 
     def feed(self, character: str) -> bool:
-        """Take a character; return whether it matches."""
+        """Take a character; return True if it matches."""
         if character in WHITE_SPACE:
             return True
         if not self._rest.startswith(character):
@@ -63,11 +63,11 @@ class Name:
 
     @property
     def is_known(self) -> bool:
-        """Whether what was read is the name of a function."""
+        """True if the text read so far is the name of a function."""
         return self.text in self._names
 
     def feed(self, character: str) -> bool:
-        """Take a character; return whether it continues a name, or is white space before it."""
+        """Take a character; return True if it continues a name, or is white space before it."""
         if not self.text and character in WHITE_SPACE:
             return True
         longer = self.text + character

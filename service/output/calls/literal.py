@@ -1,4 +1,4 @@
-"""Convert literals that models write in other syntaxes to JSON text. Raises ValueError for anything else."""
+"""Convert literals that models write in other syntaxes to JSON text. All functions raise ValueError for other text."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ class TaggedCallReader:
         return Verdict.MORE
 
     def _feed_string(self) -> Verdict:
-        """Emit what can't belong to the closing tag."""
+        """Emit the text that can't belong to the closing tag."""
         while self._text and not any(close.startswith(self._text) for close in self._closes):
             self._arguments += json.dumps(self._text[0], ensure_ascii=False)[1:-1]
             self._text = self._text[1:]

@@ -26,7 +26,7 @@ HARMONY_MARKERS = ReasoningMarkers(
     answer_open=f"{CHANNEL}final{MESSAGE}",
     always=True,
 )
-# In the order of detection: marks that are also in another family's templates come later.
+# In the order of detection: marks that also occur in another family's templates come later.
 REASONING_FAMILIES = (
     ReasoningFamily("gpt-oss", HARMONY_MARKERS, (CHANNEL, MESSAGE)),
     ReasoningFamily(

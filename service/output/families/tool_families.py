@@ -1,6 +1,6 @@
-"""The model families whose tool calls are parsed and enforced, and how a model's family is found.
+"""The model families whose tool calls are parsed and enforced, and the detection of a model's family.
 
-A row is one way to write calls; families that write alike share it.
+Each row is one syntax of calls; families with the same syntax share it.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ KIMI_K2 = ToolSyntax(
     tokens=("<|tool_calls_section_begin|>",),
     id_names_function=True,
 )
-_DEEPSEEK_BEGIN, _DEEPSEEK_END = "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"  # noqa: RUF001  its own bars
+_DEEPSEEK_BEGIN, _DEEPSEEK_END = "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"  # noqa: RUF001  full-width bars
 _DEEPSEEK_CALL, _DEEPSEEK_CALL_END = "<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>"  # noqa: RUF001
 _DEEPSEEK_SEPARATOR = "<｜tool▁sep｜>"  # noqa: RUF001
 DEEPSEEK_V3 = ToolSyntax(
@@ -332,7 +332,7 @@ HERMES = ToolSyntax(
     between_calls="\n",
     marks=(("<tool_call>",),),
 )
-# Mistral's templates refuse call ids of any other form.
+# Mistral's templates reject call ids of any other form.
 MISTRAL_NAMED = ToolSyntax(
     "mistral-named",
     "Mistral Small 3.2, Magistral, Devstral, Ministral 3",
@@ -382,7 +382,7 @@ LLAMA3 = ToolSyntax(
 )
 PLAIN_JSON = ToolSyntax("json", "any other", bare=True, separators=";,", between_calls="\n")
 
-# In the order in which a template is tried: what another family's template has too comes later.
+# In the order of detection: marks that also occur in another family's templates come later.
 _ROWS = (
     *(HARMONY, GEMMA4, FUNCTION_GEMMA, KIMI_K2, DEEPSEEK_V3, DEEPSEEK_V31, SEED_OSS, MINIMAX_M2, GLM45, QWEN_CODER),
     *(COMMAND, COMMAND_R, INTERNLM2, PHI4_MINI, GRANITE, GRANITE_FUNCTION, OLMO3, LLAMA4_PYTHONIC, LFM2, PYTHONIC),
@@ -392,9 +392,9 @@ SYNTAXES = {syntax.name: syntax for syntax in _ROWS}
 
 
 def tool_syntax(template: str, tokens: Collection[str] = ()) -> ToolSyntax:
-    """The syntax that a chat template's source shows its model to use, or the tokens of its tokenizer.
+    """Return the syntax that a chat template's source contains, or else the one of the tokenizer's `tokens`.
 
-    Plain JSON if neither shows any.
+    It is plain JSON if neither has a known syntax.
     """
     for syntax in _ROWS:
         if any(all(mark in template for mark in marks) for marks in syntax.marks):

@@ -85,7 +85,7 @@ class ChannelParser:
         return events
 
     def _step(self) -> bool:
-        """Read what is known of the held text; return whether to continue."""
+        """Read the known part of the held text; return True to continue."""
         if self._state is _State.PLAIN:
             self._emit_text(len(self._held))
             return False
@@ -150,7 +150,7 @@ class ChannelParser:
             self.content_start = self._held_start
 
     def _emit(self, length: int) -> None:
-        """Emit the next characters of the message, as what its channel makes of them."""
+        """Emit the next characters of the message, as the event for its channel."""
         match self._state:
             case _State.REASONING:
                 if length:

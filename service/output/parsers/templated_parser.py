@@ -19,7 +19,7 @@ _CALLS = "tool_calls"
 
 def check_response_template(spec: Mapping[str, Any]) -> None:
     """Raise ValueError if transformers rejects a response template."""
-    from transformers.utils.chat_parsing.response_templates import load_response_template  # noqa: PLC0415  see above
+    from transformers.utils.chat_parsing.response_templates import load_response_template  # noqa: PLC0415  takes seconds
 
     load_response_template(dict(spec))
 
@@ -34,7 +34,7 @@ class TemplatedParser:
     def __init__(
         self, spec: Mapping[str, Any], functions: Mapping[str, Schema], prompt: str, choice_index: int = 0
     ) -> None:
-        from transformers.utils.chat_parsing import ResponseParser  # noqa: PLC0415  see above
+        from transformers.utils.chat_parsing import ResponseParser  # noqa: PLC0415  takes seconds
 
         self.has_reasoned = False
         self.content_start: int | None = None

@@ -161,7 +161,7 @@ class ToolCallParser:
             self._emit(len(self._held) - len(marker) + 1)
 
     def _take_opening(self, character: str) -> None:
-        """Where a call may open: at a bare answer's start, after the begin marker, or in a list."""
+        """Take a character where a call may open: at a bare answer's start, after the begin marker, or in a list."""
         if character in WHITE_SPACE:
             self._held += character
         elif character == "[" and self._is_list and not self._in_list:
@@ -236,7 +236,7 @@ class ToolCallParser:
             self._take(earlier)
 
     def _begin_call(self, text: str) -> bool:
-        """Continue inside a call that begins with `text`; return whether one can begin with it."""
+        """Continue inside a call that begins with `text`; return False if no call can begin with it."""
         call = self._reader()
         if not all(call.feed(character) is Verdict.MORE for character in text):
             return False

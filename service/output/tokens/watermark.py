@@ -1,6 +1,6 @@
 """Detect the watermark in a text.
 
-Scoring a long text takes up to a second: do it on a worker thread.
+Scoring a long text takes up to a second: call it on a worker thread.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class WatermarkDetector:
     def score(self, text: str) -> WatermarkScore:
         """Return the score of a text, by its tokens, which differ from the generated ones where it was edited.
 
-        Raises InvalidRequest for fewer than two tokens.
+        Raise InvalidRequest for fewer than two tokens.
         """
         token_ids = self.tokenizer.encode(text)
         if len(token_ids) < 2:

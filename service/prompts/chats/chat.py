@@ -1,6 +1,6 @@
 """From a conversation to a model's tokens.
 
-Called on worker threads, since a template may take long; immutable after start.
+It is called on worker threads, because rendering a template may take long, and is immutable after the start.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from service.prompts.templates.call_form import call_form
 from service.prompts.templates.template import ChatTemplate
 from service.prompts.templates.template_input import template_messages, template_tools, template_variables
 from service.prompts.tokens.control_tokens import ControlTokens, Marks
-from service.prompts.tokens.truncation import PromptRoom, fit_last_text, fit_messages
+from service.prompts.tokens.truncation import PromptBudget, fit_last_text, fit_messages
 
 _PROBE = "system-message"
-_LEFT_OUT = 4  # a prompt has at least this part of its messages' characters
+_LEFT_OUT = 4  # a prompt has at least one in this number of its messages' characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class RenderedPrompt:
 
     text: str
     token_ids: list[int]
-    images: Sequence[ImagePart] = ()  # in the order in which the prompt shows them
+    images: Sequence[ImagePart] = ()  # in the order of the prompt
 
 
 class ChatPrompts:
@@ -58,7 +58,7 @@ class ChatPrompts:
 
     @cached_property
     def _takes_system(self) -> bool:
-        """Whether the template shows a system message."""
+        """True if the template shows a system message."""
         turns = [{"role": "system", "content": _PROBE}, {"role": "user", "content": ""}]
         try:
             return _PROBE in self._template.render(turns, None, {})
@@ -67,28 +67,28 @@ class ChatPrompts:
 
     @property
     def takes_tools(self) -> bool:
-        """Whether the template has a place for tools."""
+        """True if the template shows tools."""
         return "tools" in self._template.variables
 
     def fit(
-        self, conversation: Conversation, variables: dict[str, object], room: PromptRoom, *, with_tools: bool
+        self, conversation: Conversation, variables: dict[str, object], budget: PromptBudget, *, with_tools: bool
     ) -> RenderedPrompt:
-        """The prompt of a conversation, cut if it must be.
+        """Return the prompt of a conversation, truncated if necessary and allowed.
 
-        `variables` are what the template is told beside the messages. Raises InvalidRequest or a subclass of it, naming
-        the field, and PromptTooLong.
+        `variables` are passed to the template in addition to the messages. Raise InvalidRequest, or a subclass of it,
+        with the field's name, such as PromptTooLong.
         """
-        # A text that is cut is cut by its characters before it is read.
-        checked = None if conversation.cuts_text and room.truncates else room
+        # A text to be truncated is cut by its characters before it is tokenized.
+        checked = None if conversation.cuts_text and budget.truncates else budget
 
         def render(messages: Sequence[Message]) -> RenderedPrompt:
-            return self.render(conversation, variables, messages, with_tools=with_tools, room=checked)
+            return self.render(conversation, variables, messages, with_tools=with_tools, budget=checked)
 
         if conversation.cuts_text:
-            prompt = fit_last_text(conversation.messages, self._tokenizer, self.control_tokens, render, room)
+            prompt = fit_last_text(conversation.messages, self._tokenizer, self.control_tokens, render, budget)
         else:
-            prompt = fit_messages(conversation.messages, render, room)
-        room.check(prompt.token_ids, conversation.field)
+            prompt = fit_messages(conversation.messages, render, budget)
+        budget.check(prompt.token_ids, conversation.field)
         return prompt
 
     def render(
@@ -98,15 +98,15 @@ class ChatPrompts:
         messages: Sequence[Message] | None = None,
         *,
         with_tools: bool,
-        room: PromptRoom | None = None,
+        budget: PromptBudget | None = None,
     ) -> RenderedPrompt:
-        """The prompt of a conversation, or of `messages` as if they were its own. Raises as `fit` does.
+        """Return the prompt of a conversation, or of `messages` in its place. Raise the same errors as `fit`.
 
-        With `room`, what is certainly too long is not read.
+        With `budget`, a text that is certainly too long is rejected before it is tokenized.
         """
         messages = conversation.messages if messages is None else messages
-        if room is not None:  # a template may leave something out, but hardly so much
-            room.check_length(sum(len(message.text) for message in messages) // _LEFT_OUT, conversation.field)
+        if budget is not None:  # a template may omit some of the text, but hardly this much
+            budget.check_length(sum(len(message.text) for message in messages) // _LEFT_OUT, conversation.field)
         plain = template_messages(
             messages,
             default_system_prompt=self._default_system_prompt,
@@ -130,15 +130,15 @@ class ChatPrompts:
                 marked, self.control_tokens.mark(tools, marks), variables, field=conversation.field
             )
         except TemplateRefused as error:
-            words = re.sub("|".join(marks), "", error.message)
-            raise TemplateRefused(error.field, words) from error
+            message = re.sub("|".join(marks), "", error.message)
+            raise TemplateRefused(error.field, message) from error
         if conversation.continues:
             text, found, _ = text.rpartition(marks.end)
             if not found:
-                words = "the model's chat template doesn't show the end of the last message"
-                raise UnsupportedFeature("continue_final_message", words)
-        if room is not None:
-            room.check_length(len(text) - sum(map(text.count, marks)), conversation.field)
+                message = "the model's chat template doesn't show the end of the last message"
+                raise UnsupportedFeature("continue_final_message", message)
+        if budget is not None:
+            budget.check_length(len(text) - sum(map(text.count, marks)), conversation.field)
         images = [part for message in messages for part in message.images]
         if images and self._image_form is not None:
             text = _show_images(text, self._image_form, marks, images)
@@ -146,7 +146,7 @@ class ChatPrompts:
 
 
 def _show_images(text: str, form: ImageForm, marks: Marks, images: Sequence[ImagePart]) -> str:
-    """The rendered text with what stands for an image wherever the template shows one, not where a caller spells it."""
+    """Return the rendered text with the form of an image where the template shows one; clients' spellings stay text."""
     shown, number = re.subn(f"(?<!{marks.open}){re.escape(form.marker)}", lambda _: form.text, text)
     if number != len(images):
         raise UnsupportedModality(images[0].field, f"the model's chat template shows {number} of {len(images)} images")

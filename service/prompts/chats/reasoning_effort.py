@@ -1,7 +1,6 @@
 """Apply a request's reasoning effort.
 
-The way from a request's reasoning effort to the template's switches, a budget of tokens and the state in which the
-answer begins.
+An effort determines the template's switches, a budget of tokens, and the state in which the answer begins.
 """
 
 from __future__ import annotations
@@ -13,17 +12,17 @@ from service.generation.formats.constraint import ReasoningLimit, ReasoningMarke
 from service.generation.prompts.conversation import Conversation, ReasoningEffort
 from service.prompts.templates.template import ChatTemplate
 
-_SWITCHES = ("enable_thinking", "thinking", "reasoning")  # the names that chat templates have
+_SWITCHES = ("enable_thinking", "thinking", "reasoning")  # the names in chat templates
 _LEVEL, _BUDGET = "reasoning_effort", "thinking_budget"  # the second is in tokens, -1 for no limit
 _LEVELS = frozenset({ReasoningEffort.LOW, ReasoningEffort.MEDIUM, ReasoningEffort.HIGH})
 
-# The effort of requests that name none: this one, the template's, or, with None, what the caller's platform promises.
+# The default effort: a fixed one, the template's, or, with None, the effort that the client's platform documents.
 DefaultEffort: TypeAlias = ReasoningEffort | Literal["template"] | None
 
 
 @dataclass(frozen=True, slots=True)
 class ReasoningBudgets:
-    """Tokens of reasoning for each effort; None is as much as the model likes."""
+    """The number of reasoning tokens for each effort; None is unlimited."""
 
     low: int | None = 512
     medium: int | None = 4096
@@ -32,7 +31,7 @@ class ReasoningBudgets:
 
 @dataclass(frozen=True, slots=True)
 class EffortRules:
-    """What one model makes of the efforts that requests ask for."""
+    """One model's rules for the efforts of requests."""
 
     template: ChatTemplate
     markers: ReasoningMarkers | None
@@ -41,11 +40,11 @@ class EffortRules:
 
     @property
     def can_reason(self) -> bool:
-        """Whether the model reasons at all."""
+        """True if the model can reason."""
         return self.markers is not None or self.has_switch or _LEVEL in self.template.variables
 
     def resolve(self, conversation: Conversation) -> ReasoningEffort | None:
-        """The effort in force; None leaves it to the template."""
+        """Return the effort in force; None leaves it to the template."""
         if conversation.reasoning_effort is not None or conversation.continues or not self.can_reason:
             return conversation.reasoning_effort
         if self.default is not None:
@@ -54,11 +53,11 @@ class EffortRules:
 
     @property
     def has_switch(self) -> bool:
-        """Whether the template can turn reasoning on and off, or its level up and down."""
+        """True if the template can switch reasoning on and off, or set its level."""
         return any(switch in self.template.variables for switch in (*_SWITCHES, _LEVEL, _BUDGET))
 
     def variables(self, effort: ReasoningEffort | None) -> dict[str, Any]:
-        """What the template is told."""
+        """Return the template's variables."""
         effort = self._asked(effort)
         if effort is None:
             return {}
@@ -70,7 +69,7 @@ class EffortRules:
         return {name: value for name, value in variables.items() if name in self.template.variables}
 
     def start(self, prompt: str) -> ReasoningStart:
-        """Where the answer to a rendered prompt begins."""
+        """Return where the answer to a rendered prompt begins."""
         if self.markers is None:
             return ReasoningStart.NONE
         prompt = prompt.rstrip()
@@ -81,9 +80,10 @@ class EffortRules:
     def limit(
         self, effort: ReasoningEffort | None, start: ReasoningStart, *, is_constrained: bool, budget: int | None = None
     ) -> ReasoningLimit | None:
-        """What the reasoning before an answer needs; None if all is free. `is_constrained` is whether the answer is.
+        """Return the limit of the reasoning before an answer; None if it is free.
 
-        `budget` is the tokens that the request allows, in place of the effort's.
+        `is_constrained` is True if the answer is constrained. `budget` is the request's number of tokens, which
+        replaces the effort's.
         """
         if self.markers is None or start is ReasoningStart.NONE:
             return None
@@ -96,14 +96,14 @@ class EffortRules:
         return ReasoningLimit(self.markers, start, budget, must_open)
 
     def _asked(self, effort: ReasoningEffort | None) -> ReasoningEffort | None:
-        """The effort; for none a model that reasons before every answer, and is lost without, makes a low one."""
+        """Return the effort; a low one instead of none if the model needs reasoning before every answer."""
         is_lost = effort is ReasoningEffort.NONE and self.markers is not None and self.markers.always
         return ReasoningEffort.LOW if is_lost else effort
 
     def _budget(self, effort: ReasoningEffort | None) -> int | None:
         match effort:
             case ReasoningEffort.NONE:
-                return 0  # the template had no switch for it, or the prompt would have closed the reasoning
+                return 0  # the template has no switch for it, or the prompt would have closed the reasoning
             case ReasoningEffort.LOW:
                 return self.budgets.low
             case ReasoningEffort.MEDIUM:

@@ -1,4 +1,4 @@
-"""Describe the JSON that an answer must match to the model: the format's name, description and schema."""
+"""Describe the JSON of the answer to the model: the format's name, description and schema."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ _BETWEEN = "\n\n"
 
 
 def add_schema(turns: list[dict[str, Any]], schema: JsonSchema, *, takes_system: bool) -> None:
-    """Put the schema at the end of the system message, with a new one if there is none.
+    """Append the schema to the system message, or to a new one if there is none.
 
-    Where the template shows none, it stands before the first message of the user.
+    If the template doesn't show system messages, the schema precedes the first user message.
     """
     text = _text(schema)
     if not takes_system:
         first = next((turn for turn in turns if turn["role"] == "user"), turns[0])
-        if isinstance(first["content"], list):  # of texts and images
+        if isinstance(first["content"], list):  # a list of texts and images
             first["content"].insert(0, {"type": "text", "text": text + _BETWEEN})
         else:
             first["content"] = f"{text}{_BETWEEN}{first['content']}"

@@ -1,6 +1,6 @@
-"""From texts to an encoder's input, and from its vectors to those that the request asks for.
+"""From texts to an encoder's input, and from its vectors to the requested vectors.
 
-Texts become tokens on worker threads, some at a time, so that a request of many or long ones holds up no other.
+Texts are tokenized on worker threads in chunks, so that a request with many or long texts doesn't delay others.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from service.prompts.preparing.priority import check_priority
 
 _NUM_THREADS = 2
 _PROBE = "a"
-_MIN_NORM = 1e-12  # of a vector of zeros, which stays one
+_MIN_NORM = 1e-12  # a vector of zeros stays one
 
 _Answer = TypeVar("_Answer")
 
 
 @dataclass(frozen=True, slots=True)
 class EncoderForm:
-    """What is particular about an encoder's texts and vectors.
+    """The properties of an encoder's texts and vectors.
 
-    `prompts` stand before texts by what these are for, `default_prompt` where that isn't told. `dimensions` are the
-    numbers of leading components that vectors may be cut to; None is any number.
+    `prompts` are the prefixes of texts by purpose, `default_prompt` is the prefix without a purpose. `dimensions` are
+    the numbers of leading components that vectors may be cut to; None allows any number.
     """
 
-    lowers_case: bool = False  # before texts become tokens
+    lowers_case: bool = False  # before tokenization
     prompts: Mapping[str, str] = field(default_factory=dict)
     default_prompt: str = ""
     dimensions: Sequence[int] | None = None
 
 
 class EmbeddingPrompts:
-    """Prepares the embedding requests of one encoder and cuts its vectors."""
+    """Prepares the embedding requests of one encoder, and cuts its vectors."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class EmbeddingPrompts:
         num_dimensions: int,
         form: EncoderForm = EncoderForm(),
     ) -> None:
-        """`max_model_len` counts the tokens that the tokenizer adds to a text, too."""
+        """`max_model_len` includes the special tokens that the tokenizer adds to a text."""
         self.num_dimensions = num_dimensions
         self.pool = ThreadPoolExecutor(_NUM_THREADS, thread_name_prefix="embedding-texts")
         self._tokenizer = tokenizer
@@ -62,15 +62,15 @@ class EmbeddingPrompts:
         self._prefix, self._suffix = _added_tokens(tokenizer)
 
     def close(self) -> None:
-        """Stop the worker threads; no request may be prepared after."""
+        """Stop the worker threads; no request may be prepared afterwards."""
         self.pool.shutdown(wait=False, cancel_futures=True)
 
     async def prepare(
         self, asked: TextsToEmbed, request_id: str, deadline: float | None = None, caller: Caller = ANONYMOUS
     ) -> EmbeddingRequest:
-        """Make a request ready to run. `deadline` is a `time.monotonic()` instant in seconds.
+        """Return a request ready to run. `deadline` is a `time.monotonic()` instant in seconds.
 
-        Raises InvalidRequest and PromptTooLong, naming the field.
+        Raise InvalidRequest, or PromptTooLong, with the field's name.
         """
         check_priority(asked.priority, caller)
         self._check(asked)
@@ -89,7 +89,7 @@ class EmbeddingPrompts:
     async def finish(
         self, vectors: Sequence[Vector], dimensions: int | None, render: Callable[[list[list[float]]], _Answer]
     ) -> _Answer:
-        """`render` of the vectors with that many dimensions, on a thread: there may be millions of numbers."""
+        """Return `render` of the vectors cut to `dimensions`, on a thread: there may be millions of numbers."""
         num_dimensions = dimensions or self.num_dimensions
 
         def work() -> _Answer:
@@ -98,15 +98,15 @@ class EmbeddingPrompts:
         return await asyncio.get_running_loop().run_in_executor(self.pool, work)
 
     def prompt(self, purpose: Purpose) -> str:
-        """What stands before a text that is for that."""
+        """Return the prefix of a text for a purpose."""
         return prompt_for(purpose, self._form.prompts, self._form.default_prompt)
 
     def encode(
         self, before: str, text: str, field: str, *, truncates: bool = False, max_tokens: int | None = None
     ) -> TokenIds:
-        """The tokens of a text, those that the tokenizer adds among them; of the text itself at most `max_tokens`.
+        """Return the tokens of a text, including the special ones; the text itself has at most `max_tokens`.
 
-        Raises PromptTooLong for `field`, unless the text's end may be left out. On a worker thread.
+        Raise PromptTooLong for `field`, unless the text may be truncated at its end. Call it on a worker thread.
         """
         whole = before + text
         ids = self._tokenizer.encode(whole.lower() if self._form.lowers_case else whole)
@@ -121,7 +121,7 @@ class EmbeddingPrompts:
         for given in asked.inputs:
             if isinstance(given, RawTokens):
                 if asked.instruction:
-                    raise InvalidRequest("instruction", f"can't stand before {given.field}, which is of token ids")
+                    raise InvalidRequest("instruction", f"can't precede {given.field}, which has token ids")
             elif not given.text:
                 raise InvalidRequest(f"{given.field}.text", "must not be empty")
 
@@ -140,7 +140,7 @@ class EmbeddingPrompts:
         raise InvalidRequest("dimensions", f"must be one of {', '.join(map(str, numbers))}, not {dimensions}")
 
     def _token_ids(self, asked: TextsToEmbed, before: str, given: RawText | RawTokens) -> TokenIds:
-        """On a worker thread."""
+        """Return the tokens of an input. Call it on a worker thread."""
         if isinstance(given, RawTokens):
             return self._framed([], given.token_ids, [], given.field, truncates=asked.truncates)
         return self.encode(before, given.text, given.field, truncates=asked.truncates)
@@ -157,7 +157,7 @@ class EmbeddingPrompts:
 
 
 def _added_tokens(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
-    """What the tokenizer puts before and after a text, such as [CLS] and [SEP]."""
+    """Return the special tokens that the tokenizer puts before and after a text, such as [CLS] and [SEP]."""
     bare, whole = tokenizer.encode(_PROBE), tokenizer.encode(_PROBE, add_special_tokens=True)
     for start in range(len(whole) - len(bare) + 1):
         end = start + len(bare)
@@ -167,7 +167,7 @@ def _added_tokens(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
 
 
 def _cut(vector: Vector, num_dimensions: int) -> Vector:
-    """The leading components, at unit length if that isn't all of them."""
+    """Return the leading components of a vector, normalised if there are more."""
     if num_dimensions == len(vector):
         return vector
     kept = vector[:num_dimensions]

@@ -1,4 +1,4 @@
-"""Prefixes of texts by purpose, as sentence-transformers' files name them."""
+"""Prefixes of texts by purpose, as named by the files of sentence-transformers."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ _NAMES: Final[dict[Purpose, tuple[str, ...]]] = {
 
 
 def prompt_for(purpose: Purpose, prompts: Mapping[str, str], default: str) -> str:
-    """The prompt of the first name that the model has; the default one if it has none of them."""
+    """Return the prompt of the purpose's first name that the model has; the default if it has none of them."""
     return next((prompts[name] for name in _NAMES[purpose] if name in prompts), default)

@@ -1,4 +1,4 @@
-"""Pairs as a tokenizer joins them for encoders: `[CLS] query [SEP] document [SEP]` and the like."""
+"""Pairs of texts as a tokenizer joins them for encoders, such as `[CLS] query [SEP] document [SEP]`."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from service.generation.errors import PromptTooLong
 from service.prompts.pairs.pair_reader import PairTexts, PairTokens
 
 _PROBE = "a"
-_NUM_KEPT = 2  # texts whose tokens are at hand: a query is read with each of its documents
+_NUM_KEPT = 2  # texts whose tokens are cached: a query is read with each of its documents
 
 
 @dataclass(frozen=True, slots=True)
 class PairFrame:
-    """What a tokenizer puts around two texts. `num_first` of the tokens between them belong to the first.
+    """The tokens that a tokenizer puts around two texts. The first text has `num_first` of the tokens between them.
 
-    `has_segments` tells whether the tokenizer tells the two texts apart at all.
+    `has_segments` is True if the tokenizer marks which text a token belongs to.
     """
 
     before: list[int]
@@ -32,7 +32,7 @@ class PairFrame:
 
     @classmethod
     def of(cls, tokenizer: Tokenizer) -> PairFrame:
-        """Raises ValueError for a tokenizer that joins texts in no such way."""
+        """Return the frame of a tokenizer. Raise ValueError if it joins texts in another way."""
         joining: Any = tokenizers.Tokenizer.from_str(tokenizer.json)
         joining.no_truncation()
         joining.no_padding()
@@ -44,7 +44,7 @@ class PairFrame:
         first_end, second = starts[0] + len(text), starts[-1]
         types = joined.type_ids
         if sorted(types) != list(types) or set(types) - {0, 1}:
-            raise ValueError("the tokenizer tells the texts of a pair apart in an unknown way")
+            raise ValueError("the tokenizer distinguishes the texts of a pair in an unknown way")
         return cls(
             before=list(joined.ids[: starts[0]]),
             between=list(joined.ids[first_end:second]),
@@ -55,50 +55,50 @@ class PairFrame:
 
     @property
     def num_tokens(self) -> int:
-        """That stand around the texts."""
+        """The number of tokens around the texts."""
         return len(self.before) + len(self.between) + len(self.after)
 
     def join(self, first: list[int], second: list[int]) -> PairTokens:
-        """Both texts and what stands around them."""
+        """Return both texts with the tokens around them."""
         token_ids = np.array([*self.before, *first, *self.between, *second, *self.after], dtype=np.int64)
         start = len(self.before) + len(first) + self.num_first
         return PairTokens(token_ids, start if self.has_segments else 0)
 
 
 class FramedPairs:
-    """A PairReader."""
+    """A PairReader for encoders, whose tokenizer joins the texts."""
 
     takes_instruction = False
 
     def __init__(self, tokenizer: Tokenizer, max_model_len: int) -> None:
-        """`max_model_len` counts what stands around the texts, too. Raises ValueError, as PairFrame does."""
+        """`max_model_len` includes the tokens around the texts. Raise ValueError if the tokenizer has no PairFrame."""
         self._tokenizer = tokenizer
         self._frame = PairFrame.of(tokenizer)
         self._max_model_len = max_model_len
         self._tokens_of = lru_cache(_NUM_KEPT)(tokenizer.encode)
 
     def read(self, texts: PairTexts) -> PairTokens:
-        """The tokens of a pair; of one that is too long and may be cut, the longer text loses its end."""
+        """Return the tokens of a pair. If it is too long and may be truncated, the longer text loses its end."""
         query, document = self._tokens_of(texts.query), self._tokenizer.encode(texts.document)
         document = document[: texts.max_document_tokens]
-        room = self._max_model_len - self._frame.num_tokens
-        if len(query) + len(document) > room:
+        num_free = self._max_model_len - self._frame.num_tokens
+        if len(query) + len(document) > num_free:
             if not texts.truncates:
-                is_query = len(query) >= room
+                is_query = len(query) >= num_free
                 num_tokens = len(query) + len(document) + self._frame.num_tokens
                 field = texts.query_field if is_query else texts.document_field
                 raise PromptTooLong(field, num_tokens, self._max_model_len)
-            num_query, num_document = longest_first(len(query), len(document), room)
+            num_query, num_document = longest_first(len(query), len(document), num_free)
             query, document = query[:num_query], document[:num_document]
         return self._frame.join(query, document)
 
 
-def longest_first(num_first: int, num_second: int, room: int) -> tuple[int, int]:
-    """How much of two texts that are too long together is left if the longer one always loses a token.
+def longest_first(num_first: int, num_second: int, num_free: int) -> tuple[int, int]:
+    """Return how many tokens of two texts to keep so that `num_free` remain, always dropping from the longer text.
 
-    Of two that are equally long by then, the second is left the odd token.
+    If both end up equally long, the second keeps the odd token.
     """
-    half = room // 2
+    half = num_free // 2
     if min(num_first, num_second) <= half:
-        return (num_first, room - num_first) if num_first <= num_second else (room - num_second, num_second)
-    return half, room - half
+        return (num_first, num_free - num_first) if num_first <= num_second else (num_free - num_second, num_second)
+    return half, num_free - half

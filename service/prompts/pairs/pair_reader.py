@@ -1,4 +1,4 @@
-"""Tokenize a query and a document that a model reads together."""
+"""Tokenize a query and a document that a model reads as one input."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from service.generation.requests.embedding import TokenIds
 
 @dataclass(frozen=True, slots=True)
 class PairTexts:
-    """A pair, and what the caller's request calls its texts. `max_document_tokens` None is all of the document."""
+    """A pair with the request's fields of its texts. With `max_document_tokens` None the document isn't limited."""
 
     query: str
     document: str
@@ -22,18 +22,18 @@ class PairTexts:
 
 
 class PairTokens(NamedTuple):
-    """The pair's tokens, and the place of the first one that belongs to its second text; 0 if none is told apart."""
+    """A pair's tokens, and the index of the second text's first token; 0 if the model doesn't distinguish the texts."""
 
     token_ids: TokenIds
     second_start: int
 
 
 class PairReader(Protocol):
-    """Any thread may call it."""
+    """Reads pairs. Any thread may call it."""
 
     @property
     def takes_instruction(self) -> bool:
-        """Whether a pair is read with one."""
+        """True if a pair is read with an instruction."""
 
     def read(self, texts: PairTexts) -> PairTokens:
-        """The tokens of a pair. Raises PromptTooLong for the text that is too long."""
+        """Return the tokens of a pair. Raise PromptTooLong for the text that is too long."""

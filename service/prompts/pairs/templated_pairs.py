@@ -13,14 +13,14 @@ from service.prompts.pairs.pair_reader import PairTexts, PairTokens
 from service.prompts.tokens.control_tokens import ControlTokens
 
 _FIELD: Final = re.compile(r"\{(instruction|query|document)\}")
-_MAX_TRIALS: Final = 8  # of a document that is cut by tokens: what is left may have a few more when it is read anew
+_MAX_TRIALS: Final = 8  # to truncate a document by tokens: its remainder may have a few more when it is tokenized again
 
 
 class TemplatedPairs:
-    """A PairReader. Control tokens are where the template writes them, and nowhere else."""
+    """A PairReader that renders a template. Control tokens occur only where the template writes them."""
 
     def __init__(self, tokenizer: Tokenizer, template: str, instruction: str, max_tokens: int) -> None:
-        """`instruction` is for pairs without one; a prompt has at most `max_tokens`."""
+        """`instruction` is for pairs without an instruction; a prompt has at most `max_tokens`."""
         self.takes_instruction = "{instruction}" in template
         self._tokenizer = tokenizer
         self._instruction = instruction
@@ -32,7 +32,7 @@ class TemplatedPairs:
         self._parts: list[int | str] = [ids.get(part, part) for part in parts if part]
 
     def read(self, texts: PairTexts) -> PairTokens:
-        """The tokens of a pair; a document that is too long and may be cut loses its end."""
+        """Return the tokens of a pair. A document that is too long and may be truncated loses its end."""
         document, num_left = texts.document, None
         if texts.max_document_tokens is not None:
             document = self._begin(document, texts.max_document_tokens)
@@ -67,7 +67,7 @@ class TemplatedPairs:
         return token_ids
 
     def _begin(self, text: str, num_tokens: int) -> str:
-        """The first so many tokens of a text; a cut in the middle of a character leaves it out."""
+        """Return the first `num_tokens` tokens of a text; a character that is cut is omitted."""
         token_ids = self._control_tokens.encode_plain(text)
         if len(token_ids) <= num_tokens:
             return text

@@ -1,4 +1,4 @@
-"""Tokenize many texts in chunks, so that a large request delays no other."""
+"""Tokenize many texts in chunks, so that a large request doesn't delay others."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 _MAX_CHUNK_ITEMS = 64
-_MAX_CHUNK_CHARACTERS = 65_536  # or one text that is longer
+_MAX_CHUNK_CHARACTERS = 65_536  # or one longer text
 
 _Read = TypeVar("_Read")
 
@@ -16,7 +16,7 @@ _Read = TypeVar("_Read")
 async def read_in_chunks(
     pool: ThreadPoolExecutor, sizes: Sequence[int], read: Callable[[range], Iterable[_Read]]
 ) -> list[_Read]:
-    """What `read`, on the pool's threads, makes of runs of items, joined; `sizes` are the items' characters."""
+    """Return the joined results of `read` for runs of items, on the pool's threads; `sizes` are in characters."""
     loop = asyncio.get_running_loop()
     found: list[_Read] = []
     for indices in chunks(sizes):
@@ -25,7 +25,7 @@ async def read_in_chunks(
 
 
 def chunks(sizes: Sequence[int]) -> Iterator[range]:
-    """Runs of indices, each of which costs a worker little."""
+    """Yield runs of indices, each of which takes a worker little time."""
     start = total = 0
     for index, size in enumerate(sizes):
         if index > start and (index - start == _MAX_CHUNK_ITEMS or total + size > _MAX_CHUNK_CHARACTERS):

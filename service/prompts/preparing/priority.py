@@ -1,4 +1,4 @@
-"""The priorities that a caller may give to requests."""
+"""The priorities that a caller may use."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from service.generation.errors import InvalidRequest
 
 
 def check_priority(priority: int, caller: Caller) -> None:
-    """Raise InvalidRequest for a priority value that is lower, that is served earlier, than the caller's key allows."""
+    """Raise InvalidRequest for a priority below the key's minimum; lower values are served earlier."""
     if priority < caller.min_priority:
         raise InvalidRequest(
             "serving.priority", f"priority must be at least {caller.min_priority} with this key, not {priority}"

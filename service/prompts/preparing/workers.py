@@ -1,6 +1,6 @@
-"""Threads for the slow preparations of requests, with a time limit for each.
+"""Threads for the slow preparation of requests, with a time limit for each task.
 
-Called on the event loop; the work itself runs elsewhere.
+It is called on the event loop; the work itself runs on the threads.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from service.engine.interface.retry import retry_after_s
 from service.engine.link.process_memory import trim_heap
 from service.generation.errors import DeadlineExceeded, EngineClosed, EngineError, EngineOverloaded, InvalidRequest
 
-_MEMORY = 0.1  # weight of the newest work's time in the mean,
-_MOST_S = 0.25  # in which the few that take longer count no more than this
-_LONG = 100_000  # characters of a text that takes a tokenizer about a tenth of a second
+_MEMORY = 0.1  # weight of the newest task's time in the mean,
+_MOST_S = 0.25  # which counts longer times as this one
+_LONG = 100_000  # characters of a text that a tokenizer reads in about 0.1 s
 
 _Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerLimits:
-    """Seconds that one piece of work may take, and may wait for a thread (None: as long), and how many there are."""
+    """The limits in seconds of a task and of its wait for a thread (None: the task's), and the number of threads."""
 
     max_work_s: float = 10.0
     max_wait_s: float | None = None
@@ -34,47 +34,47 @@ class WorkerLimits:
 
     @property
     def wait_s(self) -> float:
-        """The longest wait for a thread."""
+        """The maximal wait for a thread."""
         return self.max_work_s if self.max_wait_s is None else self.max_wait_s
 
 
 class Workers:
-    """The worker threads of one served model, or of what reads texts for all models.
+    """The worker threads of one served model, or of the texts of all models.
 
     `deadline` is always a `time.monotonic()` instant in seconds.
     """
 
     def __init__(self, limits: WorkerLimits) -> None:
         self.limits = limits
-        self._turn = asyncio.Semaphore(1)  # of long texts
+        self._turn = asyncio.Semaphore(1)  # for long texts
         self._pool = ThreadPoolExecutor(limits.num_threads, thread_name_prefix="prompt")
-        self._num_waiting = 0  # for a thread
+        self._num_waiting = 0  # tasks that wait for a thread
         self._mean_work_s = 0.0
         self._is_closed = False
 
     def close(self) -> None:
-        """Stop the threads; what waits for one, or is run after, gets EngineClosed."""
+        """Stop the threads. Tasks that wait for one, or come later, get EngineClosed."""
         self._is_closed = True
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     async def run(
         self, work: Callable[[], _Result], deadline: float | None, too_long: InvalidRequest, *, num_characters: int = 0
     ) -> _Result:
-        """Do `work`, which reads so many characters; of long texts one is read at a time, whoever sent them.
+        """Run `work`, which reads `num_characters`; long texts are read one at a time, regardless of the client.
 
-        The others wait for it without a thread, so that short texts are read meanwhile. Raises as `_run`.
+        The others wait without a thread, so that short texts are read meanwhile. Raise the same errors as `_run`.
         """
         if num_characters <= _LONG:
             return await self._run(work, deadline, too_long)
         await self._within_limit(self._turn.acquire(), deadline, self._busy(), self.limits.wait_s)
 
-        def settled() -> _Result:
+        def trimming() -> _Result:
             try:
                 return work()
             finally:
-                trim_heap()  # the library's memory for a long text is a hundred times the text, and would be kept
+                trim_heap()  # the library takes a hundred times the size of a long text, and would keep it
 
-        return await self._run(settled, deadline, too_long, on_end=self._turn.release)
+        return await self._run(trimming, deadline, too_long, on_end=self._turn.release)
 
     async def _run(
         self,
@@ -83,12 +83,13 @@ class Workers:
         too_long: InvalidRequest,
         on_end: Callable[[], None] | None = None,
     ) -> _Result:
-        """Do `work`, and `on_end` on the loop when no thread does it any more.
+        """Run `work`, and then `on_end` on the loop.
 
-        Raises `too_long` past the limit, DeadlineExceeded past the deadline, and what `work` does.
+        Raise `too_long` after the time limit, DeadlineExceeded after the deadline, and the errors of `work`.
 
-        Raises EngineOverloaded if no thread is free within the longest wait, at once where that many wait already: what
-        others ask for is not this request's fault. A thread can't be stopped: past the limit it is left to itself.
+        Raise EngineOverloaded if no thread is free within the maximal wait; at once if the wait is certainly longer.
+        The load of others is not this request's fault. A thread can't be stopped: after the limit its result is
+        ignored.
         """
         if self._is_closed or self._num_waiting * self._mean_work_s / self.limits.num_threads > self.limits.wait_s:
             if on_end is not None:
@@ -118,19 +119,19 @@ class Workers:
                 self._num_waiting -= 1
             return await self._within_limit(result, deadline, too_long, self.limits.max_work_s)
         finally:
-            result.cancel()  # so that no thread takes it up any more
+            result.cancel()  # so that no thread starts it any more
 
     async def read(
         self, work: Callable[[], _Result], deadline: float | None, field: str, *, num_characters: int = 0
     ) -> _Result:
-        """Read a text or tokens that nothing is generated from. Raises InvalidRequest of `field`, else as `run`."""
+        """Read a text or tokens without generation. Raise InvalidRequest for `field`, and the errors of `run`."""
         too_long = InvalidRequest(field, f"it took longer than {self.limits.max_work_s:g} s to read")
         return await self.run(work, deadline, too_long, num_characters=num_characters)
 
     async def _within_limit(
         self, awaited: Awaitable[_Result], deadline: float | None, too_long: EngineError, limit_s: float
     ) -> _Result:
-        """Wait for `awaited`; which of the two bounds is the smaller is settled before, since timers may be early."""
+        """Wait for `awaited`. The smaller limit is chosen before the wait, because timers may be early."""
         left_s = math.inf if deadline is None else deadline - time.monotonic()
         by_deadline = left_s < limit_s
         try:
@@ -142,5 +143,5 @@ class Workers:
             raise too_long from None
 
     def _busy(self) -> EngineOverloaded:
-        message = "the threads that prepare requests are busy with others"
+        message = "the threads that prepare requests are busy with other requests"
         return EngineOverloaded(message, retry_after_s(self.limits.wait_s))

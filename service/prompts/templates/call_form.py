@@ -1,4 +1,4 @@
-"""Find out in which form a chat template takes the tool calls of earlier turns, by rendering one."""
+"""Detect the form in which a chat template takes the tool calls of earlier turns, by rendering one."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ ASKED = {"role": "user", "content": "Look it up."}
 
 @dataclass(frozen=True, slots=True)
 class CallForm:
-    """`parses_arguments` hands over arguments as values, not as text, `empty_is_none` an empty text as None."""
+    """`parses_arguments` passes arguments as values instead of text, `empty_is_none` an empty text as None."""
 
     parses_arguments: bool = True
     empty_is_none: bool = False
 
     def call_turn(self, call_id: str) -> dict[str, Any]:
-        """An assistant's turn with a call, in this form."""
+        """Return an assistant's turn with a call in this form."""
         arguments: Any = ARGUMENTS if self.parses_arguments else '{"word": "fjord"}'
         call = {"id": call_id, "type": "function", "function": {"name": PROBE, "arguments": arguments}}
         return {"role": "assistant", "content": None if self.empty_is_none else "", "tool_calls": [call]}
 
 
 def call_form(template: ChatTemplate) -> CallForm:
-    """The first form in which the template shows a call; the usual one if it shows none."""
-    # Templates that look whether arguments are a string take them as they were written.
+    """Return the first form in which the template shows a call; the usual form if it shows none."""
+    # Templates that check whether arguments are a string take them as they were written.
     looks = re.search(r"arguments\s+is\s+string", template.source) is not None
     usual = CallForm(parses_arguments=not looks)
     for empty_is_none, parses in product((False, True), (not looks, looks)):

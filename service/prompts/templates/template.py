@@ -1,7 +1,8 @@
 """A model's chat template.
 
-Its folder's files are read as transformers reads them, whose import takes a second, and rendered in a sandbox: a
-template is a program of whoever made the model. `render` may take long and is called on a worker thread.
+Its folder's files are read as transformers reads them, without the import of transformers, which takes a second. It is
+rendered in a sandbox, because a template is a program from the model's authors. `render` may take long: call it on a
+worker thread.
 """
 
 from __future__ import annotations
@@ -22,18 +23,18 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from service.generation.errors import ModelLoadError, TemplateRefused
 
-_DEFAULT, _TOOL_USE = "default", "tool_use"  # names of templates, where a model has several
+_DEFAULT, _TOOL_USE = "default", "tool_use"  # the names of templates if a model has several
 _TOKENS = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 
 _log = logging.getLogger(__name__)
 
 
-class NoChatTemplate(ModelLoadError):  # noqa: N818  a name says what happened
+class NoChatTemplate(ModelLoadError):  # noqa: N818  the name states the condition
     """A model has no chat template."""
 
 
 class _GenerationTag(Extension):
-    """`{% generation %}`, a tag of transformers' own that marks the assistant's turns for training."""
+    """`{% generation %}`, a tag of transformers that marks the assistant's turns for training."""
 
     tags = {"generation"}  # noqa: RUF012  as jinja declares it
 
@@ -43,7 +44,7 @@ class _GenerationTag(Extension):
 
 
 class ChatTemplate:
-    """Renders conversations as the model was trained to read them."""
+    """Renders conversations in the form that the model was trained on."""
 
     def __init__(
         self,
@@ -51,10 +52,10 @@ class ChatTemplate:
         special_tokens: Mapping[str, str],
         response_template: Mapping[str, Any] | None = None,
     ) -> None:
-        """`sources` are templates by name, `special_tokens` what each finds beside a request's variables.
+        """`sources` are templates by name, `special_tokens` are variables that each of them gets.
 
-        `response_template` is how transformers reads the model's answers, where its tokenizer says so.
-        Raises NoChatTemplate, or ModelLoadError for a broken template.
+        `response_template` defines how transformers parses the model's answers, if the tokenizer has one.
+        Raise NoChatTemplate, or ModelLoadError for an invalid template.
         """
         if not sources:
             raise NoChatTemplate("the model's folder has no chat template")
@@ -72,7 +73,7 @@ class ChatTemplate:
 
     @classmethod
     def from_folder(cls, folder: Path) -> ChatTemplate:
-        """Read the template of a model's folder. Raises NoChatTemplate or ModelLoadError with the folder's name."""
+        """Return the template of a model's folder. Raise NoChatTemplate or ModelLoadError with the folder's name."""
         if not folder.is_dir():
             raise ModelLoadError(f"the model folder {folder} does not exist")
         try:
@@ -95,26 +96,26 @@ class ChatTemplate:
         *,
         field: str = "messages",
     ) -> str:
-        """The prompt's text, up to where the assistant's answer begins.
+        """Return the prompt's text, up to the beginning of the assistant's answer.
 
-        Raises TemplateRefused for `field`, with the template's own words if it refuses the conversation, and without if
-        it breaks.
+        Raise TemplateRefused for `field`: with the template's own message if it rejects the conversation, or with a
+        general one if it fails.
         """
         try:
             return self._rendered(messages, tools, variables)
         except jinja2.TemplateError as error:
             raise TemplateRefused(field, str(error)) from error
         except Exception as error:
-            _log.exception("the chat template broke")
-            raise TemplateRefused(field, "the model's chat template breaks on this conversation") from error
+            _log.exception("the chat template failed")
+            raise TemplateRefused(field, "the model's chat template fails on this conversation") from error
 
     def try_render(
         self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None, variables: dict[str, Any]
     ) -> str | None:
-        """What the template makes of a conversation that nobody has; None if it refuses it or breaks."""
+        """Return the rendered text of a probe conversation; None if the template rejects it or fails."""
         try:
             return self._rendered(messages, tools, variables)
-        except Exception:  # noqa: BLE001  a template may do anything
+        except Exception:  # noqa: BLE001  a template may raise anything
             return None
 
     def _rendered(
@@ -126,17 +127,17 @@ class ChatTemplate:
 
 
 def _environment() -> ImmutableSandboxedEnvironment:
-    """What templates are written for: transformers' settings of jinja, filter and functions."""
+    """Return the environment that templates expect: transformers' settings of jinja, filter and functions."""
     environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[_GenerationTag, "jinja2.ext.loopcontrols"]
     )
     environment.filters["tojson"] = _to_json
-    environment.globals["raise_exception"] = _refuse
+    environment.globals["raise_exception"] = _raise_exception
     environment.globals["strftime_now"] = lambda wanted: datetime.now().strftime(wanted)  # noqa: DTZ005  local time
     return environment
 
 
-def _refuse(message: str) -> None:
+def _raise_exception(message: str) -> None:
     raise jinja2.TemplateError(message)
 
 
@@ -157,14 +158,14 @@ def _sources(folder: Path, config: dict[str, Any]) -> dict[str, str]:
 
 
 def _tokens(config: dict[str, Any]) -> dict[str, str]:
-    """The texts of the named special tokens, which files give as texts or as objects."""
+    """Return the texts of the named special tokens, which files contain as texts or as objects."""
     given = {name: config.get(name) for name in _TOKENS}
     texts = {name: token.get("content") if isinstance(token, dict) else token for name, token in given.items()}
     return {name: text for name, text in texts.items() if text is not None}
 
 
 def _read_json(file: Path) -> dict[str, Any]:
-    """Empty if there is no such file."""
+    """Return the object in a file; an empty one if the file doesn't exist."""
     if not file.is_file():
         return {}
     value = json.loads(file.read_text(encoding="utf-8"))

@@ -1,6 +1,6 @@
-"""Check that the tool calls a chat template renders are those that the model's syntax parses.
+"""Check that the syntax of tool calls in a chat template is the syntax that the parser expects.
 
-The template renders a conversation with a call in it, and the parser reads what the template made of the call.
+The template renders a conversation with a call, and the parser reads the rendered call.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ _log = logging.getLogger(__name__)
 
 
 def confirmed_syntax(template: ChatTemplate, found: ToolSyntax) -> ToolSyntax:
-    """`found`, or the syntax whose calls the template shows, if it shows calls of another one.
+    """Return `found`, or the syntax of the calls that the template renders, if that is another one.
 
-    A template that shows none, or none that is known, leaves it at `found`.
+    `found` is also returned if the template renders no call or one of an unknown syntax.
     """
     if _shows(template, found) is not False:
         return found
     for syntax in _by_certainty(SYNTAXES.values()):
         if syntax is not found and _shows(template, syntax):
             fields = {"tool_syntax": syntax.name}
-            _log.info("the chat template's own call tells how the model calls", extra={"fields": fields})
+            _log.info("the tool syntax was detected from the chat template's own call", extra={"fields": fields})
             return syntax
-    warn_of(template, found)
+    warn_if_unparsed(template, found)
     return found
 
 
 def templated_syntax(template: ChatTemplate) -> ToolSyntax | None:
-    """The syntax of a model whose tokenizer says how its answers are read; None if it doesn't, or not well."""
+    """Return the syntax by the tokenizer's response_template; None if there is none or if it is invalid."""
     if template.response_template is None:
         return None
     try:
@@ -53,15 +53,15 @@ def templated_syntax(template: ChatTemplate) -> ToolSyntax | None:
     return ToolSyntax("response-template", "by the tokenizer", TemplatedCall(template.response_template))
 
 
-def warn_of(template: ChatTemplate, syntax: ToolSyntax) -> None:
-    """Say so in the log if the template shows calls that the syntax doesn't read."""
+def warn_if_unparsed(template: ChatTemplate, syntax: ToolSyntax) -> None:
+    """Log a warning if the template renders calls that the syntax doesn't read."""
     if _shows(template, syntax) is False:
         fields = {"tool_syntax": syntax.name}
-        _log.warning("the chat template shows calls that the tool syntax doesn't read", extra={"fields": fields})
+        _log.warning("the chat template renders calls that the tool syntax doesn't read", extra={"fields": fields})
 
 
 def _shows(template: ChatTemplate, syntax: ToolSyntax) -> bool | None:
-    """Whether the template's call is one of the syntax; None if it shows no call."""
+    """Return True if the template's call is one of the syntax; None if it renders no call."""
     text = _shown_call(template, syntax)
     if text is None or PROBE not in text:
         return None
@@ -73,13 +73,13 @@ def _shows(template: ChatTemplate, syntax: ToolSyntax) -> bool | None:
 
 
 def _first_call(events: list[Any]) -> int:
-    return next((place for place, event in enumerate(events) if isinstance(event, ToolCall)), len(events))
+    return next((index for index, event in enumerate(events) if isinstance(event, ToolCall)), len(events))
 
 
 def _shown_call(template: ChatTemplate, syntax: ToolSyntax) -> str | None:
-    """What follows the user's message, or where an answer begins, where the template shows that place."""
-    told = call_form(template).call_turn(syntax.call_id("0", PROBE))
-    whole = template.try_render([ASKED, told], [TOOL], {"add_generation_prompt": False})
+    """Return the rendered call: the text after the user's message, or after the generation prompt if it is rendered."""
+    turn = call_form(template).call_turn(syntax.call_id("0", PROBE))
+    whole = template.try_render([ASKED, turn], [TOOL], {"add_generation_prompt": False})
     before = template.try_render([ASKED], [TOOL], {"add_generation_prompt": False})
     prompt = template.try_render([ASKED], [TOOL], {})
     for beginning in (prompt, None if syntax.bare else before):
@@ -89,5 +89,5 @@ def _shown_call(template: ChatTemplate, syntax: ToolSyntax) -> str | None:
 
 
 def _by_certainty(syntaxes: Iterable[ToolSyntax]) -> list[ToolSyntax]:
-    """Those with markers first: what has none may be anything."""
+    """Return the syntaxes with those that have markers first, because calls without markers may be anything."""
     return sorted(syntaxes, key=lambda syntax: syntax.bare)

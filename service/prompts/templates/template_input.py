@@ -1,4 +1,4 @@
-"""A conversation's messages and tools in the form that chat templates take."""
+"""The messages and tools of a conversation in the form that chat templates take."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OWN = ("chat_template", "bos_token", "eos_token", "unk_token", "sep_token", "pa
         "raise_exception", "strftime_now", "range", "dict", "lipsum", "cycler", "joiner", "namespace")  # fmt: skip
 _RESERVED = {
     **dict.fromkeys(_FIELDS, "is a field of the request"),
-    **dict.fromkeys(_OWN, "is the template's own"),
+    **dict.fromkeys(_OWN, "is set by the template's environment"),
 }
 
 
@@ -29,10 +29,10 @@ def template_messages(
     form: CallForm,
     takes_images: bool = False,
 ) -> list[dict[str, Any]]:
-    """The conversation, with the default system prompt unless it has its own.
+    """Return the turns, with the default system prompt unless the conversation has a system message.
 
-    `form` is how the template takes earlier calls. Raises UnsupportedModality for a part that the model can't take and
-    InvalidRequest for a tool's message that answers no earlier call.
+    `form` is the template's form of earlier calls. Raise UnsupportedModality for a part that the model can't take, and
+    InvalidRequest for a tool message that answers no earlier call.
     """
     result: list[dict[str, Any]] = []
     if default_system_prompt and messages[0].role is not Role.SYSTEM:
@@ -50,20 +50,20 @@ def template_messages(
         if message.role is Role.ASSISTANT:
             turn |= _reasoning(message, turn["content"], markers)
             if markers is not None and markers.always and message.tool_calls and not turn["content"]:
-                turn["thinking"] = turn.get("reasoning", "")  # channels' templates refuse it beside content
+                turn["thinking"] = turn.get("reasoning", "")  # templates for channels reject it together with content
         if message.tool_calls:
             called |= {call.id: call.name for call in message.tool_calls}
             turn["tool_calls"] = [
                 _tool_call(call, parse_arguments=form.parses_arguments) for call in message.tool_calls
             ]
-            if form.empty_is_none and not turn["content"] and message is not messages[-1]:  # the last may go on
+            if form.empty_is_none and not turn["content"] and message is not messages[-1]:  # the last may be continued
                 turn["content"] = None
         result.append(turn)
     return result
 
 
 def template_tools(functions: Iterable[Function]) -> list[dict[str, Any]]:
-    """The functions as chat templates take them. Raises InvalidRequest for parameters that are no schema."""
+    """Return the functions in the templates' form. Raise InvalidRequest for parameters that are not a schema."""
     return [
         {
             "type": "function",
@@ -78,9 +78,9 @@ def template_tools(functions: Iterable[Function]) -> list[dict[str, Any]]:
 
 
 def template_variables(text: str) -> dict[str, Any]:
-    """A request's own variables, given as a JSON object; empty for none.
+    """Return a request's own variables, which are a JSON object; none for an empty text.
 
-    Raises InvalidRequest for anything else, and for a name that is taken.
+    Raise InvalidRequest for anything else, and for a reserved name.
     """
     if not text:
         return {}
@@ -94,13 +94,13 @@ def template_variables(text: str) -> dict[str, Any]:
 
 
 def _content(message: Message, *, takes_images: bool) -> str | list[dict[str, str]]:
-    """A message's text; where it has images, texts and images in turn, as templates take them."""
+    """Return a message's text; if it has images, its texts and images as a list of parts."""
     if not (takes_images and message.images):
         return _text(
             message.content, "the model takes text and images" if takes_images else "the model takes text only"
         )
     if message.role is not Role.USER:
-        raise UnsupportedModality(message.images[0].field, "an image stands in messages of the role user only")
+        raise UnsupportedModality(message.images[0].field, "images are allowed in messages of the role user only")
     parts: list[dict[str, str]] = []
     for part in message.content:
         if isinstance(part, ImagePart):
@@ -120,9 +120,9 @@ def _text(parts: Iterable[Part], taken: str) -> str:
 
 
 def _reasoning(message: Message, content: str, markers: ReasoningMarkers | None) -> dict[str, str]:
-    """An assistant's reasoning, by both names that templates have for it, and its content.
+    """Return an assistant's reasoning, under both names that templates use, and its content.
 
-    A caller may have sent them back in one text.
+    A client may have sent both back in one text.
     """
     if message.reasoning is not None:
         return {"reasoning_content": message.reasoning, "reasoning": message.reasoning}
@@ -141,5 +141,5 @@ def _tool_call(call: FunctionCall, *, parse_arguments: bool) -> dict[str, Any]:
             value = parse_json(call.arguments, "arguments")
             arguments = value if isinstance(value, dict) else arguments
         except InvalidRequest:
-            pass  # the model may have written it so; the template shows it as it was
+            pass  # the model may have written it like this; the template shows it unchanged
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}

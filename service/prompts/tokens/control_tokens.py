@@ -1,11 +1,11 @@
 """Keep clients' text from becoming control tokens.
 
-Each control token that is spelled in a caller's string is put between two marks before the chat template sees it, and
-what stands between two marks of the rendered text is encoded as plain text.
+Each control token that a client's string spells is put between two marks before the chat template gets it, and the text
+between two marks of the rendered prompt is encoded as plain text.
 
-The marks are characters from a private-use plane, drawn anew for each render among those that its input doesn't
-have, so that nobody can forge one and no character of the input is lost. A template that cuts a string apart leaves
-single marks behind; they still keep the text on their two sides from joining into a token.
+The marks are characters of a private-use plane, drawn for each render among those that the input doesn't contain, so
+that no client can forge one and no character of the input is lost. A template that splits a string leaves single
+marks, which still keep the text on their two sides from joining into a token.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from service.engine.tokens.tokenizer import Tokenizer
 from service.generation.errors import InvalidRequest
 
 _PRIVATE_USE = range(0xF0000, 0xFFFFE)
-_MAX_TRIALS = 4096  # of marks: no honest text spells more of them
-# One of these marks, as it is or in a form of `_escaped`.
+_MAX_TRIALS = 4096  # to find marks: no legitimate text contains more of them
+# One of these marks, literally or in a form of `_escaped`.
 _SPELLED_MARK = re.compile("[\U000f0000-\U000f0fff]" r"|\\udb8[0-3]\\ud[c-f][0-9a-f]{2}|\\U000f0[0-9a-f]{3}")
 
 
 class Marks(NamedTuple):
-    """What stands before and after a control token that a caller spelled; `close` alone keeps its two sides apart.
+    """The marks around a control token that a client spelled; `close` alone separates the text on its two sides.
 
-    `end` may be put where a prompt is to be cut.
+    `end` marks the position where a prompt is cut.
     """
 
     open: str
@@ -38,12 +38,12 @@ class Marks(NamedTuple):
 
 
 class ControlTokens:
-    """The control tokens of one model: its special tokens, and its added tokens that its chat template writes."""
+    """The control tokens of one model: its special tokens, and the added tokens that its chat template writes."""
 
     def __init__(self, tokenizer: Tokenizer, template: str) -> None:
-        """`template` is the chat template's source. Added tokens that it doesn't write, such as HTML tags, are text."""
+        """`template` is the chat template's source. Added tokens that are not in it, such as HTML tags, are text."""
         settings = json.loads(tokenizer.json)
-        self.added = frozenset(token["content"] for token in settings["added_tokens"])  # control tokens or not
+        self.added = frozenset(token["content"] for token in settings["added_tokens"])  # including those that are text
         self.ids: dict[str, int] = {
             token["content"]: token["id"]
             for token in settings["added_tokens"]
@@ -52,15 +52,15 @@ class ControlTokens:
         self._tokenizer = tokenizer
         self._plain = PlainEncoder(tokenizer)
         self._token = re.compile(_any_of(self.ids))
-        # Ends and beginnings of tokens: at a string's own beginning and end, the text next to it could complete them.
+        # Suffixes and prefixes of tokens: the text around a string could complete them to a token.
         self._token_ends = frozenset(token[n:] for token in self.ids for n in range(1, len(token)))
         self._token_beginnings = frozenset(token[:n] for token in self.ids for n in range(1, len(token)))
         self._max_part = max(map(len, self._token_ends), default=0)
 
     def draw_marks(self, value: Any, field: str = "messages") -> Marks:
-        """Characters that neither stand in `value`'s strings nor are spelled there in an escaped form.
+        """Return marks that `value`'s strings contain neither literally nor in an escaped form.
 
-        Raises InvalidRequest for `field` if the first thousands of the plane all do.
+        Raise InvalidRequest for `field` if the strings contain the first thousands of possible marks.
         """
         spelled = frozenset(_SPELLED_MARK.findall("\0".join(_strings(value))))
         marks = map(chr, _PRIVATE_USE[:_MAX_TRIALS])
@@ -70,7 +70,7 @@ class ControlTokens:
         return Marks(*unused)
 
     def mark(self, value: Any, marks: Marks) -> Any:
-        """`value` with marks around each control token that its strings, keys included, spell."""
+        """Return `value` with marks around each control token that its strings, including keys, spell."""
         if isinstance(value, str):
             text = self._token.sub(lambda token: marks.open + token[0] + marks.close, value)
             lengths = range(1, min(self._max_part, len(text)) + 1)
@@ -84,13 +84,13 @@ class ControlTokens:
         return value
 
     def encode(self, rendered: str, marks: Marks) -> list[int]:
-        """The ids of a rendered prompt, with control tokens only where the template wrote them."""
+        """Return the ids of a rendered prompt, with control tokens only where the template wrote them."""
         for mark in marks:
             for form in _escaped(mark):
                 rendered = rendered.replace(form, mark)
         spelled = f"{marks.open}({self._token.pattern}){marks.close}"
         token_ids: list[int] = []
-        # Split by a pattern with one group, texts and spelled tokens alternate.
+        # Splitting by a pattern with one group alternates between text and spelled tokens.
         for index, part in enumerate(re.split(spelled, rendered)):
             if index % 2 == 1:
                 token_ids += self._encode_spelled(part)
@@ -101,34 +101,34 @@ class ControlTokens:
         return token_ids
 
     def encode_plain(self, text: str) -> list[int]:
-        """The ids of a piece of text, without control tokens and without what a text begins with."""
+        """Return the ids of a piece of text, without control tokens and without a prefix for the start of a text."""
         return self._plain.encode(text)
 
     def _encode_segment(self, segment: str, *, is_first: bool) -> list[int]:
-        """The ids of a piece of the prompt.
+        """Return the ids of a segment of the prompt.
 
-        Where it isn't the first, a line end goes before it and its ids are cut off again, because a sentencepiece
-        tokenizer would put a space there as it does before a text.
+        Unless it is the first, a line end is put before it and its ids are removed afterwards, because a sentencepiece
+        tokenizer would add a space there as at the start of a text.
         """
         following = [] if is_first else self._plain.after_newline(self._tokenizer.encode("\n" + segment))
         return following or self._tokenizer.encode(segment)
 
     def _encode_spelled(self, token: str) -> list[int]:
-        """The ids of a control token's spelling as plain text."""
+        """Return the ids of a control token's spelling as plain text."""
         token_ids = self._plain.encode(token)
         if self.ids[token] not in token_ids:
             return token_ids
-        # Some vocabularies know the spelling as plain text too. Neither of two pieces can be the token.
+        # Some vocabularies have the spelling as plain text too. Neither of two halves can be the token.
         return self._plain.encode(token[:1]) + self._plain.encode(token[1:])
 
 
 def _escaped(mark: str) -> tuple[str, str]:
-    """How a template may have written a mark inside a value: as JSON, or as Python shows it."""
+    """Return the forms in which a template may have written a mark inside a value: in JSON, or as Python's repr."""
     return json.dumps(mark)[1:-1], repr(mark)[1:-1]
 
 
 def _strings(value: Any) -> Iterator[str]:
-    """All strings inside a value, keys included."""
+    """Yield all strings inside a value, including keys."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
@@ -143,7 +143,7 @@ def _strings(value: Any) -> Iterator[str]:
 def _any_of(texts: Iterable[str]) -> str:
     """Return a pattern that matches the longest of `texts` at a position, or nothing if there are none.
 
-    It is a tree of their shared beginnings, so that the time for a position doesn't grow with their number.
+    It is a tree of their common prefixes, so that the time per position doesn't grow with their number.
     """
     tree: dict[str, Any] = {}
     for text in texts:

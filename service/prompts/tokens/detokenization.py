@@ -1,6 +1,6 @@
 """Texts and tokens of a served model, without any generation.
 
-Called on worker threads, since a long text takes seconds.
+It is called on worker threads, because a long text takes seconds.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from service.generation.errors import InvalidRequest
 
 
 def detokenize(tokenizer: Tokenizer, token_ids: Sequence[int], *, skip_special_tokens: bool) -> str:
-    """The text of ids, U+FFFD in it for bytes that are no UTF-8. Raises InvalidRequest for an id without a token."""
+    """Return the text of ids, with U+FFFD for bytes that are not UTF-8. Raise InvalidRequest for an unknown id."""
     for index, token_id in enumerate(token_ids):
         check_token(token_id, f"token_ids[{index}]", tokenizer.vocab_size)
     return tokenizer.decode(token_ids, skip_special_tokens=skip_special_tokens)
 
 
 def check_token(token_id: int, field: str, vocab_size: int) -> None:
-    """Raise InvalidRequest naming `field` for a token that the model doesn't have."""
+    """Raise InvalidRequest for `field` if the model doesn't have a token."""
     if token_id >= vocab_size:
         raise InvalidRequest(field, f"there is no token {token_id}; the vocabulary has {vocab_size} tokens")

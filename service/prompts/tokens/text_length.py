@@ -1,4 +1,4 @@
-"""The smallest number of tokens that a text of a given length can have, to reject long texts unread."""
+"""The minimal number of tokens for a text's length, to reject long texts before they are tokenized."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 from service.engine.tokens.tokenizer import Tokenizer
 
-_SHRINKS = {"Prepend": 1, "Replace": 1, "NFC": 3}  # by how much a normalizer may shorten a text, in bytes
-_KEEPS_ALL = frozenset({"ByteLevel", "Split", "Digits", "Metaspace", "Punctuation"})  # of what splits a text
+_SHRINKS = {"Prepend": 1, "Replace": 1, "NFC": 3}  # the factor by which a normalizer may shorten a text in bytes
+_KEEPS_ALL = frozenset({"ByteLevel", "Split", "Digits", "Metaspace", "Punctuation"})  # pre-tokenizers
 
 
 def most_bytes_per_token(tokenizer: Tokenizer) -> int | None:
-    """The most bytes of a text that one token may stand for; None for a tokenizer that may leave out or lump together.
+    """Return the maximal number of bytes per token; None for a tokenizer that may drop or merge text.
 
-    Every byte is in a token where the vocabulary has all bytes, and nothing before it strips any.
+    Every byte is in a token if the vocabulary has all bytes, and nothing before it strips any.
     """
     settings = json.loads(tokenizer.json)
     model = settings.get("model", {})
@@ -36,7 +36,7 @@ def most_bytes_per_token(tokenizer: Tokenizer) -> int | None:
 
 
 def _steps(given: Any, name: str) -> Iterator[dict[str, Any]]:
-    """A step, or those of a sequence."""
+    """Yield a step, or the steps of a sequence."""
     if given is None:
         return
     if given["type"] == "Sequence":
@@ -47,7 +47,7 @@ def _steps(given: Any, name: str) -> Iterator[dict[str, Any]]:
 
 
 def _keeps_length(normalizer: dict[str, Any]) -> bool:
-    """Whether it is no replacement by something shorter."""
+    """Return True unless it replaces text by something shorter."""
     if normalizer["type"] != "Replace":
         return True
     pattern = normalizer["pattern"].get("String")

@@ -1,4 +1,4 @@
-"""What the tests of constraints run on: small tokenizers, and a model without any sense."""
+"""Small tokenizers, and a model of random logits, for the tests of constraints."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ADDED = ("<think>", "</think>", "<tool_call>", "</tool_call>")
 
 @cache
 def tokenizer_of(*added: str, special: tuple[str, ...] = SPECIAL) -> FastTokenizer:
-    """A byte-level tokenizer with a few words, the special tokens and the added ones."""
+    """Return a byte-level tokenizer with a few words, the special tokens and the added ones."""
     backend = tokenizers.Tokenizer(tokenizers.models.BPE())
     backend.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = tokenizers.decoders.ByteLevel()
@@ -36,42 +36,42 @@ def tokenizer_of(*added: str, special: tuple[str, ...] = SPECIAL) -> FastTokeniz
 
 
 def token_id(tokenizer: FastTokenizer, token: str) -> int:
-    """The id of an added token."""
+    """Return the id of an added token."""
     (found,) = tokenizer.encode(token)
     return found
 
 
 def control_ids_of(tokenizer: FastTokenizer) -> dict[str, int]:
-    """The tokenizer's added tokens, all of which are control tokens."""
+    """Return the tokenizer's added tokens, all of which are control tokens."""
     return {token["content"]: token["id"] for token in json.loads(tokenizer.json)["added_tokens"]}
 
 
 def json_grammar(schema: Any, field: str = "schema") -> Grammar:
-    """The grammar of a schema, with white space that no model can spin in."""
+    """Return the grammar of a schema, with bounded white space."""
     layout = {"x-guidance": {"whitespace_flexible": True, "whitespace_pattern": "( )?"}}
     text = json.dumps(schema | layout if isinstance(schema, dict) else schema)
     return Grammar(f"start: %json {text}\n", field, schemas={field: text})
 
 
 def regex_grammar(pattern: str, field: str = "regex") -> Grammar:
-    """The grammar of an expression."""
+    """Return the grammar of a regular expression."""
     return Grammar(f"start: /{pattern}/\n", field)
 
 
 def allowed_ids(constraint: ConstraintState, tokenizer: FastTokenizer) -> list[int]:
-    """The tokens that a constraint's mask allows next."""
-    words = np.zeros((tokenizer.vocab_size + 31) // 32, dtype=np.int32)
-    constraint.fill_mask(words)
-    bits = np.unpackbits(words.view(np.uint8), bitorder="little")[: tokenizer.vocab_size]
+    """Return the tokens that a constraint's mask allows next."""
+    mask = np.zeros((tokenizer.vocab_size + 31) // 32, dtype=np.int32)
+    constraint.fill_mask(mask)
+    bits = np.unpackbits(mask.view(np.uint8), bitorder="little")[: tokenizer.vocab_size]
     return [int(index) for index in np.nonzero(bits)[0]]
 
 
 def babble(
     constraint: ConstraintState, tokenizer: FastTokenizer, end_id: int, rng: random.Random, max_tokens: int = 1500
 ) -> list[int]:
-    """What a model without any sense says under a constraint, until that or the model ends it, the end included.
+    """Return the tokens of a model of random logits under a constraint, up to and including the end of the text.
 
-    It picks any allowed token; once it has said much it tends to what closes things. Fails past `max_tokens`.
+    It picks any allowed token; after many tokens it prefers those that close brackets. Fail after `max_tokens`.
     """
     closing = {tokenizer.encode(text)[0] for text in ('"', "}", "]", "0")} | {end_id}
     said: list[int] = []

@@ -1,4 +1,4 @@
-"""JSON Schemas drawn at random, each satisfiable by its making."""
+"""Random JSON Schemas, each satisfiable by construction."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NAMES = ["a", "b/c", "naïve", "d e", "<think>", "f"]
 
 
 def random_schema(rng: random.Random, depth: int = 3) -> Schema:
-    """A schema of at most `depth` further levels."""
+    """Return a schema with at most `depth` further levels."""
     kinds = [
         _string,
         _integer,

@@ -1,4 +1,4 @@
-"""What grammars need of a vocabulary is made once, with the first of them."""
+"""The vocabulary tables for grammars are built once, with the first grammar."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from service.generation.formats.constraint import Constraint
 from tests.engine.constraints.fakes import END, control_ids_of, json_grammar, token_id, tokenizer_of
 
 
-def test_vocabulary_is_prepared_once_and_only_for_those_who_constrain(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a large vocabulary it is 100 MB, which most servers never need; threads that come together share it."""
+def test_vocabulary_is_prepared_once_and_only_for_constraints(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads share the tables, which take 100 MB for a large vocabulary; servers without constraints build none."""
     made: list[GrammarCompiler] = []
 
     class Counted(GrammarCompiler):

@@ -1,4 +1,4 @@
-"""Answers that end in time: whatever is drawn, a text within its limit matches its grammar."""
+"""Answers that end in time: for any logits, a text within its token limit matches its grammar."""
 
 from __future__ import annotations
 
@@ -69,11 +69,11 @@ def shortest(state: ConstraintState) -> int:
 def draw(
     state: ConstraintState, limit: int, rng: random.Random, tokenizer: FastTokenizer = TOKENIZER
 ) -> tuple[list[int], bool]:
-    """What a model of random logits says within `limit` tokens, and whether a token was replaced."""
+    """Return the tokens of a model of random logits within `limit` tokens, and whether a token was replaced."""
     end_id, said, is_bent = token_id(tokenizer, END), list[int](), False
     while len(said) < limit and not state.is_finished():
         drawn = rng.choice(allowed_ids(state, tokenizer))
-        taken = state.settle(drawn, limit - len(said))
+        taken = state.replace_token(drawn, limit - len(said))
         is_bent = is_bent or taken != drawn
         if taken == end_id:
             break
@@ -88,27 +88,27 @@ def compiler_of(tokenizer: FastTokenizer) -> ConstraintCompiler:
 
 
 @settings(max_examples=40, deadline=None, derandomize=True)
-@given(seed=st.integers(0, 2**32), room=st.integers(0, 40))
-def test_json_within_any_budget_parses_and_matches(seed: int, room: int) -> None:
-    """From the shortest answer's length on, for random schemas and random logits."""
+@given(seed=st.integers(0, 2**32), num_left=st.integers(0, 40))
+def test_json_within_any_budget_parses_and_matches(seed: int, num_left: int) -> None:
+    """For random schemas and logits, any limit of at least the shortest answer's length gives matching JSON."""
     rng = random.Random(seed)
     schema = random_schema(rng)
     state = COMPILE(Constraint(json_grammar(schema)))
-    assume(state.shortest() is not None)  # few are too far to find
-    said, _ = draw(state, shortest(state) + room, rng)
+    assume(state.shortest() is not None)  # a few endings are too far to find
+    said, _ = draw(state, shortest(state) + num_left, rng)
     jsonschema.validate(json.loads(text_of(said)), schema, jsonschema.Draft202012Validator)
 
 
 @settings(max_examples=20, deadline=None, derandomize=True)
-@given(seed=st.integers(0, 2**32), room=st.integers(0, 60), start=st.sampled_from(ReasoningStart))
-def test_reasoning_leaves_room_for_the_answer(seed: int, room: int, start: ReasoningStart) -> None:
-    """Whoever opens it, and however long it would go on."""
+@given(seed=st.integers(0, 2**32), num_left=st.integers(0, 60), start=st.sampled_from(ReasoningStart))
+def test_reasoning_leaves_tokens_for_the_answer(seed: int, num_left: int, start: ReasoningStart) -> None:
+    """Reasoning ends in time for the answer, however it was opened and however long it would continue."""
     rng = random.Random(seed)
     schema = random_schema(rng, 2)
     must_open = start is ReasoningStart.MAY_OPEN and rng.random() < 0.5
     limit = ReasoningLimit(MARKERS, start, must_open=must_open)
     state = COMPILE(Constraint(json_grammar(schema), limit))
-    said, _ = draw(state, shortest(state) + room, rng)
+    said, _ = draw(state, shortest(state) + num_left, rng)
     text = text_of(said)
     answer = text.partition("</think>")[2] if "</think>" in text else text
     jsonschema.validate(json.loads(answer), schema, jsonschema.Draft202012Validator)
@@ -118,10 +118,10 @@ def test_reasoning_leaves_room_for_the_answer(seed: int, room: int, start: Reaso
 @pytest.mark.parametrize("pattern", ["a*b", "[a-f]{40}", "(x|yyyy)-[0-9]+", r"[^\n]*Z", "é{3}", "(ja|nein)?"])
 @pytest.mark.parametrize("tokenizer", [TOKENIZER, SPELLED], ids=["tokens", "spelled"])
 def test_expression_within_any_budget_matches(pattern: str, tokenizer: FastTokenizer) -> None:
-    """To its last character."""
-    for room in (0, 1, 2, 5, 20):
+    """An answer within any sufficient limit matches the whole expression."""
+    for num_left in (0, 1, 2, 5, 20):
         state = compiler_of(tokenizer)(Constraint(regex_grammar(pattern)))
-        said, _ = draw(state, shortest(state) + room, random.Random(room), tokenizer)
+        said, _ = draw(state, shortest(state) + num_left, random.Random(num_left), tokenizer)
         assert re.fullmatch(pattern, text_of(said, tokenizer))
 
 
@@ -138,19 +138,19 @@ def test_expression_within_any_budget_matches(pattern: str, tokenizer: FastToken
     ],
 )
 def test_shortest_answer_is_the_shortest(schema: dict[str, object], text: str) -> None:
-    """Optional members, white space and longer alternatives are left out."""
+    """The shortest answer omits optional members, white space and longer alternatives."""
     assert shortest(COMPILE(Constraint(json_grammar(schema)))) <= len(TOKENIZER.encode(text))
 
 
 def test_shortest_of_many_texts_is_found_by_its_tokens() -> None:
-    """Not by its characters, nor by its place."""
+    """The shortest text is the one with the fewest tokens, regardless of its characters and position."""
     texts = [f"{letter}{letter}" for letter in "abcdefghijklmnopqrsuvwxyz"] + ["the name"]
     state = COMPILE(Constraint(Grammar(f"start: {' | '.join(map(json.dumps, texts))}\n", "f", texts=texts)))
     assert shortest(state) == min(len(TOKENIZER.encode(text)) for text in texts)
 
 
 def test_what_fits_is_never_replaced() -> None:
-    """With room for all that is drawn, an answer is the one without a limit."""
+    """If the limit is above the answer's length, the answer is the same as without a limit."""
     schema = {"type": "object", "properties": {"a": {"type": "string", "maxLength": 30}}, "required": ["a"]}
     for seed in range(20):
         free, _ = draw(LOOSE(Constraint(json_grammar(schema))), 2000, random.Random(seed))
@@ -158,8 +158,8 @@ def test_what_fits_is_never_replaced() -> None:
         assert (kept, is_bent) == (free, False)
 
 
-def test_answer_of_one_token_less_is_cut_without() -> None:
-    """The limits that these tests keep are ones that answers would break."""
+def test_answers_without_steering_are_truncated() -> None:
+    """Without replaced tokens, the limits of these tests truncate answers."""
     schema = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
     broken = 0
     for seed in range(20):
@@ -172,23 +172,23 @@ def test_answer_of_one_token_less_is_cut_without() -> None:
 
 
 def test_call_that_could_not_end_is_not_begun() -> None:
-    """The text ends in its place; with room for it, it begins and ends."""
-    for room in range(1, 60):
+    """A call that could not end in time is replaced by the end of the text; with enough tokens it begins and ends."""
+    for num_left in range(1, 60):
         state = COMPILE(Constraint(CALL))
         opens = token_id(TOKENIZER, "<tool_call>")
-        taken = state.settle(opens, room)
+        taken = state.replace_token(opens, num_left)
         if taken == END_ID:
-            least = room
+            least = num_left
             continue
         assert taken == opens
         state.accept(opens)
-        said, _ = draw(state, room - 1, random.Random(room))
+        said, _ = draw(state, num_left - 1, random.Random(num_left))
         assert json.loads(text_of(said).partition("</tool_call>")[0])["name"] == "f"
     assert 10 < least < 50
 
 
 def test_copies_end_in_their_own_time() -> None:
-    """Two choices of one request, one with less room."""
+    """Two choices of one request with different limits both end in time."""
     schema = {"type": "array", "items": {"type": "integer"}, "minItems": 2}
     first = COMPILE(Constraint(json_grammar(schema)))
     second = first.fork()
@@ -200,15 +200,15 @@ def test_copies_end_in_their_own_time() -> None:
 
 @pytest.mark.slow
 def test_end_that_is_too_far_to_find_leaves_the_answer_to_its_limit() -> None:
-    """What is looked at is bounded; then nothing is promised, and nothing replaced."""
+    """The search is bounded; without a result nothing is replaced."""
     state = COMPILE(Constraint(regex_grammar("([a-z]{200}[0-9]{200}){30}")))
     assert state.shortest() is None
     said, is_bent = draw(state, 50, random.Random(0))
     assert (len(said) > 10, is_bent) == (True, False)
 
 
-def test_grammar_whose_states_take_long_has_no_end_and_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processor time is bounded as well, when it is compiled and for each choice; the answer goes on without an end."""
+def test_grammar_with_slow_states_has_no_ending_and_delays_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processor time is bounded for the compilation and for each choice; the answer continues without an ending."""
     grammar = Constraint(regex_grammar("[a-f]{4}x"))
     compile_ = ConstraintCompiler(TOKENIZER, control_ids_of(TOKENIZER), [END_ID])
     monkeypatch.setattr(ending, "_FIRST_S", 0.0)
@@ -228,7 +228,7 @@ def test_grammar_whose_states_take_long_has_no_end_and_holds_nobody_up(monkeypat
 
 
 def test_end_that_is_too_long_to_keep_leaves_the_answer_to_its_limit() -> None:
-    """Each token beside it would have all of it looked at anew; a shorter one is kept."""
+    """An ending above the maximal length is dropped, because each token off it would need all of it to be checked."""
     assert shortest(COMPILE(Constraint(regex_grammar("[ab]{1500}")))) > 0
     assert COMPILE(Constraint(regex_grammar("[ab]{2100}"))).shortest() is None
     texts = ["a" * 2100, "b" * 2100]

@@ -1,4 +1,4 @@
-"""Compiled grammars: what a mask lets through matches, and what can't be enforced is refused by name."""
+"""Compiled grammars: texts under their masks match, and unsupported parts are named in the error."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def accepts(constraint: GrammarConstraint, text: str) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(100))
-def test_json_schema_holds_for_random_schemas_and_a_senseless_model(seed: int) -> None:
-    """Whatever tokens are drawn under the mask of a schema, the text is JSON that matches it."""
+def test_json_schema_holds_for_random_schemas_and_random_logits(seed: int) -> None:
+    """For any tokens drawn under the mask of a schema, the text is JSON that matches it."""
     schema = random_schema(random.Random(seed))
     value = json.loads(said_under(json_grammar(schema), seed))
     jsonschema.validate(value, schema, jsonschema.Draft202012Validator)
@@ -73,13 +73,13 @@ def test_regex_matches_the_whole_text(pattern: str) -> None:
     "texts", [["yes", "no"], ["a", "ab"], ['"\n\\', "é"], ["<|im_end|>", "</tool_call>"], ["\0", "ü"]]
 )
 def test_choice_is_one_of_the_texts(texts: list[str]) -> None:
-    """The text is one of those given, and each of them can come, control tokens' spellings too."""
+    """The text is one of the given ones, and each of them is possible, including spellings of control tokens."""
     grammar = Grammar(f"start: {' | '.join(map(json.dumps, texts))}\n", "texts")
     assert {said_under(grammar, seed) for seed in range(40)} == set(texts)
 
 
 def test_bounded_schema_ends_by_itself() -> None:
-    """After the last character that a bounded schema allows, nothing but the end may follow."""
+    """After the last character that a bounded schema allows, only the end may follow."""
     schema = {
         "type": "object",
         "properties": {"a": {"enum": [1, 2]}},
@@ -95,7 +95,7 @@ def test_bounded_schema_ends_by_itself() -> None:
 
 
 @pytest.mark.parametrize(
-    ("schema", "words"),
+    ("schema", "message"),
     [
         ({"not": {"type": "string"}}, "the keyword not at /not"),
         ({"properties": {"a/b": {"items": {"if": {}}}}}, "the keyword if at /properties/a~1b/items/if"),
@@ -110,11 +110,11 @@ def test_bounded_schema_ends_by_itself() -> None:
         (False, "false"),
     ],
 )
-def test_schema_refusal_names_keyword_and_path(schema: Any, words: str) -> None:
-    """What can't be enforced is refused with the keyword and where in the schema it is."""
-    with pytest.raises(UnsupportedConstraint, match=words) as refusal:
+def test_schema_error_names_keyword_and_path(schema: Any, message: str) -> None:
+    """A schema that can't be enforced is rejected with the keyword and its path."""
+    with pytest.raises(UnsupportedConstraint, match=message) as caught:
         COMPILER.compile(json_grammar(schema, "output.schema"))
-    assert refusal.value.field == "output.schema"
+    assert caught.value.field == "output.schema"
 
 
 @pytest.mark.parametrize(
@@ -127,40 +127,40 @@ def test_schema_refusal_names_keyword_and_path(schema: Any, words: str) -> None:
         {"type": "integer", "minimum": 10**4000, "not": {}},
     ],
 )
-def test_schema_with_huge_numbers_is_refused_like_others(schema: Any) -> None:
-    """A number beyond 64 bits that the compiler can't enforce is the caller's error."""
-    with pytest.raises(UnsupportedConstraint) as refusal:
+def test_schema_with_huge_numbers_is_rejected_like_others(schema: Any) -> None:
+    """A number beyond 64 bits that the compiler can't enforce is the client's error."""
+    with pytest.raises(UnsupportedConstraint) as caught:
         COMPILER.compile(json_grammar(schema))
-    assert refusal.value.field == "schema"
+    assert caught.value.field == "schema"
 
 
-def test_grammar_that_does_not_compile_is_refused() -> None:
-    """A bad expression is reported under the field that has it."""
-    with pytest.raises(UnsupportedConstraint, match="look-around") as refusal:
+def test_grammar_that_does_not_compile_is_rejected() -> None:
+    """An invalid expression is reported for its field."""
+    with pytest.raises(UnsupportedConstraint, match="look-around") as caught:
         COMPILER.compile(regex_grammar("(?=a)b"))
-    assert refusal.value.field == "regex"
+    assert caught.value.field == "regex"
 
 
-def test_schema_too_complex_for_a_mask_is_refused() -> None:
-    """What compiles but can't be followed is refused at once, not in the middle of an answer."""
+def test_schema_too_complex_for_a_mask_is_rejected() -> None:
+    """A grammar that compiles but can't be followed is rejected at once, not in the middle of an answer."""
     properties = {f"k{index}": {"type": "integer"} for index in range(1000)}
     schema = {"type": "object", "properties": properties, "additionalProperties": False}
-    with pytest.raises(UnsupportedConstraint, match="too complex") as refusal:
+    with pytest.raises(UnsupportedConstraint, match="too complex") as caught:
         COMPILER.compile(json_grammar(schema))
-    assert refusal.value.field == "schema"
+    assert caught.value.field == "schema"
 
 
-def test_grammar_that_is_ambiguous_in_hundreds_of_ways_is_refused() -> None:
-    """The parser would look at all of them for each token, on the thread that computes everybody's."""
+def test_grammar_that_is_ambiguous_in_hundreds_of_ways_is_rejected() -> None:
+    """A grammar is rejected if the parser would have to look at hundreds of alternatives for each token."""
     rules = [f'r{i}: "a" r{i} | "a" r{(7 * i + 1) % 400} | "b"' for i in range(400)]
     start = " | ".join(f"r{i}" for i in range(400))
-    with pytest.raises(UnsupportedConstraint, match="too complex") as refusal:
+    with pytest.raises(UnsupportedConstraint, match="too complex") as caught:
         COMPILER.compile(Grammar("\n".join([f"start: {start}", *rules, ""]), "grammar"))
-    assert refusal.value.field == "grammar"
+    assert caught.value.field == "grammar"
 
 
 def test_schema_of_hundreds_of_optional_properties_is_taken() -> None:
-    """Which makes the parser look at thousands of items, and takes it a millisecond."""
+    """A schema with hundreds of optional properties is accepted: thousands of items take the parser a millisecond."""
     properties = {f"p{i}": {"type": "string"} for i in range(500)}
     schema = json.dumps({"type": "object", "properties": properties, "additionalProperties": False})
     constraint = COMPILER.compile(Grammar(f"start: %json {schema}\n", "schema", schemas={"schema": schema}))
@@ -169,21 +169,21 @@ def test_schema_of_hundreds_of_optional_properties_is_taken() -> None:
 
 
 @pytest.mark.parametrize("regex", ["a[^\\s\\S]", "[^\\s\\S]"])
-def test_constraint_that_nothing_matches_is_refused(regex: str) -> None:
-    """An empty set of texts is no constraint to generate by."""
+def test_constraint_that_nothing_matches_is_rejected(regex: str) -> None:
+    """A constraint that matches no text is rejected."""
     with pytest.raises(UnsupportedConstraint):
         COMPILER.compile(regex_grammar(regex))
 
 
-def test_grammar_above_the_size_limit_is_refused() -> None:
-    """The limit stands in the message."""
+def test_grammar_above_the_size_limit_is_rejected() -> None:
+    """The error message contains the limit."""
     compiler = compiler_of(max_grammar_characters=100)
     with pytest.raises(UnsupportedConstraint, match="the limit is 100"):
         compiler.compile(json_grammar({"enum": ["x" * 100]}))
 
 
 def test_each_use_of_a_cached_grammar_is_a_fresh_state() -> None:
-    """What one answer says doesn't move another's constraint."""
+    """The state of one answer doesn't affect another one with the same grammar."""
     grammar = json_grammar({"const": "a"})
     assert accepts(COMPILER.compile(grammar), '"a"')
     assert accepts(COMPILER.compile(grammar), '"a"')
@@ -198,15 +198,15 @@ def test_each_use_of_a_cached_grammar_is_a_fresh_state() -> None:
     ids=["grammars", "characters"],
 )
 def test_cache_keeps_the_latest(limits: dict[str, int], values: list[str], kept: list[str]) -> None:
-    """The cache holds as many grammars, and characters of them, as it may."""
+    """The cache holds grammars up to its limits of number and characters, and drops the least recently used first."""
     compiler = compiler_of(**limits)
     for value in values:
         compiler.compile(json_grammar({"const": value}))
     assert compiler.cached_grammars() == [json_grammar({"const": value}).text for value in kept]
 
 
-def test_fork_goes_its_own_way() -> None:
-    """A copy has the state of its origin and then one of its own."""
+def test_fork_is_independent() -> None:
+    """A copy has the state of its origin, and its own state afterwards."""
     first = COMPILER.compile(regex_grammar("[ab]c[de]"))
     first.accept(TOKENIZER.encode("a")[0])
     second = first.fork()
@@ -217,25 +217,25 @@ def test_fork_goes_its_own_way() -> None:
 
 @pytest.mark.parametrize("num_more", [-2, 0, 3])
 def test_mask_fits_any_head(num_more: int) -> None:
-    """A model's head may have more or fewer rows than the tokenizer has tokens; what is beyond is never allowed."""
+    """A model's head may have more or fewer rows than the tokenizer has tokens; surplus rows are never allowed."""
     num_words = (TOKENIZER.vocab_size + 31) // 32
-    words = np.full(num_words + num_more, -1, dtype=np.int32)
-    COMPILER.compile(regex_grammar("[a-z]")).fill_mask(words)
+    message = np.full(num_words + num_more, -1, dtype=np.int32)
+    COMPILER.compile(regex_grammar("[a-z]")).fill_mask(message)
     exact = np.zeros(num_words, dtype=np.int32)
     COMPILER.compile(regex_grammar("[a-z]")).fill_mask(exact)
-    assert words.tolist() == [*exact[: len(words)].tolist(), *[0] * max(0, num_more)]
-    assert words.any()
+    assert message.tolist() == [*exact[: len(message)].tolist(), *[0] * max(0, num_more)]
+    assert message.any()
 
 
 def test_token_that_the_mask_forbids_fails_the_constraint() -> None:
-    """A broken promise is an error, not a silent end."""
+    """Accepting a forbidden token is an error, not a silent end."""
     constraint = COMPILER.compile(regex_grammar("ab"))
     with pytest.raises(ConstraintFailed):
         constraint.accept(TOKENIZER.encode("z")[0])
 
 
 def test_end_token_is_allowed_only_where_the_text_may_end() -> None:
-    """The model can't end a JSON value in its middle."""
+    """The model can't end a JSON value in the middle."""
     constraint = COMPILER.compile(regex_grammar("a|ab"))
     assert END_ID not in allowed_ids(constraint, TOKENIZER)
     constraint.accept(TOKENIZER.encode("a")[0])

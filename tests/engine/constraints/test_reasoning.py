@@ -26,7 +26,7 @@ from tests.engine.constraints.fakes import (
 
 MARKERS = ReasoningMarkers("<think>", "</think>")
 TOKENIZER = tokenizer_of(*ADDED)
-SPELLING = tokenizer_of()  # without tokens for the markers: they are spelled
+SPELLING = tokenizer_of()  # has no tokens for the markers, so they are spelled
 END_ID = token_id(TOKENIZER, END)
 TOKENS = ReasoningTokens(TOKENIZER, MARKERS, [END_ID])
 
@@ -41,7 +41,7 @@ def text_of(token_ids: list[int], tokenizer: FastTokenizer = TOKENIZER) -> str:
 
 
 def force(constraint: ConstraintState, text: str) -> None:
-    """Check that exactly this text must come, and take it."""
+    """Check that exactly this text is forced, and accept it."""
     for token in TOKENIZER.encode(text):
         assert allowed_ids(constraint, TOKENIZER) == [token]
         constraint.accept(token)
@@ -55,7 +55,7 @@ def reason(constraint: ConstraintState, num_tokens: int) -> None:
 
 
 def test_budget_closes_the_reasoning() -> None:
-    """After the budget's last token the closing marker and the template's white space are forced, then all is free."""
+    """After the budget's last token, the closing marker and white space are forced; then all tokens are allowed."""
     constraint = ReasoningConstraint(TOKENS, ReasoningStart.OPEN, budget=5, answer=None)
     reason(constraint, 5)
     force(constraint, "</think>\n\n")
@@ -72,7 +72,7 @@ def test_budget_leaves_shorter_reasoning_alone() -> None:
 
 
 def test_budget_of_nothing_closes_at_once() -> None:
-    """No reasoning where the template can't switch it off: the marker that the prompt opened is closed."""
+    """With a budget of 0 the marker that the prompt opened is closed at once."""
     force(ReasoningConstraint(TOKENS, ReasoningStart.OPEN, budget=0, answer=None), "</think>\n\n")
     opened = ReasoningConstraint(TOKENS, ReasoningStart.MAY_OPEN, budget=0, answer=None)
     opened.accept(token_id(TOKENIZER, "<think>"))
@@ -80,7 +80,7 @@ def test_budget_of_nothing_closes_at_once() -> None:
 
 
 def test_reasoning_is_opened_where_it_must_be() -> None:
-    """An effort that asks for reasoning makes the model begin with it; the opening doesn't count."""
+    """An effort that requires reasoning forces its opening, which doesn't count towards the budget."""
     constraint = ReasoningConstraint(TOKENS, ReasoningStart.MAY_OPEN, budget=2, answer=None, must_open=True)
     force(constraint, "<think>\n")
     reason(constraint, 2)
@@ -88,7 +88,7 @@ def test_reasoning_is_opened_where_it_must_be() -> None:
 
 
 def test_answer_is_held_to_its_constraint_after_free_reasoning() -> None:
-    """While it reasons, anything goes but the end of the text; then the constraint holds from the first token on."""
+    """During reasoning all tokens but the end of the text are allowed; then the constraint holds for every token."""
     constraint = ReasoningConstraint(TOKENS, ReasoningStart.OPEN, budget=None, answer=answer())
     reason(constraint, 30)
     assert END_ID not in allowed_ids(constraint, TOKENIZER)
@@ -102,7 +102,7 @@ def test_answer_is_held_to_its_constraint_after_free_reasoning() -> None:
 
 
 def test_model_may_reason_first_or_answer_at_once() -> None:
-    """Where the template leaves it open, the first token decides."""
+    """If the template doesn't decide, the first token does."""
     constraint = ReasoningConstraint(TOKENS, ReasoningStart.MAY_OPEN, budget=None, answer=answer())
     first = {TOKENIZER.token_bytes(token)[:1] for token in allowed_ids(constraint, TOKENIZER)}
     assert first == {b"y", b"n", b"<"}
@@ -113,15 +113,15 @@ def test_model_may_reason_first_or_answer_at_once() -> None:
 
 
 def test_end_of_text_is_free_while_reasoning_without_an_answer_to_hold() -> None:
-    """A budget alone doesn't keep the model from ending."""
+    """A budget without an answer's constraint doesn't prevent the end of the text."""
     constraint = ReasoningConstraint(TOKENS, ReasoningStart.OPEN, budget=9, answer=None)
     assert END_ID in allowed_ids(constraint, TOKENIZER)
 
 
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize("tokenizer", [TOKENIZER, SPELLING], ids=["tokens", "spelled"])
-def test_senseless_model_still_gives_reasoning_and_a_valid_answer(seed: int, tokenizer: FastTokenizer) -> None:
-    """Whatever is drawn, the text is reasoning within its budget, the marker, and an answer that matches."""
+def test_random_logits_still_give_reasoning_and_a_valid_answer(seed: int, tokenizer: FastTokenizer) -> None:
+    """For any logits, the text is reasoning within its budget, the marker, and a matching answer."""
     tokens = ReasoningTokens(tokenizer, MARKERS, [token_id(tokenizer, END)])
     constraint = ReasoningConstraint(tokens, ReasoningStart.OPEN, budget=12, answer=answer(tokenizer))
     said = babble(constraint, tokenizer, token_id(tokenizer, END), random.Random(seed))
@@ -131,7 +131,7 @@ def test_senseless_model_still_gives_reasoning_and_a_valid_answer(seed: int, tok
 
 
 def test_token_that_crosses_the_marker_is_forbidden_only_where_it_would() -> None:
-    """A token that ends a spelled marker and goes on can't carry text past the constraint's beginning."""
+    """A token that completes a spelled marker and continues can't carry text past the constraint's beginning."""
     tokenizer = tokenizer_of(">yes", "</think>yes")
     tokens = ReasoningTokens(tokenizer, MARKERS, [token_id(tokenizer, END)])
     constraint = ReasoningConstraint(tokens, ReasoningStart.OPEN, budget=None, answer=answer(tokenizer))
@@ -144,7 +144,7 @@ def test_token_that_crosses_the_marker_is_forbidden_only_where_it_would() -> Non
 
 
 def test_fork_keeps_what_was_reasoned() -> None:
-    """A copy in the middle of reasoning has the same rest of the budget, and its own from there."""
+    """A copy in the middle of the reasoning has the same remaining budget, and its own state afterwards."""
     constraint = ReasoningConstraint(TOKENS, ReasoningStart.OPEN, budget=5, answer=None)
     reason(constraint, 3)
     copy = constraint.fork()
@@ -155,21 +155,21 @@ def test_fork_keeps_what_was_reasoned() -> None:
 
 
 def test_forced_token_must_be_taken() -> None:
-    """Another token than the forced one is an error."""
+    """Accepting another token than the forced one is an error."""
     constraint = ReasoningConstraint(TOKENS, ReasoningStart.OPEN, budget=0, answer=None)
     with pytest.raises(ConstraintFailed):
         constraint.accept(TOKENIZER.encode("x")[0])
 
 
 def test_mask_sets_and_clears_any_bit() -> None:
-    """Every place of a word works, its sign bit too."""
+    """Every bit of a word works, including the sign bit."""
     for opened in range(TOKENIZER.vocab_size):
         tokens = ReasoningTokens(TOKENIZER, MARKERS, [opened])
-        words = np.zeros((TOKENIZER.vocab_size + 31) // 32, dtype=np.int32)
+        mask = np.zeros((TOKENIZER.vocab_size + 31) // 32, dtype=np.int32)
         ReasoningConstraint(tokens, ReasoningStart.OPEN, budget=None, answer=answer_that_is_never_asked()).fill_mask(
-            words
+            mask
         )
-        bits = np.unpackbits(words.view(np.uint8), bitorder="little")[: TOKENIZER.vocab_size]
+        bits = np.unpackbits(mask.view(np.uint8), bitorder="little")[: TOKENIZER.vocab_size]
         assert np.nonzero(bits == 0)[0].tolist() == [opened]
         if opened > 40:
             break

@@ -1,16 +1,16 @@
-"""What is told of a schema that can't be enforced."""
+"""The error messages for schemas that can't be enforced."""
 
 from __future__ import annotations
 
-from service.engine.constraints.refusal import blame
+from service.engine.constraints.refusal import explain_rejection
 
 
-def test_property_that_is_called_like_a_keyword_is_not_blamed() -> None:
-    """A refusal names the keyword, not a property of the same name."""
+def test_property_with_a_keyword_s_name_is_not_reported() -> None:
+    """The error names the keyword, not a property of the same name."""
     schema = '{"properties": {"not": {"not": {}}}}'
-    assert "at /properties/not/not " in blame(schema, 'Unimplemented keys: ["not"]')
+    assert "at /properties/not/not " in explain_rejection(schema, 'Unimplemented keys: ["not"]')
 
 
-def test_refusal_without_a_keyword_is_told_as_it_is() -> None:
-    """What can't be traced keeps the compiler's words."""
-    assert blame("{}", "Unsatisfiable schema: x\nmore") == "Unsatisfiable schema: x"
+def test_error_without_a_keyword_is_returned_unchanged() -> None:
+    """An error that can't be traced to a keyword keeps the compiler's message."""
+    assert explain_rejection("{}", "Unsatisfiable schema: x\nmore") == "Unsatisfiable schema: x"

@@ -72,7 +72,7 @@ class AlternatingConstraint:
 
     def fill_mask(self, mask: Any) -> None:
         if self.fails and self.num_accepted >= self.limit:
-            raise RuntimeError("the constraint fails")
+            raise RuntimeError("the grammar is lost")
         bits = np.zeros(32 * len(mask), dtype=np.uint8)
         bits[list(b"bcdfgh" if self.num_accepted % 2 else b"aeiou")] = 1
         mask[:] = np.packbits(bits, bitorder="little").view(np.int32)
@@ -83,7 +83,7 @@ class AlternatingConstraint:
 
     def shortest(self) -> None: ...
 
-    def settle(self, token_id: int, num_left: int) -> int:
+    def replace_token(self, token_id: int, num_left: int) -> int:
         return token_id
 
     def is_finished(self) -> bool:

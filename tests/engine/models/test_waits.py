@@ -31,8 +31,8 @@ WATERMARK = Watermark()
 class Instead(Only):
     """Takes another token than the one that was drawn."""
 
-    def settle(self, token_id: int, room: int) -> int:
-        assert room > 0
+    def replace_token(self, token_id: int, num_left: int) -> int:
+        assert num_left > 0
         return next(allowed for allowed in self.allowed if allowed != token_id)
 
 

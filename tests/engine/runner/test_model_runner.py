@@ -162,14 +162,14 @@ class Stuck:
 
     is_free = False
 
-    def fill_mask(self, words: Any) -> None:
-        words[:] = 0
+    def fill_mask(self, mask: Any) -> None:
+        mask[:] = 0
 
     def accept(self, token_id: int) -> None: ...
 
     def shortest(self) -> None: ...
 
-    def settle(self, token_id: int, room: int) -> int:
+    def replace_token(self, token_id: int, num_left: int) -> int:
         return token_id
 
     def is_finished(self) -> bool:

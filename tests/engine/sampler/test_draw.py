@@ -1,4 +1,4 @@
-"""Random numbers that depend on a request alone, and the tokens that are drawn by them."""
+"""Random numbers that depend on the request only, and the tokens that are drawn by them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_uniforms_equal_splitmix() -> None:
 
 @pytest.mark.parametrize("along", ["seeds", "indices"])
 def test_uniforms_are_uniform_and_independent(along: str) -> None:
-    """Along neighbouring seeds and along the indices of one seed: mean, variance and neighbours' correlation."""
+    """Neighbouring seeds and the indices of one seed give the right mean, variance and neighbours' correlation."""
     count = 20_000
     steps, still = list(range(count)), [7] * count
     numbers = uniforms(steps, still) if along == "seeds" else uniforms(still, steps)
@@ -35,9 +35,9 @@ def test_uniforms_are_uniform_and_independent(along: str) -> None:
 
 
 @pytest.mark.parametrize("uniform", [0.0, 0.5, 1 - 2**-53])
-@pytest.mark.parametrize("place", [0, 255, 256, 699])
-def test_draw_never_takes_a_weight_of_zero(uniform: float, place: int) -> None:
+@pytest.mark.parametrize("index", [0, 255, 256, 699])
+def test_draw_never_takes_a_weight_of_zero(uniform: float, index: int) -> None:
     """With one weight above zero, any number finds it, at both ends of a block and of the vocabulary."""
     weights = torch.zeros(1, VOCAB_SIZE)
-    weights[0, place] = 1e-30
-    assert draw(weights, torch.tensor([uniform])).item() == place
+    weights[0, index] = 1e-30
+    assert draw(weights, torch.tensor([uniform])).item() == index

@@ -22,14 +22,14 @@ EFFECTIVE = [each.name for each in fields(SamplingParams) if each.name not in WI
 
 
 def changed(name: str) -> SamplingParams:
-    """Parameters of which one is not at its default."""
+    """Return parameters of which one is not at its default."""
     default = getattr(SamplingParams(), name)
     others: dict[type, Any] = {dict: {5: 2.0}, bool: True, int: 2, float: 1.5}
     return SamplingParams(**{name: others[type(default)]})
 
 
 def users() -> dict[str, Sequence]:
-    """A sequence that uses an effect, for each way to use one."""
+    """Return a sequence that uses an effect, for each way to use one."""
     kinds = {name: sequence_of(changed(name), prompt=(5, 6), generated=(6, 5)) for name in EFFECTIVE}
     kinds["min_tokens"] = sequence_of(SamplingParams(), stopping=StopParams(min_tokens=3), eos_token_ids=(8,))
     kinds["constraint"] = sequence_of(SamplingParams(), constraint=Only(1, 2))
@@ -37,7 +37,7 @@ def users() -> dict[str, Sequence]:
 
 
 @pytest.mark.parametrize("name", EFFECTIVE)
-def test_a_parameter_that_is_no_draws_is_used_by_one_effect(name: str) -> None:
+def test_a_parameter_not_of_the_draw_is_used_by_one_effect(name: str) -> None:
     """A parameter without an entry in the table would be ignored, and its request would be plain."""
     used = [effect for effect in effects(Watermark()) if effect.is_used_by(sequence_of(changed(name)))]
     assert len(used) == 1
@@ -52,7 +52,7 @@ def test_a_draws_own_parameter_uses_no_effect(name: str) -> None:
 
 @pytest.mark.parametrize("name", users())
 def test_both_forms_change_the_used_rows_alike(name: str) -> None:
-    """To the last bit; and the torch form leaves rows alone that don't use the effect."""
+    """Both forms give the same bits, and the torch form doesn't change rows that don't use the effect."""
     sequence, plain = users()[name], sequence_of(SamplingParams())
     logits = np.random.default_rng(0).standard_normal((3, VOCAB_SIZE)).astype(np.float32)
     by_row, by_rows = logits[1].copy(), torch.from_numpy(logits.copy())

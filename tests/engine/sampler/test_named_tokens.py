@@ -1,4 +1,4 @@
-"""The tokens that a request names are read once, however many choices and steps it has."""
+"""The tokens that a request names are read once, regardless of its number of choices and steps."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NUM_CHOICES, NUM_STEPS = 16, 5
 
 
 class CountedBias(Mapping[int, float]):
-    """A logit bias that counts how often it is read through."""
+    """A logit bias that counts how often it is iterated."""
 
     def __init__(self, bias: dict[int, float]) -> None:
         self._bias = bias
@@ -60,8 +60,8 @@ def test_a_logit_bias_is_read_once_for_all_choices_and_steps(kind: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", [NativeSampler, TorchSampler])
-def test_requests_side_by_side_have_each_their_own(kind: Any) -> None:
-    """Two requests of equal shape forbid different ends, and bias different tokens."""
+def test_requests_in_one_batch_each_have_their_own(kind: Any) -> None:
+    """Two requests of the same shape forbid different end tokens, and bias different tokens."""
     groups = [
         group_of({each: 50.0, each + 1: 60.0}, StopParams(min_tokens=9, stop_token_ids=[each + 1])) for each in (10, 20)
     ]

@@ -1,4 +1,4 @@
-"""The sampler does to each row what its own request asks for, and nothing to its neighbours."""
+"""The sampler applies each request's parameters to its own row, and doesn't affect other rows."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def random_logits(rows: int, seed: int = 0) -> Tensor:
 
 
 def random_sequence(sampling: SamplingParams, rng: random.Random) -> Sequence:
-    """Prompt and answer repeat tokens, so that counts differ."""
+    """Return a sequence whose prompt and answer repeat tokens, so that counts differ."""
     return sequence_of(
         sampling,
         prompt=[rng.randrange(40) for _ in range(rng.randrange(1, 30))],
@@ -85,7 +85,7 @@ def token_ids(results: list[SampledToken | SequenceError]) -> list[int]:
 
 @pytest.mark.parametrize("sampling", PARAMS.values(), ids=PARAMS)
 def test_sampler_equals_reference(sampling: SamplingParams) -> None:
-    """Over random logits, histories and seeds, each token is the one that the float64 reference draws."""
+    """For random logits, histories and seeds, each token is the one that the float64 reference draws."""
     rng = random.Random(1)
     logits = random_logits(200)
     sequences = [random_sequence(sampling, rng) for _ in range(len(logits))]
@@ -96,7 +96,7 @@ def test_sampler_equals_reference(sampling: SamplingParams) -> None:
 
 
 def test_sampler_mixed_equals_alone() -> None:
-    """A batch of all parameters gives each row exactly what it gets alone."""
+    """A batch with all parameters gives each row exactly the result that it gets alone."""
     rng = random.Random(2)
     sequences = [random_sequence(sampling, rng) for sampling in PARAMS.values() for _ in range(4)]
     for index in range(0, len(sequences), 3):
@@ -114,7 +114,7 @@ def test_sampler_mixed_equals_alone() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["plain", "top-k", "top-p", "min-p", "typical-p", "all"])
 def test_sampler_draws_from_the_reference_distribution(name: str) -> None:
-    """4,000 seeds of one row fall as the float64 distribution says: chi-square below its 99.9 % quantile."""
+    """4,000 seeds of one row are distributed as the float64 reference: chi-square below its 99.9 % quantile."""
     logits = random_logits(1, seed=3)
     sequences = [sequence_of(PARAMS[name], generated=(20, 21, 21), seed=seed) for seed in range(4000)]
     counts = Counter(token_ids(TorchSampler().sample(logits.repeat(4000, 1), sequences)))
@@ -126,13 +126,13 @@ def test_sampler_draws_from_the_reference_distribution(name: str) -> None:
     expected.append(4000 - sum(expected))
     chi_square = sum((o - e) ** 2 / e for o, e in zip(observed, expected, strict=True) if e > 1e-6)
     degrees = len(frequent)
-    # Wilson and Hilferty's approximation of the quantile; 3.09 is the normal one.
+    # Wilson and Hilferty's approximation of the quantile; 3.09 is the normal quantile.
     assert chi_square < max(1, degrees) * (1 - 2 / (9 * degrees) + 3.09 * math.sqrt(2 / (9 * degrees))) ** 3
     assert not {token for token in counts if distribution[token] == 0}
 
 
 def test_sampler_keeps_tied_tokens_together() -> None:
-    """Tokens of equal logits are inside a border or outside it, never split by their order."""
+    """Tokens of equal logits are all inside or all outside a border, never split by their order."""
     logits = torch.full((1, VOCAB_SIZE), -1.0)
     logits[0, [10, 300, 600]] = 2.0
     for sampling in (SamplingParams(top_k=2), SamplingParams(top_p=0.01)):
@@ -150,7 +150,7 @@ def test_sampler_greedy_takes_the_first_of_equals() -> None:
 
 @pytest.mark.parametrize("penalty", [1e-45, 1e-38, 3e38])
 def test_sampler_any_repetition_penalty_leaves_numbers(penalty: float) -> None:
-    """However small or large the repetition penalty, a token is chosen: at its least one of the used ones."""
+    """For any repetition penalty a token is chosen; for a tiny one, one of the used tokens."""
     logits = random_logits(1).abs()
     sequence = sequence_of(SamplingParams(repetition_penalty=penalty, frequency_penalty=2.0), prompt=(7, 8, 9))
     (token_id,) = token_ids(TorchSampler().sample(logits, [sequence]))
@@ -159,14 +159,14 @@ def test_sampler_any_repetition_penalty_leaves_numbers(penalty: float) -> None:
 
 @pytest.mark.parametrize("temperature", [1e-320, 1e-30, 1e-3])
 def test_sampler_smallest_temperature_is_greedy(temperature: float) -> None:
-    """A temperature near zero gives the most likely token, not an overflow."""
+    """A temperature near zero gives the most likely token instead of an overflow."""
     logits = random_logits(20)
     sequences = [sequence_of(SamplingParams(temperature=temperature), seed=seed) for seed in range(20)]
     assert token_ids(TorchSampler().sample(logits.clone(), sequences)) == logits.argmax(dim=-1).tolist()
 
 
 def test_sampler_largest_temperature_is_even() -> None:
-    """A temperature without bound draws evenly from what is allowed, and from nothing else."""
+    """An unbounded temperature draws uniformly among the allowed tokens."""
     logits = random_logits(300)
     sampling = SamplingParams(temperature=1e300, logit_bias=dict.fromkeys(range(10, VOCAB_SIZE), -math.inf))
     chosen = token_ids(TorchSampler().sample(logits, [sequence_of(sampling, seed=seed) for seed in range(300)]))
@@ -175,7 +175,7 @@ def test_sampler_largest_temperature_is_even() -> None:
 
 
 def test_sampler_counts_incrementally() -> None:
-    """Counts kept from step to step equal counts made anew, and a released sequence starts over."""
+    """Counts that are updated at each step equal fresh counts, and a released sequence starts again."""
     rng = random.Random(4)
     kept, sequence = TorchSampler(), random_sequence(PARAMS["all"], rng)
     for step in range(150):  # beyond the first size of the table
@@ -191,7 +191,7 @@ def test_sampler_counts_incrementally() -> None:
 
 
 def test_sampler_forbids_an_early_end() -> None:
-    """Before min_tokens neither the end of text nor a stop token is drawn; from then on they are."""
+    """Before min_tokens neither the end of text nor a stop token is drawn; afterwards they are."""
     logits = torch.zeros(1, VOCAB_SIZE)
     logits[0, [8, 9]] = 50.0
     logits[0, 4] = 10.0
@@ -205,36 +205,36 @@ def test_sampler_forbids_an_early_end() -> None:
 
 
 def test_sampler_bias_outside_the_vocabulary_does_nothing() -> None:
-    """An id that the model has no logit for changes nothing."""
+    """A bias for an id outside the vocabulary changes nothing."""
     logits = random_logits(1)
     strange = sequence_of(SamplingParams(logit_bias={VOCAB_SIZE: 9.0, -1: 9.0}))
     assert TorchSampler().sample(logits.clone(), [strange]) == TorchSampler().sample(logits, [sequence_of()])
 
 
 class Panic(BaseException):
-    """As Rust's panics come to Python."""
+    """The kind of exception that Rust's panics become in Python."""
 
 
 class Only:
-    """A constraint that allows some tokens; or fails."""
+    """A constraint that allows some tokens, or fails."""
 
     is_free = False
 
     def __init__(self, *allowed: int, fails: type[BaseException] | None = None) -> None:
         self.allowed, self.fails = allowed, fails
 
-    def fill_mask(self, words: Any) -> None:
+    def fill_mask(self, mask: Any) -> None:
         if self.fails:
             raise self.fails("the grammar is lost")
-        bits = np.zeros(32 * len(words), dtype=np.uint8)
+        bits = np.zeros(32 * len(mask), dtype=np.uint8)
         bits[list(self.allowed)] = 1
-        words[:] = np.packbits(bits, bitorder="little").view(np.int32)
+        mask[:] = np.packbits(bits, bitorder="little").view(np.int32)
 
     def accept(self, token_id: int) -> None: ...
 
     def shortest(self) -> None: ...
 
-    def settle(self, token_id: int, room: int) -> int:
+    def replace_token(self, token_id: int, num_left: int) -> int:
         return token_id
 
     def is_finished(self) -> bool:
@@ -249,7 +249,7 @@ class Only:
 
 @pytest.mark.parametrize("sampling", [PARAMS["plain"], PARAMS["greedy"], PARAMS["all"]])
 def test_sampler_constraint_masks_its_row_only(sampling: SamplingParams) -> None:
-    """A constrained row takes allowed tokens only; the rows beside it are as without it."""
+    """A constrained row takes allowed tokens only; other rows are as without the constraint."""
     logits = random_logits(60)
     allowed = (0, 31, 32, 63, 255, 256, 699)
     rows = [sequence_of(sampling, seed=seed, constraint=Only(*allowed) if seed % 2 else None) for seed in range(60)]
@@ -270,7 +270,7 @@ def test_sampler_constraint_masks_its_row_only(sampling: SamplingParams) -> None
     ],
 )
 def test_sampler_bad_constraint_fails_its_row_only(sampling: SamplingParams, constraint: Only, message: str) -> None:
-    """A constraint that allows nothing, raises or panics is a ConstraintFailed in its row's place."""
+    """A constraint that allows nothing, raises or panics gives ConstraintFailed for its row."""
     logits = random_logits(3)
     good = [sequence_of(sampling, seed=seed) for seed in (1, 2)]
     bad = sequence_of(sampling, constraint=constraint)
@@ -283,7 +283,7 @@ def test_sampler_bad_constraint_fails_its_row_only(sampling: SamplingParams, con
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 @pytest.mark.parametrize("sampling", [PARAMS["plain"], PARAMS["greedy"], PARAMS["all"]])
 def test_sampler_logits_that_are_no_numbers_fail_their_row_only(bad: float, sampling: SamplingParams) -> None:
-    """A row that is not finite is a SequenceError; the rows beside it are as without it."""
+    """A row that is not finite gives SequenceError; other rows are as without it."""
     logits = random_logits(3)
     sequences = [sequence_of(sampling, seed=seed) for seed in range(3)]
     expected = TorchSampler().sample(logits.clone(), sequences)
@@ -294,7 +294,7 @@ def test_sampler_logits_that_are_no_numbers_fail_their_row_only(bad: float, samp
 
 
 def test_sampler_logprobs_are_of_the_unmodified_distribution() -> None:
-    """Logprobs ignore every parameter; the candidates are the most likely ones, in order, as many as asked for."""
+    """Logprobs ignore every parameter; the candidates are the requested number of most likely tokens, in order."""
     logits = random_logits(3)
     expected = logits.double().log_softmax(dim=-1)
     sequences = [

@@ -1,4 +1,4 @@
-"""A row is sampled to the same bits in any company, by any number of threads, where rounding might decide."""
+"""A row's sample has the same bits in any batch and for any number of threads, even where rounding could decide."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.engine.sampling import sequence_of
 
 
 def falling(rows: int, vocab_size: int) -> Tensor:
-    """Random logits [rows, vocabulary], each row's largest 0."""
+    """Return random logits [rows, vocabulary] whose largest in each row is 0."""
     logits = torch.randn(rows, vocab_size, generator=torch.Generator().manual_seed(0)) * 2.5
     return logits - logits.max(dim=-1, keepdim=True).values
 
@@ -26,7 +26,7 @@ def truncated(logits: Tensor, *params: SamplingParams) -> Tensor:
 
 
 def test_equally_likely_candidates_have_one_order() -> None:
-    """Which of two comes first does not depend on how many candidates a neighbour wants."""
+    """The order of two equal candidates doesn't depend on the number of candidates of another row."""
     logits = falling(20, 700).round()
     sampler = TorchSampler()
     for row in logits:
@@ -37,7 +37,7 @@ def test_equally_likely_candidates_have_one_order() -> None:
         assert first == alone
 
 
-def test_top_p_cuts_at_one_place_whatever_top_k_a_neighbour_has() -> None:
+def test_top_p_cuts_at_one_token_whatever_top_k_a_neighbour_has() -> None:
     """A sum that just reaches top_p is rounded alike in rows of any width."""
     for row in falling(200, 700):
         largest = row.topk(7).values
@@ -49,7 +49,7 @@ def test_top_p_cuts_at_one_place_whatever_top_k_a_neighbour_has() -> None:
 
 @pytest.mark.parametrize("num_threads", [1, 2])
 def test_typical_p_keeps_one_set_alone_and_in_company(num_threads: int) -> None:
-    """With a vocabulary so large that threads share a row's sums."""
+    """The set is the same for a vocabulary that is so large that threads share a row's sums."""
     logits = falling(8, 151_936) / 10
     params = SamplingParams(typical_p=0.3)
     before = torch.get_num_threads()

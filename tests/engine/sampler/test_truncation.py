@@ -1,4 +1,4 @@
-"""Requests that would rather be cut off at their deadline than fail."""
+"""Requests that are truncated at their deadline instead of failing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tests.engine.fakes import Bench, config_of, request, say
 
 
 def test_running_request_is_cut_off_at_its_deadline() -> None:
-    """Every choice keeps what it had, and ends with LENGTH; there is no error."""
+    """Every choice keeps its text and ends with LENGTH; there is no error."""
     bench = Bench(config_of(max_model_len=1000, num_blocks=500))
     bench.add(request("hello", deadline=105.0, max_tokens=None, n=2, truncates_at_deadline=True))
     while bench.core.has_work:
@@ -24,7 +24,7 @@ def test_running_request_is_cut_off_at_its_deadline() -> None:
 
 
 def test_cut_off_choice_gets_the_text_that_was_held_back() -> None:
-    """What might have become a stop string is text after all."""
+    """Text that could have become a stop string is returned."""
     bench = Bench(config_of(max_model_len=1000, num_blocks=500), say("abc", end=False))
     bench.add(request("hello", deadline=102.0, max_tokens=None, stop=["bca!"], truncates_at_deadline=True))
     while bench.core.has_work:
@@ -34,7 +34,7 @@ def test_cut_off_choice_gets_the_text_that_was_held_back() -> None:
 
 
 def test_finished_choice_is_not_cut_off_again() -> None:
-    """A choice that had its end before the deadline keeps it, and gets no second one."""
+    """A choice that ended before the deadline keeps its finish reason and gets no second one."""
     bench = Bench(config_of(max_model_len=1000, num_blocks=500), say("a", "endless " * 20))
     bench.add(request("hello", deadline=105.0, max_tokens=None, n=2, truncates_at_deadline=True))
     while bench.core.has_work:
@@ -47,7 +47,7 @@ def test_finished_choice_is_not_cut_off_again() -> None:
 
 
 def test_request_that_waits_is_cut_off_with_nothing() -> None:
-    """A request that was admitted and could not begin in time is never computed; its answer is empty."""
+    """A request that was admitted but not started in time is never computed; its answer is empty."""
     bench = Bench()
     bench.add(request("hello", deadline=101.0, truncates_at_deadline=True))
     bench.clock.now = 101.0

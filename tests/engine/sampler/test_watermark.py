@@ -1,4 +1,4 @@
-"""The watermark: where it is, it is found; where it isn't, or the key is another, nothing is."""
+"""The watermark is detected in watermarked text, and not in other text or with another key."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ WISHES = {
 def write(
     sampling: SamplingParams, seed: int, allowed: abc.Sequence[int] = (), watermark: Watermark = WATERMARK
 ) -> list[int]:
-    """What a model of random logits writes, 120 tokens; between `allowed` ones only, if there are any."""
+    """Return 120 tokens of a model of random logits; only `allowed` ones, if any are given."""
     logits = torch.randn(NUM_TOKENS, VOCAB_SIZE, generator=torch.Generator().manual_seed(seed)) * 1.5
     sequence = sequence_of(sampling, seed=seed, constraint=Only(*allowed) if allowed else None)
     sampler = TorchSampler(watermark)
@@ -52,7 +52,7 @@ def marked(sampling: SamplingParams) -> SamplingParams:
 def test_watermark_is_found_in_120_tokens(sampling: SamplingParams, allowed: abc.Sequence[int]) -> None:
     """Each of ten texts, greedy or sampled, free or constrained, scores above 4.
 
-    Without the wish, and with any other key, none of 40 does, and their mean is that of a standard normal variable
+    Without the watermark, and with any other key, none of 40 does, and their mean is that of a standard normal variable
     within 4 sigma.
     """
     with_mark = [write(marked(sampling), seed, allowed) for seed in range(10)]
@@ -89,7 +89,7 @@ def test_green_lists_have_their_part_of_the_vocabulary(gamma: float) -> None:
 
 
 def test_watermark_raises_the_green_tokens_of_its_row_only() -> None:
-    """Green tokens gain delta, others nothing, and rows without the wish nothing."""
+    """Green tokens gain delta; other tokens, and rows without the watermark, don't change."""
     green = WATERMARK.greens([3], np.arange(VOCAB_SIZE, dtype=np.uint32))[0]
     first_green, first_red = int(green.argmax()), int((~green).argmax())
     logits = torch.zeros(4, VOCAB_SIZE)
@@ -105,7 +105,7 @@ def test_watermark_raises_the_green_tokens_of_its_row_only() -> None:
 
 
 def test_score_counts_each_pair_once() -> None:
-    """A text that repeats itself is no more certain than one that doesn't."""
+    """Repetition doesn't increase a text's score."""
     once = [5, 9, 2, 7, 5]
     score = detect(WATERMARK, once)
     assert score.num_tokens == 4
@@ -115,7 +115,7 @@ def test_score_counts_each_pair_once() -> None:
 
 
 def test_score_is_the_papers_formula() -> None:
-    """Computed by hand from the green lists."""
+    """The score equals the one computed by hand from the green lists."""
     tokens = random.Random(2).choices(range(30), k=300)
     pairs = set(pairwise(tokens))
     assert 200 < len(pairs) < 299
@@ -134,7 +134,7 @@ def test_score_is_the_papers_formula() -> None:
     ],
 )  # fmt: skip
 def test_watermark_names_a_bad_value(values: dict[str, float | str], name: str) -> None:
-    """A parameter that can't work is named; the key isn't shown."""
+    """The error names the invalid parameter and doesn't contain the key."""
     with pytest.raises(ValueError, match=f"^{name} must") as caught:
         Watermark(**values)  # type: ignore[arg-type]
     assert "é" not in str(caught.value)

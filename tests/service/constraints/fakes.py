@@ -1,4 +1,4 @@
-"""Grammars as the engine enforces them, and a model without any sense."""
+"""Grammars as the engine enforces them, and a model of random logits."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def compiler_of(tokenizer: FastTokenizer) -> GrammarCompiler:
 
 
 def said_under(grammar: Grammar, tokenizer: FastTokenizer, seed: int) -> str:
-    """What a model that takes any allowed token says. Raises UnsupportedConstraint."""
+    """Return the text of a model that takes random allowed tokens. Raise UnsupportedConstraint."""
     constraint = compiler_of(tokenizer).compile(grammar)
     said = babble(constraint, tokenizer, token_id(tokenizer, END), random.Random(seed), max_tokens=12_000)
     return b"".join(tokenizer.token_bytes(token) for token in said[:-1]).decode(errors="replace")
 
 
 def accepts(grammar: Grammar, tokenizer: FastTokenizer, text: str) -> bool:
-    """Whether a text may be said. Raises UnsupportedConstraint."""
+    """Return True if the text is allowed. Raise UnsupportedConstraint."""
     constraint = compiler_of(tokenizer).compile(grammar)
     try:
         for token in tokenizer.encode(text):

@@ -1,4 +1,4 @@
-"""Grammars of output formats: what they let through is what was asked for."""
+"""Grammars of output formats: every allowed text has the requested format."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def said(grammar: Grammar, seed: int) -> str:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_json_matches_its_schema(seed: int) -> None:
-    """Whatever tokens are drawn."""
+    """For any drawn tokens, the text is JSON that matches its schema."""
     schema = {
         "type": "object",
         "properties": {"a": {"type": "string", "maxLength": 5}, "b": {"enum": ["<|im_end|>", 7, None]}},
@@ -62,22 +62,22 @@ def test_json_object_is_always_an_object(seed: int) -> None:
     ],
 )
 def test_white_space_is_bounded(text: str, *, fits: bool) -> None:
-    """Between two parts of JSON stands a space at most, or one line end with its indentation."""
+    """Between two parts of JSON at most one space, or one line end with indentation, is allowed."""
     grammar = schema_grammar({"type": "object", "properties": {"a": {"type": "integer"}}})
     assert accepts(grammar, TOKENIZER, text) is fits
 
 
 def test_format_that_cannot_be_enforced_is_an_annotation_unless_strict() -> None:
-    """A schema with an unknown format compiles, and is refused by name if it is strict."""
+    """A schema with an unknown format compiles, and is rejected with the keyword if it is strict."""
     schema = {"type": "object", "properties": {"id": {"type": "string", "format": "iri"}}}
     assert accepts(schema_grammar(schema), TOKENIZER, '{"id": "x y"}')
-    with pytest.raises(UnsupportedConstraint, match="the keyword format at /properties/id/format") as refusal:
+    with pytest.raises(UnsupportedConstraint, match="the keyword format at /properties/id/format") as caught:
         said(schema_grammar(schema, strict=True), 0)
-    assert refusal.value.field == FIELD
+    assert caught.value.field == FIELD
 
 
 @pytest.mark.parametrize(
-    ("schema", "words"),
+    ("schema", "message"),
     [
         ("{", "line 1, column 2"),
         ("[1]", "an object or a boolean"),
@@ -86,32 +86,32 @@ def test_format_that_cannot_be_enforced_is_an_annotation_unless_strict() -> None
         ('{"items":' * 120 + "{}" + "}" * 120, "deep"),
     ],
 )
-def test_schema_that_is_no_json_is_an_invalid_field(schema: str, words: str) -> None:
-    """A schema's text that can't be read is the caller's error, told with its place."""
-    with pytest.raises(InvalidRequest, match=words) as refusal:
+def test_schema_that_is_no_json_is_an_invalid_field(schema: str, message: str) -> None:
+    """The error for an unreadable schema contains its position."""
+    with pytest.raises(InvalidRequest, match=message) as caught:
         format_grammar(JsonSchema(schema, strict=False, field=FIELD))
-    assert refusal.value.field == FIELD
+    assert caught.value.field == FIELD
 
 
-def test_caller_cannot_loosen_the_compiler() -> None:
-    """The compiler's own options inside a caller's schema have no effect."""
+def test_client_cannot_loosen_the_compiler() -> None:
+    """The compiler's own options have no effect in a client's schema."""
     with pytest.raises(UnsupportedConstraint):
         said(schema_grammar({"not": {}, "x-guidance": {"lenient": True}}), 0)
 
 
 @pytest.mark.parametrize("pattern", ["a[^\\s\\S]", "[^\\s\\S]", "("])
-def test_regex_that_nothing_matches_is_refused_by_its_field(pattern: str) -> None:
-    """Nor one that is none."""
-    with pytest.raises(UnsupportedConstraint) as refusal:
+def test_regex_that_nothing_matches_is_rejected_by_its_field(pattern: str) -> None:
+    """An expression that matches nothing, or is invalid, is rejected for its field."""
+    with pytest.raises(UnsupportedConstraint) as caught:
         said(format_grammar(Regex(pattern, "output_constraint.regex")), 0)
-    assert refusal.value.field == "output_constraint.regex"
+    assert caught.value.field == "output_constraint.regex"
 
 
 @pytest.mark.parametrize(
     "texts", [["yes", "no"], ["a", "ab"], ['"\n\\', "é"], ["<|im_end|>", "</tool_call>"], ["\0", "\x7f", "ü"]]
 )
 def test_choice_is_one_of_the_texts(texts: list[str]) -> None:
-    """The text is one of those given, and each of them can come, control tokens' spellings too."""
+    """The text is one of the given ones, and each of them is possible, including spellings of control tokens."""
     grammar = format_grammar(TextChoice(texts, "f"))
     assert {said(grammar, seed) for seed in range(40)} == set(texts)
 
@@ -121,8 +121,8 @@ GBNF = 'root ::= "[" item ("," item)* "]"\nitem ::= "yes" | "no" | root\n'
 
 
 @pytest.mark.parametrize("text", [LARK, GBNF], ids=["lark", "gbnf"])
-def test_grammar_of_a_caller_holds(text: str) -> None:
-    """In either language: nested lists fit, what isn't closed or isn't in it doesn't."""
+def test_grammar_of_a_client_holds(text: str) -> None:
+    """In both languages nested lists match, and unclosed or unknown text doesn't."""
     grammar = format_grammar(TextGrammar(text, "f"))
     assert accepts(grammar, TOKENIZER, "[yes,[no,[yes]],no]")
     assert not accepts(grammar, TOKENIZER, "[yes,maybe]")
@@ -140,11 +140,11 @@ def test_grammar_of_a_caller_holds(text: str) -> None:
         ("start: /(?=a)b/", UnsupportedConstraint),
     ],
 )
-def test_what_is_no_grammar_is_refused_by_its_field(text: str, error: type[InvalidRequest]) -> None:
-    """Where it is read, or where it is compiled."""
-    with pytest.raises(error) as refusal:
+def test_invalid_grammar_is_rejected_by_its_field(text: str, error: type[InvalidRequest]) -> None:
+    """An invalid grammar is rejected for its field, when it is read or when it is compiled."""
+    with pytest.raises(error) as caught:
         said(format_grammar(TextGrammar(text, "f")), 0)
-    assert refusal.value.field == "f"
+    assert caught.value.field == "f"
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_what_is_no_grammar_is_refused_by_its_field(text: str, error: type[Inval
     ids=["recursive", "like names", "choice", "schema", "regex"],
 )
 def test_markers_stand_once_around_what_was_asked_for(wanted: OutputFormat, inner: str) -> None:
-    """Whatever names a caller's grammar has, and wherever it comes back to its start."""
+    """The markers occur once, whatever rule names a client's grammar has and wherever it refers to its start."""
     grammar = marked_content(format_grammar(wanted), "<answer>", "</answer>", {})
     assert accepts(grammar, TOKENIZER, f"<answer>{inner}</answer>")
     assert not accepts(grammar, TOKENIZER, inner)

@@ -1,4 +1,4 @@
-"""Calls that a model makes of itself: free text stays free, and what the parser takes for a call matches its schema."""
+"""Calls that a model makes by itself: free text stays free, and the text of a call matches its schema."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def check(calls: list[tuple[str, str]]) -> None:
 @every_syntax
 @either_tokenizer
 def test_free_text_has_no_mask(syntax: ToolSyntax, tokenizer: FastTokenizer) -> None:
-    """Whatever the text, every token of the vocabulary may follow, those that are no text among them."""
+    """After any text, every token of the vocabulary may follow, including control tokens."""
     state = state_of(syntax, tokenizer)
     for each in [*tokenizer.encode(TEXT + '{"name": "Bob"}'), token_id(tokenizer, "<|im_start|>")]:
         assert state.is_free
@@ -100,7 +100,7 @@ def test_free_text_has_no_mask(syntax: ToolSyntax, tokenizer: FastTokenizer) -> 
 @either_tokenizer
 @pytest.mark.parametrize("seed", range(3))
 def test_opened_calls_match_their_schemas(syntax: ToolSyntax, tokenizer: FastTokenizer, seed: int) -> None:
-    """From its marker or its first member on, a call of a senseless model is a whole one, of a known function."""
+    """After its marker or its first member, a call by a model of random logits is complete and of a known function."""
     rng = random.Random(seed)
     openings = BARE.get(syntax.name, [syntax.begin, TEXT + syntax.begin])
     state = state_of(syntax, tokenizer)
@@ -125,7 +125,7 @@ def test_opened_calls_match_their_schemas(syntax: ToolSyntax, tokenizer: FastTok
 @pytest.mark.parametrize("syntax", [HERMES, MISTRAL])
 @either_tokenizer
 def test_text_and_calls_may_follow_a_call(syntax: ToolSyntax, tokenizer: FastTokenizer) -> None:
-    """After a call all is free again, until the next marker."""
+    """After a call all tokens are allowed again, until the next marker."""
     state = state_of(syntax, tokenizer)
     call = f'{syntax.before_call}{{"name": "ping", "arguments": {{}}}}{syntax.after_call}{syntax.end}'
     for _ in range(2):
@@ -140,7 +140,7 @@ def test_text_and_calls_may_follow_a_call(syntax: ToolSyntax, tokenizer: FastTok
 
 @every_syntax
 def test_single_call_ends_the_answer(syntax: ToolSyntax) -> None:
-    """Without parallel calls, nothing may follow the one that was made."""
+    """Without parallel calls, nothing may follow the first call."""
     state = state_of(syntax, single=True)
     say(state, WITH_TOKENS, BARE[syntax.name][0] if syntax.bare else syntax.begin)
     said = babble(state, WITH_TOKENS, token_id(WITH_TOKENS, END), random.Random(1))
@@ -152,7 +152,7 @@ def test_single_call_ends_the_answer(syntax: ToolSyntax) -> None:
     "text", ['{"city": "Oslo"}', '{"type": "circle", "r": 1}', '["name"]', '{"named": 1}', '{"id": 7, "name": "x"}']
 )
 def test_json_that_is_no_call_is_content(text: str) -> None:
-    """Where calls are bare objects, other JSON is the model's to write."""
+    """Where calls are bare objects, other JSON is free."""
     state = state_of(PLAIN_JSON)
     say(state, WITH_TOKENS, text)
     assert state.is_free
@@ -160,14 +160,14 @@ def test_json_that_is_no_call_is_content(text: str) -> None:
 
 
 def test_bare_call_opens_at_the_start_only() -> None:
-    """In the middle of a text the parser looks for none."""
+    """The parser looks for no bare call in the middle of a text."""
     state = state_of(LLAMA3)
     say(state, WITH_TOKENS, 'So: {"name": "weather", "parameters": {"days": -1}}')
     assert state.is_free
 
 
 def test_token_across_the_marker_opens_what_it_goes_on_with() -> None:
-    """One that goes on as a call does is part of the call; one that goes on otherwise isn't allowed there."""
+    """A token across the marker is part of the call if it continues as a call does, and is forbidden otherwise."""
     tokenizer = tokenizer_of(">\n{", ">yes", "<tool_call>no")
     state = state_of(HERMES, tokenizer, single=True)
     fits, misleads, whole = (token_id(tokenizer, text) for text in (">\n{", ">yes", "<tool_call>no"))
@@ -182,8 +182,8 @@ def test_token_across_the_marker_opens_what_it_goes_on_with() -> None:
     assert state.is_finished()
 
 
-def test_fork_goes_its_own_way() -> None:
-    """Of two choices one calls and one doesn't."""
+def test_fork_is_independent() -> None:
+    """One of two choices calls and the other doesn't."""
     first = state_of(HERMES)
     say(first, WITH_TOKENS, "So: ")
     second = first.fork()
@@ -197,8 +197,8 @@ def test_fork_goes_its_own_way() -> None:
 
 @pytest.mark.parametrize("start", [ReasoningStart.OPEN, ReasoningStart.MAY_OPEN])
 @either_tokenizer
-def test_calls_are_looked_for_behind_the_reasoning(start: ReasoningStart, tokenizer: FastTokenizer) -> None:
-    """A marker in the reasoning opens nothing, and the reasoning is as free as without tools."""
+def test_calls_are_looked_for_after_the_reasoning(start: ReasoningStart, tokenizer: FastTokenizer) -> None:
+    """A marker in the reasoning opens no call, and the reasoning is as free as without tools."""
     rules = ToolRules([PING], HERMES, required=False, single=False, field="tools")
     grammar = opened_calls(rules, control_tokens_of(tokenizer, "".join(MARKERS)).ids)
     limit = ReasoningLimit(ReasoningMarkers("<think>", "</think>"), start)
@@ -215,8 +215,8 @@ def test_calls_are_looked_for_behind_the_reasoning(start: ReasoningStart, tokeni
     assert state.is_free
 
 
-def test_schema_that_cannot_be_enforced_gives_way_unless_strict() -> None:
-    """It is any object then, and the others are enforced all the same; a strict one refuses the request."""
+def test_schema_that_cannot_be_enforced_is_replaced_unless_strict() -> None:
+    """Any object is allowed instead, and other schemas are enforced; a strict schema makes the request invalid."""
     parameters = '{"type": "object", "properties": {"a": {"uniqueItems": true}}}'
     bad = Function("ping", parameters=parameters, field="tools[1].function")
     for function, text in ((WEATHER, '{"days"'), (bad, '{"b": [1, 1]')):
@@ -228,23 +228,23 @@ def test_schema_that_cannot_be_enforced_gives_way_unless_strict() -> None:
             with pytest.raises(AssertionError):
                 say(state, WITH_TOKENS, text)
     strict = Function("ping", parameters=parameters, strict=True, field="tools[1].function")
-    with pytest.raises(UnsupportedConstraint, match="the keyword uniqueItems") as refusal:
+    with pytest.raises(UnsupportedConstraint, match="the keyword uniqueItems") as caught:
         state_of(HERMES, WITH_TOKENS, WEATHER, strict)
-    assert refusal.value.field == "tools[1].function.parameters"
+    assert caught.value.field == "tools[1].function.parameters"
 
 
 @pytest.mark.parametrize("parameters", ["[]", '{"type": "string"}', "{"])
-def test_parameters_that_are_no_schema_give_way_unless_strict(parameters: str) -> None:
-    """As those that can't be enforced."""
+def test_parameters_that_are_no_schema_are_replaced_unless_strict(parameters: str) -> None:
+    """Any object is allowed instead of parameters that are not a schema."""
     state = state_of(HERMES, WITH_TOKENS, Function("f", parameters=parameters, field="tools[0].function"))
     say(state, WITH_TOKENS, '<tool_call>\n{"name": "f", "arguments": {"x": 1}}')
-    with pytest.raises(InvalidRequest) as refusal:
+    with pytest.raises(InvalidRequest) as caught:
         state_of(HERMES, WITH_TOKENS, Function("f", parameters=parameters, strict=True, field="tools[0].function"))
-    assert refusal.value.field == "tools[0].function.parameters"
+    assert caught.value.field == "tools[0].function.parameters"
 
 
 def test_model_that_is_not_constrained_is_free_in_its_arguments() -> None:
-    """Only what is strict matches then."""
+    """Only strict functions are enforced for a model whose calls are not constrained."""
     strict = Function("ping", parameters=json.dumps(PARAMETERS), strict=True, field="tools[1].function")
     state = state_of(HERMES, WITH_TOKENS, WEATHER, strict, enforces=False)
     say(state, WITH_TOKENS, '<tool_call>\n{"name": "weather", "arguments": {"x": 1}}\n</tool_call><tool_call>')

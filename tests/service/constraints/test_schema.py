@@ -1,4 +1,4 @@
-"""Schemas made ready for generation: always narrower."""
+"""Schemas that are prepared for generation are always narrower."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def prepared(schema: Any) -> dict[str, Any]:
     ],
 )
 def test_prepared_schema_is_narrower(schema: Any, narrowed: dict[str, Any]) -> None:
-    """Listed properties are all there are; unknown formats are annotations."""
+    """Unlisted properties are forbidden, and unknown formats are annotations."""
     assert prepared(schema) == narrowed
 
 
@@ -62,7 +62,7 @@ def test_object_that_others_describe_too_stays_open(schema: dict[str, Any]) -> N
 
 
 def test_given_schema_is_not_changed() -> None:
-    """The caller's value is copied."""
+    """The client's value is copied."""
     schema: dict[str, Any] = {"properties": {"a": {"properties": {}}}}
     prepare_schema(schema, strict=False)
     assert schema == {"properties": {"a": {"properties": {}}}}

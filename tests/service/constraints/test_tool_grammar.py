@@ -1,4 +1,4 @@
-"""Grammars of tool calls: what they let through is what the family's parser reads."""
+"""Grammars of tool calls: the family's parser reads every text that they allow."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def check(calls: list[tuple[str, str]]) -> None:
 @every_syntax
 @either_tokenizer
 def test_required_calls_are_calls_and_nothing_else(syntax: ToolSyntax, tokenizer: FastTokenizer) -> None:
-    """Whatever is drawn, there is at least one call, each matches its schema, and no text is left over."""
+    """For any drawn tokens there is at least one call, each matches its schema, and there is no other text."""
     rules = ToolRules(TOOLS, syntax, required=True, single=False, field="tools")
     for seed in range(3):
         content, calls = parsed(syntax, said_under(grammar_of(rules, tokenizer), tokenizer, seed))
@@ -78,7 +78,7 @@ def test_required_calls_are_calls_and_nothing_else(syntax: ToolSyntax, tokenizer
 @every_syntax
 @either_tokenizer
 def test_single_call_is_one_call(syntax: ToolSyntax, tokenizer: FastTokenizer) -> None:
-    """Without parallel calls there is exactly one where one is required, and the grammar ends by itself."""
+    """Without parallel calls there is exactly one required call, and the grammar ends by itself."""
     rules = ToolRules(TOOLS[:1], syntax, required=True, single=True, field="tools")
     for seed in range(3):
         content, calls = parsed(syntax, said_under(grammar_of(rules, tokenizer), tokenizer, seed))
@@ -88,14 +88,14 @@ def test_single_call_is_one_call(syntax: ToolSyntax, tokenizer: FastTokenizer) -
 
 @every_syntax
 @either_tokenizer
-def test_family_s_own_calls_are_let_through(syntax: ToolSyntax, tokenizer: FastTokenizer) -> None:
-    """A call as the family lays it out is one that may be made."""
+def test_family_s_own_calls_are_allowed(syntax: ToolSyntax, tokenizer: FastTokenizer) -> None:
+    """A call in the family's own layout is allowed."""
     (family,) = (each for each in FAMILIES if each.syntax is syntax)
     rules = ToolRules([PING], syntax, required=True, single=False, field="tools")
     assert accepts(grammar_of(rules, tokenizer), tokenizer, family.ping + END)
 
 
-def test_content_is_constrained_beside_calls() -> None:
+def test_content_is_constrained_with_calls() -> None:
     """With an output constraint and tools, the answer is either matching content or calls."""
     content = TextChoice(("yes", "no"), "output_constraint.choice.texts")
     rules = ToolRules(TOOLS, HERMES, required=False, single=False, field="tools")
@@ -108,17 +108,17 @@ def test_content_is_constrained_beside_calls() -> None:
     assert seen == {True, False}
 
 
-def test_schema_at_fault_is_named_by_its_tool() -> None:
-    """Of several tools, the one whose schema can't be enforced is named."""
+def test_unsupported_schema_is_named_by_its_tool() -> None:
+    """The error names the one of several tools whose schema can't be enforced."""
     bad = function("bad", '{"type": "object", "properties": {"a": {"uniqueItems": true}}}', index=1)
     rules = ToolRules([WEATHER, bad], HERMES, required=True, single=False, field="tools")
-    with pytest.raises(UnsupportedConstraint, match="the keyword uniqueItems at /properties/a/uniqueItems") as refusal:
+    with pytest.raises(UnsupportedConstraint, match="the keyword uniqueItems at /properties/a/uniqueItems") as caught:
         accepts(grammar_of(rules, WITH_TOKENS), WITH_TOKENS, "")
-    assert refusal.value.field == "tools[1].function.parameters"
+    assert caught.value.field == "tools[1].function.parameters"
 
 
 def test_tool_that_is_not_strict_needs_no_enforceable_schema() -> None:
-    """Where the model is free to call, a schema that can't be enforced gives way to that of any object."""
+    """If calls are optional, a schema that can't be enforced is replaced by any object."""
     loose = function("ping", '{"type": "object", "not": {"required": ["x"]}}', index=1)
     rules = ToolRules([WEATHER, loose], HERMES, required=False, single=False, field="tools")
     content = TextChoice(("yes",), "output_constraint.choice.texts")
@@ -141,8 +141,8 @@ def test_tool_that_is_not_strict_needs_no_enforceable_schema() -> None:
     ],
     ids=["looks ahead", "broken", "closed before it opens", "too short", "below nothing", "no list"],
 )
-def test_no_schema_of_a_value_refuses_what_nobody_demands(syntax: ToolSyntax, value: dict[str, Any]) -> None:
-    """In families that write values one by one, a value that can't be held to its schema is any."""
+def test_no_schema_of_a_value_makes_optional_calls_invalid(syntax: ToolSyntax, value: dict[str, Any]) -> None:
+    """In families that write values one by one, a value whose schema can't be enforced is free."""
     loose = function("ping", json.dumps({"type": "object", "properties": {"a": value}}))
     rules = ToolRules([loose], syntax, required=False, single=False, field="tools")
     content = TextChoice(("yes",), "output_constraint.choice.texts")
@@ -150,8 +150,8 @@ def test_no_schema_of_a_value_refuses_what_nobody_demands(syntax: ToolSyntax, va
 
 
 @every_syntax
-def test_pattern_that_is_broken_alone_is_refused_where_it_is_demanded(syntax: ToolSyntax) -> None:
-    """What is put around a pattern doesn't make another of it."""
+def test_pattern_that_is_broken_alone_is_rejected_if_it_is_required(syntax: ToolSyntax) -> None:
+    """The text around a pattern doesn't make an invalid pattern valid."""
     wanted = {"type": "object", "properties": {"a": {"type": "string", "pattern": "a)b(c"}}, "required": ["a"]}
     rules = ToolRules(
         [function("ping", json.dumps(wanted), strict=True)], syntax, required=True, single=True, field="tools"
@@ -171,17 +171,17 @@ def test_pattern_that_is_broken_alone_is_refused_where_it_is_demanded(syntax: To
     ],
     ids=["number", "text", "number by reference", "itself"],
 )
-def test_odd_schemas_are_refused_or_let_through(syntax: ToolSyntax, schema: dict[str, Any]) -> None:
-    """They break nothing, and hold nobody up."""
+def test_odd_schemas_are_rejected_or_accepted(syntax: ToolSyntax, schema: dict[str, Any]) -> None:
+    """Odd schemas cause no failure and no delay."""
     rules = ToolRules([function("ping", json.dumps(schema))], syntax, required=True, single=True, field="tools")
     with suppress(UnsupportedConstraint):
         accepts(grammar_of(rules, WITH_TOKENS), WITH_TOKENS, "")
 
 
 @pytest.mark.parametrize("parameters", ["[]", '{"type": "string"}', "{"])
-def test_parameters_that_are_no_object_schema_are_refused(parameters: str) -> None:
-    """A function's parameters are a schema of an object."""
+def test_parameters_that_are_no_object_schema_are_rejected(parameters: str) -> None:
+    """The parameters of a function must be the schema of an object."""
     rules = ToolRules([function("f", parameters, index=3)], HERMES, required=True, single=True, field="tools")
-    with pytest.raises(InvalidRequest) as refusal:
+    with pytest.raises(InvalidRequest) as caught:
         tool_grammar(rules, {}, None)
-    assert refusal.value.field == "tools[3].function.parameters"
+    assert caught.value.field == "tools[3].function.parameters"

@@ -1,4 +1,4 @@
-"""Messages of the contract, and what a chat's stream adds up to."""
+"""Messages of the contract, and the fold of a chat's stream."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RESUMED = ResumePoint(
 
 
 def resume_options(point: ResumePoint) -> resume_pb2.ResumeOptions:
-    """What a caller sends to go on there."""
+    """Return the options with which a client resumes at a point."""
     return resume_pb2.ResumeOptions(
         stream=stream_bytes(point.identity, len(point.position.counts)),
         position=position_bytes(point.position),
@@ -59,7 +59,7 @@ def completion_request(*prompts: str | list[int], **fields: Any) -> completion_p
 
 
 def fold(messages: Iterable[chat_pb2.StreamChatResponse]) -> chat_pb2.ChatResponse:
-    """The whole answer that a chat's stream tells."""
+    """Return the whole answer of a chat's stream."""
     folding = ChatFold()
     for each in messages:
         folding.add(each)

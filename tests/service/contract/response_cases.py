@@ -1,4 +1,4 @@
-"""Chats whose responses are recorded in tests/golden/responses, and the rules that every response's messages keep."""
+"""Chats whose responses are recorded in tests/golden/responses, and the rules for the messages of every response."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def arguments(index: int, piece: str) -> ToolArguments:
 
 
 def chat(*deltas: Event, reason: FinishReason = FinishReason.END_OF_TEXT) -> list[Event]:
-    """A whole chat."""
+    """Return the events of a whole chat."""
     return [STARTED, *deltas, ChoiceFinished(0, reason), USAGE, Completed(1_700_000_003 * 10**9)]
 
 
@@ -78,7 +78,7 @@ CHATS: dict[str, tuple[list[Event], dict[str, Any]]] = {  # by name: the chat's 
 
 
 def respond(events: Iterable[Event], **fields: Any) -> list[Message]:
-    """The response's messages, numbered. `fields` are the request's."""
+    """Return the response's messages, numbered. `fields` are fields of the request."""
     renderer = ResponseRenderer(response_pb2.CreateResponseRequest(**fields))
     made = [message for event in events for message in renderer.render([event])]
     for number, message in enumerate(made):
@@ -87,22 +87,22 @@ def respond(events: Iterable[Event], **fields: Any) -> list[Message]:
 
 
 def check_order(events: Sequence[Message]) -> None:
-    """Fail unless numbers, items, parts and the end follow the contract's order and tell the same."""
+    """Fail unless numbers, items, parts and the end follow the contract's order and agree with each other."""
     assert [event.sequence_number for event in events] == list(range(len(events)))
     kinds = [event.WhichOneof("event") for event in events]
     assert kinds[:2] == ["created", "in_progress"]
     assert kinds[-1] in {"completed", "incomplete"}
     items: list[response_item_pb2.OutputItem] = []
-    place = 2
-    while place < len(events) - 1:
-        added = events[place].output_item_added
-        assert (kinds[place], added.output_index) == ("output_item_added", len(items))
-        end = kinds.index("output_item_done", place)
+    position = 2
+    while position < len(events) - 1:
+        added = events[position].output_item_added
+        assert (kinds[position], added.output_index) == ("output_item_added", len(items))
+        end = kinds.index("output_item_done", position)
         done = events[end].output_item_done
         assert (done.output_index, done.item.id) == (len(items), added.item.id)
-        _check_item(added.item, done.item, events[place + 1 : end])
+        _check_item(added.item, done.item, events[position + 1 : end])
         items.append(done.item)
-        place = end + 1
+        position = end + 1
     assert len({item.id for item in items}) == len(items)
     last = getattr(events[-1], kinds[-1] or "").response
     assert list(last.output) == items
@@ -117,8 +117,8 @@ def _check_item(added: Any, done: Any, inner: Sequence[Message]) -> None:
         (part,) = done.message.content
         assert "".join(event.output_text_delta.delta for event in inner) == inner[-2].output_text_done.text == part.text
         assert inner[-1].content_part_done.part == part
-        told = [each for event in inner for each in event.output_text_delta.logprobs]
-        assert told == list(part.logprobs) == list(inner[-2].output_text_done.logprobs)
+        found = [each for event in inner for each in event.output_text_delta.logprobs]
+        assert found == list(part.logprobs) == list(inner[-2].output_text_done.logprobs)
         assert not added.message.content
     elif done.HasField("reasoning"):
         assert (set(kinds[:-1]), kinds[-1]) == ({"reasoning_text_delta"}, "reasoning_text_done")

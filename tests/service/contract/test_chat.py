@@ -1,4 +1,4 @@
-"""Chats between messages and values."""
+"""Chats: conversion between messages and values."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def conversation_of(request: chat_pb2.ChatRequest) -> Conversation:
 
 
 def test_every_field_is_asked() -> None:
-    """Whatever a chat's request has is a value of what is asked."""
+    """Every field of a chat's request is a value of the internal request."""
     fields: dict[str, Any] = {
         "model": "m",
         "messages": [{"role": "ROLE_USER", "content": [{"text": "hi"}]}],
@@ -63,7 +63,7 @@ def test_every_field_is_asked() -> None:
         "chatTemplateKwargs": '{"mood": "calm"}',
         "skipSpecialTokens": False,
         "promptLogprobs": {"topLogprobs": 1},
-        "tokens": {"ids": True},  # which the answer tells
+        "tokens": {"ids": True},  # returned with the answer
         "serving": {
             "priority": -3,
             "cacheSalt": "s",
@@ -108,7 +108,7 @@ def test_every_field_is_asked() -> None:
 
 
 def test_nothing_given_is_the_default() -> None:
-    """What the request leaves out is left to the model."""
+    """Omitted fields are left to the model."""
     request = chat_request()
     asked = to_answer_request(request)
     assert asked == AnswerRequest("tiny", asked.prompts, "messages")
@@ -116,7 +116,7 @@ def test_nothing_given_is_the_default() -> None:
 
 
 def test_message_has_all_that_was_sent() -> None:
-    """Parts, calls, name and reasoning, and the paths of what may be wrong with them."""
+    """A message has its parts, calls, name and reasoning, and their paths for errors."""
     call = tool_pb2.ToolCall(id="1", function=tool_pb2.FunctionCall(name="f", arguments="{broken"))
     sent = message(content_pb2.ROLE_ASSISTANT, "a", name="n", reasoning="", tool_calls=[call])
     sent.content.add().image_url.url = "https://x/y.png"
@@ -144,14 +144,14 @@ def test_message_has_all_that_was_sent() -> None:
 
 @pytest.mark.parametrize("role", [role for role in content_pb2.Role.values() if role])
 def test_roles_are_all_of_the_contract(role: content_pb2.Role) -> None:
-    """Each has the name that templates use."""
+    """Each role has the name that templates use."""
     (said,) = conversation_of(chat_request(message(role, "x"))).messages
     assert said.role.value == content_pb2.Role.Name(role).removeprefix("ROLE_").lower()
 
 
 @pytest.mark.parametrize("effort", chat_pb2.ReasoningEffort.values())
 def test_efforts_are_all_of_the_contract(effort: chat_pb2.ReasoningEffort) -> None:
-    """Unspecified leaves it to the template."""
+    """An unspecified effort leaves it to the template."""
     asked = conversation_of(chat_request(reasoning_effort=effort)).reasoning_effort
     name = chat_pb2.ReasoningEffort.Name(effort).removeprefix("REASONING_EFFORT_").lower()
     assert (asked.value if asked else "unspecified") == name
@@ -159,7 +159,7 @@ def test_efforts_are_all_of_the_contract(effort: chat_pb2.ReasoningEffort) -> No
 
 @pytest.mark.parametrize("mode", tool_pb2.ToolChoiceMode.values())
 def test_tool_modes_are_all_of_the_contract(mode: tool_pb2.ToolChoiceMode) -> None:
-    """Unspecified is automatic."""
+    """An unspecified mode is automatic."""
     asked = conversation_of(chat_request(tools=[function("f")], tool_choice=tool_pb2.ToolChoice(mode=mode)))
     name = tool_pb2.ToolChoiceMode.Name(mode).removeprefix("TOOL_CHOICE_MODE_").lower()
     assert asked.tool_choice == ToolChoice(ToolMode("auto" if name == "unspecified" else name))
@@ -182,12 +182,12 @@ def test_tool_modes_are_all_of_the_contract(mode: tool_pb2.ToolChoiceMode) -> No
     ],
 )
 def test_output_formats_have_their_paths(constraint: sampling_pb2.OutputConstraint, wanted: OutputFormat) -> None:
-    """Each kind is a value that knows what the request calls it."""
+    """Each kind of format is a value with its field's path."""
     assert to_output_format(constraint) == wanted
 
 
 def test_output_formats_are_all_of_the_contract() -> None:
-    """No kind was forgotten in the test before."""
+    """The previous test covers every kind of format."""
     kinds = sampling_pb2.OutputConstraint.DESCRIPTOR.oneofs_by_name["constraint"].fields
     assert [each.name for each in kinds] == ["json_object", "json_schema", "regex", "choice", "grammar"]
 
@@ -196,7 +196,7 @@ def test_output_formats_are_all_of_the_contract() -> None:
     ("fields", "is_emitted"), [({}, True), ({"in_prompt": True}, True), ({"in_prompt": False}, False)]
 )
 def test_model_is_emitted_of_a_schema_unless_the_request_says_not(fields: dict[str, bool], *, is_emitted: bool) -> None:
-    """The answer is held to it either way."""
+    """The answer is held to the schema in either case."""
     request = chat_pb2.ChatRequest(output_constraint={"json_schema": {"name": "x", "schema": "{}", **fields}})
     assert (to_conversation(request).schema is not None) == is_emitted
     assert isinstance(to_answer_request(request).output_format, JsonSchema)

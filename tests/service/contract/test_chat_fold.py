@@ -26,7 +26,7 @@ def finished(reason: chat_pb2.FinishReason, choice: int = 0, **fields: str) -> E
 
 
 def test_fold_takes_every_event() -> None:
-    """Identity, texts, calls, logprobs, ends and usage of a stream are those of the answer."""
+    """Identity, texts, calls, logprobs, ends and usage of a stream are those of the whole answer."""
     created = timestamp_pb2.Timestamp(seconds=5)
     started = chat_pb2.ChatStarted(
         id="i", created=created, model="m", system_fingerprint="f", sampling=sampling_pb2.SamplingParams(seed=1)
@@ -67,13 +67,13 @@ def test_fold_takes_every_event() -> None:
 
 
 def test_fold_takes_tokens() -> None:
-    """Those of the prompt, its logprobs, and each choice's in order."""
-    told = [content("a", choice=1), content("b"), finished(chat_pb2.FINISH_REASON_STOP), content("c", choice=1)]
-    for place, event in enumerate(told):
-        event.tokens.CopyFrom(new_tokens_pb2.NewTokens(num_tokens=2, ids=[place, 9]))
+    """The whole answer has the prompt's tokens and logprobs, and each choice's tokens in order."""
+    events = [content("a", choice=1), content("b"), finished(chat_pb2.FINISH_REASON_STOP), content("c", choice=1)]
+    for index, event in enumerate(events):
+        event.tokens.CopyFrom(new_tokens_pb2.NewTokens(num_tokens=2, ids=[index, 9]))
     logprobs = chat_pb2.PromptLogprobs(logprobs=[logprobs_pb2.TokenLogprob(token_id=3)])
     started = chat_pb2.ChatStarted(prompt_token_ids=[3, 4])
-    answer = fold([Event(started=started), Event(prompt_logprobs=logprobs), *told])
+    answer = fold([Event(started=started), Event(prompt_logprobs=logprobs), *events])
     assert list(answer.prompt_token_ids) == [3, 4]
     assert [each.token_id for each in answer.prompt_logprobs] == [3]
     assert [list(choice.token_ids) for choice in answer.choices] == [[1, 9, 2, 9], [0, 9, 3, 9]]

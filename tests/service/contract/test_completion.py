@@ -1,4 +1,4 @@
-"""Completions' requests as values."""
+"""Completions: requests as values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.service.contract.fakes import RESUMED, completion_request, resume_opt
 
 
 def test_every_field_is_asked() -> None:
-    """Whatever a completion's request has is a value of what is asked, but for what only its answer has."""
+    """Every field of a completion's request is a value of the internal request, except fields for the answer only."""
     fields: dict[str, Any] = {
         "model": "m",
         "prompts": [{"text": "hi"}, {"tokenIds": {"ids": [1, 2]}}],
@@ -29,7 +29,7 @@ def test_every_field_is_asked() -> None:
         "promptLogprobs": {"topLogprobs": 2},
         "outputConstraint": {"grammar": "start: /a/"},
         "skipSpecialTokens": False,
-        "tokens": {},  # which the answer tells
+        "tokens": {},  # returned with the answer
         "serving": {
             "priority": -3,
             "cacheSalt": "s",
@@ -62,13 +62,13 @@ def test_every_field_is_asked() -> None:
 
 
 def test_nothing_given_is_the_default() -> None:
-    """A prompt is raw, and nothing is told of it."""
+    """A prompt is raw by default, and nothing about it is returned."""
     asked = to_answer_request(completion_request("hi"))
     assert asked == AnswerRequest("tiny", (RawText("hi", "prompts[0]"),), "prompts")
 
 
 def test_prompt_alone_needs_one_token() -> None:
-    """It is generated for the prompt's sake, whatever is asked of what follows."""
+    """A request for the prompt alone generates one token, whatever other limits it has."""
     asked = to_answer_request(
         completion_request(prompt_only=True, echo=True, stopping={"min_tokens": 5, "stop": ["a"]})
     )
@@ -76,7 +76,7 @@ def test_prompt_alone_needs_one_token() -> None:
 
 
 def test_prompts_have_logprobs_with_an_echo_or_if_asked_for() -> None:
-    """An echo without logprobs has none, and neither have logprobs without an echo; but that the request says so."""
+    """Prompt logprobs need an echo with logprobs, or an explicit request."""
     options = logprobs_pb2.LogprobsOptions()
     assert to_answer_request(completion_request(logprobs=options)).prompt_logprobs is None
     assert to_answer_request(completion_request(echo=True)).prompt_logprobs is None
@@ -85,7 +85,7 @@ def test_prompts_have_logprobs_with_an_echo_or_if_asked_for() -> None:
 
 
 def test_prompt_in_the_template_is_a_user_s_message() -> None:
-    """A text is; it may lose its beginning, and errors of all its parts are the prompt's. Tokens stay raw."""
+    """A text becomes a user's message that may be truncated, with the prompt's field for errors. Tokens stay raw."""
     first, second = to_answer_request(completion_request([1], "hi", use_raw_prompt=False)).prompts
     assert first == RawTokens([1], "prompts[0]")
     said = Message(Role.USER, (TextPart("hi"),), field="prompts[1]")

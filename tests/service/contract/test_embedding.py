@@ -1,4 +1,4 @@
-"""Embeddings between messages and values."""
+"""Embeddings: conversion between messages and values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from service.generation.requests.embedding import TextsToEmbed
 
 
 def test_every_field_is_asked() -> None:
-    """Whatever a request has is a value of what is asked."""
+    """Every field of a request is a value of the internal request."""
     fields: dict[str, Any] = {
         "model": "m",
         "inputs": [{"text": "a"}, {"tokenIds": {"ids": [1, 2]}}],
@@ -37,12 +37,12 @@ def test_every_field_is_asked() -> None:
 
 
 def test_nothing_given_is_the_default() -> None:
-    """The model's own dimensions, and no instruction."""
+    """The defaults are the model's own dimensions and no instruction."""
     assert to_texts(embedding_pb2.EmbedRequest(model="m")) == TextsToEmbed("m", ())
 
 
-def test_vectors_are_told_in_order() -> None:
-    """Each with its index."""
+def test_vectors_are_returned_in_order() -> None:
+    """Each vector has its index."""
     first, second = embedding_messages([[1.0, 2.0], [3.0, 4.0]])
     assert (first.index, list(first.values)) == (0, [1.0, 2.0])
     assert (second.index, list(second.values)) == (1, [3.0, 4.0])

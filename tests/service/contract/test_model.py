@@ -1,4 +1,4 @@
-"""Models and endpoints between values and messages."""
+"""Models and endpoints: conversion between values and messages."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MODEL = ModelDescription(
 )
 
 
-def test_model_is_told_whole() -> None:
+def test_model_is_converted_completely() -> None:
     """Every field of the contract has the description's value."""
     message = model_message(MODEL, is_asleep=True)
     assert {field.name for field, _ in message.ListFields()} == {field.name for field in message.DESCRIPTOR.fields}
@@ -49,28 +49,28 @@ def test_model_is_told_whole() -> None:
 
 @pytest.mark.parametrize("task", Task)
 def test_tasks_are_all_of_the_contract(task: Task) -> None:
-    """By name and number: the stored form of an endpoint has the number."""
+    """Tasks have the contract's names and numbers: the stored form of an endpoint has the number."""
     message = endpoint_message(dataclasses.replace(ENDPOINT, task=task))
     assert (model_pb2.Task.Name(message.task), message.task) == (f"TASK_{task.name}", task.value)
     assert len(Task) == len(model_pb2.Task.values()) - 1
 
 
 @pytest.mark.parametrize("endpoint", [ENDPOINT, dataclasses.replace(ENDPOINT, task=None)])
-def test_endpoints_come_back_from_their_file(endpoint: Endpoint) -> None:
-    """As they were."""
+def test_endpoints_survive_their_file(endpoint: Endpoint) -> None:
+    """Endpoints read from a file equal those that were written."""
     form, document = EndpointJson(is_strict=True), EndpointDocument({endpoint.name: endpoint})
     assert form.parse(form.dump(document)) == document
 
 
 def test_model_s_own_endpoint_says_so() -> None:
-    """All of its traffic is the model's."""
+    """All traffic of a model's own endpoint is the model's."""
     message = endpoint_message(Endpoint.of_model(MODEL))
     entity = endpoint_pb2.ServedEntity(name="m", model="m", traffic_percentage=100)
     assert (message.is_model, message.task, list(message.entities)) == (True, model_pb2.TASK_CHAT, [entity])
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         ("[]", "a JSON object"),
         ('{"endpoint": []}', "endpoint"),
@@ -83,7 +83,7 @@ def test_model_s_own_endpoint_says_so() -> None:
         ),
     ],
 )
-def test_file_that_holds_something_else_is_refused(text: str, words: str) -> None:
-    """With what is wrong, and the endpoint's name."""
-    with pytest.raises(ValueError, match=words):
+def test_file_with_other_content_is_rejected(text: str, message: str) -> None:
+    """The error contains the problem and the endpoint's name."""
+    with pytest.raises(ValueError, match=message):
         EndpointJson(is_strict=True).parse(text)

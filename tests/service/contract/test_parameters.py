@@ -1,4 +1,4 @@
-"""Parameters of the contract and as values: the same names, defaults and ranges."""
+"""Parameters of the contract and as values have the same names, defaults and ranges."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from service.generation.requests.parameters import LogprobsOptions, SamplingPara
 
 Params = SamplingParams | StopParams
 
-# Of each parameter, a value that is not its default.
+# A value of each parameter that is not its default.
 SAMPLING: dict[str, Any] = {
     "temperature": 0.0,
     "top_p": 0.5,
@@ -70,14 +70,14 @@ every_parameter = pytest.mark.parametrize(
 
 @every_kind
 def test_names_are_the_contract_s(kind: type[Params], given: Mapping[str, Any]) -> None:
-    """Neither has a parameter that the other lacks, and each is tried here."""
+    """The contract and the values have the same parameters, and each of them is tested here."""
     names = [field.name for field in MESSAGES[kind].DESCRIPTOR.fields]
     assert sorted(names) == sorted(field.name for field in fields(kind)) == sorted(given)
 
 
 @every_parameter
 def test_each_parameter_goes_there_and_back(kind: type[Params], name: str, value: Any) -> None:
-    """What is given alone stays what it is, and all others have their defaults."""
+    """A single given value is kept, and all others have their defaults."""
     message = MESSAGES[kind](**{name: value})
     values = to_values(message)
     assert values == kind(**{name: value})
@@ -95,7 +95,7 @@ def _containers(values: Params) -> list[Any]:
 
 @every_kind
 def test_all_parameters_go_there_and_back(kind: type[Params], given: Mapping[str, Any]) -> None:
-    """None gets into another's place."""
+    """No value gets into another parameter."""
     message = MESSAGES[kind](**given)
     assert to_values(message) == kind(**given)
     assert to_message(kind(**given)) == message
@@ -103,39 +103,39 @@ def test_all_parameters_go_there_and_back(kind: type[Params], given: Mapping[str
 
 @pytest.mark.parametrize("zero", ["temperature", "min_p", "frequency_penalty", "presence_penalty", "seed", "watermark"])
 def test_zero_is_a_value(zero: str) -> None:
-    """What is given as zero is not what is left out."""
+    """A value of zero is different from an omitted one."""
     given: dict[str, Any] = {zero: 0}
     values = to_sampling(sampling_pb2.SamplingParams(**given))
     assert getattr(values, zero) == 0
     assert zero in {field.name for field, _ in sampling_message(values).ListFields()}
 
 
-def test_sampling_defaults_are_told() -> None:
-    """Every default is echoed, but of what is off; a seed is once it is drawn."""
+def test_sampling_defaults_are_echoed() -> None:
+    """Every default is echoed, except parameters that are off; a seed is echoed once it is drawn."""
     defaults = {"temperature": 1, "top_p": 1, "min_p": 0, "typical_p": 1, "repetition_penalty": 1}
     defaults |= {"frequency_penalty": 0, "presence_penalty": 0, "watermark": False}
-    told = sampling_message(to_sampling(sampling_pb2.SamplingParams()))
-    assert {field.name: value for field, value in told.ListFields()} == defaults
+    echoed = sampling_message(to_sampling(sampling_pb2.SamplingParams()))
+    assert {field.name: value for field, value in echoed.ListFields()} == defaults
     seeded = sampling_message(to_sampling(sampling_pb2.SamplingParams(seed=7)).with_seed())
     assert {field.name: value for field, value in seeded.ListFields()} == defaults | {"seed": 7}
-    assert to_sampling(told) == SamplingParams()
+    assert to_sampling(echoed) == SamplingParams()
 
 
-def test_stopping_defaults_are_told() -> None:
-    """Without a limit none is made up: the model's context is the preparation's to know."""
-    told = stopping_message(to_stopping(sampling_pb2.StopParams()))
+def test_stopping_defaults_are_echoed() -> None:
+    """Without a limit none is invented: the preparation fills in the model's context."""
+    echoed = stopping_message(to_stopping(sampling_pb2.StopParams()))
     defaults = {"min_tokens": 0, "ignore_eos": False, "include_stop_str_in_output": False}
-    assert {field.name: value for field, value in told.ListFields()} == defaults
+    assert {field.name: value for field, value in echoed.ListFields()} == defaults
 
 
 def test_echo_of_floats_is_the_caller_s() -> None:
-    """A value that went through the contract comes back as the same float."""
-    told = sampling_message(to_sampling(sampling_pb2.SamplingParams(temperature=0.7)))
-    assert told.temperature == np.float32(0.7)
+    """A float that went through the contract is the same float."""
+    echoed = sampling_message(to_sampling(sampling_pb2.SamplingParams(temperature=0.7)))
+    assert echoed.temperature == np.float32(0.7)
 
 
 def test_logprobs_are_asked_for_by_presence() -> None:
-    """Options with nothing in them ask for the sampled tokens' own."""
+    """Empty options request the logprobs of the sampled tokens."""
     assert to_logprobs(chat_pb2.ChatRequest()) is None
     assert to_logprobs(chat_pb2.ChatRequest(logprobs=logprobs_pb2.LogprobsOptions())) == LogprobsOptions(0)
     assert to_logprobs(chat_pb2.ChatRequest(logprobs={"top_logprobs": 4})) == LogprobsOptions(4)
@@ -155,7 +155,7 @@ NUMBERS = [
 
 @pytest.mark.parametrize(("prefix", "message", "field"), NUMBERS, ids=[f"{p}.{f.name}" for p, _, f in NUMBERS])
 def test_ranges_are_the_contract_s_rules(prefix: str, message: type[Message], field: Any) -> None:
-    """A number is in a parameter's range if and only if the contract's rules let it pass."""
+    """A number is in a parameter's range if and only if the contract's rules accept it."""
     allowed = RANGES[f"{prefix}.{field.name}"]
     probes: list[float]
     if field.type == field.TYPE_UINT32:
@@ -177,5 +177,5 @@ def passes(message: Message) -> bool:
 
 
 def test_there_is_a_range_of_each_number_and_of_nothing_else() -> None:
-    """An engine checks what the contract checks."""
+    """An engine checks the same ranges as the contract."""
     assert set(RANGES) == {f"{prefix}.{field.name}" for prefix, _, field in NUMBERS}

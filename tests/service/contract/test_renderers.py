@@ -1,4 +1,4 @@
-"""What each renderer makes of each kind of event, and what it leaves out on purpose."""
+"""The messages of each renderer for each kind of event, and the kinds that it omits on purpose."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ STARTED = Started(
 )
 LOGPROB = SpelledLogprob(5, "é".encode()[:1], -0.5, (SpelledLogprob(6, b"a", -0.25),))
 TOKENS = Tokens(0, (5,), (4.0,), Timings(1.0, 2.0, 4.0, None), 3)
-# Of each kind of event: what comes before it, and the event.
+# For each kind of event, the events before it, and the event.
 EVENTS: dict[type, tuple[Sequence[Event], Event]] = {
     Started: ((), STARTED),
     Tokens: ((STARTED,), TOKENS),
@@ -51,7 +51,7 @@ EVENTS: dict[type, tuple[Sequence[Event], Event]] = {
 }
 ITEM = ["output_item_added", "content_part_added", "output_text_delta"]
 ITEM_END = ["output_text_done", "content_part_done", "output_item_done"]
-# The messages of each, by kind. What has none is left out on purpose, or is told with another event.
+# The message kinds of each event. An event without any is omitted on purpose, or is part of another event's message.
 CHAT: dict[type, list[str]] = {
     Started: ["started"],
     Tokens: [],  # a chat has no times
@@ -69,7 +69,7 @@ COMPLETION: dict[type, list[str]] = {
     Tokens: ["delta"],  # the first of a choice, with the prompt's text
     PromptLogprobs: ["delta"],  # with the prompt's text
     Text: ["delta"],
-    Reasoning: ["delta"],  # only the prompt's text: of an answer the content counts
+    Reasoning: ["delta"],  # only the prompt's text: the answer's reasoning is part of the content
     ToolCall: ["delta"],
     ToolArguments: [],
     ChoiceFinished: ["choice_finished"],
@@ -85,7 +85,7 @@ RESPONSE: dict[type, list[str]] = {
     ToolCall: ["output_item_added"],
     ToolArguments: ["function_call_arguments_delta"],
     ChoiceFinished: ITEM_END,
-    Usage: ["usage"],  # of a stream that breaks off here
+    Usage: ["usage"],  # of a stream that ends with an error
     Completed: ["completed"],
 }
 TEXT_GENERATION: dict[type, list[str]] = {
@@ -93,14 +93,14 @@ TEXT_GENERATION: dict[type, list[str]] = {
     Tokens: ["delta"],  # one for each output, with its times
     PromptLogprobs: ["delta"],
     Text: ["delta"],
-    Reasoning: ["delta"],  # a raw prompt's answer is read as text, so that there is none
+    Reasoning: ["delta"],  # never for a raw prompt, whose answer is text
     ToolCall: ["delta"],
     ToolArguments: ["delta"],
     ChoiceFinished: ["finished"],
     Usage: ["usage"],
     Completed: ["completed"],
 }
-OUTPUT = (PromptLogprobs, Text, Reasoning, ToolCall, ToolArguments, ChoiceFinished)  # told after the tokens of a step
+OUTPUT = (PromptLogprobs, Text, Reasoning, ToolCall, ToolArguments, ChoiceFinished)  # follow the tokens of a step
 
 
 def renderer_of(name: str) -> Any:
@@ -116,7 +116,7 @@ def renderer_of(name: str) -> Any:
 
 
 def rendered(renderer: Any, event: Event) -> list[Any]:
-    """The messages of an event as it comes: after its step's tokens, if it is read from a step's output."""
+    """Return the messages of an event, which follows its step's tokens if it is read from a step's output."""
     return list(renderer.render([TOKENS, event] if isinstance(event, OUTPUT) else [event]))
 
 
@@ -125,15 +125,15 @@ every_renderer = pytest.mark.parametrize("name", TABLES)
 
 
 @every_renderer
-def test_every_kind_of_event_has_its_place(name: str) -> None:
-    """A new one must be rendered, or knowingly left out, by each renderer."""
+def test_every_kind_of_event_is_handled(name: str) -> None:
+    """A new kind of event must be rendered, or omitted on purpose, by each renderer."""
     assert set(EVENTS) == set(get_args(Event)) == set(TABLES[name])
 
 
 @pytest.mark.parametrize("kind", EVENTS, ids=lambda kind: kind.__name__)
 @every_renderer
 def test_event_has_its_messages(name: str, kind: type) -> None:
-    """Those of the table, whatever came before it."""
+    """The messages are those in the table, whatever came before the event."""
     renderer = renderer_of(name)
     before, event = EVENTS[kind]
     for each in before:
@@ -142,20 +142,20 @@ def test_event_has_its_messages(name: str, kind: type) -> None:
 
 
 @every_renderer
-def test_start_tells_who_answers_and_how(name: str) -> None:
-    """Identity, time and parameters, with every default."""
+def test_start_has_identity_and_parameters(name: str) -> None:
+    """The start has identity, time and parameters, with every default."""
     first = rendered(renderer_of(name), STARTED)[0]
-    told = first.created.response if name == "response" else first.started
-    assert (told.id, told.model) == ("i", "m")
-    assert (told.sampling.seed, told.sampling.top_p, told.stopping.max_tokens) == (7, 1.0, 9)
+    started = first.created.response if name == "response" else first.started
+    assert (started.id, started.model) == ("i", "m")
+    assert (started.sampling.seed, started.sampling.top_p, started.stopping.max_tokens) == (7, 1.0, 9)
     if name == "text_generation":
-        assert told.model_version == "3"
+        assert started.model_version == "3"
     else:
-        assert (told.system_fingerprint, told.created.seconds, told.created.nanos) == ("fp", 1, 500_000_000)
+        assert (started.system_fingerprint, started.created.seconds, started.created.nanos) == ("fp", 1, 500_000_000)
 
 
 @every_renderer
-def test_cost_is_told_field_by_field(name: str) -> None:
+def test_cost_is_rendered_field_by_field(name: str) -> None:
     """The contract's usage has the event's names."""
     renderer = renderer_of(name)
     rendered(renderer, STARTED)
@@ -166,12 +166,12 @@ def test_cost_is_told_field_by_field(name: str) -> None:
 
 
 def test_usage_has_all_of_the_contract() -> None:
-    """Neither has a number that the other lacks."""
+    """The event and the contract's usage have the same numbers."""
     assert [field.name for field in usage_message(Usage(0)).DESCRIPTOR.fields] == list(Usage._fields)
 
 
-def test_chat_s_messages_have_what_their_events_say() -> None:
-    """Indices, texts, names and logprobs."""
+def test_chat_s_messages_have_their_events_values() -> None:
+    """Messages have the events' indices, texts, names and logprobs."""
     renderer = ChatRenderer(chat_pb2.ChatRequest())
     text, reasoning, call, arguments, finished = renderer.render(
         [
@@ -195,21 +195,21 @@ def test_chat_s_messages_have_what_their_events_say() -> None:
     assert (end.choice_index, end.finish_reason, end.stop_sequence) == (2, chat_pb2.FINISH_REASON_STOP, "!")
 
 
-COUNTED, TOLD = ({"tokens": new_tokens_pb2.TokensOptions(ids=ids)} for ids in (False, True))
+COUNTED, WITH_IDS = ({"tokens": new_tokens_pb2.TokensOptions(ids=ids)} for ids in (False, True))
 TWICE = replace(STARTED, prompt_token_ids=([3, 4], [5]), num_prompts=2)
 
 
 def asked(name: str, fields: Any) -> Any:
-    """A renderer for a request with these fields."""
+    """Return a renderer for a request with these fields."""
     if name == "chat":
         return ChatRenderer(chat_pb2.ChatRequest(**fields))
     return CompletionRenderer(completion_pb2.CompleteRequest(**fields))
 
 
-@pytest.mark.parametrize(("fields", "ids"), [(COUNTED, []), (TOLD, [5])])
+@pytest.mark.parametrize(("fields", "ids"), [(COUNTED, []), (WITH_IDS, [5])])
 @pytest.mark.parametrize("name", ["chat", "completion"])
 def test_tokens_come_with_the_first_message_that_they_make(name: str, fields: Any, ids: list[int]) -> None:
-    """Each output's, once; those that make no text have an empty delta, and what has no tokens has none."""
+    """Tokens are in the first message of their output; without text the delta is empty, without tokens it has none."""
     renderer = asked(name, fields)
     rendered(renderer, STARTED)
     first, *others = renderer.render([TOKENS, Text(0, "a"), Text(0, "b"), ChoiceFinished(0, FinishReason.LENGTH)])
@@ -223,47 +223,47 @@ def test_tokens_come_with_the_first_message_that_they_make(name: str, fields: An
 
 
 @pytest.mark.parametrize("name", ["chat", "completion"])
-def test_nobody_is_told_tokens_unasked(name: str) -> None:
-    """Neither the answer's nor the prompt's."""
+def test_no_tokens_are_returned_unless_requested(name: str) -> None:
+    """Neither the answer's nor the prompt's tokens are returned."""
     renderer = asked(name, {})
     (started,) = rendered(renderer, TWICE)
     assert not started.started.prompt_token_ids
     assert not any(message.HasField("tokens") for message in renderer.render([TOKENS, Text(0, "a")]))
 
 
-def test_prompts_tokens_are_told_at_the_start() -> None:
-    """A chat's as they are, a completion's by prompt; their number always."""
-    (chat,) = rendered(asked("chat", TOLD), replace(STARTED, prompt_token_ids=([3, 4],)))
+def test_prompts_tokens_are_returned_at_the_start() -> None:
+    """A chat returns the tokens of its prompt, a completion those of each prompt; their number is always returned."""
+    (chat,) = rendered(asked("chat", WITH_IDS), replace(STARTED, prompt_token_ids=([3, 4],)))
     assert (list(chat.started.prompt_token_ids), chat.started.prompt_tokens) == ([3, 4], 2)
-    (completion,) = rendered(asked("completion", TOLD), TWICE)
+    (completion,) = rendered(asked("completion", WITH_IDS), TWICE)
     assert [list(prompt.ids) for prompt in completion.started.prompt_token_ids] == [[3, 4], [5]]
     (counted,) = rendered(asked("completion", {}), TWICE)
     assert list(counted.started.prompt_tokens) == [2, 1]
 
 
 def test_prompt_s_logprobs_of_a_chat_have_no_tokens_of_the_answer() -> None:
-    """They come first, and the answer's tokens with the answer."""
-    prompt, text = asked("chat", TOLD).render([TOKENS, PromptLogprobs(0, (LOGPROB,)), Text(0, "a")])
+    """The prompt's logprobs come first, and the answer's tokens with the answer."""
+    prompt, text = asked("chat", WITH_IDS).render([TOKENS, PromptLogprobs(0, (LOGPROB,)), Text(0, "a")])
     assert list(prompt.prompt_logprobs.logprobs) == logprob_messages([LOGPROB])
     assert not prompt.HasField("tokens")
     assert list(text.tokens.ids) == [5]
 
 
 def test_end_without_a_stop_sequence_has_none() -> None:
-    """Empty isn't the same as none."""
+    """An empty stop sequence is different from none."""
     (message,) = ChatRenderer(chat_pb2.ChatRequest()).render([ChoiceFinished(0, FinishReason.END_OF_TEXT)])
     assert not message.choice_finished.HasField("stop_sequence")
 
 
 @pytest.mark.parametrize("reason", FinishReason)
 def test_every_finish_reason_has_the_contract_s(reason: FinishReason) -> None:
-    """A stop string and the end of the text are one to callers."""
+    """A stop string and the end of the text have one finish reason."""
     name = "stop" if reason in {FinishReason.END_OF_TEXT, FinishReason.STOP_SEQUENCE} else reason.value
     assert chat_pb2.FinishReason.Name(FINISH_REASONS[reason]) == f"FINISH_REASON_{name.upper()}"
 
 
 def test_logprob_carries_text_bytes_and_candidates() -> None:
     """Half a character appears as U+FFFD, with its exact bytes."""
-    (told,) = logprob_messages([LOGPROB])
-    assert (told.token, told.token_id, told.logprob, told.bytes) == ("\ufffd", 5, -0.5, b"\xc3")
-    assert [(top.token, top.token_id, top.bytes, top.logprob) for top in told.top_logprobs] == [("a", 6, b"a", -0.25)]
+    (found,) = logprob_messages([LOGPROB])
+    assert (found.token, found.token_id, found.logprob, found.bytes) == ("\ufffd", 5, -0.5, b"\xc3")
+    assert [(top.token, top.token_id, top.bytes, top.logprob) for top in found.top_logprobs] == [("a", 6, b"a", -0.25)]

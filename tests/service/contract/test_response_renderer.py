@@ -1,4 +1,4 @@
-"""An answer's events as a response's messages: recorded to the message, and in order for every answer."""
+"""The messages of a response for an answer's events: equal to recordings, and in order for every answer."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ INCOMPLETE_STATUS = response_item_pb2.RESPONSE_STATUS_INCOMPLETE
 
 @pytest.mark.parametrize("name", CHATS)
 def test_messages_are_golden(name: str) -> None:
-    """Each answer becomes exactly the recorded messages; what a recording leaves out of the parameters is default."""
+    """Each answer becomes exactly the recorded messages; parameters that a recording omits have their defaults."""
     events, fields = CHATS[name]
     blocks = (GOLDEN / f"{name}.textproto").read_text().split("\n---\n")
     wanted = [text_format.Parse(block, Message()) for block in blocks]
@@ -48,7 +48,7 @@ def test_messages_are_golden(name: str) -> None:
 
 
 def complete(message: Any) -> None:
-    """Fill in what the service always tells, and the recordings don't."""
+    """Add the fields that the service always sets and the recordings omit."""
     match message:
         case sampling_pb2.SamplingParams():
             _fill_in(message, sampling_message(SamplingParams()))
@@ -69,8 +69,8 @@ def _fill_in(message: Any, defaults: Any) -> None:
 
 
 @pytest.mark.parametrize("name", CHATS)
-def test_whole_response_is_what_the_last_message_has(name: str) -> None:
-    """The renderer's own response, and the fold of the stream, are the terminal message's."""
+def test_whole_response_is_the_one_in_the_last_message(name: str) -> None:
+    """The renderer's own response, and the fold of the stream, equal the terminal message's."""
     events, fields = CHATS[name]
     renderer = ResponseRenderer(response_pb2.CreateResponseRequest(**fields))
     folding = ResponseFold()
@@ -83,8 +83,8 @@ def test_whole_response_is_what_the_last_message_has(name: str) -> None:
     check_order(respond(events, **fields))
 
 
-def test_cost_before_an_error_is_told() -> None:
-    """A stream that breaks off ends with its usage; in one that ends well the response has it."""
+def test_cost_before_an_error_is_reported() -> None:
+    """A stream with an error ends with its usage; otherwise the response has it."""
     *_, last = respond([STARTED, text("a"), USAGE])
     assert (last.usage.prompt_tokens, last.usage.completion_tokens) == (7, 5)
     kinds = [message.WhichOneof("event") for message in respond(chat(text("a")))]
@@ -93,7 +93,7 @@ def test_cost_before_an_error_is_told() -> None:
 
 @pytest.mark.parametrize("deltas", [(reasoning("h"),), (text("a"),), TWO_CALLS, ()])
 def test_cut_off_response_is_incomplete_and_so_is_its_last_item(deltas: tuple[Event, ...]) -> None:
-    """The items before stay complete, and no empty message is made up."""
+    """The items before stay complete, and no empty message is added."""
     events = respond(chat(*deltas, reason=FinishReason.LENGTH))
     check_order(events)
     response = events[-1].incomplete.response
@@ -104,7 +104,7 @@ def test_cut_off_response_is_incomplete_and_so_is_its_last_item(deltas: tuple[Ev
 
 
 def test_calls_of_functions_are_not_counted() -> None:
-    """`max_tool_calls` is about built-in tools: no call of a function is left out."""
+    """`max_tool_calls` is about built-in tools: no function call is omitted."""
     calls = [event for index in range(3) for event in (call(index, f"c{index}", "f"), arguments(index, "{}"))]
     events = chat(*calls, text("so"), reason=FinishReason.TOOL_CALLS)
     response = respond(events, max_tool_calls=1)[-1].completed.response
@@ -112,8 +112,8 @@ def test_calls_of_functions_are_not_counted() -> None:
     assert [item.function_call.call_id for item in response.output[:-1]] == ["c0", "c1", "c2"]
 
 
-def test_whole_response_tells_when_it_was() -> None:
-    """One that was cut off has no time of its end, as nothing was completed."""
+def test_whole_response_has_its_times() -> None:
+    """A truncated response has no completion time."""
     completed = respond(chat(text("a")))[-1].completed.response
     assert completed.completed.seconds == 1_700_000_003
     cut_off = respond(chat(text("a"), reason=FinishReason.LENGTH))[-1].incomplete.response
@@ -128,7 +128,7 @@ def test_reasoning_alone_gets_an_empty_message() -> None:
 
 
 def test_logprobs_without_text_wait_for_the_message() -> None:
-    """Tokens that make no character yet open no message; they are told with its first text."""
+    """Tokens without a complete character open no message; their logprobs come with the message's first text."""
     events = respond(chat(reasoning("h"), text("", 1), text("é", 2), text("", 3)))
     check_order(events)
     deltas = [event.output_text_delta for event in events if event.HasField("output_text_delta")]
@@ -146,13 +146,13 @@ deltas = st.lists(
 
 
 def deltas_of(whole: str, cuts: st.DataObject) -> list[str]:
-    """A text in pieces, none of them empty."""
+    """Return a text split into non-empty pieces."""
     places = sorted(cuts.draw(st.sets(st.integers(1, max(1, len(whole) - 1)))) | {len(whole)})
     return [whole[begin:end] for begin, end in zip([0, *places], places, strict=False) if begin < end]
 
 
 def rechunked(parts: list[tuple[str, str]], cuts: st.DataObject) -> list[Event]:
-    """The deltas of a chat, each text in pieces of any size."""
+    """Return the deltas of a chat, with each text split into pieces of any size."""
     events: list[Event] = []
     num_calls = 0
     for kind, whole in parts:
@@ -173,7 +173,7 @@ def rechunked(parts: list[tuple[str, str]], cuts: st.DataObject) -> list[Event]:
 def test_every_chunking_has_the_same_response(
     parts: list[tuple[str, str]], cuts: st.DataObject, reason: FinishReason
 ) -> None:
-    """However a chat's texts are cut, order holds and what is done is the same."""
+    """However a chat's texts are split, the order holds and the completed items are the same."""
     runs = [respond(chat(*rechunked(parts, cuts), reason=reason)) for _ in range(2)]
     for events in runs:
         check_order(events)

@@ -1,4 +1,4 @@
-"""Items of a response's request become a conversation, each value of which has its path in the request."""
+"""The items of a response's request become a conversation whose values have their paths in the request."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def output(call_id: str, result: str = "42") -> Item:
     return {"function_call_output": {"call_id": call_id, "output": result}}
 
 
-def reasoning(words: str) -> Item:
-    return {"reasoning": {"text": words}}
+def reasoning(text: str) -> Item:
+    return {"reasoning": {"text": text}}
 
 
 def request_of(*items: Item, **fields: Any) -> response_pb2.CreateResponseRequest:
@@ -60,7 +60,7 @@ def conversation_of(*items: Item, **fields: Any) -> Conversation:
 
 
 def line(message: Message) -> str:
-    """A message in one line: `role: <reasoning> text | text -> call`."""
+    """Return a message as one line: `role: <reasoning> text | text -> call`."""
     role = message.role.value
     if message.tool_call_id:
         role += f"({message.tool_call_id})"
@@ -93,13 +93,13 @@ def line(message: Message) -> str:
     ],
 )  # fmt: skip
 def test_items_become_turns(items: list[Item], instructions: str | None, turns: list[str]) -> None:
-    """What one answer made is one turn of the assistant again; instructions and first system messages are one too."""
+    """The items of one answer become one assistant turn, and instructions and the first system messages one message."""
     fields = {} if instructions is None else {"instructions": instructions}
     assert [line(message) for message in conversation_of(*items, **fields).messages] == turns
 
 
 def test_every_other_field_is_asked() -> None:
-    """Sampling, limits, logprobs, formats, tools, effort and serving options are values; the rest is the answer's."""
+    """Sampling, limits, logprobs, formats, tools, effort and serving options are values; the rest is for the answer."""
     fields: dict[str, Any] = {
         "sampling": {"temperature": 0.5, "seed": "7"},
         "logprobs": {"topLogprobs": 2},
@@ -154,7 +154,7 @@ def test_every_other_field_is_asked() -> None:
 
 
 def test_nothing_given_is_the_default() -> None:
-    """What the request leaves out is left to the model."""
+    """Omitted fields are left to the model."""
     asked = to_answer_request(request_of(text("user", "hi")))
     (conversation,) = asked.prompts
     assert isinstance(conversation, Conversation)
@@ -164,17 +164,17 @@ def test_nothing_given_is_the_default() -> None:
 
 @pytest.mark.parametrize("before", [text("user", "hi"), text("assistant", "hi"), reasoning("hm"), call("1")])
 def test_system_message_must_come_first(before: Item) -> None:
-    """A later one is refused by its place."""
-    with pytest.raises(InvalidRequest) as refusal:
+    """A later system message is rejected for its item."""
+    with pytest.raises(InvalidRequest) as caught:
         to_answer_request(request_of(text("system", "A"), before, text("system", "B")))
-    assert refusal.value.field == "input[2].message.role"
+    assert caught.value.field == "input[2].message.role"
 
 
 ITEMS = [text("system", "S"), text("user", "a", "b"), reasoning("hm"), text("assistant", "c"), call("1"), output("1")]
 
 
 def test_messages_have_the_paths_of_their_items() -> None:
-    """What is found wrong of a message is told by the first item that it was made of."""
+    """Errors about a message name the first item that it was made of."""
     conversation = conversation_of(*ITEMS, instructions="I")
     assert (conversation.field, [message.field for message in conversation.messages]) == (
         "input",
@@ -192,25 +192,25 @@ def test_messages_have_the_paths_of_their_items() -> None:
     ],
 )
 def test_parts_have_their_paths(item: tuple[int, int, Item], paths: list[str]) -> None:
-    """Also in a message that several items, and the instructions, have become."""
-    index, place, part = item
+    """Parts have their paths even in a message that was made of several items and the instructions."""
+    index, number, part = item
     items = [json_format.MessageToDict(each) for each in request_of(*ITEMS).input]
-    items[index]["message"]["content"][place] = part
+    items[index]["message"]["content"][number] = part
     conversation = conversation_of(*items, instructions="I")
     parts = [part for message in conversation.messages for part in message.content]
     assert [part.field for part in parts if isinstance(part, ImagePart | FilePart)] == paths
 
 
 def test_output_needs_an_earlier_call() -> None:
-    """An output that answers nothing is refused under the item's name."""
+    """An output without a call is rejected for the item."""
     conversation = conversation_of(text("user", "hi"), call("1"), output("2"))
     markers = ReasoningMarkers("<think>", "</think>")
-    with pytest.raises(InvalidRequest) as refusal:
+    with pytest.raises(InvalidRequest) as caught:
         template_messages(conversation.messages, default_system_prompt=None, markers=markers, form=CallForm())
-    assert refusal.value.field == "input[2].function_call_output.call_id"
+    assert caught.value.field == "input[2].function_call_output.call_id"
 
 
 def test_kinds_are_all_of_the_contract() -> None:
-    """No kind of item was forgotten: each of the contract's is tried here."""
+    """Each kind of item in the contract is tested here."""
     kinds = [each.name for each in response_item_pb2.InputItem.DESCRIPTOR.oneofs_by_name["item"].fields]
     assert sorted(kinds) == sorted({next(iter(item)) for item in ITEMS})

@@ -1,4 +1,4 @@
-"""What a stream is taken up again by, as bytes and back."""
+"""Resume points as bytes and back."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SEEDS = st.integers(0, 2**64 - 1)
 
 @st.composite
 def points(draw: st.DrawFn) -> ResumePoint:
-    """Any place in any stream."""
+    """Draw any point in any stream."""
     identity = StreamIdentity(
         draw(st.binary(min_size=16, max_size=16)).hex(),
         draw(st.integers(0, 2**63)),
@@ -41,31 +41,31 @@ def read(options: resume_pb2.ResumeOptions) -> ResumePoint | None:
 
 
 @hypothesis.given(points())
-def test_every_place_comes_back_as_it_was(point: ResumePoint) -> None:
+def test_every_point_is_restored(point: ResumePoint) -> None:
     assert read(resume_options(point)) == point
 
 
 @pytest.mark.slow
 @hypothesis.given(st.binary(max_size=40), st.binary(max_size=80), st.integers(0, 99))
-def test_any_bytes_are_a_place_or_refused(position: bytes, stream: bytes, number: int) -> None:
-    """Nothing that a caller sends is an error of any other kind."""
+def test_any_bytes_are_a_point_or_rejected(position: bytes, stream: bytes, number: int) -> None:
+    """No bytes from a client cause another kind of error."""
     head = stream_bytes(RESUMED.identity, 1)
     for each in (head, head[:41] + stream, stream):
         try:
             point = read(resume_pb2.ResumeOptions(stream=each, position=position, sequence_number=number))
         except InvalidRequest as error:
-            assert error.field.startswith("resume.")  # noqa: PT017  most are refused, some aren't
+            assert error.field.startswith("resume.")  # noqa: PT017  most are rejected, some aren't
         else:
             assert point is not None
             assert len(point.position.counts) <= 128
 
 
-def test_equal_counts_take_no_room() -> None:
-    """Choices run side by side: a place among 128 of them is as long as one among three."""
+def test_equal_counts_take_no_space() -> None:
+    """Choices advance together: a point among 128 choices is as short as one among three."""
     assert len(position_bytes(StreamPosition(9, [7] * 60 + [6] * 68, 60, 7))) < 12
 
 
-def test_stream_of_more_choices_than_a_place_tells_is_not_told() -> None:
+def test_stream_with_too_many_choices_for_a_point_has_none() -> None:
     assert stream_bytes(RESUMED.identity, 128)
     assert stream_bytes(RESUMED.identity, 129) == b""
 

@@ -1,4 +1,4 @@
-"""Text generations' requests as values."""
+"""Text generations: requests as values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.service.contract.fakes import RESUMED, resume_options
 
 
 def test_every_field_is_asked() -> None:
-    """Whatever a request has is a value of what is asked, but for what only its answer has."""
+    """Every field of a request is a value of the internal request, except fields for the answer only."""
     fields: dict[str, Any] = {
         "model": "m",
         "modelVersion": "3",
@@ -52,7 +52,7 @@ def test_every_field_is_asked() -> None:
 
 
 def test_nothing_given_is_the_default() -> None:
-    """Twenty tokens, the most likely ones."""
+    """The defaults are twenty tokens and greedy decoding."""
     request = text_generation_pb2.GenerateTextRequest(model="m", text_input="hi")
     assert to_answer_request(request) == AnswerRequest(
         "m",
@@ -68,7 +68,7 @@ def test_nothing_given_is_the_default() -> None:
     "shaping", [{"temperature": 1.7}, {"top_k": 9}, {"min_p": 0.3, "typical_p": 0.2}, {"top_p": 0.1}]
 )
 def test_a_prompt_is_continued_greedily_without_do_sample(shaping: dict[str, Any]) -> None:
-    """The most likely token is asked for, whatever else was given; penalties and the seed stay."""
+    """Decoding is greedy whatever other parameters are given; penalties and the seed stay."""
     sampling = sampling_pb2.SamplingParams(**shaping, seed=7, repetition_penalty=2)
     request = text_generation_pb2.GenerateTextRequest(model="m", text_input="hi", sampling=sampling)
     assert to_answer_request(request).sampling == SamplingParams(temperature=0, seed=7, repetition_penalty=2)

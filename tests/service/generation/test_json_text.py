@@ -1,4 +1,4 @@
-"""JSON that callers send as text: what is no value, or no one value, is refused by its field."""
+"""JSON in text fields: anything but one valid value is rejected for its field."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED)
-def test_what_is_no_json_value_is_refused_by_its_field(case: tuple[str, str]) -> None:
-    text, words = case
+def test_invalid_json_is_rejected_by_its_field(case: tuple[str, str]) -> None:
+    text, message = case
     with pytest.raises(InvalidRequest) as caught:
         parse_json(text, "tools[0].function.parameters")
     assert caught.value.field == "tools[0].function.parameters"
-    assert words in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_the_largest_values_are_taken_as_they_are() -> None:

@@ -10,7 +10,7 @@ from service.generation.requests.parameters import Range, SamplingParams
 
 
 @pytest.mark.parametrize(
-    ("allowed", "inside", "outside", "words"),
+    ("allowed", "inside", "outside", "message"),
     [
         (Range(at_least=0, at_most=2), [0, 1.5, 2], [-0.1, 2.1], "at least 0 and at most 2"),
         (Range(above=0, at_most=1), [0.1, 1], [0, 1.1], "above 0 and at most 1"),
@@ -18,15 +18,15 @@ from service.generation.requests.parameters import Range, SamplingParams
         (Range(), [-1e30, 1e30], [], "a finite number"),
     ],
 )
-def test_range_has_its_ends(allowed: Range, inside: list[float], outside: list[float], words: str) -> None:
-    """Bounds are in or out as they say, no infinite number is in, and errors can tell of it."""
+def test_range_has_its_ends(allowed: Range, inside: list[float], outside: list[float], message: str) -> None:
+    """Bounds are inclusive or exclusive as named, infinite numbers are outside, and the text describes the range."""
     assert [value in allowed for value in inside] == [True] * len(inside)
     assert not any(value in allowed for value in [*outside, math.inf, -math.inf, math.nan])
-    assert str(allowed) == words
+    assert str(allowed) == message
 
 
 def test_drawn_seeds_can_be_counted_on() -> None:
-    """Those after the last begin anew; a given seed is kept."""
+    """Seeds after the last one start again; a given seed is kept."""
     assert SamplingParams(seed=2**63 - 1).with_next_seed(2).seed == 1
     assert SamplingParams(seed=5).with_next_seed(0).seed == 5
     assert SamplingParams().with_next_seed(1).seed is None

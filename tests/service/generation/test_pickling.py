@@ -1,4 +1,4 @@
-"""What crosses between the event loop and an engine can be pickled, and is the same after."""
+"""Values that cross between the event loop and an engine can be pickled, and are equal afterwards."""
 
 from __future__ import annotations
 
@@ -171,11 +171,11 @@ ERRORS: list[errors.ServiceError] = [
 
 
 def copy_of(value: Any) -> Any:
-    return pickle.loads(pickle.dumps(value))  # noqa: S301  its own
+    return pickle.loads(pickle.dumps(value))  # noqa: S301  pickled here
 
 
 def kinds() -> Iterator[type]:
-    """All classes that the package defines."""
+    """Yield all classes that the package defines."""
     for module in pkgutil.walk_packages(service.generation.__path__, "service.generation."):
         for _, kind in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
             if kind.__module__ == module.name:
@@ -183,21 +183,21 @@ def kinds() -> Iterator[type]:
 
 
 def test_every_kind_of_value_is_tried_here() -> None:
-    """A new one needs its place in the lists above."""
+    """A new class must be added to the lists above."""
     tried = {type(value) for value in (*VALUES, *OF_ARRAYS, *ERRORS)}
     assert tried == {kind for kind in kinds() if not issubclass(kind, enum.Enum)}
 
 
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
 def test_value_is_equal_to_its_copy(value: Any) -> None:
-    """All of it is."""
+    """A value equals its copy."""
     copy = copy_of(value)
     assert (copy, type(copy)) == (value, type(value))
 
 
 @pytest.mark.parametrize("value", OF_ARRAYS, ids=lambda value: type(value).__name__)
 def test_arrays_are_equal_to_their_copies(value: Any) -> None:
-    """To the type of their numbers."""
+    """Arrays equal their copies, including the type of their numbers."""
     copy = copy_of(value)
     for field in dataclasses.fields(value):
         given, copied = getattr(value, field.name), getattr(copy, field.name)
@@ -211,20 +211,20 @@ def test_arrays_are_equal_to_their_copies(value: Any) -> None:
 
 @pytest.mark.parametrize("kind", [kind for kind in kinds() if issubclass(kind, enum.Enum)])
 def test_members_stay_the_same_objects(kind: type[enum.Enum]) -> None:
-    """They may be compared by identity on both sides."""
+    """Members are the same objects after unpickling, so they can be compared by identity."""
     assert all(copy_of(member) is member for member in kind)
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
 def test_error_has_its_class_text_and_attributes(error: errors.ServiceError) -> None:
-    """What the caller is told is told from the copy."""
+    """The error's text and values are those of its copy."""
     copy = copy_of(error)
     assert (type(copy), str(copy), copy.args, vars(copy)) == (type(error), str(error), error.args, vars(error))
 
 
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
 def test_values_are_immutable(value: Any) -> None:
-    """Nobody changes what another side holds."""
+    """No process changes a value that another one holds."""
     names = [field.name for field in dataclasses.fields(value)] if dataclasses.is_dataclass(value) else value._fields
     for name in names:
         with pytest.raises(AttributeError):

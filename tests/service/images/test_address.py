@@ -1,4 +1,4 @@
-"""Which URLs are fetched, and from which addresses."""
+"""The URLs and addresses that images may be fetched from."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def test_addresses_of_the_internet_are_public(address: str) -> None:
     ],
 )
 def test_urls_of_allowed_hosts_are_taken_apart(url: str, authority: str, path: str) -> None:
-    """A host's name has no case and may end with a dot; a fragment stays with the caller."""
+    """A host's name is case-insensitive and may end with a dot; the fragment is not sent."""
     target = check_url(url, "f", SETTINGS)
     assert (target.authority, target.path) == (authority, path)
 
 
 @pytest.mark.parametrize(
-    ("url", "words"),
+    ("url", "message"),
     [
         ("https://b.example/x", "images.allowed_hosts"),
         ("https://evil-b.example/x", "images.allowed_hosts"),
@@ -59,13 +59,13 @@ def test_urls_of_allowed_hosts_are_taken_apart(url: str, authority: str, path: s
         ("ftp://a.example/", "scheme"),
         ("//a.example/", "scheme"),
         ("https:///x", "with a host"),
-        ("https://a.example:99999/", "is no URL"),
-        ("https://[::1/", "is no URL"),
+        ("https://a.example:99999/", "is not a URL"),
+        ("https://[::1/", "is not a URL"),
         ("https://a.example/" + "x" * 9000, "the limit is 8192"),
     ],
 )
-def test_other_urls_are_refused(url: str, words: str) -> None:
-    with pytest.raises(InvalidRequest, match=words) as raised:
+def test_other_urls_are_rejected(url: str, message: str) -> None:
+    with pytest.raises(InvalidRequest, match=message) as raised:
         check_url(url, "f", SETTINGS)
     assert raised.value.field == "f"
 
@@ -91,7 +91,7 @@ def test_http_needs_a_setting() -> None:
     ],
 )
 def test_a_port_allows_no_other(allowed: str, url: str, *, may: bool) -> None:
-    """A host without one is allowed at every port."""
+    """An allowed host without a port is allowed at every port."""
     settings = ImageSettings(allowed_hosts=[allowed], allow_http=True)
     if may:
         assert check_url(url, "f", settings)
@@ -104,6 +104,6 @@ def test_a_port_allows_no_other(allowed: str, url: str, *, may: bool) -> None:
     "host",
     ["https://a.example", "a.example/x", "*.", "a b", "", "*a.example", "a.example:", "a.example:0", "*:65536", "a:b"],
 )
-def test_settings_refuse_what_is_no_host(host: str) -> None:
+def test_settings_reject_invalid_hosts(host: str) -> None:
     with pytest.raises(ValueError, match="is not the name of a host"):
         ImageSettings(allowed_hosts=[host])

@@ -1,4 +1,4 @@
-"""Files of images, of every kind that is taken, and what is wrong with others."""
+"""Image files of every supported kind, and the errors for others."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def file_of(image: Image.Image, kind: str, **options: Any) -> bytes:
 @pytest.mark.parametrize(("kind", "options"), [("PNG", {}), ("WEBP", {"lossless": True}), ("GIF", {}), ("JPEG", {})])
 @pytest.mark.parametrize("mode", ["RGB", "L", "RGBA", "P"])
 def test_every_kind_of_file_becomes_rgb(kind: str, options: dict[str, Any], mode: str) -> None:
-    """Of every kind of pixels that the file can have."""
+    """Every kind of pixels that the file can have becomes RGB."""
     image = Image.new("RGB", (7, 5), (255, 255, 255)).convert(mode)
     if kind == "JPEG" and mode in {"RGBA", "P"}:
         image = image.convert("CMYK")
@@ -49,23 +49,23 @@ def test_photographs_are_turned_upright() -> None:
 
 
 @pytest.mark.parametrize("kind", ["PNG", "WEBP", "GIF", "JPEG"])
-def test_sizes_are_refused_before_pixels_are_read(kind: str) -> None:
-    """The file is cut off behind its head, which is enough to refuse it by."""
+def test_sizes_are_rejected_before_pixels_are_read(kind: str) -> None:
+    """A file that is cut off after its header is rejected by the header alone."""
     data = file_of(Image.new("RGB", (101, 100)), kind)
     with pytest.raises(InvalidRequest, match=r"101 x 100 pixels; the limit is 10000 \(images.max_pixels\)"):
         decode(Media(data if kind == "WEBP" else data[:-20], ""), "f", MOST)
 
 
 @pytest.mark.parametrize("kind", ["BMP", "TIFF", "ICO", "PPM"])
-def test_other_kinds_of_files_are_refused(kind: str) -> None:
-    """Whatever else the library could read."""
+def test_other_kinds_of_files_are_rejected(kind: str) -> None:
+    """Other kinds that the library could read are rejected."""
     with pytest.raises(InvalidRequest, match="images are image/jpeg, image/png, image/webp and image/gif"):
         decode(Media(file_of(Image.new("RGB", (16, 16)), kind), "image/png"), "f", MOST)
 
 
 @pytest.mark.parametrize("length", [0, 1, 8, 30, 60, 100])
 @pytest.mark.parametrize("kind", ["PNG", "WEBP", "GIF", "JPEG"])
-def test_files_that_are_cut_off_are_refused(kind: str, length: int) -> None:
+def test_files_that_are_cut_off_are_rejected(kind: str, length: int) -> None:
     drawn = Image.effect_noise((60, 60), 90).convert("RGB")
     with pytest.raises(InvalidRequest) as raised:
         decode(Media(file_of(drawn, kind)[:length], ""), "f", MOST)
@@ -80,11 +80,11 @@ def test_files_that_are_cut_off_are_refused(kind: str, length: int) -> None:
     ],
 )  # fmt: skip
 def test_data_urls_are_read(url: str) -> None:
-    """With and without padding, line ends and parameters, and as percent-encoded text."""
+    """Data URLs are read with and without padding, line ends and parameters, and as percent-encoded text."""
     assert read_data_url(url, "f", 10) == Media(b"hi", "image/png")
 
 
-def test_large_data_urls_are_refused_unread() -> None:
+def test_large_data_urls_are_rejected_unread() -> None:
     text = base64.b64encode(b"x" * 100).decode()
     assert read_data_url(f"data:,;base64,{text}", "f", 200).data
     for url in (f"data:image/png;base64,{text}", "data:image/png," + "x" * 100):
@@ -92,8 +92,8 @@ def test_large_data_urls_are_refused_unread() -> None:
             read_data_url(url, "f", 90)
 
 
-def test_a_photograph_of_thousands_of_scans_is_refused_at_once() -> None:
-    """Each goes over all pixels, and takes ten bytes of the file: the limit is far above what cameras write."""
+def test_a_photograph_of_thousands_of_scans_is_rejected_at_once() -> None:
+    """Each scan touches all pixels and takes ten bytes of the file; the limit is far above what cameras write."""
     whole = file_of(Image.effect_noise((64, 64), 50).convert("RGB"), "JPEG", progressive=True)
     start = whole.rindex(b"\xff\xda")
     scan = whole[start:-2]
@@ -103,6 +103,6 @@ def test_a_photograph_of_thousands_of_scans_is_refused_at_once() -> None:
 
 
 def test_a_side_has_its_limit() -> None:
-    """A column of millions of pixels is within the others, and takes seconds and gigabytes to scale."""
+    """A column of millions of pixels is within the other limits, but takes seconds and gigabytes to scale."""
     with pytest.raises(InvalidRequest, match=r"1 x 16385 pixels; the limit of a side is 16384"):
         decode(Media(file_of(Image.new("L", (1, 16_385)), "PNG"), ""), "f", 1 << 25)

@@ -1,4 +1,4 @@
-"""Addresses are looked up once for each connection, and only what was checked is connected to."""
+"""Names are resolved once for each connection, and only checked addresses are connected to."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def server() -> Iterator[PictureServer]:
 
 
 class NameServer:
-    """Gives what it is told to, in turn, and counts."""
+    """Returns the given answers in turn, and counts the requests."""
 
     def __init__(self, *answers: list[str]) -> None:
         self.answers = list(answers)
@@ -40,7 +40,7 @@ class NameServer:
 
 
 class Network(httpcore.AnyIOBackend):
-    """An internet in which every address leads to this machine; it notes which were asked for."""
+    """A network in which every address leads to this machine; it records the requested addresses."""
 
     def __init__(self) -> None:
         self.addresses: list[str] = []
@@ -65,7 +65,7 @@ async def test_an_image_is_fetched_by_its_hosts_name(server: PictureServer) -> N
 
 @pytest.mark.slow
 async def test_a_name_that_changes_its_address_gains_nothing(server: PictureServer) -> None:
-    """It is looked up once, and what was checked is connected to, though the name has a private address by then."""
+    """A name is resolved once, and the checked address is connected to even if the name has a private one by then."""
     names, network = NameServer(["1.1.1.1"], ["127.0.0.1"]), Network()
     fetcher = Fetcher(settings(), names, network)
     await fetcher.fetch(f"http://cats.example:{server.port}/cat.png", "f", None)
@@ -77,8 +77,8 @@ async def test_a_name_that_changes_its_address_gains_nothing(server: PictureServ
 
 
 @pytest.mark.slow
-async def test_private_addresses_beside_public_ones_are_passed_over(server: PictureServer) -> None:
-    """Of a host that has both, the public one is connected to."""
+async def test_private_addresses_are_skipped_for_public_ones(server: PictureServer) -> None:
+    """The public address of a host with both kinds is connected to."""
     network = Network()
     fetcher = Fetcher(settings(), NameServer(["127.0.0.1", "1.1.1.1"]), network)
     await fetcher.fetch(f"http://cats.example:{server.port}/cat.png", "f", None)
@@ -87,8 +87,8 @@ async def test_private_addresses_beside_public_ones_are_passed_over(server: Pict
 
 
 @pytest.mark.slow
-async def test_a_redirect_to_a_private_address_is_refused(server: PictureServer) -> None:
-    """Though the first host was allowed to have one."""
+async def test_a_redirect_to_a_private_address_is_rejected(server: PictureServer) -> None:
+    """A redirect to a private address is rejected even if the first host was allowed."""
     fetcher = Fetcher(settings(allow_private_addresses=True), NameServer(["127.0.0.1"]))
     target = f"http://127.0.0.1:{server.port}/cat.png"
     with pytest.raises(InvalidRequest, match=r"\(images\.allowed_hosts\)"):
@@ -97,7 +97,7 @@ async def test_a_redirect_to_a_private_address_is_refused(server: PictureServer)
     assert server.asked == [f"/redirect?to={target}"]
 
 
-async def test_a_call_that_ends_before_is_told_of_its_deadline(server: PictureServer) -> None:
+async def test_call_that_ends_before_the_fetch_gets_deadline_exceeded(server: PictureServer) -> None:
     fetcher = Fetcher(settings(allow_private_addresses=True), NameServer(["127.0.0.1"]))
     with pytest.raises(DeadlineExceeded):
         await fetcher.fetch(f"http://cats.example:{server.port}/slow", "f", time.monotonic() + 0.2)
@@ -105,8 +105,8 @@ async def test_a_call_that_ends_before_is_told_of_its_deadline(server: PictureSe
 
 
 @pytest.mark.slow
-async def test_a_key_that_fetches_much_keeps_nobody_from_it(server: PictureServer) -> None:
-    """Its own requests wait for each other, those of another key don't, nor do those of callers without keys."""
+async def test_a_key_with_many_fetches_delays_no_other_key(server: PictureServer) -> None:
+    """Requests of one key wait for each other; requests of other keys, or without a key, don't wait for them."""
     fetcher = Fetcher(
         settings(allow_private_addresses=True, max_fetches_per_key=2, max_fetches_per_host=64, max_fetch_s=60),
         NameServer(["127.0.0.1"]),
@@ -129,7 +129,7 @@ async def test_a_key_that_fetches_much_keeps_nobody_from_it(server: PictureServe
 
 @pytest.mark.slow
 async def test_the_wait_for_others_of_a_key_is_not_part_of_an_images_time(server: PictureServer) -> None:
-    """A request may have more images than a key has turns: two that take all their time come before the third."""
+    """A request may have more images than its key has slots: two that use their whole time precede the third."""
     fetcher = Fetcher(
         settings(allow_private_addresses=True, max_fetches_per_key=1, max_fetch_s=1), NameServer(["127.0.0.1"])
     )

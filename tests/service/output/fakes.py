@@ -1,4 +1,4 @@
-"""What an engine tells of given tokens, and what pieces and events add up to."""
+"""An engine's outputs for given tokens, and the sums of pieces and events."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def outputs_of(
     choice_index: int = 0,
     request_index: int = 0,
 ) -> Iterator[GenerationOutput]:
-    """What the engine tells of these tokens, one output from each cut to the next; the last token ends the text.
+    """Return the engine's outputs for these tokens, split at `cuts`; the last token ends the text.
 
-    Without cuts there is one output a token. Each token has the logprob -1 - its place.
+    Without cuts there is one output per token. Each token has the logprob -1 minus its index.
     """
     detokenizer = Detokenizer(tokenizer, stopping.stop, skip_special_tokens=hides_special)
     text_ends = text_ends_of(tokenizer, token_ids, reason=reason, hides_special=hides_special)
@@ -43,11 +43,11 @@ def outputs_of(
     for end in [*cuts, len(token_ids)]:
         text, taken = "", begin
         finish = None
-        for place in range(begin, end):
+        for index in range(begin, end):
             taken += 1
-            is_last = place == len(token_ids) - 1
+            is_last = index == len(token_ids) - 1
             if not (is_last and reason is FinishReason.END_OF_TEXT):
-                text += detokenizer.append(token_ids[place])
+                text += detokenizer.append(token_ids[index])
             if detokenizer.stop_sequence is not None:
                 finish = FinishReason.STOP_SEQUENCE
                 break
@@ -57,12 +57,12 @@ def outputs_of(
         yield GenerationOutput(
             choice_index,
             token_ids=tuple(token_ids[begin:taken]),
-            token_times=[float(place) for place in range(begin, taken)],
+            token_times=[float(index) for index in range(begin, taken)],
             text=text,
             timings=Timings(0.0, 0.0, 0.0, None if finish is None else float(taken - 1)),
             batch_size=1,
             text_ends=text_ends[begin:taken],
-            logprobs=[TokenLogprob(token_ids[place], -1.0 - place) for place in range(begin, taken)],
+            logprobs=[TokenLogprob(token_ids[index], -1.0 - index) for index in range(begin, taken)],
             finish_reason=finish,
             stop_sequence=detokenizer.stop_sequence,
             request_index=request_index,
@@ -79,19 +79,19 @@ def text_ends_of(
     reason: FinishReason = FinishReason.END_OF_TEXT,
     hides_special: bool = True,
 ) -> list[int]:
-    """How many characters the tokens make up to each of them, as the engine counts: nothing is held back from it."""
+    """Return the number of characters up to each token, as the engine counts: without any held text."""
     detokenizer = Detokenizer(tokenizer, skip_special_tokens=hides_special)
     ends = []
     num_characters = 0
-    for place, token_id in enumerate(token_ids):
-        if place < len(token_ids) - 1 or reason is not FinishReason.END_OF_TEXT:
+    for index, token_id in enumerate(token_ids):
+        if index < len(token_ids) - 1 or reason is not FinishReason.END_OF_TEXT:
             num_characters += len(detokenizer.append(token_id))
         ends.append(num_characters)
     return ends
 
 
 def join(deltas: Iterable[Delta]) -> tuple[str, str, list[tuple[str, str]]]:
-    """The reasoning, the content and the calls that deltas add up to."""
+    """Return the reasoning, the content and the calls in deltas."""
     reasoning = content = ""
     calls: list[tuple[str, str]] = []
     for delta in deltas:
@@ -108,13 +108,13 @@ def join(deltas: Iterable[Delta]) -> tuple[str, str, list[tuple[str, str]]]:
 
 
 @dataclass
-class Told:
-    """What the events of one choice add up to."""
+class ChoiceResult:
+    """The sum of one choice's events."""
 
     reasoning: str = ""
     text: str = ""
     calls: list[tuple[str, str]] = field(default_factory=list)  # name, arguments
-    call_ids: list[str] = field(default_factory=list, compare=False)  # drawn anew each time
+    call_ids: list[str] = field(default_factory=list, compare=False)  # random
     logprobs: list[SpelledLogprob] = field(default_factory=list)
     reason: FinishReason | None = None
     stop_sequence: str | None = None
@@ -138,10 +138,10 @@ class Told:
                 self.reason, self.stop_sequence = reason, stop_sequence
 
 
-def told(events: Iterable[Event]) -> dict[int, Told]:
-    """By choice."""
-    choices: dict[int, Told] = {}
+def results_by_choice(events: Iterable[Event]) -> dict[int, ChoiceResult]:
+    """Return the sum of the events by choice."""
+    choices: dict[int, ChoiceResult] = {}
     for event in events:
         if isinstance(event, Text | Reasoning | ToolCall | ToolArguments | ChoiceFinished):
-            choices.setdefault(event.choice_index, Told()).add(event)
+            choices.setdefault(event.choice_index, ChoiceResult()).add(event)
     return choices

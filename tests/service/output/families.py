@@ -1,4 +1,4 @@
-"""What models of each family write, and templates that show them how: as short as the family's own rules allow.
+"""Texts that models of each family write, and templates with their calls: as short as the family's rules allow.
 
 Each case has an answer, its content, and its calls of `weather` and `ping` as name and parsed arguments.
 """
@@ -50,7 +50,7 @@ from service.output.parsers.channel_parser import ChannelParser
 from service.output.parsers.tool_parser import ToolCallParser
 from tests.service.output.fakes import join
 
-# Those of their markers that are one token in their vocabularies.
+# The markers that are one token in the family's vocabulary.
 _TOKEN = re.compile(r"</?[a-z:_]+>|<\|[^|]+\|>|\[[A-Z_]+\]|<\uff5c[^\uff5c]+\uff5c>|<\|[a-z_]+>|<[a-z_]+\|>|<\|\"\|>")
 MARKERS = sorted({token for syntax in SYNTAXES.values() for text in syntax.markers for token in _TOKEN.findall(text)})
 
@@ -83,14 +83,14 @@ class Family:
 
     @property
     def ping(self) -> str:
-        """A call of `ping` without arguments, as the family's grammar lays it out."""
+        """Return a call of `ping` without arguments in the family's layout."""
         return _PINGS[self.syntax.name]
 
 
 def deltas_of(
     syntax: ToolSyntax, text: str, functions: Mapping[str, Schema] = FUNCTIONS, cuts: Iterable[int] = ()
 ) -> list[Delta]:
-    """What the family's parser makes of a text that comes in parts."""
+    """Return the deltas of the family's parser for a text that comes in parts."""
     is_channels = isinstance(syntax.payload, ChannelCall)
     parser = ChannelParser(functions, ReasoningStart.MAY_OPEN) if is_channels else ToolCallParser(syntax, functions)
     deltas: list[Delta] = []
@@ -104,12 +104,12 @@ def deltas_of(
 def read(
     syntax: ToolSyntax, text: str, functions: Mapping[str, Schema] = FUNCTIONS, cuts: Iterable[int] = ()
 ) -> tuple[str, str, list[tuple[str, str]]]:
-    """The reasoning, the content and the calls in a text that comes in parts."""
+    """Return the reasoning, the content and the calls in a text that comes in parts."""
     return join(deltas_of(syntax, text, functions, cuts))
 
 
 def chatml(calls: str, hint: str = "", opening: str = "") -> str:
-    """A template of ChatML's turns. `calls` shows `message.tool_calls`, `hint` is told to the model with its tools."""
+    """Return a ChatML template. `calls` renders `message.tool_calls`; `hint` is in the prompt with the tools."""
     return (
         "{%- if tools %}{{ '<|im_start|>system\n' }}{% for tool in tools %}{{ tool | tojson }}{{ '\n' }}{% endfor %}"
         f"{{{{ {hint!r} }}}}{{{{ '<|im_end|>\n' }}}}{{% endif %}}"
@@ -120,7 +120,7 @@ def chatml(calls: str, hint: str = "", opening: str = "") -> str:
 
 
 def each(call: str, between: str = "") -> str:
-    """Shows each call by `call`, which finds it as `f`."""
+    """Return a template that renders each call, named `f`, by `call`."""
     tail = "{% if not loop.last %}{{ " + repr(between) + " }}{% endif %}" if between else ""
     return "{% for call in message.tool_calls %}{% set f = call.function %}" + call + tail + "{% endfor %}"
 
@@ -176,7 +176,7 @@ _GLM4 = (
     "{%- endfor %}{%- if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
 )
 _D = {
-    "calls": "<｜tool▁calls▁begin｜>",  # noqa: RUF001  its own bars
+    "calls": "<｜tool▁calls▁begin｜>",  # noqa: RUF001  full-width bars
     "end": "<｜tool▁calls▁end｜>",  # noqa: RUF001
     "call": "<｜tool▁call▁begin｜>",  # noqa: RUF001
     "call_end": "<｜tool▁call▁end｜>",  # noqa: RUF001
@@ -259,7 +259,7 @@ FAMILIES = [
                     ("weather", {"city": 'if a < b:\n  say("</p")\n', "tags": ["x", "y"], "exact": True, "unit": None}),
                 ],
             ),
-            # A known slip of these models: no <tool_call>.
+            # A known mistake of these models: no <tool_call>.
             (
                 "<function=weather>\n<parameter=city>\n12\n</parameter>\n</function>\n</tool_call>",
                 "",
@@ -359,7 +359,7 @@ FAMILIES = [
                 "",
                 [("weather", OSLO)],
             ),
-            # As 4.7 lays it out.
+            # The layout of 4.7.
             (
                 (
                     "So:<tool_call>weather<arg_key>city</arg_key><arg_value> a < b </arg_value><arg_key>where</arg_key>"
@@ -562,7 +562,7 @@ FAMILIES = [
                 "",
                 [("weather", OSLO), ("ping", {})],
             ),
-            # As Jamba and Hunyuan write it.
+            # The layout of Jamba and Hunyuan.
             ('<tool_calls>[\n  {"name": "ping", "arguments": {}}\n]</tool_calls>', "", [("ping", {})]),
         ),
     ),

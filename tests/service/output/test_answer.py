@@ -1,4 +1,4 @@
-"""The answers to several prompts, read together: indices, usage, reasons."""
+"""Answers to several prompts as one stream: indices, usage, finish reasons."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from service.output.answers.choice import AnswerForm
 from service.output.families.reasoning_families import THINK
 from service.output.families.tool_families import HERMES
 from tests.engine.constraints.fakes import ADDED, END, token_id, tokenizer_of
-from tests.service.output.fakes import outputs_of, told
+from tests.service.output.fakes import outputs_of, results_by_choice
 
 TOKENIZER = tokenizer_of(*ADDED)
 END_ID = token_id(TOKENIZER, END)
@@ -29,7 +29,7 @@ def requests_of(*prompts: Sequence[int], **fields: Any) -> list[GenerationReques
 
 
 def said(text: str, request_index: int = 0, choice_index: int = 0, **how: Any) -> list[GenerationOutput]:
-    """What the engine tells, all at once unless it is cut."""
+    """Return the engine's outputs for a text; one output unless cuts are given."""
     token_ids = [*TOKENIZER.encode(text), END_ID]
     how.setdefault("cuts", [len(token_ids)])
     return list(outputs_of(TOKENIZER, token_ids, request_index=request_index, choice_index=choice_index, **how))
@@ -40,7 +40,7 @@ def read(reader: AnswerReader, *outputs: GenerationOutput) -> list[Event]:
 
 
 def test_choices_are_counted_over_all_prompts() -> None:
-    """Prompt p's choice c of n is p·n + c, in every event of it."""
+    """Choice c of n of prompt p has the index p·n + c in every event."""
     reader = AnswerReader(requests_of([1], [2], [3], n=2), [PLAIN] * 3, TOKENIZER)
     for prompt_index in (2, 0, 1):
         for choice_index in (1, 0):
@@ -48,14 +48,14 @@ def test_choices_are_counted_over_all_prompts() -> None:
             events = reader.read(output)
             assert [type(event) for event in events] == [Tokens, Text, ChoiceFinished]
             index = prompt_index * 2 + choice_index
-            assert told(events)[index].text == f"{prompt_index}{choice_index}"
+            assert results_by_choice(events)[index].text == f"{prompt_index}{choice_index}"
             first = events[0]
             assert isinstance(first, Tokens)
             assert first.choice_index == index
 
 
 def test_tokens_come_first_and_are_the_engine_s() -> None:
-    """Each output begins with what the step made, whether or not anything can be read of it yet."""
+    """Each output begins with the tokens of the step, even if no text is known yet."""
     reader = AnswerReader(requests_of([1]), [CHAT], TOKENIZER)
     for output in said("<think>hm</think>Hello", cuts=()):
         first, *rest = reader.read(output)
@@ -65,7 +65,7 @@ def test_tokens_come_first_and_are_the_engine_s() -> None:
 
 
 def test_usage_is_the_sum_over_prompts_and_choices() -> None:
-    """Each prompt and its cached part counts once, each choice's tokens for themselves, from the first output on."""
+    """Each prompt and its cached part count once, and the tokens of each choice count, from the first output on."""
     reader = AnswerReader(requests_of([1, 2, 3], [4], n=2), [CHAT, PLAIN], TOKENIZER)
     assert reader.usage() == Usage(prompt_tokens=4)
     reasoned = "<think>hm</think>"
@@ -76,17 +76,17 @@ def test_usage_is_the_sum_over_prompts_and_choices() -> None:
     assert reader.usage() == Usage(
         prompt_tokens=4,
         completion_tokens=(num_reasoned + 2) + 2 + (num_reasoned + 1) + 2,
-        reasoning_tokens=num_reasoned,  # the plain prompt's answer has markers for text
+        reasoning_tokens=num_reasoned,  # in the plain prompt's answer, markers are text
         cached_tokens=2,
     )
 
 
 def test_finish_reasons_are_those_of_the_choices_that_ended() -> None:
-    """In the order of the choices, whichever ended first; calls are a reason of their own."""
+    """Reasons are in the order of the choices, whichever ended first; calls are a reason of their own."""
     reader = AnswerReader(requests_of([1], [2], n=2), [CHAT, PLAIN], TOKENIZER)
     assert reader.finish_reasons() == []
     read(reader, *said(CALL, 1, 1))
-    assert reader.finish_reasons() == [FinishReason.END_OF_TEXT]  # a plain answer calls nothing
+    assert reader.finish_reasons() == [FinishReason.END_OF_TEXT]  # a plain answer has no calls
     read(reader, *said("cut", 0, 1, reason=FinishReason.LENGTH))
     read(reader, *said(CALL))
     assert reader.finish_reasons() == [FinishReason.TOOL_CALLS, FinishReason.LENGTH, FinishReason.END_OF_TEXT]
@@ -95,16 +95,16 @@ def test_finish_reasons_are_those_of_the_choices_that_ended() -> None:
 
 
 def test_calls_are_numbered_within_their_choice() -> None:
-    """Each with an id of its own."""
+    """Each call has an id of its own."""
     reader = AnswerReader(requests_of([1], n=2), [CHAT], TOKENIZER)
-    choices = told(read(reader, *said(CALL + CALL), *said(CALL, choice_index=1)))
+    choices = results_by_choice(read(reader, *said(CALL + CALL), *said(CALL, choice_index=1)))
     assert [len(choices[index].calls) for index in (0, 1)] == [2, 1]
     ids = [call_id for choice in choices.values() for call_id in choice.call_ids]
     assert len(set(ids)) == 3
 
 
-def test_prompt_logprobs_are_told_once_a_prompt() -> None:
-    """Before anything of its answers, where they were asked for."""
+def test_prompt_logprobs_are_emitted_once_per_prompt() -> None:
+    """Requested prompt logprobs precede everything of the prompt's answers."""
     prompts = [TOKENIZER.encode("ab"), TOKENIZER.encode("c")]
     reader = AnswerReader(requests_of(*prompts, n=2, prompt_logprobs=LogprobsOptions()), [PLAIN] * 2, TOKENIZER)
     (first,), (second,) = said("x"), said("y", choice_index=1)
@@ -116,11 +116,11 @@ def test_prompt_logprobs_are_told_once_a_prompt() -> None:
 
 
 def test_only_hidden_tokens_make_no_text() -> None:
-    """Where the engine shows special tokens, they are read as text; where it hides them, they have none."""
+    """If the engine shows special tokens, they are text; if it hides them, they have none."""
     requests = requests_of([1], logprobs=LogprobsOptions()) + requests_of(
         [2], logprobs=LogprobsOptions(), skip_special_tokens=False
     )
     reader = AnswerReader(requests, [PLAIN] * 2, TOKENIZER)
-    choices = told(read(reader, *said("a<|im_start|>b"), *said("a<|im_start|>b", 1, hides_special=False)))
+    choices = results_by_choice(read(reader, *said("a<|im_start|>b"), *said("a<|im_start|>b", 1, hides_special=False)))
     assert [choices[index].text for index in (0, 1)] == ["ab", "a<|im_start|>b"]
     assert [len(choices[index].logprobs) for index in (0, 1)] == [2, 3]

@@ -31,10 +31,10 @@ ROOT = {"$defs": {"text": {"type": "string"}, "loop": {"anyOf": [{"$ref": "#/$de
     ],
 )
 def test_types_are_those_of_all_alternatives(schema: Any, types: set[str]) -> None:
-    """All of them where anything goes."""
+    """A schema without restrictions allows all types."""
     assert allowed_types(schema, ROOT) == types
 
 
-def test_alternatives_of_themselves_are_looked_at_once() -> None:
+def test_recursive_alternatives_are_visited_once() -> None:
     """Nine references to itself at each level are no more work than one."""
     assert allowed_types({"$ref": "#/$defs/loop"}, ROOT) == {"null"}

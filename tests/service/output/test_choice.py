@@ -17,7 +17,7 @@ from service.output.answers.choice import AnswerForm, ChoiceReader
 from service.output.families.reasoning_families import THINK
 from service.output.families.tool_families import HERMES
 from tests.engine.constraints.fakes import ADDED, END, token_id, tokenizer_of
-from tests.service.output.fakes import Told, outputs_of, told
+from tests.service.output.fakes import ChoiceResult, outputs_of, results_by_choice
 
 TOKENIZER = tokenizer_of(*ADDED)
 SPELLED = tokenizer_of()
@@ -46,8 +46,10 @@ def events_of(
     return [event for output in outputs_of(tokenizer, token_ids, **how) for event in choice.read(output)]
 
 
-def answer_of(choice: ChoiceReader, token_ids: Sequence[int], tokenizer: FastTokenizer = TOKENIZER, **how: Any) -> Told:
-    answer = told(events_of(choice, token_ids, tokenizer, **how))[0]
+def answer_of(
+    choice: ChoiceReader, token_ids: Sequence[int], tokenizer: FastTokenizer = TOKENIZER, **how: Any
+) -> ChoiceResult:
+    answer = results_by_choice(events_of(choice, token_ids, tokenizer, **how))[0]
     assert all(answer.call_ids)
     return answer
 
@@ -57,7 +59,7 @@ def answer_of(choice: ChoiceReader, token_ids: Sequence[int], tokenizer: FastTok
 def test_events_are_the_same_for_every_grouping(
     tokenizer: FastTokenizer, text: str, reasoning: str, content: str, calls: list[str]
 ) -> None:
-    """However many tokens come in one output, the answer, its logprobs and its counts are the same."""
+    """However many tokens are in one output, the answer, its logprobs and its counts are the same."""
     token_ids = [*tokenizer.encode(text), token_id(tokenizer, END)]
     whole = choice_of(tokenizer)
     answer = answer_of(whole, token_ids, tokenizer, cuts=[len(token_ids)])
@@ -77,7 +79,7 @@ def test_events_are_the_same_for_every_grouping(
 
 @pytest.mark.parametrize(("text", "reasoning", "content", "calls"), TEXTS)
 def test_logprobs_are_those_of_content_tokens(text: str, reasoning: str, content: str, calls: list[str]) -> None:
-    """The tokens told are in order, and their bytes are the content where tokens don't reach beyond it."""
+    """The tokens are in order, and their bytes are the content unless a token reaches beyond it."""
     answer = answer_of(choice_of(), [*TOKENIZER.encode(text), END_ID])
     listed = b"".join(logprob.data for logprob in answer.logprobs)
     assert listed.decode().strip() == content.strip()
@@ -86,25 +88,25 @@ def test_logprobs_are_those_of_content_tokens(text: str, reasoning: str, content
 
 
 @pytest.mark.parametrize("cuts", [[], [3]])
-def test_raw_prompts_continuation_tells_every_token(cuts: list[int]) -> None:
-    """Control tokens in it and the one that ends it, special or not, have their logprobs; what is cut off hasn't."""
+def test_raw_prompts_continuation_has_every_token(cuts: list[int]) -> None:
+    """Control tokens, including the end of the text, have logprobs; tokens that a stop string cuts off don't."""
     form = AnswerForm(emits_every_token=True)
     control = next(iter(TOKENIZER.special_token_ids - {END_ID}))
 
-    def told_by(token_ids: Sequence[int], **how: Any) -> list[int]:
+    def tokens_with_logprobs(token_ids: Sequence[int], **how: Any) -> list[int]:
         choice = ChoiceReader(0, TOKENIZER, form, hidden_ids=TOKENIZER.special_token_ids, with_logprobs=True)
         return [logprob.token_id for logprob in answer_of(choice, token_ids, cuts=cuts, **how).logprobs]
 
     letters = TOKENIZER.encode("a b!")
     for token_ids in ([*letters, END_ID], [letters[0], control, *letters, letters[0]], [END_ID]):
         if len(token_ids) > 3 or not cuts:
-            assert told_by(token_ids) == token_ids
+            assert tokens_with_logprobs(token_ids) == token_ids
     cut = [*letters, *TOKENIZER.encode("c")]
-    assert told_by(cut, stopping=StopParams(stop=("!",)), reason=FinishReason.LENGTH) == letters[:-1]
+    assert tokens_with_logprobs(cut, stopping=StopParams(stop=("!",)), reason=FinishReason.LENGTH) == letters[:-1]
 
 
 def test_reasoning_tokens_are_counted_to_the_token() -> None:
-    """Markers and the white space beside them count as reasoning; content and the end don't."""
+    """Markers and the white space around them count as reasoning; content and the end of the text don't."""
     reasoned, said = TOKENIZER.encode("<think>\nthe name\n</think>\n\n"), TOKENIZER.encode("It is.")
     choice = choice_of()
     answer_of(choice, [*reasoned, *said, END_ID])
@@ -118,7 +120,7 @@ def test_reasoning_tokens_are_counted_to_the_token() -> None:
 def test_answer_that_never_left_its_reasoning_is_all_reasoning(
     text: str, reason: FinishReason, num_reasoned: int | None
 ) -> None:
-    """Cut off while it reasons, every token is reasoning; without reasoning, none is."""
+    """In an answer that is truncated during reasoning every token is reasoning; without reasoning, none is."""
     token_ids = TOKENIZER.encode(text)
     choice = choice_of()
     answer = answer_of(choice, token_ids, reason=reason)
@@ -127,15 +129,15 @@ def test_answer_that_never_left_its_reasoning_is_all_reasoning(
 
 
 def test_answer_cut_off_inside_a_call_ends_by_length() -> None:
-    """A call that isn't complete is told as far as it came, and the reason says so."""
+    """An incomplete call is returned as far as it came, and the finish reason is LENGTH."""
     token_ids = TOKENIZER.encode('<tool_call>\n{"name": "weather", "arguments": {"city": "Os')
     answer = answer_of(choice_of(), token_ids, reason=FinishReason.LENGTH)
     assert answer.reason is FinishReason.LENGTH
     assert answer.calls == [("weather", '{"city": "Os')]
 
 
-def test_stop_sequence_is_told_and_its_tokens_have_no_logprobs() -> None:
-    """Text from the stop string on is neither content nor listed."""
+def test_stop_sequence_is_returned_and_its_tokens_have_no_logprobs() -> None:
+    """Text from the stop string on is not content and has no logprobs."""
     token_ids = [*TOKENIZER.encode("one STOP two"), END_ID]
     answer = answer_of(choice_of(), token_ids, stopping=StopParams(stop=["STOP"]))
     assert (answer.stop_sequence, answer.reason) == ("STOP", FinishReason.STOP_SEQUENCE)
@@ -144,7 +146,7 @@ def test_stop_sequence_is_told_and_its_tokens_have_no_logprobs() -> None:
 
 
 def test_token_that_the_stop_string_cuts_is_a_content_token() -> None:
-    """A token of which only the beginning is sent is listed, whole."""
+    """A token of which only the beginning is sent has a logprob, with all of its bytes."""
     tokenizer = tokenizer_of(*ADDED, "e ST")
     token_ids = [*tokenizer.encode("one STOP"), token_id(tokenizer, END)]
     answer = answer_of(choice_of(tokenizer), token_ids, tokenizer, stopping=StopParams(stop=["STOP"]))
@@ -153,7 +155,7 @@ def test_token_that_the_stop_string_cuts_is_a_content_token() -> None:
 
 
 def test_logprobs_come_before_a_call_that_follows_their_text() -> None:
-    """A token whose last characters are the white space before a call is told when the call is, and ahead of it."""
+    """A token that ends with the white space before a call is returned together with the call, and before it."""
     tokenizer = tokenizer_of(*ADDED, "now\n")
     token_ids = [*tokenizer.encode(f"now\n{CALL}"), token_id(tokenizer, END)]
     first, second, third, *_ = events_of(choice_of(tokenizer), token_ids, tokenizer)
@@ -164,7 +166,7 @@ def test_logprobs_come_before_a_call_that_follows_their_text() -> None:
 
 
 def test_bytes_that_are_no_text_keep_their_logprobs() -> None:
-    """A character that never became one appears as U+FFFD, with the tokens that began it."""
+    """A character that was never completed appears as U+FFFD, with the tokens that began it."""
     single = {TOKENIZER.token_bytes(token): token for token in range(TOKENIZER.vocab_size)}
     token_ids = [single[b"a"], single[b"\xf0"], single[b"\x9f"]]
     answer = answer_of(choice_of(), token_ids, reason=FinishReason.LENGTH)
@@ -173,12 +175,12 @@ def test_bytes_that_are_no_text_keep_their_logprobs() -> None:
 
 
 def test_no_logprobs_unless_asked_for() -> None:
-    """Without the option, none are sent."""
+    """Without the option, no logprobs are returned."""
     assert not answer_of(choice_of(with_logprobs=False), [*TOKENIZER.encode("hello"), END_ID]).logprobs
 
 
 def test_call_begins_with_its_id_and_name() -> None:
-    """A call's first event has its id and name, the following ones pieces of its arguments."""
+    """A call's first event has its id and name; the others are pieces of its arguments."""
     choice = choice_of()
     first, *rest = [
         event
@@ -193,10 +195,10 @@ def test_call_begins_with_its_id_and_name() -> None:
         assert event.text
 
 
-def test_text_ends_are_not_asked_for_where_nothing_needs_them() -> None:
-    """Neither logprobs nor reasoning: an engine that tells nothing of where tokens end is read all the same."""
+def test_text_ends_are_optional_without_logprobs_and_reasoning() -> None:
+    """Outputs of an engine that doesn't report where tokens end are read without logprobs and reasoning."""
     choice = ChoiceReader(0, TOKENIZER, AnswerForm(), hidden_ids=(), with_logprobs=False)
     token_ids = [*TOKENIZER.encode("hello"), END_ID]
     (output,) = outputs_of(TOKENIZER, token_ids, cuts=[len(token_ids)])
-    assert told(choice.read(output._replace(text_ends=())))[0].text == "hello"
+    assert results_by_choice(choice.read(output._replace(text_ends=())))[0].text == "hello"
     assert choice.num_tokens == len(output.token_ids)

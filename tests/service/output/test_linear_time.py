@@ -1,4 +1,4 @@
-"""The time that tool calls are searched in an answer grows linearly with runs of one character."""
+"""The time to find tool calls in an answer grows linearly with runs of one character."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TOKEN = 40  # characters; the text comes in tokens of this length
 
 
 def processor_time(family: Family, text: str) -> float:
-    """The least of three runs, in seconds."""
+    """Return the shortest of three runs, in seconds."""
     times = []
     for _ in range(3):
         begin = time.thread_time()
@@ -27,7 +27,7 @@ def processor_time(family: Family, text: str) -> float:
 @pytest.mark.parametrize("run", [" ", "\u00a0", "<"], ids=["space", "no-break-space", "angle"])
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: str(family.syntax.name))
 def test_time_is_linear_in_a_run(family: Family, run: str) -> None:
-    """Wherever the run begins: before a call, in its marker, its name, its arguments, and after it."""
+    """The run may be before a call, in its marker, its name or its arguments, or after it."""
     text = family.cases[-1][0]
     for position in range(0, len(text) + 1, 1 + len(text) // 8):
         short, long = (text[:position] + run * length + text[position:] for length in (SHORT, LONG))

@@ -14,21 +14,21 @@ TOKENIZER = tokenizer_of(*ADDED)
 
 
 def logprobs_of(ranges: list[tuple[int, int]], content: list[tuple[int, int]], num_decided: int) -> list[int]:
-    """The places of the tokens that are told."""
+    """Return the indices of the tokens whose logprobs are returned."""
     logprobs = ContentLogprobs(TOKENIZER)
-    for place, each in enumerate(ranges):
-        logprobs.add_token(TextRange(*each), TokenLogprob(place, -1.0))
+    for index, each in enumerate(ranges):
+        logprobs.add_token(TextRange(*each), TokenLogprob(index, -1.0))
     for each in content:
         logprobs.add_content(TextRange(*each))
     return [logprob.token_id for logprob in logprobs.take(num_decided)]
 
 
 @pytest.mark.parametrize(
-    ("ranges", "content", "num_decided", "told"),
+    ("ranges", "content", "num_decided", "reported"),
     [
         ([(0, 2), (2, 4)], [(0, 4)], 4, [0, 1]),
         ([(0, 2), (2, 4)], [(0, 2)], 2, [0]),  # the second is held back
-        ([(0, 2), (2, 4)], [(0, 3)], 3, [0]),  # half of the second is told: it waits for its last character
+        ([(0, 2), (2, 4)], [(0, 3)], 3, [0]),  # half of the second is returned: it waits for its last character
         ([(0, 2), (2, 4)], [(0, 3)], 4, [0, 1]),  # half of the second is content: it is a content token
         ([(0, 2), (2, 4)], [(2, 4)], 4, [1]),  # the first was reasoning
         ([(0, 2), (2, 4), (4, 6)], [(0, 2), (4, 6)], 6, [0, 2]),  # a call between two contents
@@ -37,10 +37,10 @@ def logprobs_of(ranges: list[tuple[int, int]], content: list[tuple[int, int]], n
     ],
 )
 def test_logprobs_belong_to_content_tokens(
-    ranges: list[tuple[int, int]], content: list[tuple[int, int]], num_decided: int, told: list[int]
+    ranges: list[tuple[int, int]], content: list[tuple[int, int]], num_decided: int, reported: list[int]
 ) -> None:
-    """A token with a content character is a content token, told when its last character is decided."""
-    assert logprobs_of(ranges, content, num_decided) == told
+    """A token with a content character is a content token, and is returned when its last character is decided."""
+    assert logprobs_of(ranges, content, num_decided) == reported
 
 
 def test_logprob_carries_bytes_and_candidates() -> None:
@@ -55,13 +55,13 @@ def test_logprob_carries_bytes_and_candidates() -> None:
 
 
 def test_prompt_s_first_token_has_zero() -> None:
-    """Nothing comes before it; those after it have what the engine found."""
+    """The first token has the logprob 0, because nothing precedes it; the others have the engine's."""
     first, second = (TOKENIZER.encode(letter)[0] for letter in "ab")
     found = spelled_prompt_logprobs(TOKENIZER, [first, second], [TokenLogprob(second, -2.0)])
     assert found == [SpelledLogprob(first, b"a", 0.0), SpelledLogprob(second, b"b", -2.0)]
 
 
 def test_prompt_that_was_not_computed_has_none() -> None:
-    """One that was cut off has nothing made up."""
+    """A truncated prompt has no logprobs."""
     assert spelled_prompt_logprobs(TOKENIZER, TOKENIZER.encode("ab"), []) == []
     assert len(spelled_prompt_logprobs(TOKENIZER, TOKENIZER.encode("a"), [])) == 1

@@ -1,4 +1,4 @@
-"""Tokens to characters."""
+"""The characters that each token produces."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ def test_ranges_of_plain_text_lie_end_to_end() -> None:
 
 
 def test_tokens_that_share_a_character_all_have_it() -> None:
-    """Four tokens of one byte each make one character, which is that of all four; the next token has the next one."""
+    """Four tokens of one byte each make one character, which all four have; the next token has the next one."""
     assert ranges_of(byte_tokens("😀a".encode())) == [(0, 1), (0, 1), (0, 1), (0, 1), (1, 2)]
 
 
-def test_hidden_tokens_have_nothing() -> None:
+def test_hidden_tokens_have_no_characters() -> None:
     """A special token that isn't in the text has no characters."""
     assert ranges_of([token_id(TOKENIZER, "<|im_start|>"), *byte_tokens(b"a")]) == [(0, 0), (0, 1)]
 
 
 @given(data=st.binary(max_size=30))
 def test_ranges_count_the_engine_s_characters(data: bytes) -> None:
-    """For any bytes, the characters counted are those that the engine's text has before its end is flushed."""
+    """For any bytes, the counted characters are those of the engine's text before its end is flushed."""
     token_ids = byte_tokens(data)
     ranges = TokenRanges(TOKENIZER, TOKENIZER.special_token_ids)
     text = ""

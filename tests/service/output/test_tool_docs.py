@@ -1,6 +1,6 @@
-"""The tables of docs/tools.md are those that the code goes by.
+"""The tables of docs/tools.md match the code's own descriptions.
 
-After a change of these, write them anew:
+Write them again after a change:
 
     RECORD_DOCS=1 python -m pytest tests/service/output/test_tool_docs.py
 """
@@ -50,14 +50,14 @@ def reasoning_table() -> list[str]:
 
 
 def code(text: str) -> str:
-    """A text as code in a table's cell."""
+    """Return a text as code in a table's cell."""
     shown = text.replace("\n", "⏎").replace("|", r"\|")
     return f"`` {shown} ``" if "`" in shown else f"`{shown}`"
 
 
 @pytest.mark.parametrize(("name", "table"), [("calls", calls_table), ("reasoning", reasoning_table)])
 def test_table_is_up_to_date(name: str, table: object) -> None:
-    """Each row is written from the description that the parser and the grammar go by, its call read by the parser."""
+    """Each row is generated from the description that parser and grammar use, and the parser reads its call."""
     assert callable(table)
     wanted = f"<!-- {name} -->\n\n" + "\n".join(table()) + f"\n\n<!-- /{name} -->"
     page = PAGE.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Every family's calls: known by the template, read from what its models write, and from what its template writes."""
+"""Calls of every family: identified by the template, and read from models' answers and from the template's own."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def parsed(calls: list[tuple[str, str]]) -> Calls:
 
 @pytest.mark.parametrize(("family", "text", "content", "calls"), CASES)
 def test_answers_are_read_the_same_at_every_cut(family: Family, text: str, content: str, calls: Calls) -> None:
-    """Calls come out with arguments of the schemas' types, the rest as content, wherever the text is cut."""
+    """Calls have arguments of the schemas' types, and the rest is content, wherever the text is cut."""
     whole = read(family.syntax, text)
     assert (whole[0], whole[1], parsed(whole[2])) == ("", content, calls)
     for cut in range(len(text)):
@@ -36,17 +36,17 @@ def test_answers_are_read_the_same_at_every_cut(family: Family, text: str, conte
 
 @every_family
 def test_family_is_known_by_its_template(family: Family) -> None:
-    """None is taken for another, however much of its marks they share."""
+    """No family's template is taken for another's, even if they share marks."""
     assert tool_syntax(family.template) is family.syntax
 
 
 def test_there_is_a_corpus_of_every_syntax() -> None:
-    """A syntax without one is not served; settings name the same ones."""
+    """Every syntax has a corpus, and settings have the same names."""
     assert {family.syntax.name for family in FAMILIES} == set(SYNTAXES) == set(get_args(SyntaxName))
 
 
 def test_family_is_known_by_its_tokenizer() -> None:
-    """A template that shows no call leaves it to the tokens; a template's own marks come first."""
+    """The tokens decide if a template shows no call; a template's own marks take precedence."""
     assert tool_syntax("{{ tools }}", ["<|action_start|>", "<|plugin|>"]) is INTERNLM2
     assert tool_syntax("{{ tools }}", ["<|plugin|>"]) is PLAIN_JSON
     assert tool_syntax("{{ tools }}<tool_call>", ["<|action_start|>", "<|plugin|>"]).name == "hermes"
@@ -54,11 +54,11 @@ def test_family_is_known_by_its_tokenizer() -> None:
 
 @every_family
 def test_template_s_own_call_is_read(family: Family) -> None:
-    """What a template shows of an earlier turn is what the parser takes."""
+    """The parser reads the calls that a template renders for an earlier turn."""
     template = template_of(family.template)
     user = {"role": "user", "content": "hi"}
     call = {"id": "functions.weather:0", "type": "function", "function": {"name": "weather", "arguments": OSLO}}
-    told = {"role": "assistant", "content": "", "tool_calls": [call]}
+    turn = {"role": "assistant", "content": "", "tool_calls": [call]}
     before = template.render([user], None, {})
-    text = template.render([user, told], None, {"add_generation_prompt": False}).removeprefix(before)
+    text = template.render([user, turn], None, {"add_generation_prompt": False}).removeprefix(before)
     assert parsed(read(family.syntax, text.removesuffix("<|im_end|>\n"))[2]) == [("weather", OSLO)]

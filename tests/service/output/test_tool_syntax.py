@@ -1,4 +1,4 @@
-"""Which family's way to write calls a model has."""
+"""The detection of a model's syntax of calls."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from service.output.families.tool_syntax import ToolSyntax
     ],
 )
 def test_syntax_is_read_from_the_template(template: str, syntax: ToolSyntax) -> None:
-    """A template's own markers tell the family."""
+    """A template's own markers identify the family."""
     assert tool_syntax(template) is syntax
 
 
 def test_call_ids_have_the_family_s_form() -> None:
-    """Mistral's templates take nine letters and digits; ids don't repeat."""
+    """Mistral's templates take ids of nine letters and digits; ids are unique."""
     assert len(MISTRAL.call_id("a/0/1")) == 9
     assert MISTRAL.call_id("a/0/1").isalnum()
     assert HERMES.call_id("a/0/1").startswith("call_")
@@ -41,5 +41,5 @@ def test_call_ids_have_the_family_s_form() -> None:
 
 
 def test_ids_may_name_the_function_and_count_the_conversation_s_calls() -> None:
-    """Kimi K2's templates show ids as they are, and its models go on counting."""
+    """Kimi K2's templates show ids unchanged, and its models continue the count."""
     assert KIMI_K2.call_id("a/0/1", "weather", 3) == "functions.weather:3"

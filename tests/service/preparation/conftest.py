@@ -11,7 +11,7 @@ from tests.service.preparation.fakes import preparation_of
 
 @pytest.fixture(scope="module")
 def preparation() -> Iterator[Preparation]:
-    """That of a model with ChatML and a small tokenizer."""
+    """Yield the preparation of a model with ChatML and a small tokenizer."""
     budgets = ReasoningBudgets(low=4, medium=40, high=None)
     preparation = preparation_of(default_system_prompt="Be kind.", budgets=budgets)
     yield preparation

@@ -1,4 +1,4 @@
-"""Preparations over small models, and requests on their whole way: prepared, read, rendered, folded."""
+"""Preparations of small models, and whole requests: prepared, parsed, rendered, folded."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from service.prompting.preparation import Preparation, PreparedAnswer
 from service.prompts.preparing.workers import WorkerLimits, Workers
 from service.prompts.templates.template import ChatTemplate
 from tests.engine.constraints.fakes import ADDED, END, token_id, tokenizer_of
-from tests.service.output.fakes import Told, outputs_of, told
+from tests.service.output.fakes import ChoiceResult, outputs_of, results_by_choice
 from tests.service.prompts.fakes import CHATML, template_of, user
 
 TOKENIZER = tokenizer_of(*ADDED)
@@ -35,7 +35,7 @@ def preparation_of(
     limits: WorkerLimits | None = None,
     **settings: Any,
 ) -> Preparation:
-    """That of a model with a small tokenizer and a template, or without one."""
+    """Return the preparation of a model with a small tokenizer, with or without a template."""
     chat = None
     if source is not None:
         template = template_of(source) if isinstance(source, str) else source
@@ -44,20 +44,20 @@ def preparation_of(
 
 
 def chat_model_of(preparation: Preparation) -> ChatModel:
-    """Of a model that has a template."""
+    """Return the chat model of a model that has a template."""
     assert preparation.chat is not None
     return preparation.chat
 
 
 def chat(*messages: conversation.Message, **given: Any) -> AnswerRequest:
-    """What a chat asks; `given` are fields of its conversation or of the whole."""
+    """Return a chat's request; `given` are fields of its conversation or of the request."""
     names = {field.name for field in fields(Conversation)}
     said = Conversation(messages or (user("hello"),), **{name: given.pop(name) for name in names & given.keys()})
     return AnswerRequest("tiny", (said,), "messages", **given)
 
 
 def request_of(prepared: PreparedAnswer) -> GenerationRequest:
-    """What the engine is asked, where that is one request."""
+    """Return the engine's request, if there is only one."""
     (request,) = prepared.requests
     return request
 
@@ -70,15 +70,15 @@ def reader_of(prepared: PreparedAnswer, tokenizer: Tokenizer = TOKENIZER) -> Ans
     return AnswerReader(prepared.requests, prepared.forms, tokenizer)
 
 
-def answer_to(prepared: PreparedAnswer, text: str) -> Told:
-    """What becomes of a model that says `text`."""
+def answer_to(prepared: PreparedAnswer, text: str) -> ChoiceResult:
+    """Return the answer of a model that generates `text`."""
     reader = reader_of(prepared)
     outputs = outputs_of(TOKENIZER, [*TOKENIZER.encode(text), END_ID])
-    return told(event for output in outputs for event in reader.read(output))[0]
+    return results_by_choice(event for output in outputs for event in reader.read(output))[0]
 
 
 class Exchange(Generic[Request, Message, Answer]):
-    """A request that is ready to run, and its answer as it grows."""
+    """A request that is ready to run, and its growing answer."""
 
     def __init__(
         self, kind: Kind[Request, Message, Answer], request: Request, prepared: PreparedAnswer, tokenizer: Tokenizer
@@ -89,7 +89,7 @@ class Exchange(Generic[Request, Message, Answer]):
         self._fold = kind.fold()
 
     def started(self) -> list[Message]:
-        """The messages that the stream begins with."""
+        """Return the first messages of the stream."""
         prepared = self.prepared
         started = Started(
             id="i",
@@ -106,23 +106,23 @@ class Exchange(Generic[Request, Message, Answer]):
         return self._render(started)
 
     def messages(self, outputs: Iterable[GenerationOutput]) -> list[Message]:
-        """What the engine's next outputs add to the stream."""
+        """Return the stream's messages for the engine's next outputs."""
         return [message for output in outputs for message in self._render(*self.reader.read(output))]
 
     def completed(self) -> list[Message]:
-        """The messages that the stream ends with."""
+        """Return the last messages of the stream."""
         return [*self.broken_off(), *self._render(Completed())]
 
     def broken_off(self) -> list[Message]:
-        """The messages that the stream ends with before its error."""
+        """Return the last messages of a stream before its error."""
         return self._render(self.reader.usage())
 
     def stream(self, outputs: Iterable[GenerationOutput]) -> list[Message]:
-        """All messages of the stream."""
+        """Return all messages of the stream."""
         return [*self.started(), *self.messages(outputs), *self.completed()]
 
     def answer(self, outputs: Iterable[GenerationOutput]) -> Answer:
-        """The fold of the whole stream."""
+        """Return the fold of the whole stream."""
         for message in self.stream(outputs):
             self._fold.add(message)
         return self._fold.response
@@ -134,6 +134,6 @@ class Exchange(Generic[Request, Message, Answer]):
 async def exchange(
     preparation: Preparation, kind: Kind[Request, Message, Answer], request: Request
 ) -> Exchange[Request, Message, Answer]:
-    """A message of the contract, prepared. Raises what its preparation does."""
+    """Return an exchange for a message of the contract. Raise the errors of its preparation."""
     prepared = await preparation.prepare(kind.to_answer_request(request), "r")
     return Exchange(kind, request, prepared, preparation.tokenizer)

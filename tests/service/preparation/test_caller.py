@@ -1,4 +1,4 @@
-"""What a request takes from its caller: its key and weight, its priorities, and whose cached prompts it may find."""
+"""The parts of a request that its caller determines: key, weight, priorities, and the shared cached prompts."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ TEAM = Caller(id="k1", weight=2.5, min_priority=-10)
 
 
 async def group_of(preparation: Preparation, caller: Caller) -> str:
-    """Whose cached prompts its requests find."""
+    """Return the name of the group whose cached prompts the caller's requests use."""
     return request_of(await preparation.prepare(chat(cache_salt="s"), "r", None, caller)).cache_group
 
 
 async def test_a_request_counts_for_its_key(preparation: Preparation) -> None:
-    """The key's id and weight go to the engine, for prompts to answer and for texts to embed."""
+    """The key's id and weight are passed to the engine, for generations and for embeddings."""
     generation = request_of(await preparation.prepare(chat(), "r", None, TEAM))
     assert (generation.caller_id, generation.weight) == ("k1", 2.5)
     texts = TextsToEmbed("tiny", [RawTokens([1, 2], "inputs[0]")])
@@ -32,7 +32,7 @@ async def test_a_request_counts_for_its_key(preparation: Preparation) -> None:
 
 
 async def test_cached_prompts_are_shared_by_an_explicit_group_only(preparation: Preparation) -> None:
-    """Two keys share nothing, two of one group do, a group and a key of the same name don't; anonymous ones are one."""
+    """Only keys of one group share prompts; a group and a key of one name don't; anonymous callers share theirs."""
     alone = [await group_of(preparation, Caller(id=name)) for name in ("k1", "k2")]
     grouped = [await group_of(preparation, Caller(id=name, cache_group="k1")) for name in ("k1", "k2")]
     anonymous = [await group_of(preparation, ANONYMOUS) for _ in range(2)]
@@ -43,7 +43,7 @@ async def test_cached_prompts_are_shared_by_an_explicit_group_only(preparation: 
 
 @pytest.mark.parametrize(("caller", "lowest"), [(ANONYMOUS, 0), (TEAM, -10)])
 async def test_a_priority_is_within_what_the_key_allows(preparation: Preparation, caller: Caller, lowest: int) -> None:
-    """The lowest value that the key allows is served; one below is refused by name and limit, of texts to embed too."""
+    """The lowest allowed value is served; a lower one is rejected with name and limit, for embeddings too."""
     generation = request_of(await preparation.prepare(chat(priority=lowest), "r", None, caller))
     assert generation.priority == lowest
     with pytest.raises(InvalidRequest, match=f"priority must be at least {lowest} ") as refused:

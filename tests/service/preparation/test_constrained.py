@@ -1,4 +1,4 @@
-"""What requests demand of their answers, prepared and then enforced as the engine does: it holds for any model."""
+"""Constraints of prepared requests, enforced as the engine does, hold for any model."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from service.prompts.preparing.workers import WorkerLimits, Workers
 from service.prompts.templates.template import ChatTemplate
 from tests.engine.constraints.fakes import END, allowed_ids, babble, control_ids_of, token_id
 from tests.service.contract.fakes import completion_request
-from tests.service.output.fakes import Told, outputs_of, told
+from tests.service.output.fakes import ChoiceResult, outputs_of, results_by_choice
 from tests.service.preparation.fakes import (
     END_ID,
     TOKENIZER,
@@ -45,7 +45,7 @@ COMPILE = ConstraintCompiler(TOKENIZER, control_ids_of(TOKENIZER), [END_ID])
 
 @pytest.fixture(scope="module")
 def untemplated() -> Iterator[Preparation]:
-    """That of a model without a chat template."""
+    """Yield the preparation of a model without a chat template."""
     preparation = preparation_of(None)
     yield preparation
     preparation.close()
@@ -60,16 +60,18 @@ def state_of(prepared: PreparedAnswer) -> ConstraintState:
     return COMPILE(constraint_of(request_of(prepared)))
 
 
-def answer_of(prepared: PreparedAnswer, said: list[int], tokenizer: FastTokenizer = TOKENIZER, **how: Any) -> Told:
+def answer_of(
+    prepared: PreparedAnswer, said: list[int], tokenizer: FastTokenizer = TOKENIZER, **how: Any
+) -> ChoiceResult:
     reader = reader_of(prepared, tokenizer)
-    return told(event for output in outputs_of(tokenizer, said, **how) for event in reader.read(output))[0]
+    return results_by_choice(event for output in outputs_of(tokenizer, said, **how) for event in reader.read(output))[0]
 
 
 @pytest.mark.parametrize("seed", range(40))
-async def test_demanded_answers_hold_for_a_senseless_model(preparation: Preparation, seed: int) -> None:
-    """Required and named calls, single ones, schemas, after reasoning or not: what comes out is what was asked."""
+async def test_constrained_answers_hold_for_random_logits(preparation: Preparation, seed: int) -> None:
+    """Required, named and single calls, and schemas, with and without reasoning, all give the requested answer."""
     rng = random.Random(seed)
-    kind = rng.choice(["required", "named", "single", "schema", "schema beside tools"])
+    kind = rng.choice(["required", "named", "single", "schema", "schema with tools"])
     given: dict[str, Any] = {"tools": [WEATHER, PING]}
     if kind == "named":
         given["tool_choice"] = NAMED
@@ -84,7 +86,8 @@ async def test_demanded_answers_hold_for_a_senseless_model(preparation: Preparat
     said = babble(state_of(prepared), TOKENIZER, END_ID, rng, max_tokens=12_000)
     cuts = sorted(rng.sample(range(1, len(said)), min(20, len(said) - 1)))
     reader = reader_of(prepared)
-    answer = told(event for output in outputs_of(TOKENIZER, said, cuts=cuts) for event in reader.read(output))[0]
+    events = [event for output in outputs_of(TOKENIZER, said, cuts=cuts) for event in reader.read(output)]
+    answer = results_by_choice(events)[0]
     assert (reader.usage().reasoning_tokens > 0) is (effort is not ReasoningEffort.NONE)
     if answer.calls:
         assert (answer.text, answer.reason) == ("", FinishReason.TOOL_CALLS)
@@ -108,7 +111,7 @@ async def test_demanded_answers_hold_for_a_senseless_model(preparation: Preparat
 async def test_effort_opens_the_reasoning_and_bounds_it(
     preparation: Preparation, effort: ReasoningEffort, num_reasoned: int
 ) -> None:
-    """A model that never closes its reasoning has it closed by its budget, if there is one."""
+    """If a model never closes its reasoning, the budget, if there is one, closes it."""
     prepared = await preparation.prepare(chat(reasoning_effort=effort), "r")
     state = state_of(prepared)
     (letter,) = TOKENIZER.encode("x")
@@ -122,7 +125,7 @@ async def test_effort_opens_the_reasoning_and_bounds_it(
 
 
 async def test_reasoning_that_the_template_opens_is_closed_at_once() -> None:
-    """No effort: the marker is all that may come."""
+    """Without effort only the closing marker is allowed."""
     preparation = preparation_of(CHATML.split("{%- if enable_thinking")[0] + "{{ '<think>\n' }}")
     prepared = await preparation.prepare(chat(reasoning_effort=ReasoningEffort.NONE), "r")
     assert allowed_ids(state_of(prepared), TOKENIZER) == [token_id(TOKENIZER, "</think>")]
@@ -130,7 +133,7 @@ async def test_reasoning_that_the_template_opens_is_closed_at_once() -> None:
 
 
 async def test_reasoning_is_not_forced_on_a_model_without_a_switch() -> None:
-    """It may reason, it needn't."""
+    """The model may reason, but doesn't have to."""
     preparation = preparation_of(CHATML.split("{%- if enable_thinking")[0])
     prepared = await preparation.prepare(chat(reasoning_effort=ReasoningEffort.LOW), "r")
     assert len(allowed_ids(state_of(prepared), TOKENIZER)) > 100
@@ -140,7 +143,7 @@ async def test_reasoning_is_not_forced_on_a_model_without_a_switch() -> None:
 @pytest.mark.parametrize("is_raw", [True, False])
 @pytest.mark.parametrize("seed", range(8))
 async def test_constraint_holds_for_each_prompt(preparation: Preparation, seed: int, *, is_raw: bool) -> None:
-    """A schema is enforced for every prompt, raw or in the template, after reasoning or not."""
+    """A schema is enforced for every prompt, raw or in the template, with and without reasoning."""
     rng = random.Random(seed)
     wanted = sampling_pb2.OutputConstraint(json_schema={"name": "x", "schema": json.dumps(SCHEMA)})
     request = completion_request("hello", "other", output_constraint=wanted, use_raw_prompt=is_raw)
@@ -156,7 +159,7 @@ async def test_constraint_holds_for_each_prompt(preparation: Preparation, seed: 
 
 
 async def test_constraint_works_without_a_template(untemplated: Preparation) -> None:
-    """A model without a chat template has grammars too, and those that can't be enforced are refused."""
+    """A model without a chat template has grammars too, and unsupported ones are rejected."""
 
     def request(regex: str) -> completion_pb2.CompleteRequest:
         return completion_request(output_constraint=sampling_pb2.OutputConstraint(regex=regex))
@@ -165,9 +168,9 @@ async def test_constraint_works_without_a_template(untemplated: Preparation) -> 
     said = babble(state_of(completion.prepared), TOKENIZER, END_ID, random.Random(0))
     assert TOKENIZER.decode(said).isdigit()
     broken = await exchange(untemplated, COMPLETION, request("("))
-    with pytest.raises(UnsupportedConstraint) as refusal:
+    with pytest.raises(UnsupportedConstraint) as caught:
         state_of(broken.prepared)
-    assert refusal.value.field == "output_constraint.regex"
+    assert caught.value.field == "output_constraint.regex"
 
 
 async def test_bundled_model_is_prepared_for_tools_and_reasoning() -> None:

@@ -1,4 +1,4 @@
-"""When the engine must be done with a request."""
+"""The time at which the engine must end a request."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.service.preparation.fakes import chat, request_of
 
 
 async def test_deadline_is_the_call_s_own(preparation: Preparation) -> None:
-    """Nothing given is the ordinary."""
+    """By default the engine's deadline is the call's."""
     for deadline in (None, 7e9):
         generation = request_of(await preparation.prepare(chat(), "r", deadline))
         assert (generation.deadline, generation.truncates_at_deadline) == (deadline, False)
@@ -21,7 +21,7 @@ async def test_deadline_is_the_call_s_own(preparation: Preparation) -> None:
 
 @pytest.fixture
 def now(monkeypatch: pytest.MonkeyPatch) -> float:
-    """An instant far ahead, so that the threads have all time, at which the clock stands."""
+    """Return a fixed time far in the future, at which the clock stands, so that the threads have enough time."""
     now = time.monotonic() + 1e6
     monkeypatch.setattr("service.prompting.preparation.time", SimpleNamespace(monotonic=lambda: now))
     return now
@@ -31,18 +31,18 @@ def now(monkeypatch: pytest.MonkeyPatch) -> float:
 async def test_request_that_truncates_ends_before_its_deadline(
     preparation: Preparation, now: float, room_s: float, margin_s: float
 ) -> None:
-    """Time is left to send what there is: a tenth, but a fifth of a second to a second, and half of it at most."""
+    """The margin to send the answer is a tenth of the time, between 0.2 s and 1 s, but at most half of it."""
     generation = request_of(await preparation.prepare(chat(truncates=True), "r", now + room_s))
     assert generation.truncates_at_deadline
     assert generation.deadline == pytest.approx(now + room_s - margin_s, abs=1e-6)
 
 
 async def test_request_that_is_late_already_stays_late(preparation: Preparation, now: float) -> None:
-    """A deadline in the past isn't moved."""
+    """A deadline in the past isn't changed."""
     assert request_of(await preparation.prepare(chat(truncates=True), "r", now - 1.0)).deadline == now - 1.0
 
 
 async def test_request_without_a_deadline_has_none_to_truncate_at(preparation: Preparation) -> None:
-    """Nothing is made up."""
+    """Without a deadline none is set."""
     generation = request_of(await preparation.prepare(chat(truncates=True), "r"))
     assert (generation.deadline, generation.truncates_at_deadline) == (None, True)

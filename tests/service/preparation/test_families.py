@@ -1,4 +1,4 @@
-"""Whole chats of families whose reasoning and answers have markers of their own."""
+"""Whole chats of families whose reasoning and answers have their own markers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from service.output.families.tool_families import COMMAND, HARMONY
 from service.output.families.tool_syntax import CHANNEL_MARKERS
 from service.prompts.chats.reasoning_effort import ReasoningBudgets
 from tests.engine.constraints.fakes import END, SPECIAL, control_ids_of, token_id, tokenizer_of
-from tests.service.output.fakes import outputs_of, told
+from tests.service.output.fakes import outputs_of, results_by_choice
 from tests.service.output.families import FAMILIES
 from tests.service.preparation.fakes import (
     answer_to,
@@ -38,7 +38,7 @@ CALL = '{"city": "Oslo", "days": 3}'
 
 
 def may_say(request: GenerationRequest, tokenizer: FastTokenizer, text: str) -> bool:
-    """Whether the request's constraint lets a model say this."""
+    """Return True if the request's constraint allows this text."""
     assert request.constraint is not None
     compiler = ConstraintCompiler(tokenizer, control_ids_of(tokenizer), [token_id(tokenizer, END)])
     state = compiler(request.constraint)
@@ -53,8 +53,8 @@ def may_say(request: GenerationRequest, tokenizer: FastTokenizer, text: str) -> 
 @pytest.mark.parametrize(
     "family", [family for family in REASONING_FAMILIES if family.families != "gpt-oss"], ids=lambda f: str(f.families)
 )
-async def test_reasoning_of_each_family_is_apart(family: ReasoningFamily) -> None:
-    """Markers of the reasoning and of the answer belong to neither."""
+async def test_reasoning_of_each_family_is_separated(family: ReasoningFamily) -> None:
+    """The markers of reasoning and answer belong to neither."""
     markers = family.markers
     preparation = preparation_of("{# " + " ".join(family.marks) + " #}{{ messages[0].content }}")
     said = f"{markers.open}\nhm {markers.close}\n{markers.answer_open}It is.{markers.answer_close}"
@@ -63,8 +63,8 @@ async def test_reasoning_of_each_family_is_apart(family: ReasoningFamily) -> Non
     preparation.close()
 
 
-async def test_answer_s_special_tokens_are_taken_off() -> None:
-    """Command A's markers are special tokens: the engine shows them, and the caller doesn't see them."""
+async def test_answer_s_special_tokens_are_removed() -> None:
+    """Command A's markers are special tokens: the engine shows them, and the client doesn't get them."""
     tokenizer = tokenizer_of(special=(*SPECIAL, *COMMAND_TOKENS, COMMAND.begin, COMMAND.end))
     source = TEMPLATES["command-a"] + "{# " + " ".join(COMMAND_TOKENS) + " #}"
     preparation = preparation_of(source, tokenizer)
@@ -72,7 +72,7 @@ async def test_answer_s_special_tokens_are_taken_off() -> None:
     reader = reader_of(prepared, tokenizer)
     text = "<|START_THINKING|>hm<|END_THINKING|><|START_RESPONSE|>Hi there.<|END_RESPONSE|>"
     outputs = outputs_of(tokenizer, [*tokenizer.encode(text), token_id(tokenizer, END)], hides_special=False)
-    answer = told(event for output in outputs for event in reader.read(output))[0]
+    answer = results_by_choice(event for output in outputs for event in reader.read(output))[0]
     assert (answer.reasoning, answer.text) == ("hm", "Hi there.")
     preparation.close()
 
@@ -89,7 +89,7 @@ async def test_answer_s_special_tokens_are_taken_off() -> None:
     ids=["format", "tool"],
 )
 async def test_channels_reason_before_a_constrained_answer(given: dict[str, Any], answer: str) -> None:
-    """The analysis is free, and the answer stands in the channel that its constraint holds in."""
+    """The analysis is free, and the answer is in the channel that its constraint applies to."""
     preparation = preparation_of(TEMPLATES["harmony"], HARMONY_TOKENIZER)
     request = request_of(await preparation.prepare(chat(**given), "r"))
     analysis = "<|channel|>analysis<|message|>so then<|end|><|start|>assistant"
@@ -120,7 +120,7 @@ async def test_channels_call_by_their_own_schema_where_they_may() -> None:
     ],
 )
 async def test_model_that_always_reasons_does_so_a_little_for_none(effort: ReasoningEffort, level: str) -> None:
-    """The template is told a level that it has."""
+    """The template gets a level that it supports."""
     preparation = preparation_of(TEMPLATES["harmony"])
     assert chat_model_of(preparation).supports_reasoning
     prepared = await preparation.prepare(chat(reasoning_effort=effort), "r")
@@ -132,7 +132,7 @@ async def test_model_that_always_reasons_does_so_a_little_for_none(effort: Reaso
     ("effort", "budget"),
     [(ReasoningEffort.NONE, 0), (ReasoningEffort.LOW, 4), (ReasoningEffort.MEDIUM, 40), (ReasoningEffort.HIGH, -1)],
 )
-async def test_template_is_told_the_budget(effort: ReasoningEffort, budget: int) -> None:
+async def test_template_gets_the_budget(effort: ReasoningEffort, budget: int) -> None:
     """Seed-OSS's template takes tokens, not levels."""
     source = "{{ messages[0].content }}{{ thinking_budget }}{# <seed:think></seed:think> #}"
     preparation = preparation_of(source, budgets=BUDGETS)

@@ -1,4 +1,4 @@
-"""What a request's preparation may cost, and whom."""
+"""The limits of a request's preparation, and their effect on other requests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.waiting import GUARD_S
 
 
 class StuckTemplate(ChatTemplate):
-    """A template that hangs on one message until it is released."""
+    """A template that blocks on one message until it is released."""
 
     def __init__(self, release: threading.Event) -> None:
         self._inner = template_of(CHATML)
@@ -44,7 +44,7 @@ class StuckTemplate(ChatTemplate):
 
 
 class StuckTokenizer(FastTokenizer):
-    """A tokenizer that hangs on one text until it is released."""
+    """A tokenizer that blocks on one text until it is released."""
 
     def __init__(self, release: threading.Event) -> None:
         super().__init__(TOKENIZER.json)
@@ -61,37 +61,37 @@ def raw(text: str) -> AnswerRequest:
 
 
 async def test_endless_template_ends_its_request_only() -> None:
-    """A template that never ends is left to its thread; the loop goes on, and so do other requests."""
+    """An endless template keeps its thread; the event loop and other requests continue."""
     release = threading.Event()
     preparation = preparation_of(StuckTemplate(release), limits=WorkerLimits(max_work_s=0.2))
     try:
-        with pytest.raises(TemplateRefused, match=r"longer than 0\.2 s") as refusal:
+        with pytest.raises(TemplateRefused, match=r"longer than 0\.2 s") as caught:
             await preparation.prepare(chat(user("stuck")), "r")
-        assert refusal.value.field == "messages"
+        assert caught.value.field == "messages"
         assert request_of(await preparation.prepare(chat(user("fine")), "r")).prompt_token_ids
     finally:
         release.set()
         preparation.close()
 
 
-async def test_busy_threads_are_not_the_fault_of_who_waits_for_them() -> None:
-    """Who gets no thread in time is told to come back."""
+async def test_busy_threads_are_reported_as_overload() -> None:
+    """A request that gets no thread in time gets a retry time."""
     release = threading.Event()
     template = StuckTemplate(release)
     preparation = preparation_of(template, limits=WorkerLimits(max_work_s=0.3, num_threads=1))
     stuck = asyncio.create_task(preparation.prepare(chat(user("stuck")), "r"))
     await asyncio.to_thread(template.entered.wait)
-    with pytest.raises(EngineOverloaded, match="busy") as refusal:
+    with pytest.raises(EngineOverloaded, match="busy") as caught:
         await preparation.prepare(chat(user("fine")), "r")
-    assert refusal.value.retry_after_s == 1
+    assert caught.value.retry_after_s == 1
     with pytest.raises(TemplateRefused):
         await stuck
     release.set()
     preparation.close()
 
 
-async def test_who_gets_a_thread_late_is_prepared() -> None:
-    """Waiting for a thread costs nothing of the time that the work may take."""
+async def test_request_with_a_late_thread_is_prepared() -> None:
+    """Waiting for a thread doesn't count towards the time limit of the work."""
     release = threading.Event()
     template = StuckTemplate(release)
     preparation = preparation_of(template, limits=WorkerLimits(num_threads=1))
@@ -107,12 +107,12 @@ async def test_who_gets_a_thread_late_is_prepared() -> None:
 
 
 async def test_encoding_has_a_time_limit() -> None:
-    """Prompts that take too long to encode are the request's fault; the loop goes on meanwhile."""
+    """Prompts that take too long to encode are an invalid request; the event loop continues meanwhile."""
     release = threading.Event()
     preparation = preparation_of(None, StuckTokenizer(release), limits=WorkerLimits(max_work_s=0.1))
-    with pytest.raises(InvalidRequest, match=r"longer than 0\.1 s") as refusal:
+    with pytest.raises(InvalidRequest, match=r"longer than 0\.1 s") as caught:
         await preparation.prepare(raw("stuck"), "r")
-    assert refusal.value.field == "prompts"
+    assert caught.value.field == "prompts"
     release.set()
     preparation.close()
 
@@ -125,7 +125,7 @@ async def test_deadline_ends_the_preparation(preparation: Preparation, asked: An
 
 
 async def test_loop_runs_while_a_template_does() -> None:
-    """Nothing of the preparation's work holds up the loop."""
+    """The preparation's work doesn't block the event loop."""
     release = threading.Event()
     preparation = preparation_of(StuckTemplate(release))
     preparing = asyncio.create_task(preparation.prepare(chat(user("stuck")), "r"))

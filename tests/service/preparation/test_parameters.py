@@ -1,4 +1,4 @@
-"""Sampling and stop parameters on their way to the engine."""
+"""Sampling and stop parameters are passed to the engine."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def raw(*prompts: str | list[int], **given: object) -> AnswerRequest:
     return AnswerRequest("tiny", made, "prompts", **given)  # type: ignore[arg-type]  # any field
 
 
-async def test_parameters_are_handed_on(preparation: Preparation) -> None:
-    """Every one reaches the engine, and is told."""
+async def test_parameters_are_passed_on(preparation: Preparation) -> None:
+    """Every parameter reaches the engine and is echoed."""
     sampling = SamplingParams(0.5, 0.4, 3, 0.2, 0.1, -1.0, 1.5, 2.0, 2**64 - 1, {5: -100.0}, watermark=True)
     stopping = StopParams(9, 2, ("a", "b"), (3,), ignore_eos=True)
     prepared = await preparation.prepare(chat(sampling=sampling, stopping=stopping), "r")
@@ -30,8 +30,8 @@ async def test_parameters_are_handed_on(preparation: Preparation) -> None:
     assert generation.stopping == prepared.stopping == stopping
 
 
-async def test_seed_is_drawn_once_and_told(preparation: Preparation) -> None:
-    """A request without a seed gets one that can be given again; all else stays off."""
+async def test_seed_is_drawn_once_and_echoed(preparation: Preparation) -> None:
+    """A request without a seed gets one that can be sent again; other parameters stay off."""
     prepared = [await preparation.prepare(chat(), "r") for _ in range(20)]
     assert len({each.sampling.seed for each in prepared}) == 20
     for each in prepared:
@@ -39,7 +39,7 @@ async def test_seed_is_drawn_once_and_told(preparation: Preparation) -> None:
 
 
 async def test_prompts_without_a_seed_have_seeds_in_a_row(preparation: Preparation) -> None:
-    """One that is asked twice has two answers; a seed that is given is that of all."""
+    """The same prompt twice gets two answers; a given seed applies to all prompts."""
     drawn = await preparation.prepare(raw("a", "a", "a"), "r")
     first = drawn.sampling.seed
     assert first is not None
@@ -49,7 +49,7 @@ async def test_prompts_without_a_seed_have_seeds_in_a_row(preparation: Preparati
 
 
 @pytest.mark.parametrize(("max_tokens", "resolved"), [(None, 4093), (10, 10), (5000, 4093)])
-async def test_max_tokens_is_what_the_context_has_room_for(
+async def test_max_tokens_is_limited_by_the_context(
     preparation: Preparation, max_tokens: int | None, resolved: int
 ) -> None:
     """Without a limit, or with too large a one, the context is the limit."""
@@ -57,15 +57,15 @@ async def test_max_tokens_is_what_the_context_has_room_for(
     assert request_of(prepared).stopping.max_tokens == prepared.stopping.max_tokens == resolved
 
 
-async def test_unknown_tokens_are_refused_by_their_path(preparation: Preparation) -> None:
-    """A token that the vocabulary doesn't have is the caller's error."""
+async def test_unknown_tokens_are_rejected_by_their_path(preparation: Preparation) -> None:
+    """A token outside the vocabulary is the client's error."""
     size = TOKENIZER.vocab_size
-    with pytest.raises(InvalidRequest, match=f"{size} tokens") as refusal:
+    with pytest.raises(InvalidRequest, match=f"{size} tokens") as caught:
         await preparation.prepare(chat(sampling=SamplingParams(logit_bias={size - 1: 1, size: 1})), "r")
-    assert refusal.value.field == f"sampling.logit_bias[{size}]"
-    with pytest.raises(InvalidRequest) as refusal:
+    assert caught.value.field == f"sampling.logit_bias[{size}]"
+    with pytest.raises(InvalidRequest) as caught:
         await preparation.prepare(chat(stopping=StopParams(stop_token_ids=(1, size))), "r")
-    assert refusal.value.field == "stopping.stop_token_ids[1]"
-    with pytest.raises(InvalidRequest) as refusal:
+    assert caught.value.field == "stopping.stop_token_ids[1]"
+    with pytest.raises(InvalidRequest) as caught:
         await preparation.prepare(raw("a", [1, size - 1, size]), "r")
-    assert refusal.value.field == "prompts[1].token_ids.ids[2]"
+    assert caught.value.field == "prompts[1].token_ids.ids[2]"

@@ -1,4 +1,4 @@
-"""What constraints promise, on the bundled model in a real engine: every answer holds, whatever else the batch does."""
+"""Constrained answers of the bundled model in a real engine are valid, whatever else is in the batch."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Case = tuple[chat_pb2.ChatRequest, dict[str, Schema]]  # a request, and the sche
 
 @pytest.fixture
 async def served() -> AsyncIterator[tuple[GeneratorClient, Preparation]]:
-    """The model in an engine whose cache holds a part of what runs at once."""
+    """Yield the model in an engine whose cache holds a part of the concurrent requests."""
     tokenizer = FastTokenizer.from_folder(DEMO)
     preparation = preparation_of(ChatTemplate.from_folder(DEMO), tokenizer)
     built = build_engine(
@@ -49,7 +49,7 @@ async def served() -> AsyncIterator[tuple[GeneratorClient, Preparation]]:
 
 
 def random_case(rng: random.Random) -> Case:
-    """A request for JSON of a random schema, or one that demands calls of some random tools."""
+    """Return a request for JSON of a random schema, or one that requires calls of some random tools."""
     fields: dict[str, Any] = {
         "n": rng.choice([1, 1, 1, 1, 1, 2]),
         "sampling": sampling_pb2.SamplingParams(
@@ -84,7 +84,7 @@ def _parameters(rng: random.Random) -> Schema:
 async def answer(
     engine: GeneratorClient, preparation: Preparation, request: chat_pb2.ChatRequest
 ) -> chat_pb2.ChatResponse:
-    """Return the product's answer, as the fold of its stream. A busy engine is tried again, as clients do."""
+    """Return the answer as the fold of its stream. Retry while the engine is busy, as clients do."""
     asked = await exchange(preparation, CHAT, request)
     while True:
         with suppress(EngineOverloaded):
@@ -93,7 +93,7 @@ async def answer(
 
 
 def ends_well(choice: chat_pb2.ChatChoice, schemas: dict[str, Schema], request: chat_pb2.ChatRequest) -> bool:
-    """Fail unless the answer keeps its promise; whether it came to an end of its own."""
+    """Fail unless the answer is valid; return True if it ended by itself."""
     is_limited = choice.finish_reason == chat_pb2.FINISH_REASON_LENGTH
     calls = [(call.function.name, call.function.arguments) for call in choice.message.tool_calls]
     if "" in schemas:
@@ -111,23 +111,23 @@ def ends_well(choice: chat_pb2.ChatChoice, schemas: dict[str, Schema], request: 
 
 @pytest.mark.slow
 async def test_constrained_answers_hold_for_200_random_requests(served: tuple[GeneratorClient, Preparation]) -> None:
-    """Schemas and demanded calls, 12 requests at a time: each answer is valid, nearly all at their limit."""
+    """Schemas and required calls, 12 requests at a time: each answer is valid, nearly all at their limit."""
     engine, preparation = served
     rng = random.Random(4)
     cases = [random_case(rng) for _ in range(NUM_REQUESTS)]
-    room = asyncio.Semaphore(12)
+    slots = asyncio.Semaphore(12)
     broken: list[chat_pb2.ChatChoice] = []
 
     async def run(case: Case) -> list[bool]:
         request, schemas = case
-        async with room:
+        async with slots:
             response = await answer(engine, preparation, request)
         assert len(response.choices) == (request.n or 1)
         ends = []
         for choice in response.choices:
             try:
                 ends.append(ends_well(choice, schemas, request))
-            except json.JSONDecodeError:  # an end that is too far to find promises nothing
+            except json.JSONDecodeError:  # without a known ending the answer may be truncated
                 assert choice.finish_reason == chat_pb2.FINISH_REASON_LENGTH
                 broken.append(choice)
         return ends

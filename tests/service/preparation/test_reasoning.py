@@ -1,4 +1,4 @@
-"""How much whole chats let a model reason."""
+"""The reasoning that whole chats allow a model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.service.preparation.fakes import answer_to, chat, chat_model_of, prep
 from tests.service.prompts.fakes import CHATML
 
 MARKERS = ReasoningMarkers("<think>", "</think>")
-UNSWITCHED = CHATML.split("{%- if enable_thinking")[0]  # shows earlier reasoning, and has no switch for more
+UNSWITCHED = CHATML.split("{%- if enable_thinking")[0]  # shows earlier reasoning, and has no switch
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ UNSWITCHED = CHATML.split("{%- if enable_thinking")[0]  # shows earlier reasonin
 async def test_effort_is_switch_and_budget(
     preparation: Preparation, effort: ReasoningEffort | None, ends_with: str, limit: int | str | None
 ) -> None:
-    """The effort reaches the template's switch, opens the reasoning and bounds its tokens."""
+    """The effort sets the template's switch, opens the reasoning and bounds its tokens."""
     prepared = await preparation.prepare(chat(reasoning_effort=effort), "r")
     assert prompt_of(prepared).endswith(ends_with)
     wanted = None
@@ -43,7 +43,7 @@ async def test_effort_is_switch_and_budget(
 async def test_request_s_budget_takes_the_place_of_the_effort_s(
     preparation: Preparation, effort: ReasoningEffort | None
 ) -> None:
-    """As many tokens as the request says, whatever the effort allows; the effort NONE allows nothing still."""
+    """The request's number of tokens replaces the effort's; the effort NONE still allows no reasoning."""
     prepared = await preparation.prepare(chat(reasoning_effort=effort, reasoning_budget=9), "r")
     limit = ReasoningLimit(MARKERS, ReasoningStart.MAY_OPEN, 9, must_open=effort is not None)
     assert request_of(prepared).constraint == Constraint(reasoning=limit)
@@ -52,7 +52,7 @@ async def test_request_s_budget_takes_the_place_of_the_effort_s(
 
 
 async def test_template_that_opens_the_reasoning_itself() -> None:
-    """Where the prompt ends with the opening marker, the answer begins inside the reasoning; NONE closes it at once."""
+    """If the prompt ends with the opening marker, the answer begins inside the reasoning; NONE closes it at once."""
     preparation = preparation_of(UNSWITCHED + "{{ '<think>\n' }}")
     assert not chat_model_of(preparation).supports_reasoning
     answer = answer_to(await preparation.prepare(chat(), "r"), "so\n</think>\n\nHi")
@@ -63,7 +63,7 @@ async def test_template_that_opens_the_reasoning_itself() -> None:
 
 
 async def test_reasoning_is_not_forced_on_a_model_without_a_switch() -> None:
-    """A template that only shows earlier reasoning tells nothing of whether the model reasons: it may, it needn't."""
+    """A template that only shows earlier reasoning doesn't show that the model reasons: it may, but doesn't have to."""
     preparation = preparation_of(UNSWITCHED)
     prepared = await preparation.prepare(chat(reasoning_effort=ReasoningEffort.LOW), "r")
     limit = ReasoningLimit(MARKERS, ReasoningStart.MAY_OPEN, budget=512, must_open=False)
@@ -72,7 +72,7 @@ async def test_reasoning_is_not_forced_on_a_model_without_a_switch() -> None:
 
 
 async def test_effort_is_ignored_by_a_model_that_does_not_reason() -> None:
-    """A template without reasoning takes any effort and answers as ever."""
+    """A template without reasoning accepts any effort, and the answer is unchanged."""
     preparation = preparation_of("{{ messages[0].content }}")
     prepared = await preparation.prepare(chat(reasoning_effort=ReasoningEffort.HIGH), "r")
     assert request_of(prepared).constraint is None
@@ -81,7 +81,7 @@ async def test_effort_is_ignored_by_a_model_that_does_not_reason() -> None:
 
 
 async def test_answer_s_grammar_waits_for_the_reasoning(preparation: Preparation) -> None:
-    """Where the model may reason first, the engine is told that the format holds after it; else from the start."""
+    """If the model may reason first, the grammar applies after the reasoning; otherwise from the start."""
     wanted = Regex("yes", "output_constraint.regex")
     free = request_of(await preparation.prepare(chat(output_format=wanted), "r")).constraint
     closed = chat(output_format=wanted, reasoning_effort=ReasoningEffort.NONE)
@@ -113,7 +113,7 @@ async def test_effort_is_the_request_s_the_model_s_the_platform_s(
     promised: ReasoningEffort | None,
     wanted: ReasoningEffort | None,
 ) -> None:
-    """In this order; the answer tells what came of it, and is what it would be had the request named it."""
+    """The first of these efforts applies; the answer returns it, and is the same as if the request named it."""
     preparation = preparation_of(default_effort=default)
     prepared = await preparation.prepare(chat(reasoning_effort=given, default_effort=promised), "r")
     assert prepared.reasoning_effort is wanted
@@ -124,7 +124,7 @@ async def test_effort_is_the_request_s_the_model_s_the_platform_s(
 
 
 async def test_default_effort_means_nothing_to_a_model_that_does_not_reason() -> None:
-    """It is not in force, and not told."""
+    """The default effort is neither in force nor returned."""
     preparation = preparation_of("{{ messages[0].content }}", default_effort=ReasoningEffort.HIGH)
     prepared = await preparation.prepare(chat(default_effort=ReasoningEffort.MEDIUM), "r")
     assert (prepared.reasoning_effort, request_of(prepared).constraint) == (None, None)

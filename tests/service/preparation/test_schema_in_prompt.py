@@ -1,4 +1,4 @@
-"""What a model is told of the JSON that is wanted of it."""
+"""The description of the required JSON in the prompt."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.service.preparation.tools import function
 from tests.service.prompts.fakes import CHATML, message, user
 
 SCHEMA = JsonSchema('{"type":"integer"}', strict=False, field="f", name="age", description="Someone's age in years.")
-TOLD = (
+SHOWN = (
     "# Response format\n\n## age\n\nSomeone's age in years.\n\n"
     'The answer is JSON that matches this schema:\n{"type":"integer"}'
 )
@@ -24,22 +24,22 @@ SYSTEMLESS = CHATML.replace(
 @pytest.mark.parametrize(
     ("source", "said", "shown"),
     [
-        (CHATML, [user("hi")], f"<|im_start|>system\n{TOLD}<|im_end|>\n<|im_start|>user\nhi<|im_end|>"),
-        (CHATML, [message(Role.SYSTEM, "Be brief."), user("hi")], f"system\nBe brief.\n\n{TOLD}<|im_end|>"),
-        (SYSTEMLESS, [user("hi")], f"<|im_start|>user\n{TOLD}\n\nhi<|im_end|>"),
+        (CHATML, [user("hi")], f"<|im_start|>system\n{SHOWN}<|im_end|>\n<|im_start|>user\nhi<|im_end|>"),
+        (CHATML, [message(Role.SYSTEM, "Be brief."), user("hi")], f"system\nBe brief.\n\n{SHOWN}<|im_end|>"),
+        (SYSTEMLESS, [user("hi")], f"<|im_start|>user\n{SHOWN}\n\nhi<|im_end|>"),
     ],
 )
 async def test_schema_stands_in_the_system_message(source: str, said: list[object], shown: str) -> None:
-    """After what the caller says there; where the template takes no system message, before the user's first."""
+    """The schema follows the client's system message; without system messages it precedes the first user message."""
     preparation = preparation_of(source, shows_schema=True)
     prompt = prompt_of(await preparation.prepare(chat(*said, schema=SCHEMA), "r"))  # type: ignore[arg-type]
     assert shown in prompt
-    assert prompt.count(TOLD) == 1
+    assert prompt.count(SHOWN) == 1
     preparation.close()
 
 
 async def test_setting_leaves_it_out() -> None:
-    """A model whose settings say so is told nothing, and constrained all the same."""
+    """With the setting off the prompt has no schema, and the answer is still constrained."""
     preparation = preparation_of()
     prepared = await preparation.prepare(chat(schema=SCHEMA, output_format=SCHEMA), "r")
     assert "Response format" not in prompt_of(prepared)
@@ -48,7 +48,7 @@ async def test_setting_leaves_it_out() -> None:
 
 
 async def test_answer_that_must_be_a_call_has_no_use_for_it() -> None:
-    """A text is never written then."""
+    """If a call is required, no text is generated."""
     preparation = preparation_of(shows_schema=True)
     asked = chat(schema=SCHEMA, tools=(function("f"),), tool_choice=ToolChoice(ToolMode.REQUIRED))
     assert "Response format" not in prompt_of(await preparation.prepare(asked, "r"))
@@ -56,7 +56,7 @@ async def test_answer_that_must_be_a_call_has_no_use_for_it() -> None:
 
 
 async def test_control_tokens_in_a_description_are_text() -> None:
-    """As everywhere in what callers write."""
+    """Control tokens in a description are text, as everywhere in clients' text."""
     preparation = preparation_of(shows_schema=True)
     schema = JsonSchema("{}", strict=False, field="f", name="a", description="<|im_end|>")
     plain = await preparation.prepare(chat(schema=JsonSchema("{}", strict=False, field="f", name="a")), "r")

@@ -1,4 +1,4 @@
-"""Tools of whole chats: what may be said, and what becomes of it."""
+"""Tools of whole chats: the allowed calls, and the parsed ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from service.generation.requests.parameters import LogprobsOptions
 from service.prompting.preparation import Preparation
 from service.prompts.templates.template import ChatTemplate
 from tests.engine.constraints.fakes import END, token_id, tokenizer_of
-from tests.service.output.fakes import Told, outputs_of, told
+from tests.service.output.fakes import ChoiceResult, outputs_of, results_by_choice
 from tests.service.output.parsers.test_templated_parser import TEMPLATE as RESPONSE_TEMPLATE
 from tests.service.preparation.fakes import (
     answer_to,
@@ -29,7 +29,7 @@ from tests.service.preparation.tools import NAMED, NONE, REQUIRED, WEATHER, func
 
 
 async def test_tools_are_shown_unless_none_may_be_called(preparation: Preparation) -> None:
-    """With `none`, the model sees no tools, and what looks like a call is text."""
+    """With `none` the prompt has no tools, and text like a call is content."""
     shown = await preparation.prepare(chat(tools=[WEATHER]), "r")
     hidden = await preparation.prepare(chat(tools=[WEATHER], tool_choice=NONE), "r")
     assert ("weather" in prompt_of(shown), "weather" in prompt_of(hidden)) == (True, False)
@@ -39,12 +39,12 @@ async def test_tools_are_shown_unless_none_may_be_called(preparation: Preparatio
 
 
 async def test_tools_need_a_template_that_takes_them() -> None:
-    """A model that can't be shown tools refuses them."""
+    """Tools are rejected for a model whose template takes none."""
     preparation = preparation_of("{{ messages[0].content }}")
     assert not chat_model_of(preparation).supports_tools
-    with pytest.raises(UnsupportedFeature) as refusal:
+    with pytest.raises(UnsupportedFeature) as caught:
         await preparation.prepare(chat(tools=[WEATHER]), "r")
-    assert refusal.value.field == "tools"
+    assert caught.value.field == "tools"
     preparation.close()
 
 
@@ -67,7 +67,7 @@ async def test_tools_need_a_template_that_takes_them() -> None:
 async def test_only_what_needs_a_constraint_has_one(
     preparation: Preparation, given: dict[str, Any], *, is_constrained: bool
 ) -> None:
-    """Free answers cost no mask."""
+    """Free answers need no mask."""
     prepared = await preparation.prepare(chat(**given), "r")
     assert (request_of(prepared).constraint is not None) is is_constrained
 
@@ -82,7 +82,7 @@ async def test_only_what_needs_a_constraint_has_one(
     ],
 )
 async def test_calls_of_a_model_may_be_left_free(given: dict[str, Any], *, is_constrained: bool) -> None:
-    """By a setting: then only what the request itself demands is enforced."""
+    """A setting limits enforcement to the request's own requirements."""
     preparation = preparation_of(constrains_calls=False)
     prepared = await preparation.prepare(chat(**given), "r")
     assert (request_of(prepared).constraint is not None) is is_constrained
@@ -90,25 +90,25 @@ async def test_calls_of_a_model_may_be_left_free(given: dict[str, Any], *, is_co
 
 
 async def test_named_function_must_be_there(preparation: Preparation) -> None:
-    """A choice that names no tool of the request is refused here too."""
-    with pytest.raises(InvalidRequest) as refusal:
+    """A choice that names no tool of the request is rejected."""
+    with pytest.raises(InvalidRequest) as caught:
         await preparation.prepare(chat(tools=[WEATHER], tool_choice=ToolChoice(ToolMode.REQUIRED, "other")), "r")
-    assert refusal.value.field == "tool_choice.function_name"
+    assert caught.value.field == "tool_choice.function_name"
 
 
 async def test_markers_that_are_special_tokens_are_shown_to_the_parser() -> None:
-    """Where a family writes calls with a special token, the engine is asked to show it."""
+    """If a family writes calls with a special token, the engine is asked to show it."""
     tokenizer = tokenizer_of(special=("<|im_end|>", "<|python_tag|>"))
     preparation = preparation_of("{{ tools }}{{ messages[0].content }}{# <|python_tag|> #}<|python_tag|>", tokenizer)
     assert request_of(await preparation.prepare(chat(), "r")).skip_special_tokens
 
-    async def answer(text: str, **given: Any) -> Told:
+    async def answer(text: str, **given: Any) -> ChoiceResult:
         prepared = await preparation.prepare(chat(tools=[WEATHER], **given), "r")
         assert not request_of(prepared).skip_special_tokens
         reader = reader_of(prepared, tokenizer)
         said = [*tokenizer.encode(text), token_id(tokenizer, END)]
         outputs = outputs_of(tokenizer, said, hides_special=False)
-        return told(event for output in outputs for event in reader.read(output))[0]
+        return results_by_choice(event for output in outputs for event in reader.read(output))[0]
 
     called = await answer('<|python_tag|>{"name": "weather", "parameters": {}}')
     assert (called.calls, called.text) == ([("weather", "{}")], "")
@@ -118,7 +118,7 @@ async def test_markers_that_are_special_tokens_are_shown_to_the_parser() -> None
 
 
 async def test_tokenizer_s_response_template_reads_a_model_of_no_known_family() -> None:
-    """Its calls, reasoning and content are told; a call can't be demanded."""
+    """Its calls, reasoning and content are parsed; a call can't be required."""
     source = "{{ tools }}{% for message in messages %}{{ message.content }}{% endfor %}<bot>"
     template = ChatTemplate({"default": source}, {"eos_token": END}, RESPONSE_TEMPLATE)
     preparation = preparation_of(template)
@@ -127,7 +127,7 @@ async def test_tokenizer_s_response_template_reads_a_model_of_no_known_family() 
     answer = answer_to(prepared, '<mull>hm</mull>So.<do>{"name": "weather", "arguments": {"city": "Oslo"}}</do>')
     assert (answer.reasoning, answer.text, answer.calls) == ("hm", "So.", [("weather", '{"city": "Oslo"}')])
     assert answer.reason is FinishReason.TOOL_CALLS
-    with pytest.raises(UnsupportedFeature) as refusal:
+    with pytest.raises(UnsupportedFeature) as caught:
         await preparation.prepare(chat(tools=[WEATHER], tool_choice=REQUIRED), "r")
-    assert refusal.value.field == "tool_choice"
+    assert caught.value.field == "tool_choice"
     preparation.close()

@@ -1,4 +1,4 @@
-"""Conversations that are too long for their model's context."""
+"""Conversations that are longer than their model's context."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.service.prompts.fakes import message, user
 
 
 async def test_chat_that_truncates_is_served() -> None:
-    """The template sees system and newest messages; the answer has the room that it asks for."""
+    """The prompt has the system message and the newest messages; `max_tokens` are left for the answer."""
     preparation = preparation_of(max_model_len=300)
     earlier = [each for _ in range(20) for each in (user("so long ago"), message(Role.ASSISTANT, "yes"))]
     messages = [message(Role.SYSTEM, "Be kind."), *earlier, user("and now?")]
@@ -29,18 +29,18 @@ async def test_chat_that_truncates_is_served() -> None:
     preparation.close()
 
 
-async def test_chat_whose_last_message_is_too_long_is_refused() -> None:
-    """The last message is never left out; the error tells what is left without the others."""
+async def test_chat_whose_last_message_is_too_long_is_rejected() -> None:
+    """The last message is never dropped; the error has the length without the others."""
     preparation = preparation_of(max_model_len=100)
-    with pytest.raises(PromptTooLong) as refusal:
+    with pytest.raises(PromptTooLong) as caught:
         await preparation.prepare(chat(user("a"), user("0123456789" * 20), truncates=True), "r")
-    assert refusal.value.field == "messages"
+    assert caught.value.field == "messages"
     preparation.close()
 
 
 @pytest.mark.parametrize("text", ["0123456789" * 100, "\U0001f600" * 300, "<|im_end|>" * 60])
 async def test_text_in_a_template_loses_its_beginning(text: str) -> None:
-    """With `cuts_text` the last message keeps its end, whole characters of it, and the prompt fits."""
+    """With `cuts_text` the last message keeps its end in whole characters, and the prompt fits."""
     preparation = preparation_of(max_model_len=300)
     asked = chat(user(text), stopping=StopParams(max_tokens=50), truncates=True, cuts_text=True)
     prepared = await preparation.prepare(asked, "r")
@@ -53,7 +53,7 @@ async def test_text_in_a_template_loses_its_beginning(text: str) -> None:
 
 
 async def test_count_is_the_prompt_s_length(preparation: Preparation) -> None:
-    """What is counted is what would be generated from, though it be too long for that."""
+    """The count is that of the prompt for a generation, even if it is too long."""
     prepared = await preparation.prepare(chat(), "r")
     assert await preparation.tokens(Conversation((user("hello"),))) == request_of(prepared).prompt_token_ids
     assert len(await preparation.tokens(Conversation((user("0123456789" * 1000),)))) > 10_000

@@ -1,4 +1,4 @@
-"""A tool that the tests of preparations offer."""
+"""A tool for the tests of preparations."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NONE = ToolChoice(ToolMode.NONE)
 
 
 def function(name: str, parameters: str = "", index: int = 0, **fields: Any) -> Function:
-    """The function of the tool number `index` of a request."""
+    """Return the function of tool number `index` of a request."""
     return Function(name, parameters=parameters, field=f"tools[{index}].function", **fields)
 
 

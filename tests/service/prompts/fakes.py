@@ -1,4 +1,4 @@
-"""What the tests of prompts run on: small tokenizers, templates, and conversations."""
+"""Small tokenizers, templates and conversations for the tests of prompts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from service.prompts.tokens.control_tokens import ControlTokens
 from tests.engine.constraints.fakes import END
 
 DEMO = Path(__file__).parents[3] / "demo" / "model"
-# The shape of ChatML with every marker that the tests speak of.
+# A template of ChatML's form with every marker that the tests use.
 CHATML = (
     "{%- if tools %}{{ '<|im_start|>system\n' }}{% for tool in tools %}{{ tool | tojson }}{% endfor %}"
     "{{ 'as <tool_call>, not <think></think><|im_end|>\n' }}{% endif %}"
@@ -28,7 +28,7 @@ CHATML = (
 
 
 def template_of(source: str) -> ChatTemplate:
-    """A chat template whose texts end with `END`."""
+    """Return a chat template whose special token for the end of text is `END`."""
     return ChatTemplate({"default": source}, {"eos_token": END})
 
 

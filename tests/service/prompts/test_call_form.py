@@ -1,4 +1,4 @@
-"""How a template takes earlier calls is found out, so that the turn after a call doesn't lose it or break."""
+"""The form in which a template takes earlier calls is detected, so that the turn after a call is rendered correctly."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ LOOKING = (
     ],
 )
 def test_form_is_found_by_showing_a_call(source: str, form: CallForm) -> None:
-    """Values or text, an empty text or none: the first form that the template shows the call in."""
+    """The first form in which the template shows the call is used: values or text, an empty text or None."""
     assert call_form(template_of(source)) == form
 
 
 def test_call_without_a_text_is_shown_by_a_template_that_wants_none() -> None:
-    """As DeepSeek's: with an empty text it would leave out the call, and the result would answer nothing."""
+    """DeepSeek's template needs None: with an empty text it would omit the call."""
     template = template_of(SHOWN.replace("CALLS", UNLESS_TEXT))
     call = FunctionCall("1", "weather", '{"city": "Oslo"}')
-    told = (
+    messages = (
         user("hi"),
         message(Role.ASSISTANT, tool_calls=(call,)),
         message(Role.TOOL, "sun", tool_call_id="1", tool_call_field="m"),
     )
-    turns = template_messages(told, default_system_prompt=None, markers=None, form=call_form(template))
+    turns = template_messages(messages, default_system_prompt=None, markers=None, form=call_form(template))
     assert template.render(turns, None, {}) == 'hiweather```json{"city": "Oslo"}sun'

@@ -1,4 +1,4 @@
-"""What callers write never becomes a control token."""
+"""Clients' text never becomes a control token."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ CONTROL = control_tokens_of(TOKENIZER)
 
 
 def encoded(source: str, value: Any, tokenizer: FastTokenizer = TOKENIZER) -> list[int]:
-    """The ids of a template rendered over a caller's value."""
+    """Return the ids of a template rendered with a client's value."""
     control = control_tokens_of(tokenizer, CHATML + source)
     marks = control.draw_marks(value)
-    environment = jinja2.Environment(autoescape=False)  # noqa: S701  the prompt is no HTML
+    environment = jinja2.Environment(autoescape=False)  # noqa: S701  the prompt is not HTML
     return control.encode(environment.from_string(source).render(value=control.mark(value, marks)), marks)
 
 
@@ -38,7 +38,7 @@ def control_ids(token_ids: list[int], tokenizer: FastTokenizer = TOKENIZER) -> l
 @pytest.mark.parametrize("token", [*SPECIAL, *ADDED])
 @pytest.mark.parametrize("around", ["{}", "a {} b", "{}{}", "<{}>", "\n{}\n"])
 def test_spelled_token_is_text(token: str, around: str) -> None:
-    """A control token in a caller's string is encoded as its letters; the template's own one stays."""
+    """A control token in a client's string is encoded as its letters; the template's own token stays."""
     text = around.format(token, token)
     token_ids = encoded("{{ value }}<|im_end|>", text)
     assert control_ids(token_ids) == [END]
@@ -48,7 +48,7 @@ def test_spelled_token_is_text(token: str, around: str) -> None:
 @pytest.mark.parametrize("source", ["{{ value.a }}{{ value.b }}", "{{ value.a ~ value.b }}"])
 @pytest.mark.parametrize("cut", range(1, len(END)))
 def test_two_strings_do_not_join_into_a_token(source: str, cut: int) -> None:
-    """Not even two strings that the template puts side by side make a control token."""
+    """Two adjacent strings in the rendered prompt don't form a control token."""
     value = {"a": END[:cut], "b": END[cut:]}
     token_ids = encoded(source, value)
     assert control_ids(token_ids) == []
@@ -56,25 +56,25 @@ def test_two_strings_do_not_join_into_a_token(source: str, cut: int) -> None:
 
 
 def test_template_text_does_not_complete_a_token() -> None:
-    """A string's end and the template's text beside it don't make one either."""
+    """A string's end and the template's text after it don't form a control token."""
     assert control_ids(encoded("{{ value }}end|>", "<|im_")) == []
     assert control_ids(encoded("<|im_{{ value }}", "end|>")) == []
 
 
 def test_template_token_between_two_strings_stays() -> None:
-    """A control token that the template writes is one, though the strings beside it look like parts of tokens."""
+    """A control token that the template writes stays one, even if the strings around it look like parts of tokens."""
     assert control_ids(encoded("{{ value.a }}<|im_end|>{{ value.b }}", {"a": "x<", "b": ">y"})) == [END]
 
 
 @pytest.mark.parametrize("filter_call", ["tojson", "string"])
 def test_keys_and_escaped_strings_are_marked(filter_call: str) -> None:
-    """Names inside a tool's schema, and strings that a template escapes, are text too."""
+    """Names in a tool's schema, and strings that a template escapes, are text too."""
     value = {"properties": {END: {"description": f"x{END}"}}}
     assert control_ids(encoded(f"{{{{ value | {filter_call} }}}}", value)) == []
 
 
 def test_text_that_has_private_characters_keeps_them() -> None:
-    """Whatever marks are used, no character of the caller's is lost, and none works as a mark."""
+    """No character of the client's is lost, whatever marks are used, and none works as a mark."""
     text = "".join(chr(0xF0000 + n) for n in range(4)) + END + json.dumps(chr(0xF0004)) + repr(chr(0xF0005))
     token_ids = encoded("{{ value }}", text)
     assert control_ids(token_ids) == []
@@ -98,7 +98,7 @@ def test_any_text_keeps_its_characters_and_makes_no_token(parts: list[str]) -> N
 
 
 def test_harmless_text_is_encoded_as_ever() -> None:
-    """Without anything that looks like a control token, the ids are those of the whole prompt."""
+    """Without text that looks like a control token, the ids are those of the whole prompt."""
     text = "the name and {the} arguments: a < b\nthink"
     assert encoded("<|im_start|>{{ value }}<|im_end|>", text) == TOKENIZER.encode(f"<|im_start|>{text}<|im_end|>")
 
@@ -110,7 +110,7 @@ def test_added_token_that_the_template_does_not_write_is_a_word() -> None:
 
 
 def test_sentencepiece_prompt_has_no_spaces_where_it_is_cut() -> None:
-    """A tokenizer that begins every text with a space doesn't do so inside the prompt."""
+    """A tokenizer that starts every text with a space doesn't do so inside the prompt."""
     pieces = ["<unk>", END, "▁", *"abcdefimn_<|>/", "\n"]
     backend = tokenizers.Tokenizer(
         tokenizers.models.BPE({piece: n for n, piece in enumerate(pieces)}, [], unk_token=pieces[0])
@@ -124,7 +124,7 @@ def test_sentencepiece_prompt_has_no_spaces_where_it_is_cut() -> None:
 
 
 def test_spelling_that_the_vocabulary_holds_as_text_is_broken_up() -> None:
-    """A vocabulary in which plain text can become the control token gives it no way to."""
+    """A vocabulary in which plain text could become the control token doesn't produce it."""
     pieces = ["<unk>", "</s>", *"s<>/\n", "</", "s>"]
     backend = tokenizers.Tokenizer(
         tokenizers.models.Unigram([(piece, -1.0 if len(piece) > 2 else -5.0) for piece in pieces], 0)
@@ -132,13 +132,13 @@ def test_spelling_that_the_vocabulary_holds_as_text_is_broken_up() -> None:
     backend.add_special_tokens(["</s>"])
     tokenizer = FastTokenizer(backend.to_str())
     (end_id,) = control_tokens_of(tokenizer, "").ids.values()
-    assert end_id in without_added_tokens(backend).encode("</s>").ids  # the trap is there
+    assert end_id in without_added_tokens(backend).encode("</s>").ids  # plain text would become the token
     assert end_id not in encoded("{{ value }}", "</s>", tokenizer)
 
 
 @given(st.text(st.sampled_from("<|>ab12"), max_size=60))
 def test_longest_token_is_marked(text: str) -> None:
-    """Tokens that share a beginning, or begin another one, are found as the longest at their position."""
+    """The longest token at a position is found, even if tokens share a prefix or are prefixes of others."""
     tokens = ("<|a", "<|a|>", "<|a1|>", "<|a12", "<|b|>", "ab")
     control = control_tokens_of(tokenizer_of(*tokens), "".join(tokens))
     marks = control.draw_marks(text)
@@ -150,7 +150,7 @@ def test_longest_token_is_marked(text: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("text", ["<|", "<|reserved_special_token_", "<|im_start|", "\U000f0000"])
 def test_time_does_not_grow_with_the_number_of_tokens(text: str) -> None:
-    """Beginnings of tokens are as cheap with a vocabulary of 250 tokens as with one of 2."""
+    """Prefixes of tokens take as much time with a vocabulary of 250 tokens as with one of 2."""
     value = text * (100_000 // len(text))
 
     def processor_time(count: int) -> float:
@@ -169,7 +169,7 @@ def test_time_does_not_grow_with_the_number_of_tokens(text: str) -> None:
 
 @pytest.mark.slow
 def test_time_to_draw_marks_is_linear() -> None:
-    """Also if the text spells thousands of marks behind a long plain part."""
+    """Drawing marks is linear even if the text contains thousands of marks after a long plain part."""
     marks = "".join(map(chr, range(0xF0000, 0xF0000 + 4093)))
 
     def processor_time(text: str) -> float:
@@ -182,7 +182,7 @@ def test_time_to_draw_marks_is_linear() -> None:
 
 
 def without_added_tokens(backend: Any) -> Any:
-    """A tokenizer to which every text is plain."""
+    """Return a tokenizer for which every text is plain."""
     return tokenizers.Tokenizer.from_str(json.dumps(json.loads(backend.to_str()) | {"added_tokens": []}))
 
 
@@ -191,11 +191,11 @@ def without_added_tokens(backend: Any) -> Any:
     [str, lambda mark: json.dumps(mark)[1:-1], lambda mark: repr(mark)[1:-1]],
     ids=["plain", "json", "python"],
 )
-def test_text_that_has_every_mark_is_refused(form: Any) -> None:
-    """A caller who writes all characters that could be marks is told so; one who writes many of them is served."""
+def test_text_that_has_every_mark_is_rejected(form: Any) -> None:
+    """A text with all possible marks is rejected; a text with many of them is accepted."""
     plane = [form(chr(code)) for code in range(0xF0000, 0xF0000 + 4096)]
-    with pytest.raises(InvalidRequest, match=r"U\+F0000") as refusal:
+    with pytest.raises(InvalidRequest, match=r"U\+F0000") as caught:
         CONTROL.draw_marks([{"role": "user", "content": "".join(plane)}])
-    assert refusal.value.field == "messages"
+    assert caught.value.field == "messages"
     marks = CONTROL.draw_marks([{"role": "user", "content": "".join(plane[:-3])}])
     assert [ord(mark) for mark in marks] == [0xF0000 + 4093, 0xF0000 + 4094, 0xF0000 + 4095]

@@ -1,4 +1,4 @@
-"""Texts become the encoder's tokens, and vectors an answer."""
+"""Texts become the encoder's tokens, and vectors become an answer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BEGIN, FINISH = 256, 257
 
 
 class FramedTokenizer(ByteTokenizer):
-    """Token i is byte i; a text stands between two control tokens where they are asked for."""
+    """A tokenizer in which token i is byte i, with a control token before and after a text on request."""
 
     def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
         ids = super().encode(text)
@@ -29,7 +29,7 @@ class FramedTokenizer(ByteTokenizer):
 
 @pytest.fixture
 async def prompts() -> AsyncIterator[EmbeddingPrompts]:
-    """Of texts up to 8 tokens, two of which are the tokenizer's, and vectors of 4 components."""
+    """Yield prompts of up to 8 tokens, including two control tokens, with vectors of 4 components."""
     prompts = EmbeddingPrompts(FramedTokenizer(), 8, 4)
     yield prompts
     prompts.close()
@@ -49,12 +49,12 @@ async def tokens(prompts: EmbeddingPrompts, *inputs: str | list[int], **fields: 
 
 
 async def test_texts_are_framed_and_token_ids_are_not(prompts: EmbeddingPrompts) -> None:
-    """A text stands between the tokenizer's own tokens; ids are taken as they are."""
+    """Texts get the tokenizer's control tokens; token ids are used unchanged."""
     assert await tokens(prompts, "ab", [7, 8, 9], "c") == [[BEGIN, 97, 98, FINISH], [7, 8, 9], [BEGIN, 99, FINISH]]
 
 
 async def test_instruction_stands_before_each_text(prompts: EmbeddingPrompts) -> None:
-    """It is part of the text."""
+    """The instruction is part of the text."""
     assert await tokens(prompts, "a", "b", instruction="x:") == [
         [BEGIN, *b"x:a", FINISH],
         [BEGIN, *b"x:b", FINISH],
@@ -62,7 +62,7 @@ async def test_instruction_stands_before_each_text(prompts: EmbeddingPrompts) ->
 
 
 @pytest.mark.parametrize(
-    ("dimensions", "asked", "words"),
+    ("dimensions", "asked", "message"),
     [
         ((), 2, "must be 4: the model's vectors are not made to be cut"),
         ((2, 3), 1, "must be one of 2, 3, 4, not 1"),
@@ -73,16 +73,16 @@ async def test_instruction_stands_before_each_text(prompts: EmbeddingPrompts) ->
     ],
 )
 async def test_dimensions_are_those_that_the_model_allows(
-    dimensions: tuple[int, ...] | None, asked: int, words: str | None
+    dimensions: tuple[int, ...] | None, asked: int, message: str | None
 ) -> None:
-    """Any where it was trained so, else those of its list, and its own in any case."""
+    """A model allows any dimensions, or those of its list, and always its own number."""
     prompts = EmbeddingPrompts(FramedTokenizer(), 8, 4, EncoderForm(dimensions=dimensions))
-    if words is None:
+    if message is None:
         assert await tokens(prompts, "a", dimensions=asked) == [[BEGIN, *b"a", FINISH]]
     else:
-        with pytest.raises(InvalidRequest, match=words) as refusal:
+        with pytest.raises(InvalidRequest, match=message) as caught:
             await tokens(prompts, "a", dimensions=asked)
-        assert refusal.value.field == "dimensions"
+        assert caught.value.field == "dimensions"
     prompts.close()
 
 
@@ -98,34 +98,34 @@ async def test_dimensions_are_those_that_the_model_allows(
     ],
 )
 async def test_models_own_prompts_stand_before_texts(form: EncoderForm, fields: dict[str, Any], text: bytes) -> None:
-    """By what the text is for; a caller's instruction takes their place."""
+    """The prefix depends on the purpose of the text; a client's instruction replaces it."""
     prompts = EmbeddingPrompts(FramedTokenizer(), 8, 4, form)
     assert await tokens(prompts, "a", **fields) == [[BEGIN, *text, FINISH]]
     prompts.close()
 
 
 async def test_case_is_lowered_where_the_folder_says_so() -> None:
-    """Of instruction and text."""
+    """Both the instruction and the text become lower case."""
     prompts = EmbeddingPrompts(FramedTokenizer(), 8, 4, EncoderForm(lowers_case=True))
     assert await tokens(prompts, "A", instruction="X") == [[BEGIN, *b"xa", FINISH]]
     prompts.close()
 
 
 async def test_request_keeps_its_deadline_and_priority(prompts: EmbeddingPrompts) -> None:
-    """They are the engine's to heed."""
+    """Deadline and priority are passed to the engine."""
     prepared = await prompts.prepare(asked("a", priority=3), "id", 12.5)
     assert (prepared.request_id, prepared.deadline, prepared.priority) == ("id", 12.5, 3)
 
 
 async def test_many_inputs_keep_their_order(prompts: EmbeddingPrompts) -> None:
-    """However they are split among the threads."""
+    """The order is kept however the inputs are split among the threads."""
     texts = [str(number) for number in range(1000)]
     assert await tokens(prompts, *texts) == [[BEGIN, *text.encode(), FINISH] for text in texts]
 
 
 @pytest.mark.parametrize("given", ["abcdefg", [1, 2, 3, 4, 5, 6, 7, 8, 9]])
-async def test_too_long_input_is_refused_or_loses_its_end(prompts: EmbeddingPrompts, given: str | list[int]) -> None:
-    """Both keep what the tokenizer adds; the error has the input's place and the lengths."""
+async def test_too_long_input_is_rejected_or_loses_its_end(prompts: EmbeddingPrompts, given: str | list[int]) -> None:
+    """Both kinds of input keep the control tokens; the error has the input's field and the lengths."""
     with pytest.raises(PromptTooLong) as caught:
         await prompts.prepare(asked("a", given), "r")
     assert (caught.value.field, caught.value.num_prompt_tokens, caught.value.max_prompt_tokens) == ("inputs[1]", 9, 8)
@@ -135,7 +135,7 @@ async def test_too_long_input_is_refused_or_loses_its_end(prompts: EmbeddingProm
 
 @pytest.mark.parametrize("given", ["abcdef", [1, 2, 3, 4, 5, 6, 7, 8]])
 async def test_longest_input_is_taken_whole(prompts: EmbeddingPrompts, given: str | list[int]) -> None:
-    """The limit itself is within."""
+    """An input of exactly the limit is accepted."""
     for truncates in (False, True):
         assert len((await tokens(prompts, given, truncates=truncates))[0]) == 8
 
@@ -149,7 +149,7 @@ async def test_longest_input_is_taken_whole(prompts: EmbeddingPrompts, given: st
         (["a"], {"dimensions": 5}, "dimensions"),
     ],
 )
-async def test_bad_request_is_refused(
+async def test_bad_request_is_rejected(
     prompts: EmbeddingPrompts, inputs: list[Any], fields: dict[str, Any], field: str
 ) -> None:
     """The error names the field."""
@@ -165,7 +165,7 @@ async def test_bad_request_is_refused(
 async def test_dimensions_cut_vectors_to_unit_length(
     prompts: EmbeddingPrompts, dimensions: int | None, expected: list[float]
 ) -> None:
-    """Leading components at unit length; all of them as the model made them."""
+    """Cut vectors have unit length; uncut ones are unchanged."""
     vectors = [np.array([3, 4, 12, 0], dtype=np.float32), np.zeros(4, dtype=np.float32)]
     first, second = await prompts.finish(vectors, dimensions, lambda cut: cut)
     assert first == pytest.approx(expected)
@@ -173,12 +173,12 @@ async def test_dimensions_cut_vectors_to_unit_length(
 
 
 async def test_vectors_are_rendered_on_a_thread(prompts: EmbeddingPrompts) -> None:
-    """There may be millions of numbers: the loop isn't held up."""
+    """Rendering millions of numbers doesn't block the event loop."""
     assert await prompts.finish([], None, lambda _: threading.get_ident()) != threading.get_ident()
 
 
-async def test_long_texts_do_not_hold_up_short_ones() -> None:
-    """While requests of long texts fill the threads, a short one has its turn after a text, not after all."""
+async def test_long_texts_do_not_delay_short_ones() -> None:
+    """While requests with long texts use all threads, a short text waits for one of the texts, not for all."""
     gate = threading.Semaphore(0)
     entered = threading.Semaphore(0)
 
@@ -196,9 +196,9 @@ async def test_long_texts_do_not_hold_up_short_ones() -> None:
     prompts = EmbeddingPrompts(tokenizer, 8, 4)
     long = [asyncio.create_task(prompts.prepare(asked(*["x" * 65_536] * 50), "r")) for _ in range(2)]
     for _ in long:
-        assert await asyncio.to_thread(entered.acquire, timeout=60)  # each has a thread
+        assert await asyncio.to_thread(entered.acquire, timeout=60)  # each one has a thread
     short = asyncio.create_task(prompts.prepare(asked("a"), "r"))
-    await asyncio.sleep(0)  # so that it waits for one
+    await asyncio.sleep(0)  # until it waits for a thread
     gate.release(100)
     await short
     assert tokenizer.encoded < 90
@@ -208,8 +208,8 @@ async def test_long_texts_do_not_hold_up_short_ones() -> None:
     prompts.close()
 
 
-def test_tokenizer_that_respells_its_text_is_refused() -> None:
-    """What it adds could not be told from the text."""
+def test_tokenizer_that_respells_its_text_is_rejected() -> None:
+    """The added tokens of such a tokenizer could not be distinguished from the text."""
 
     class Respelling(ByteTokenizer):
         def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:

@@ -1,4 +1,4 @@
-"""Pairs for encoders: what is read for each of them."""
+"""The texts that are tokenized for pairs of encoders."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.engine.pair_fakes import save_pair_tokenizer
 
 
 class Counting(FastTokenizer):
-    """Knows what it was asked."""
+    """A tokenizer that records the texts that it encodes."""
 
     def __init__(self, text: str) -> None:
         self.asked: list[str] = []
@@ -25,7 +25,7 @@ class Counting(FastTokenizer):
 
 
 def test_a_query_is_read_once_for_all_its_documents(tmp_path: Path) -> None:
-    """A long one beside many documents costs no more than they do, and each pair is what it is alone."""
+    """A long query is tokenized once for many documents, and each pair is the same as alone."""
     save_pair_tokenizer(tmp_path)
     tokenizer = Counting((tmp_path / "tokenizer.json").read_text())
     reader = FramedPairs(tokenizer, 8)

@@ -1,4 +1,4 @@
-"""Chat templates: rendered, or refused in their own words."""
+"""Chat templates: rendering, and the errors that they raise."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HELLO = [{"role": "user", "content": "hello"}]
 
 
 def test_render_gives_messages_tools_and_variables_to_the_template() -> None:
-    """Everything reaches the template, and the prompt ends where the answer begins."""
+    """Messages, tools and variables reach the template, and the prompt ends where the answer begins."""
     source = "{{ messages[0].content }}|{{ tools[0].function.name }}|{{ enable_thinking }}|{{ add_generation_prompt }}"
     template = template_of(source)
     tools = [{"type": "function", "function": {"name": "f"}}]
@@ -24,30 +24,30 @@ def test_render_gives_messages_tools_and_variables_to_the_template() -> None:
 
 
 def test_variables_are_what_the_template_reads_and_does_not_set() -> None:
-    """A template's switches are found, also beside transformers' own tag."""
+    """A template's switches are found, also with transformers' own tag."""
     source = (
         "{% set a = 1 %}{% for m in messages %}{% generation %}{{ m.thinking }}{% endgeneration %}{% endfor %}{{ b }}"
     )
     assert template_of(source).variables == {"messages", "b"}
 
 
-def test_refusal_has_the_template_s_words() -> None:
-    """What a template raises is what the caller reads."""
+def test_error_has_the_template_s_message() -> None:
+    """The message that a template raises is returned to the client."""
     template = template_of("{{ raise_exception('After the optional system message, roles must alternate') }}")
-    with pytest.raises(TemplateRefused, match="roles must alternate") as refusal:
+    with pytest.raises(TemplateRefused, match="roles must alternate") as caught:
         template.render(HELLO, None, {})
-    assert refusal.value.field == "messages"
+    assert caught.value.field == "messages"
 
 
 @pytest.mark.parametrize("source", ["{{ messages[9].content.x }}", "{{ 1 + messages }}", "{{ 1 / 0 }}"])
-def test_template_that_breaks_is_a_refusal(source: str) -> None:
-    """A template that fails on a conversation fails that request and nothing else."""
+def test_template_that_fails_is_an_invalid_request(source: str) -> None:
+    """A template that fails on a conversation fails that request only."""
     with pytest.raises(TemplateRefused):
         template_of(source).render(HELLO, None, {})
 
 
 def test_folder_without_template_is_not_loaded(tmp_path: Path) -> None:
-    """A model that can't chat is told apart from a folder that can't be read, both with the folder's name."""
+    """A model without a template is distinguished from an unreadable folder; both errors contain the folder's name."""
     (tmp_path / "tokenizer.json").write_text(TOKENIZER.json)
     (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "PreTrainedTokenizerFast"}')
     with pytest.raises(NoChatTemplate, match=f"{tmp_path}: .* no chat template"):
@@ -58,7 +58,7 @@ def test_folder_without_template_is_not_loaded(tmp_path: Path) -> None:
 
 
 def test_broken_template_is_not_loaded() -> None:
-    """A template that isn't one is told at start."""
+    """An invalid template is reported at the start."""
     with pytest.raises(ModelLoadError, match="can't be read"):
         template_of("{% for %}")
 

@@ -1,4 +1,4 @@
-"""A template's own calls tell how its model calls, where its marks mislead."""
+"""The tool syntax is corrected by the calls that a template renders, if the template's marks mislead."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ import pytest
 
 from service.output.families.tool_families import HERMES, LFM2, LLAMA3, PLAIN_JSON, QWEN_CODER
 from service.output.families.tool_syntax import ToolSyntax
-from service.prompts.templates.template_calls import confirmed_syntax, warn_of
+from service.prompts.templates.template_calls import confirmed_syntax, warn_if_unparsed
 from tests.service.output.families import FAMILIES, Family, chatml, each
 from tests.service.prompts.fakes import CHATML, template_of
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=[family.syntax.name for family in FAMILIES])
 def test_each_family_s_template_is_confirmed(family: Family, caplog: pytest.LogCaptureFixture) -> None:
-    """What its template shows is read by its own syntax; nothing is said."""
+    """Each family's template renders calls that the family's syntax reads; nothing is logged."""
     with caplog.at_level(logging.INFO):
         assert confirmed_syntax(template_of(family.template), family.syntax) is family.syntax
-        warn_of(template_of(family.template), family.syntax)
+        warn_if_unparsed(template_of(family.template), family.syntax)
     assert not caplog.records
 
 
 def test_shown_call_corrects_misleading_marks(caplog: pytest.LogCaptureFixture) -> None:
-    """A template that puts its marks together itself is known by what comes out."""
+    """A template that assembles its markers is identified by the rendered call."""
     shown = (
         "{{ '<|tool_call_' + 'start|>[' }}{{ f.name }}(word='{{ f.arguments.word }}'){{ ']<|tool_call_' + 'end|>' }}"
     )
@@ -34,17 +34,17 @@ def test_shown_call_corrects_misleading_marks(caplog: pytest.LogCaptureFixture) 
     assert record.levelno == logging.INFO
 
 
-def test_calls_of_no_known_kind_are_told_of(caplog: pytest.LogCaptureFixture) -> None:
-    """What is found stays, and the log warns that the template shows otherwise."""
+def test_calls_of_no_known_kind_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """The detected syntax is kept, and a warning is logged."""
     template = template_of(chatml(each("{{ 'Please do ' + f.name + ' with ' + f.arguments.word }}")))
     assert confirmed_syntax(template, HERMES) is HERMES
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
 
 
-def test_setting_that_contradicts_the_template_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
-    """A syntax that an operator chose is used, and warned of."""
-    warn_of(template_of(CHATML), QWEN_CODER)
+def test_setting_that_contradicts_the_template_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """A configured syntax is used, and a warning is logged."""
+    warn_if_unparsed(template_of(CHATML), QWEN_CODER)
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
 
@@ -53,7 +53,7 @@ def test_setting_that_contradicts_the_template_is_told_of(caplog: pytest.LogCapt
     "source", ["{{ messages[0].content }}", "{{ raise_exception('no tools') }}", "{{ messages[0].nothing.more }}"]
 )
 @pytest.mark.parametrize("syntax", [PLAIN_JSON, LLAMA3], ids=["json", "llama3"])
-def test_template_without_calls_says_nothing(source: str, syntax: ToolSyntax, caplog: pytest.LogCaptureFixture) -> None:
-    """One that shows none, refuses them or breaks leaves it at what was found."""
+def test_template_without_calls_logs_nothing(source: str, syntax: ToolSyntax, caplog: pytest.LogCaptureFixture) -> None:
+    """If a template shows no calls, rejects them or fails, the detected syntax is kept."""
     assert confirmed_syntax(template_of(source), syntax) is syntax
     assert not caplog.records

@@ -1,4 +1,4 @@
-"""A folder's template renders what transformers renders with it."""
+"""A folder's template renders the same text as with transformers."""
 
 from __future__ import annotations
 
@@ -71,24 +71,24 @@ def assert_same(folder: Path, **variables: Any) -> None:
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_template_of_the_configuration(name: str, tmp_path: Path) -> None:
-    """One or two, with the special tokens, whitespace rules and filters that templates count on."""
+    """One or several templates have the special tokens, white space rules and filters that they rely on."""
     assert_same(write(tmp_path, CONFIGS[name]))
 
 
 def test_template_in_files_of_its_own(tmp_path: Path) -> None:
-    """These count before the configuration's."""
+    """Files of their own take precedence over the configuration."""
     assert_same(write(tmp_path, CONFIGS["one"], chat_template="a file {{ tools | tojson }}"))
     assert_same(write(tmp_path, CONFIGS["one"], additional_chat_templates__tool_use="used {{ tools | tojson }}"))
 
 
 def test_bundled_template() -> None:
-    """With and without its switch."""
+    """The bundled template renders the same with and without its switch."""
     assert_same(DEMO)
     assert_same(DEMO, enable_thinking=True)
 
 
-def test_what_is_no_template_is_told(tmp_path: Path) -> None:
-    """Several without a default, and files of another kind."""
+def test_invalid_template_files_are_rejected(tmp_path: Path) -> None:
+    """Several templates without a default, and files of another kind, are rejected."""
     named = {"chat_template": [{"name": "rag", "template": "x"}]}
     with pytest.raises(ModelLoadError, match="none of the chat templates rag is named default"):
         ChatTemplate.from_folder(write(tmp_path, named))

@@ -1,4 +1,4 @@
-"""Messages and tools on their way to the template."""
+"""Messages and tools in the templates' form."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ def turns(*messages: Message, default: str | None = None, form: CallForm = CallF
 
 
 def test_text_parts_are_joined() -> None:
-    """A message's parts are one text, without anything between them."""
+    """A message's parts are joined to one text without separators."""
     assert turns(message(USER, "a", "", "b ")) == [{"role": "user", "content": "ab "}]
 
 
-def test_picture_is_refused_by_its_path() -> None:
-    """A part that the model can't take is named to the part."""
+def test_picture_is_rejected_by_its_path() -> None:
+    """The error for an unsupported part contains the part's path."""
     path = "messages[1].content[1].image_url"
     asked = Message(USER, (TextPart("look"), ImagePart("https://x/y.png", path)))
-    with pytest.raises(UnsupportedModality) as refusal:
+    with pytest.raises(UnsupportedModality) as caught:
         turns(user("hi"), asked)
-    assert refusal.value.field == path
+    assert caught.value.field == path
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_picture_is_refused_by_its_path() -> None:
     [([user("hi")], ["Default.", "hi"]), ([message(SYSTEM, "Own."), user("hi")], ["Own.", "hi"])],
 )
 def test_system_message_replaces_the_default_prompt(messages: list[Message], contents: list[str]) -> None:
-    """The default system prompt stands first, unless the conversation has one of its own."""
+    """The default system prompt comes first, unless the conversation has its own."""
     assert [turn["content"] for turn in turns(*messages, default="Default.")] == contents
 
 
@@ -53,7 +53,7 @@ def test_system_message_replaces_the_default_prompt(messages: list[Message], con
     ],
 )
 def test_arguments_are_values_where_the_template_wants_them(written: str, value: Any) -> None:
-    """Arguments go to the template as an object, or as they were written if they are none."""
+    """Arguments are passed as an object, or as text if they are not an object."""
     asked = message(ASSISTANT, tool_calls=(FunctionCall("1", "f", written),))
     (turn,) = turns(asked)
     assert turn["tool_calls"] == [{"id": "1", "type": "function", "function": {"name": "f", "arguments": value}}]
@@ -63,13 +63,13 @@ def test_arguments_are_values_where_the_template_wants_them(written: str, value:
 
 
 def test_tool_message_answers_an_earlier_call() -> None:
-    """A result carries its call's id and function; one that answers nothing is refused."""
+    """A result has its call's id and function; a result without a call is rejected."""
     asked = message(ASSISTANT, tool_calls=(FunctionCall("1", "f", "{}"),))
     answered = message(TOOL, "42", tool_call_id="1", tool_call_field="messages[0].tool_call_id")
     assert turns(asked, answered)[1] == {"role": "tool", "content": "42", "tool_call_id": "1", "name": "f"}
-    with pytest.raises(InvalidRequest) as refusal:
+    with pytest.raises(InvalidRequest) as caught:
         turns(answered, asked)
-    assert refusal.value.field == "messages[0].tool_call_id"
+    assert caught.value.field == "messages[0].tool_call_id"
 
 
 @pytest.mark.parametrize(
@@ -82,15 +82,15 @@ def test_tool_message_answers_an_earlier_call() -> None:
         (message(USER, "<think>a</think>b"), None, "<think>a</think>b"),
     ],
 )
-def test_earlier_reasoning_is_told_apart(sent: Message, reasoning: str | None, content: str) -> None:
-    """Reasoning that comes back inside an assistant's content is reasoning again; a user's text stays what it is."""
+def test_earlier_reasoning_is_separated(sent: Message, reasoning: str | None, content: str) -> None:
+    """Reasoning inside an assistant's content becomes reasoning again; a user's text is unchanged."""
     (turn,) = turns(sent)
     assert (turn.get("reasoning_content"), turn["content"]) == (reasoning, content)
     assert turn.get("reasoning") == reasoning
 
 
 def test_tools_have_the_templates_form() -> None:
-    """Functions carry name, description and schema; without parameters the schema is that of none."""
+    """Functions have name, description and schema; without parameters the schema allows none."""
     tools = [
         Function("f", "Does.", '{"type": "object", "properties": {"a": {"type": "integer"}}}'),
         Function("g"),
@@ -108,8 +108,8 @@ def test_tools_have_the_templates_form() -> None:
 
 
 @pytest.mark.parametrize("parameters", ["[]", '{"type": "string"}', "{"])
-def test_parameters_that_are_no_object_schema_are_refused(parameters: str) -> None:
-    """A function's parameters are a schema of an object; the error names the tool."""
-    with pytest.raises(InvalidRequest) as refusal:
+def test_parameters_that_are_no_object_schema_are_rejected(parameters: str) -> None:
+    """The parameters of a function must be the schema of an object; the error names the tool."""
+    with pytest.raises(InvalidRequest) as caught:
         template_tools([Function("f", parameters=parameters, field="tools[3].function")])
-    assert refusal.value.field == "tools[3].function.parameters"
+    assert caught.value.field == "tools[3].function.parameters"

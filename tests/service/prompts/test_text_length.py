@@ -1,4 +1,4 @@
-"""What a text's length alone says of its tokens is true of every text."""
+"""The minimal number of tokens for a text's length holds for every text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from service.engine.tokens.tokenizer import FastTokenizer
 from service.generation.errors import PromptTooLong
 from service.prompts.tokens.text_length import most_bytes_per_token
-from service.prompts.tokens.truncation import PromptRoom, fit_text
+from service.prompts.tokens.truncation import PromptBudget, fit_text
 
 SETTINGS: dict[str, Any] = json.loads(Path("demo/model/tokenizer.json").read_text(encoding="utf-8"))
 TOKENIZER = FastTokenizer(json.dumps(SETTINGS))
@@ -34,9 +34,9 @@ def test_a_text_has_at_least_as_many_tokens_as_its_length_says(text: str) -> Non
         {"normalizer": {"type": "Replace", "pattern": {"Regex": " +"}, "content": " "}},
         {"model": {"type": "WordPiece", "vocab": {}}},
     ],
-    ids=["a token that takes the white space beside it", "strips", "splits off", "shortens", "knows no bytes"],
+    ids=["a token that takes the white space around it", "strips", "splits off", "shortens", "knows no bytes"],
 )
-def test_nothing_is_said_where_a_text_may_lose_something(change: dict[str, Any]) -> None:
+def test_no_minimum_where_a_text_may_lose_something(change: dict[str, Any]) -> None:
     class Changed:
         json = json.dumps(SETTINGS | change)
         vocab_size = TOKENIZER.vocab_size
@@ -46,7 +46,7 @@ def test_nothing_is_said_where_a_text_may_lose_something(change: dict[str, Any])
 
 
 class NeverRead(FastTokenizer):
-    """Counts the characters that it is given."""
+    """A tokenizer that counts the characters that it gets."""
 
     num_characters = 0
 
@@ -55,11 +55,11 @@ class NeverRead(FastTokenizer):
         return super().encode(text, add_special_tokens=add_special_tokens)
 
 
-def test_a_prompt_that_is_certainly_too_long_is_refused_unread() -> None:
+def test_a_prompt_that_is_certainly_too_long_is_rejected_unread() -> None:
     tokenizer = NeverRead(TOKENIZER.json)
     with pytest.raises(PromptTooLong, match=r"at least \d+ tokens; the limit is 99"):
         fit_text(
-            tokenizer, "hello " * 1_000_000, PromptRoom(100, None, truncates=False, bytes_per_token=MOST), "prompt"
+            tokenizer, "hello " * 1_000_000, PromptBudget(100, None, truncates=False, bytes_per_token=MOST), "prompt"
         )
     assert tokenizer.num_characters == 0
 
@@ -67,6 +67,6 @@ def test_a_prompt_that_is_certainly_too_long_is_refused_unread() -> None:
 def test_a_prompt_that_is_cut_is_cut_before_it_is_read() -> None:
     tokenizer = NeverRead(TOKENIZER.json)
     text = "hello, dear world " * 200_000
-    room = PromptRoom(100, 10, truncates=True, bytes_per_token=MOST)
-    assert fit_text(tokenizer, text, room, "prompt") == TOKENIZER.encode(text[-5000:])[-90:]
+    budget = PromptBudget(100, 10, truncates=True, bytes_per_token=MOST)
+    assert fit_text(tokenizer, text, budget, "prompt") == TOKENIZER.encode(text[-5000:])[-90:]
     assert tokenizer.num_characters < 3 * 101 * MOST

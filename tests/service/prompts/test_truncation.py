@@ -1,4 +1,4 @@
-"""What over-long prompts lose, and what they never lose."""
+"""The parts of over-long prompts that are dropped and kept."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from service.engine.tokens.tokenizer import FastTokenizer
 from service.generation.errors import PromptTooLong
 from service.generation.prompts.conversation import FunctionCall, Message, Role
-from service.prompts.tokens.truncation import PromptRoom, fit_messages, fit_text, fit_token_ids
+from service.prompts.tokens.truncation import PromptBudget, fit_messages, fit_text, fit_token_ids
 from tests.engine.constraints.fakes import ADDED, token_id, tokenizer_of
 from tests.service.prompts.fakes import message, user
 
@@ -23,7 +23,7 @@ AROUND = {name: (token, token_id(TOKENIZER, token)) for name, token in (("<a>", 
 
 @dataclass
 class Prompt:
-    """A prompt of one token a character."""
+    """A prompt of one token per character."""
 
     messages: Sequence[Message]
     token_ids: list[int] = field(default_factory=list)
@@ -41,20 +41,20 @@ def result_of(call_id: str, text: str) -> Message:
 
 
 @pytest.mark.parametrize(("max_tokens", "target"), [(None, 99), (1, 99), (30, 70), (50, 50), (51, 50), (1000, 50)])
-def test_room_is_kept_for_the_answer_up_to_half_the_context(max_tokens: int | None, target: int) -> None:
-    """An over-long prompt makes room for max_tokens, but keeps half the context; without, for one token."""
-    assert PromptRoom(100, max_tokens, truncates=True).target == target
+def test_tokens_are_kept_for_the_answer_up_to_half_the_context(max_tokens: int | None, target: int) -> None:
+    """An over-long prompt leaves max_tokens but keeps half the context; without max_tokens it leaves one token."""
+    assert PromptBudget(100, max_tokens, truncates=True).target == target
 
 
 @pytest.mark.parametrize(("num_tokens", "num_left"), [(1, 1), (99, 99), (100, 70), (500, 70)])
 def test_token_ids_lose_their_beginning(num_tokens: int, num_left: int) -> None:
-    """A prompt that leaves room for a token stays whole; a longer one keeps its end, or is refused."""
+    """A prompt that leaves a token for the answer is kept; a longer one loses its beginning, or is rejected."""
     token_ids = list(range(num_tokens))
-    assert fit_token_ids(token_ids, PromptRoom(100, 30, truncates=True), "p") == token_ids[num_tokens - num_left :]
+    assert fit_token_ids(token_ids, PromptBudget(100, 30, truncates=True), "p") == token_ids[num_tokens - num_left :]
     if num_tokens > 99:
-        with pytest.raises(PromptTooLong) as refusal:
-            fit_token_ids(token_ids, PromptRoom(100, 30, truncates=False), "p")
-        assert (refusal.value.field, refusal.value.num_prompt_tokens) == ("p", num_tokens)
+        with pytest.raises(PromptTooLong) as caught:
+            fit_token_ids(token_ids, PromptBudget(100, 30, truncates=False), "p")
+        assert (caught.value.field, caught.value.num_prompt_tokens) == ("p", num_tokens)
 
 
 @pytest.mark.parametrize("template", ["<a> $A", "$A <b>", "<a> <a> $A <b>", "$A"])
@@ -63,16 +63,16 @@ def test_text_keeps_what_its_tokenizer_puts_around_it(template: str) -> None:
     before, after = ([AROUND[word][1] for word in part.split()] for part in template.split("$A"))
     tokenizer = wrapping(template)
     text = "0123456789" * 20
-    token_ids = fit_text(tokenizer, text, PromptRoom(100, 30, truncates=True), "p")
+    token_ids = fit_text(tokenizer, text, PromptBudget(100, 30, truncates=True), "p")
     assert token_ids == [*before, *tokenizer.encode(text)[len(before) + len(after) - 70 :], *after]
-    short = fit_text(tokenizer, "0123", PromptRoom(100, 30, truncates=True), "p")
+    short = fit_text(tokenizer, "0123", PromptBudget(100, 30, truncates=True), "p")
     assert short == [*before, *tokenizer.encode("0123"), *after]
     with pytest.raises(PromptTooLong):
-        fit_text(tokenizer, text, PromptRoom(100, 30, truncates=False), "p")
+        fit_text(tokenizer, text, PromptBudget(100, 30, truncates=False), "p")
 
 
 def wrapping(template: str) -> FastTokenizer:
-    """A tokenizer that puts control tokens around each text."""
+    """Return a tokenizer that puts control tokens around each text."""
     single = [
         {"Sequence": {"id": "A", "type_id": 0}}
         if word == "$A"
@@ -86,7 +86,7 @@ def wrapping(template: str) -> FastTokenizer:
 
 @st.composite
 def conversations(draw: st.DrawFn) -> list[Message]:
-    """Any order of messages in which each tool's message answers an earlier call."""
+    """Draw messages in any order in which each tool message answers an earlier call."""
     messages = [message(Role.SYSTEM, "s" * draw(st.integers(0, 9)))] if draw(st.booleans()) else []
     calls: list[str] = []
     for index in range(draw(st.integers(1, 12))):
@@ -109,14 +109,14 @@ def conversations(draw: st.DrawFn) -> list[Message]:
 def test_conversation_loses_its_oldest_messages(
     messages: list[Message], max_model_len: int, max_tokens: int | None
 ) -> None:
-    """What is left is the system's message and an end of the conversation, with all calls that it has results of.
+    """The rest has the system message, an end of the conversation, and all calls of its results.
 
-    It is as long as it can be, among those that begin with a user's message or, if none of these fits, among all.
+    It is the longest such rest that begins with a user message or, if none of these fits, the longest of all.
     """
-    room = PromptRoom(max_model_len, max_tokens, truncates=True)
+    budget = PromptBudget(max_model_len, max_tokens, truncates=True)
     whole = Prompt(messages)
-    prompt = fit_messages(messages, Prompt, room)
-    if len(whole.token_ids) <= room.limit:
+    prompt = fit_messages(messages, Prompt, budget)
+    if len(whole.token_ids) <= budget.limit:
         assert prompt.messages == messages
         return
     num_system = int(messages[0].role is Role.SYSTEM)
@@ -128,7 +128,7 @@ def test_conversation_loses_its_oldest_messages(
     ends = [end for end in ends if not orphans(end)]
     by_user = [end for end in ends if end[num_system].role is Role.USER]
     for candidates in (by_user, ends):
-        for limit in (room.target, room.limit):
+        for limit in (budget.target, budget.limit):
             if fitting := [end for end in candidates if len(Prompt(end).token_ids) <= limit]:
                 assert left == fitting[0]
                 return
@@ -136,13 +136,13 @@ def test_conversation_loses_its_oldest_messages(
 
 
 def orphans(messages: Sequence[Message]) -> set[str]:
-    """Calls that have a result and are not there."""
+    """Return the calls that have a result but are missing."""
     answered = {message.tool_call_id for message in messages if message.role is Role.TOOL}
     return answered - {call.id for message in messages for call in message.tool_calls}
 
 
 def test_long_conversation_is_rendered_few_times() -> None:
-    """The place to cut is searched by halves."""
+    """The index of the cut is found by binary search."""
     num_renderings = 0
 
     def render(messages: Sequence[Message]) -> Prompt:
@@ -151,6 +151,6 @@ def test_long_conversation_is_rendered_few_times() -> None:
         return Prompt(messages)
 
     messages = [user("x" * 10)] * 4096
-    prompt = fit_messages(messages, render, PromptRoom(1001, None, truncates=True))
+    prompt = fit_messages(messages, render, PromptBudget(1001, None, truncates=True))
     assert len(prompt.messages) == 100
     assert num_renderings <= 14

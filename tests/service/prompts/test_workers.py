@@ -1,4 +1,4 @@
-"""The threads that prepare requests: whose fault it is when time runs out."""
+"""The threads that prepare requests, and the errors if time runs out."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ TOO_LONG = InvalidRequest("prompt", "it took too long")
 
 @pytest.fixture
 async def release() -> AsyncIterator[threading.Event]:
-    """Ends what is stuck."""
+    """Yield an event that releases stuck work at the end."""
     release = threading.Event()
     yield release
     release.set()
 
 
 async def test_work_is_done_on_a_thread_of_its_own() -> None:
-    """The result comes back, and so does what the work raises."""
+    """The result of the work, or its exception, is returned."""
     workers = Workers(WorkerLimits())
     assert await workers.run(threading.get_ident, None, TOO_LONG) != threading.get_ident()
     with pytest.raises(ZeroDivisionError):
@@ -36,29 +36,29 @@ async def test_work_is_done_on_a_thread_of_its_own() -> None:
 
 
 async def test_early_timer_is_still_the_deadline_s(monkeypatch: pytest.MonkeyPatch, release: threading.Event) -> None:
-    """A loop's timer may fire before the clock shows the deadline: what ended the wait is the deadline all the same."""
+    """If a loop's timer fires before the clock shows the deadline, the error is still DeadlineExceeded."""
     monkeypatch.setattr("service.prompts.preparing.workers.time", SimpleNamespace(monotonic=lambda: 100.0))
     workers = Workers(WorkerLimits(num_threads=1))
     for deadline in (100.008, 100.001, 100.0, 99.0):
         with pytest.raises(DeadlineExceeded):
-            await workers.run(release.wait, deadline, TOO_LONG)  # begun the first time, and waiting for a thread then
+            await workers.run(release.wait, deadline, TOO_LONG)  # the first one runs, and the second waits for a thread
     workers.close()
 
 
-async def test_limit_before_the_deadline_is_the_caller_s(
+async def test_limit_before_the_deadline_is_the_client_s_error(
     monkeypatch: pytest.MonkeyPatch, release: threading.Event
 ) -> None:
-    """Work that takes longer than its limit is refused, though the deadline be near."""
+    """Work that takes longer than its limit is rejected even if the deadline is near."""
     monkeypatch.setattr("service.prompts.preparing.workers.time", SimpleNamespace(monotonic=lambda: 100.0))
     workers = Workers(WorkerLimits(max_work_s=0.01))
-    with pytest.raises(InvalidRequest) as refusal:
+    with pytest.raises(InvalidRequest) as caught:
         await workers.run(release.wait, 100.02, TOO_LONG)
-    assert refusal.value is TOO_LONG
+    assert caught.value is TOO_LONG
     workers.close()
 
 
-async def test_who_gets_no_thread_is_told_when_to_come_back(release: threading.Event) -> None:
-    """In as long as it waited, but not sooner than in a second."""
+async def test_request_without_a_thread_gets_a_retry_time(release: threading.Event) -> None:
+    """The retry time is the time of the wait, but at least a second."""
     workers = Workers(WorkerLimits(max_work_s=0.01, num_threads=1))
     begun = threading.Event()
 
@@ -68,22 +68,22 @@ async def test_who_gets_no_thread_is_told_when_to_come_back(release: threading.E
 
     stuck = asyncio.create_task(workers.run(work, None, TOO_LONG))
     await asyncio.to_thread(begun.wait)
-    with pytest.raises(EngineOverloaded, match="busy") as refusal:
+    with pytest.raises(EngineOverloaded, match="busy") as caught:
         await workers.run(release.wait, None, TOO_LONG)
-    assert refusal.value.retry_after_s == 1.0
+    assert caught.value.retry_after_s == 1.0
     await asyncio.gather(stuck, return_exceptions=True)
     workers.close()
 
 
 @pytest.mark.slow
-async def test_who_would_wait_too_long_is_refused_at_once(release: threading.Event) -> None:
-    """As many as can be expected to get a thread in time wait; who comes after them isn't kept waiting."""
+async def test_request_that_would_wait_too_long_is_rejected_at_once(release: threading.Event) -> None:
+    """Only as many requests wait as can be expected to get a thread in time; later ones are rejected at once."""
     workers = Workers(WorkerLimits(num_threads=1, max_wait_s=0.5))
     for _ in range(20):
         await workers.run(lambda: time.sleep(0.02), None, TOO_LONG)
     stuck = asyncio.create_task(workers.run(release.wait, None, TOO_LONG))
     waiting = [asyncio.create_task(workers.run(lambda: None, None, TOO_LONG)) for _ in range(100)]
-    await asyncio.sleep(0)  # each has begun to wait, or was refused
+    await asyncio.sleep(0)  # each one has begun to wait, or was rejected
     refused = [each for each in waiting if each.done()]
     assert 0 < len(refused) < len(waiting)
     for each in refused:
@@ -94,8 +94,8 @@ async def test_who_would_wait_too_long_is_refused_at_once(release: threading.Eve
     workers.close()
 
 
-async def test_work_that_nobody_waits_for_is_not_begun(release: threading.Event) -> None:
-    """Who leaves before there was a thread leaves nothing behind."""
+async def test_work_of_a_cancelled_request_is_not_started(release: threading.Event) -> None:
+    """A request that is cancelled before it has a thread is not run later."""
     workers = Workers(WorkerLimits(num_threads=1))
     begun = threading.Event()
     done: list[int] = []
@@ -118,16 +118,16 @@ async def test_work_that_nobody_waits_for_is_not_begun(release: threading.Event)
 
 
 async def test_reading_names_its_field(release: threading.Event) -> None:
-    """A text that takes too long to read is refused under its name."""
+    """A text that takes too long to read is rejected for its field."""
     workers = Workers(WorkerLimits(max_work_s=0.01))
-    with pytest.raises(InvalidRequest, match=r"longer than 0\.01 s") as refusal:
+    with pytest.raises(InvalidRequest, match=r"longer than 0\.01 s") as caught:
         await workers.read(release.wait, None, "text")
-    assert refusal.value.field == "text"
+    assert caught.value.field == "text"
     workers.close()
 
 
-async def test_one_long_text_is_read_at_a_time_and_short_ones_beside_it() -> None:
-    """A second long text takes no thread before the first is done, whether or not its caller is still there."""
+async def test_one_long_text_is_read_at_a_time_and_short_ones_meanwhile() -> None:
+    """A second long text takes no thread before the first is done, even if the first request was cancelled."""
     workers = Workers(WorkerLimits(num_threads=2))
     gates = [threading.Event(), threading.Event()]
     begun: list[int] = []
@@ -143,7 +143,7 @@ async def test_one_long_text_is_read_at_a_time_and_short_ones_beside_it() -> Non
         return asyncio.create_task(work)
 
     first = reading(0)
-    while not begun:  # noqa: ASYNC110  another thread begins
+    while not begun:  # noqa: ASYNC110  set by another thread
         await asyncio.sleep(0.001)
     first.cancel()
     second = reading(1)

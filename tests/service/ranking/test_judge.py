@@ -1,4 +1,4 @@
-"""A model that generates judges pairs: its scores are those of transformers' logits, on every backend."""
+"""A generating model as judge: its scores are those of transformers' logits, on every backend."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ QUERY, DOCUMENTS = "w30 w31", ["w40", "w41 w42 w43", "<e> w44", "w45 w46", *["w5
 
 
 class Nobody:
-    """Watches no steps."""
+    """An observer that ignores the steps."""
 
     def on_step(self, stats: EngineStats) -> None:
-        """Look away."""
+        """Do nothing."""
 
 
 def save(folder: Path) -> Any:
-    """A random model whose tokens are words; `yes` is 98, `no` 99. Returns the model."""
+    """Save a random model whose tokens are words; `yes` is 98, `no` 99. Return the model."""
     torch.manual_seed(0)
     model: Any = transformers.Qwen3ForCausalLM(transformers.Qwen3Config(**SIZES))
     for parameter in model.parameters():
@@ -83,7 +83,7 @@ def texts(**fields: Any) -> TextsToRank:
 
 async def judged(model: ServedGenerator, asked: TextsToRank) -> tuple[list[float], int]:
     assert model.ranker is not None
-    async with model.engine as engine:  # type: ignore[attr-defined]  # it is a front
+    async with model.engine as engine:  # type: ignore[attr-defined]  # it is an engine client
         del engine
         prepared = await model.ranker.prepare(asked, "r", None, ANONYMOUS)
         return list((await prepared.run()).scores), prepared.num_tokens
@@ -96,7 +96,7 @@ def reference(model: Any, prompt: list[int]) -> float:
 
 
 def prompt_of(document: str, instruction: str = "w10 w11") -> list[int]:
-    """By hand; a control token that a document spells is none."""
+    """Return the prompt's tokens, made by hand; a control token that a document spells is plain text."""
     words = f"w20 {instruction} w21 {QUERY} w22 {document}".split()
     spelled = {"<e>": 0}
     return [100 - 3, *(spelled.get(word, int(word[1:]) if word[0] == "w" else 0) for word in words), 100]
@@ -104,7 +104,7 @@ def prompt_of(document: str, instruction: str = "w10 w11") -> list[int]:
 
 @pytest.mark.parametrize("backend", ["native", "torch", "transformers"])
 async def test_scores_are_the_difference_of_two_logits(backend: str, tmp_path: Path) -> None:
-    """Within 1e-4, for more documents than are judged at a time; all tokens of all prompts are counted."""
+    """Scores match within 1e-4 for more documents than one batch; all tokens of all prompts are counted."""
     reference_model = save(tmp_path)
     model = load(tmp_path, backend)
     assert Task.RANK in model.description.tasks
@@ -119,7 +119,7 @@ async def test_scores_are_the_difference_of_two_logits(backend: str, tmp_path: P
 
 
 async def test_model_that_would_end_its_text_is_judged(tmp_path: Path) -> None:
-    """An end of text that is likelier than both words changes no score."""
+    """If an end of text is likelier than both words, the scores don't change."""
     model = save(tmp_path)
     tokenizer = load(tmp_path).tokenizer
     prompt = [*tokenizer.encode("<s>"), *prompt_of("w40")[1:-1], *tokenizer.encode("<e>")]
@@ -132,8 +132,8 @@ async def test_model_that_would_end_its_text_is_judged(tmp_path: Path) -> None:
     assert scores == pytest.approx([reference(model, prompt)], abs=1e-4)
 
 
-async def test_callers_instruction_takes_the_settings_place(tmp_path: Path) -> None:
-    """It is part of the prompt."""
+async def test_clients_instruction_replaces_the_settings(tmp_path: Path) -> None:
+    """The client's instruction is part of the prompt."""
     save(tmp_path)
     own, _ = await judged(load(tmp_path), texts(documents=["w40"]))
     other, _ = await judged(load(tmp_path), texts(documents=["w40"], instruction="w12 w13"))
@@ -148,10 +148,10 @@ async def test_callers_instruction_takes_the_settings_place(tmp_path: Path) -> N
         ({"priority": -1}, InvalidRequest, "serving.priority"),
     ],
 )
-async def test_what_does_not_fit_is_refused(
+async def test_invalid_request_is_rejected(
     fields: dict[str, Any], kind: type[InvalidRequest], field: str, tmp_path: Path
 ) -> None:
-    """By its name."""
+    """The error names the field."""
     save(tmp_path)
     with pytest.raises(kind) as refusal:
         await judged(load(tmp_path), texts(**fields))
@@ -159,10 +159,10 @@ async def test_what_does_not_fit_is_refused(
 
 
 async def test_long_documents_lose_their_end(tmp_path: Path) -> None:
-    """By the model's length, and by `max_document_tokens`: the template's end stays."""
+    """Documents are limited by the model's length and by `max_document_tokens`; the template's end stays."""
     save(tmp_path)
     long = " ".join(f"w{30 + i % 60}" for i in range(100))
-    start = " ".join(long.split()[:54])  # 63 tokens in all
+    start = " ".join(long.split()[:54])  # 63 tokens in total
     cut, _ = await judged(load(tmp_path), texts(documents=[long, start], truncates=True))
     assert cut[0] == pytest.approx(cut[1], abs=1e-6)
     few, _ = await judged(load(tmp_path), texts(documents=[long, "w30 w31"], max_document_tokens=2))
@@ -170,15 +170,15 @@ async def test_long_documents_lose_their_end(tmp_path: Path) -> None:
 
 
 async def test_tokens_of_one_request_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many documents they are spread over."""
+    """The limit holds however many documents the tokens are in."""
     save(tmp_path)
     monkeypatch.setattr(ranker, "MAX_TOKENS", 100)
     with pytest.raises(InvalidRequest, match="more than 100 tokens in all"):
         await judged(load(tmp_path), texts())
 
 
-def test_words_that_are_several_tokens_are_refused(tmp_path: Path) -> None:
-    """At the load, by the setting's name; so is a prompt without its texts."""
+def test_words_that_are_several_tokens_are_rejected(tmp_path: Path) -> None:
+    """They are rejected at the load with the setting's name, as is a prompt without its texts."""
     save(tmp_path)
     with pytest.raises(ModelLoadError, match=r"rank\.yes_word: 'yes no' is 2 tokens, not one"):
         load(tmp_path, yes_word="yes no")

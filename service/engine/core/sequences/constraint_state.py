@@ -21,7 +21,7 @@ class ConstraintState(Protocol):
     def shortest(self) -> int | None:
         """Return the number of tokens of the shortest completion, or None if unknown."""
 
-    def settle(self, token_id: int, num_left: int) -> int:
+    def replace_token(self, token_id: int, num_left: int) -> int:
         """Return the token to append if `token_id` was drawn and `num_left` tokens are left, including this one.
 
         It differs from `token_id` if the text could not end within that limit otherwise. Only the returned token may be
@@ -35,7 +35,7 @@ class ConstraintState(Protocol):
         """Advance by a token that the mask allowed."""
 
     def is_finished(self) -> bool:
-        """Return whether only the end of the text is allowed next."""
+        """Return True if only the end of the text is allowed next."""
 
     def fork(self) -> ConstraintState:
         """Return an independent copy for another choice of the same prompt."""

@@ -210,7 +210,7 @@ class Sequence:
         """Stop billing for blocks until its next step."""
         self._billed_until = None
 
-    def settle(self, token_id: int) -> int:
+    def replace_token(self, token_id: int) -> int:
         """Return the token to append if `token_id` was drawn: another one if the constraint could no longer be met.
 
         Raise ConstraintFailed if the constraint raises an exception.
@@ -218,12 +218,12 @@ class Sequence:
         if self.constraint is None:
             return token_id
         try:
-            settled = self.constraint.settle(token_id, self.max_tokens - self.num_generated_tokens)
+            replacement = self.constraint.replace_token(token_id, self.max_tokens - self.num_generated_tokens)
         except BaseException as error:  # foreign code, which may even panic
             raise ConstraintFailed("the output constraint failed") from error
-        if settled != token_id:
+        if replacement != token_id:
             self._was_redirected = True
-        return settled
+        return replacement
 
     def forced_tokens(self) -> list[int]:
         """Return the next tokens that the constraint, if any, most likely forces."""

@@ -1,4 +1,4 @@
-"""The minimal length: no token that would end a choice is drawn before its `min_tokens`."""
+"""The minimal length: no token that ends a choice is drawn before `min_tokens` tokens."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class EarlyEnd:
         self._found: WeakKeyDictionary[SequenceGroup, NDArray[np.int64]] = WeakKeyDictionary()
 
     def is_used_by(self, sequence: Sequence) -> bool:
-        """Whether the request has a minimal length."""
+        """Return True if the request has a minimal length."""
         return sequence.request.stopping.min_tokens > 0
 
     def change_row(self, row: Row, sequence: Sequence) -> None:
@@ -36,7 +36,7 @@ class EarlyEnd:
     def change_rows(
         self, logits: Tensor, sequences: abc.Sequence[Sequence], rows: abc.Sequence[int], to_device: ToDevice
     ) -> abc.Mapping[int, SequenceError]:
-        """Set the end tokens of each row to -inf whose choice is too short."""
+        """Set the end tokens to -inf in each row whose choice is too short."""
         short = [row for row in rows if sequences[row].is_too_short]
         if short:
             ids = [self._end_ids(sequences[row], logits.shape[1]) for row in short]
@@ -44,7 +44,7 @@ class EarlyEnd:
         return {}
 
     def release(self, sequence: Sequence) -> None:
-        """Keep the request's end tokens: they go with the request."""
+        """Drop nothing: the request's end tokens are dropped with the request."""
 
     def _end_ids(self, sequence: Sequence, vocab_size: int) -> NDArray[np.int64]:
         found = self._found.get(sequence.group)

@@ -19,27 +19,27 @@ ToDevice: TypeAlias = "abc.Callable[[NDArray[Any]], Tensor]"
 
 
 class Effect(Protocol):
-    """An effect in its two forms, with what one sampler keeps for it from step to step.
+    """An effect in its two forms, with one sampler's state for it.
 
     Both forms change the same logits to the same values, in place, and are called only for sequences that use it.
     """
 
     def is_used_by(self, sequence: Sequence) -> bool:
-        """Whether the sequence's request uses it; the answer stays the same from its first token to its last."""
+        """Return True if the sequence's request uses the effect. The result is the same for all its tokens."""
 
     def change_row(self, row: Row, sequence: Sequence) -> None:
-        """Change one sequence's row, in numpy, whose warnings are off. Raises SequenceError."""
+        """Change one sequence's row, in numpy, whose warnings are off. Raise SequenceError if that fails."""
 
     def change_rows(
         self, logits: Tensor, sequences: abc.Sequence[Sequence], rows: abc.Sequence[int], to_device: ToDevice
     ) -> abc.Mapping[int, SequenceError]:
-        """Change those `rows` of `logits` [rows, vocabulary] that belong to `sequences` of the same index, in torch.
+        """Change, in torch, those `rows` of `logits` [rows, vocabulary] that belong to `sequences` of the same index.
 
-        `to_device` copies an array to the device of the logits. Returns the rows that failed.
+        `to_device` copies an array to the device of the logits. Return the rows that failed.
         """
 
     def release(self, sequence: Sequence) -> None:
-        """Drop what is kept for a sequence; it is made anew if the sequence comes back."""
+        """Drop the state of a sequence; it is created again if the sequence returns."""
 
 
 def token_index(

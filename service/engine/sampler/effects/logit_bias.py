@@ -1,4 +1,4 @@
-"""The logit bias: what a request adds to the logits of single tokens."""
+"""The logit bias, which a request adds to the logits of single tokens."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class _Bias(NamedTuple):
-    """A request's bias within the vocabulary."""
+    """The biased tokens of a request that are within the vocabulary."""
 
     token_ids: NDArray[np.int64]
     biases: NDArray[np.float32]  # one for each of `token_ids`
@@ -31,7 +31,7 @@ class LogitBias:
         self._found: WeakKeyDictionary[SequenceGroup, _Bias] = WeakKeyDictionary()
 
     def is_used_by(self, sequence: Sequence) -> bool:
-        """Whether the request biases any token."""
+        """Return True if the request biases any token."""
         return bool(sequence.request.sampling.logit_bias)
 
     def change_row(self, row: Row, sequence: Sequence) -> None:
@@ -49,7 +49,7 @@ class LogitBias:
         return {}
 
     def release(self, sequence: Sequence) -> None:
-        """Keep the request's bias: it goes with the request."""
+        """Drop nothing: the request's bias is dropped with the request."""
 
     def _of(self, sequence: Sequence, vocab_size: int) -> _Bias:
         found = self._found.get(sequence.group)

@@ -1,4 +1,4 @@
-"""Penalties for tokens that were used before."""
+"""Penalties for tokens that a sequence has used before."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _LIMITS = np.finfo(np.float32)  # a repetition penalty near 0 must not make a to
 class Penalties:
     """The effect: repetition, frequency and presence penalties.
 
-    Repetition as in CTRL (arXiv 1909.05858) and transformers: a positive logit is divided, a negative one multiplied,
-    for tokens of prompt and answer. Frequency and presence as OpenAI defines them: `frequency` times the count and
-    `presence` once are subtracted, for tokens of the answer.
+    Repetition is as in CTRL (arXiv 1909.05858) and transformers: for tokens of prompt and answer, a positive logit is
+    divided by the penalty, and a negative one multiplied. Frequency and presence are as OpenAI defines them: for tokens
+    of the answer, `frequency` times the count and `presence` once are subtracted.
     """
 
     def __init__(self) -> None:
         self._counts: dict[Sequence, TokenCounts] = {}
 
     def is_used_by(self, sequence: Sequence) -> bool:
-        """Whether the tokens that the sequence has used have other chances than the model gives them."""
+        """Return True if the request has any penalty."""
         sampling = sequence.request.sampling
         return bool(sampling.repetition_penalty != 1 or sampling.frequency_penalty or sampling.presence_penalty)
 
@@ -69,11 +69,11 @@ class Penalties:
         return {}
 
     def release(self, sequence: Sequence) -> None:
-        """Drop a sequence's counts."""
+        """Drop the counts of a sequence."""
         self._counts.pop(sequence, None)
 
     def _counts_of(self, sequence: Sequence) -> TokenCounts:
-        """The counts up to the sequence's newest token."""
+        """Return the counts up to the sequence's newest token."""
         counts = self._counts.get(sequence)
         if counts is None:
             with_prompt = sequence.request.sampling.repetition_penalty != 1

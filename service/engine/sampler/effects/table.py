@@ -1,7 +1,7 @@
 """The table of sampling effects.
 
 A request's parameters act on its row in this order: logprobs are taken first, then the effects change the logits in the
-table's order, then the draw's own parameters (`Trait.DRAW`) decide what is drawn. A request that uses no effect is
+table's order, then the parameters of the draw (`Trait.DRAW`) choose the token. A request that uses no effect is
 plain; samplers know effects by this table only.
 """
 

@@ -34,7 +34,7 @@ class OneWord:
 
     def shortest(self) -> None: ...
 
-    def settle(self, token_id: int, num_left: int) -> int:
+    def replace_token(self, token_id: int, num_left: int) -> int:
         return token_id
 
     def is_finished(self) -> bool:

@@ -1,4 +1,4 @@
-"""Answers in channels: reasoning, calls and content of their messages, for every cut of the text."""
+"""Answers in channels: reasoning, calls and content are the same for every cut of the text."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def parse(start: ReasoningStart, text: str, cuts: Iterable[int]) -> tuple[Channe
 def test_messages_are_read_at_every_cut(
     start: ReasoningStart, text: str, reasoning: str, content: str, calls: list[tuple[str, str]]
 ) -> None:
-    """Headers and markers belong to nothing; the cut changes neither what is told nor where the content begins."""
+    """Headers and markers belong to no event; a cut changes neither the events nor the start of the content."""
     whole, deltas = parse(start, text, [])
     assert join(deltas) == (reasoning, content, calls)
     assert whole.has_reasoned is bool(reasoning)
@@ -68,8 +68,8 @@ def test_messages_are_read_at_every_cut(
         assert (parser.content_start, parser.has_reasoned) == (whole.content_start, whole.has_reasoned)
 
 
-def test_content_begins_behind_the_reasoning() -> None:
-    """So that the tokens of the reasoning can be counted, its markers included."""
+def test_content_begins_after_the_reasoning() -> None:
+    """The tokens of the reasoning, including its markers, can be counted."""
     text = "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>Yes."
     parser, _ = parse(MAY_OPEN, text, [])
     assert parser.content_start == text.index("<|start|>assistant")

@@ -1,4 +1,4 @@
-"""Answers without the markers that their families put around them, for every cut of the text."""
+"""The markers around answers are removed, for every cut of the text."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def parse(text: str, cuts: Iterable[int]) -> list[Text]:
 
 @pytest.mark.parametrize(("text", "content"), CASES)
 def test_markers_are_taken_off_at_every_cut(text: str, content: str) -> None:
-    """The text between them is the answer, each delta the text at its place; the cut changes nothing."""
+    """The text between the markers is the answer, and each delta has its position; the cut changes nothing."""
     for cuts in [*([cut] for cut in range(len(text) + 1)), range(len(text))]:
         deltas = parse(text, cuts)
         assert "".join(delta.text for delta in deltas) == content

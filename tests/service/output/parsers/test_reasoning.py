@@ -1,4 +1,4 @@
-"""Reasoning apart from content, for every cut of the text."""
+"""Reasoning is separated from content, for every cut of the text."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def parse(start: ReasoningStart, text: str, cuts: Sequence[int]) -> tuple[Reason
 def test_parser_splits_reasoning_from_content_at_every_cut(
     start: ReasoningStart, text: str, reasoning: str, content: str
 ) -> None:
-    """Markers and the white space beside them belong to neither; the cut changes nothing."""
+    """Markers and the white space around them belong to neither; the cut changes nothing."""
     cuts = [[cut] for cut in range(len(text) + 1)]
     for cut in [*cuts, range(len(text))]:
         assert join(parse(start, text, cut)[1]) == (reasoning, content, [])
@@ -66,7 +66,7 @@ def test_parser_splits_reasoning_from_content_at_every_cut(
 def test_parser_is_chunk_invariant_and_points_at_its_content(
     start: ReasoningStart, fragments: list[str], data: st.DataObject
 ) -> None:
-    """For any text, cuts change neither deltas nor the content's start, and content is the text at its place."""
+    """For any text, cuts change neither deltas nor the content's start, and content is the text at its position."""
     text = "".join(fragments)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=5)))
     whole, deltas = parse(start, text, [])
@@ -79,7 +79,7 @@ def test_parser_is_chunk_invariant_and_points_at_its_content(
 
 
 def test_parser_holds_back_only_what_may_be_a_marker() -> None:
-    """Reasoning is told as it comes, but for a possible marker and the white space before it."""
+    """Reasoning is emitted as it comes, except for a possible marker and the white space before it."""
     parser = ReasoningParser(MARKERS, OPEN)
     assert join(parser.feed("so then \n</th")) == ("so then", "", [])
     assert parser.num_held == len(" \n</th")
@@ -87,7 +87,7 @@ def test_parser_holds_back_only_what_may_be_a_marker() -> None:
 
 
 def test_markers_are_read_from_the_template() -> None:
-    """A template that writes known markers belongs to a model that reasons."""
+    """A template with known markers belongs to a model that reasons."""
     assert reasoning_markers(CHATML) == MARKERS
     assert reasoning_markers("[THINK]{{ x }}[/THINK]") == ReasoningMarkers("[THINK]", "[/THINK]", "", "")
     assert reasoning_markers("{{ messages }}") is None

@@ -1,4 +1,4 @@
-"""Answers that a tokenizer's own `response_template` reads, for every cut of the text."""
+"""Answers are parsed by a tokenizer's own `response_template`, for every cut of the text."""
 
 from __future__ import annotations
 
@@ -57,23 +57,23 @@ def parse(prompt: str, text: str, cuts: Iterable[int]) -> list[Delta]:
 def test_answers_are_read_at_every_cut(
     prompt: str, text: str, reasoning: str, content: str, calls: list[tuple[str, str]]
 ) -> None:
-    """Regions are told as what they are, calls with arguments of their schemas' types; content is at its place."""
+    """Regions become events, calls have arguments of their schemas' types, and content has its position."""
     for cuts in [[], *([cut] for cut in range(len(text) + 1)), range(len(text))]:
         deltas = parse(prompt, text, cuts)
         assert join(deltas) == (reasoning, content, calls)
         assert all(text[each.start :].startswith(each.text) for each in deltas if isinstance(each, Text))
 
 
-def test_what_cannot_be_read_is_content() -> None:
-    """A call that is no JSON breaks nothing."""
+def test_unreadable_call_is_content() -> None:
+    """A call that is not JSON causes no error."""
     _, content, calls = join(parse("<bot>", "So <do>nonsense</do> and on", []))
     assert calls == []
     assert "nonsense" in content
     assert content.endswith("and on")
 
 
-def test_template_that_transformers_refuses_is_refused() -> None:
-    """As the loader of a model asks."""
+def test_template_that_transformers_rejects_is_rejected() -> None:
+    """A template that transformers rejects is rejected when the model is loaded."""
     check_response_template(TEMPLATE)
     with pytest.raises(ValueError, match="fields"):
         check_response_template({"fields": {}, "start_anchor": "x"})

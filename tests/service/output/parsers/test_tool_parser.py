@@ -1,4 +1,4 @@
-"""Tool calls in text: every family, every cut, every malformed thing."""
+"""Tool calls in text: every family, every cut, and malformed calls."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ CASES: list[tuple[ToolSyntax, str, str, Calls]] = [
     (HERMES, '<tool_call>{"name": "f", "arguments": {}}', "", [("f", "{}")]),
     (HERMES, '<tool_call>{"name": "f", "arguments": {}}</tool_', "", [("f", "{}")]),
     (HERMES, '<tool_call>{"name": "\\u0066", "arguments": {}}</tool_call>', "", [("f", "{}")]),
-    # Without the closing marker, the next call or text begins all the same.
+    # Without the closing marker, the next call or text begins anyway.
     (
         HERMES,
         '<tool_call>{"name": "f"}<tool_call>{"name": "g"}</tool_call>',
         "",
         [("f", "{}"), ("g", "{}")],
     ),
-    # Malformed: content, to the character.
+    # Malformed calls are content, character by character.
     (HERMES, "a < b <tool_cal <", "a < b <tool_cal <", []),
     (HERMES, "<tool_call>", "<tool_call>", []),
     (HERMES, " \n<tool_call>\n nonsense</tool_call>", " \n<tool_call>\n nonsense</tool_call>", []),
@@ -118,13 +118,13 @@ def parse(syntax: ToolSyntax, text: str, cuts: Iterable[int] = ()) -> list[Delta
 
 @pytest.mark.parametrize(("syntax", "text", "content", "calls"), CASES, ids=IDS)
 def test_parser_finds_calls_and_keeps_the_rest(syntax: ToolSyntax, text: str, content: str, calls: Calls) -> None:
-    """Calls come out as calls, everything else as content, exactly."""
+    """Calls become calls, and everything else is content, exactly."""
     assert join(parse(syntax, text)) == ("", content, calls)
 
 
 @pytest.mark.parametrize(("syntax", "text", "content", "calls"), CASES, ids=IDS)
 def test_parser_is_the_same_for_every_cut(syntax: ToolSyntax, text: str, content: str, calls: Calls) -> None:
-    """Cut in two anywhere, in three anywhere (of the shorter texts), or to single characters, a text gives the same."""
+    """A text gives the same result if it is cut in two or (short texts) in three parts, or to single characters."""
     cuts: list[Iterable[int]] = [[cut] for cut in range(len(text) + 1)]
     cuts.append(range(len(text)))
     if len(text) < 60:
@@ -161,31 +161,31 @@ WRITTEN = [
 
 
 def fragments_of(syntax: ToolSyntax) -> st.SearchStrategy[list[str]]:
-    """Bits of the family's own texts, and of others."""
+    """Return fragments of the family's own texts, and of others."""
     return st.lists(st.sampled_from([*syntax.markers * 4, *WRITTEN, *MARKERS]), max_size=16)
 
 
 @given(syntax=st.sampled_from(list(SYNTAXES.values())), data=st.data())
 @settings(max_examples=300)
 def test_parser_is_chunk_invariant_and_points_at_its_content(syntax: ToolSyntax, data: st.DataObject) -> None:
-    """For any text, cuts change nothing, and each delta of content is the text at the place that it names, in order."""
+    """For any text, cuts change nothing, and each content delta is the text at its position, in order."""
     text = "".join(data.draw(fragments_of(syntax)))
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=6)))
     whole, cut = parse(syntax, text), parse(syntax, text, cuts)
     assert join(whole) == join(cut)
-    place = 0
+    position = 0
     for delta in cut:
         if isinstance(delta, Text):
-            assert delta.start >= place
-            place = delta.start + len(delta.text)
-            assert text[delta.start : place] == delta.text
+            assert delta.start >= position
+            position = delta.start + len(delta.text)
+            assert text[delta.start : position] == delta.text
 
 
 @pytest.mark.slow
 @given(syntax=st.sampled_from([syntax for syntax in SYNTAXES.values() if syntax is not HARMONY]), data=st.data())
 @settings(max_examples=300)
 def test_parser_loses_nothing_of_a_text_without_calls(syntax: ToolSyntax, data: st.DataObject) -> None:
-    """Where no call comes out, the content is the whole text."""
+    """If there is no call, the content is the whole text."""
     text = "".join(data.draw(fragments_of(syntax)))
     _, content, calls = join(parse(syntax, text))
     if not calls:
@@ -198,15 +198,15 @@ def test_parser_loses_nothing_of_a_text_without_calls(syntax: ToolSyntax, data: 
     )
 )
 @settings(max_examples=50)
-def test_arguments_come_out_as_they_were_written(arguments: dict[str, object]) -> None:
-    """Any JSON object survives, to the character."""
+def test_arguments_are_returned_as_they_were_written(arguments: dict[str, object]) -> None:
+    """The text of any JSON object is preserved exactly."""
     written = json.dumps(arguments, ensure_ascii=False)
     text = f'<tool_call>\n{{"name": "f", "arguments": {written}}}\n</tool_call>'
     assert join(parse(HERMES, text, range(len(text)))) == ("", "", [("f", written)])
 
 
-def test_arguments_are_told_while_they_arrive() -> None:
-    """The name comes with the first brace of the arguments, each further character at once."""
+def test_arguments_are_emitted_while_they_arrive() -> None:
+    """The name comes with the first brace of the arguments, and each further character at once."""
     parser = ToolCallParser(HERMES, {"f": {}})
     assert parser.feed('<tool_call>{"name": "f", "arguments": ') == []
     assert join(parser.feed('{"a')) == ("", "", [("f", '{"a')])
@@ -215,7 +215,7 @@ def test_arguments_are_told_while_they_arrive() -> None:
 
 
 def test_content_is_not_held_back_longer_than_needed() -> None:
-    """Text that can't begin a call is told at once; a possible marker and white space before one wait."""
+    """Text that can't begin a call is emitted at once; a possible marker and white space before one wait."""
     parser = ToolCallParser(HERMES, {"f": {}})
     assert join(parser.feed("one two \n")) == ("", "one two", [])
     assert join(parser.feed("<tool_")) == ("", "", [])
@@ -224,13 +224,13 @@ def test_content_is_not_held_back_longer_than_needed() -> None:
 
 
 def test_head_of_a_named_call_is_bounded() -> None:
-    """Text after the marker that is too long to be a name is told, not kept for ever."""
+    """Text after the marker that is too long to be a name is emitted instead of held."""
     parser = ToolCallParser(MISTRAL_NAMED, {"f": {}})
     text = "[TOOL_CALLS]" + "f" * 300
     assert join(parser.feed(text)) == ("", text, [])
 
 
-def test_json_answers_stream_beside_a_bare_syntax() -> None:
-    """An answer that is JSON, but no call, is told as soon as its first key shows it."""
+def test_json_answers_stream_with_a_bare_syntax() -> None:
+    """A JSON answer that isn't a call is emitted as soon as its first key shows it."""
     parser = ToolCallParser(PLAIN_JSON, {"f": {}})
     assert join(parser.feed('{"city":')) == ("", '{"city":', [])

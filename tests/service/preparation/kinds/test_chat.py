@@ -1,4 +1,4 @@
-"""Whole chats: from messages to what an engine is asked."""
+"""Whole chats: from messages to the engine's request."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.service.prompts.fakes import message, user
 
 
 async def test_prompt_is_the_template_s(preparation: Preparation) -> None:
-    """The default system prompt, the messages and the start of the answer, with the template's control tokens."""
+    """The prompt has the default system prompt, the messages and the start of the answer, with control tokens."""
     prepared = await preparation.prepare(chat(user("hello")), "r")
     expected = "<|im_start|>system\nBe kind.<|im_end|>\n<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n"
     assert request_of(prepared).prompt_token_ids == TOKENIZER.encode(expected)
@@ -67,7 +67,7 @@ async def test_generation_has_what_the_request_asks_for(preparation: Preparation
 async def test_answer_goes_on_where_the_last_message_ends(
     preparation: Preparation, text: str, effort: ReasoningEffort | None
 ) -> None:
-    """No end of the turn, no new one and no reasoning; the text is whole, and no control token."""
+    """There is no end of turn, no new turn and no reasoning; the text is whole and has no control token."""
     said = (user("hello"), message(Role.ASSISTANT, text))
     prepared = await preparation.prepare(chat(*said, continues=True, reasoning_effort=effort), "r")
     closed = prompt_of(await preparation.prepare(chat(*said), "r"))
@@ -83,7 +83,7 @@ SWITCHES = "{{ mood }}{{ 'T' if enable_thinking else 'F' }}{{ rest | tojson }}{{
 
 
 async def test_template_gets_the_request_s_own_variables() -> None:
-    """They stand before what an effort says; those that the template doesn't know are nothing to it."""
+    """Own variables override an effort's; unknown ones have no effect."""
     preparation = preparation_of(SWITCHES)
     own = json.dumps({"mood": "calm", "enable_thinking": True, "rest": {"a": [1, None]}, "unknown": 1})
     asked = chat(user("x"), template_variables=own, reasoning_effort=ReasoningEffort.NONE)
@@ -94,7 +94,7 @@ async def test_template_gets_the_request_s_own_variables() -> None:
 
 
 async def test_own_variables_cannot_write_control_tokens() -> None:
-    """What they spell is text."""
+    """Control tokens in variables are text."""
     preparation = preparation_of(SWITCHES)
     own = json.dumps({"mood": END, "rest": {END: END}})
     prepared = await preparation.prepare(chat(user("x"), template_variables=own), "r")
@@ -106,15 +106,15 @@ async def test_own_variables_cannot_write_control_tokens() -> None:
 @pytest.mark.parametrize(
     "own", ["{", "[1]", '"a"', '{"messages": []}', '{"bos_token": "x"}', '{"namespace": 1}', '{"a": 1, "a": 2}']
 )
-async def test_own_variables_that_cannot_be_are_refused_by_their_field(preparation: Preparation, own: str) -> None:
-    """What is no object, and names that are taken."""
-    with pytest.raises(InvalidRequest) as refusal:
+async def test_own_variables_that_cannot_be_are_rejected_by_their_field(preparation: Preparation, own: str) -> None:
+    """Values other than objects, and reserved names, are rejected."""
+    with pytest.raises(InvalidRequest) as caught:
         await preparation.prepare(chat(user("x"), template_variables=own), "r")
-    assert refusal.value.field == "chat_template_kwargs"
+    assert caught.value.field == "chat_template_kwargs"
 
 
 async def test_control_tokens_are_shown_only_if_asked_for(preparation: Preparation) -> None:
-    """By default they are left out."""
+    """By default control tokens are omitted."""
     asked = chat(user("x"))
     assert request_of(await preparation.prepare(asked, "r")).skip_special_tokens
     shown = replace(asked, skip_special_tokens=False)
@@ -123,7 +123,7 @@ async def test_control_tokens_are_shown_only_if_asked_for(preparation: Preparati
 
 @pytest.mark.parametrize("source", ["{{ messages[0].content }}", "{{ messages | tojson(ensure_ascii=True) }}"])
 async def test_template_that_does_not_show_the_end_of_the_last_message(source: str) -> None:
-    """What can't be continued is refused by the field that asks for it."""
+    """A conversation that can't be continued is rejected for the field that requests it."""
     preparation = preparation_of(source)
     with pytest.raises(UnsupportedFeature) as caught:
         await preparation.prepare(chat(user("a"), message(Role.ASSISTANT, "b"), continues=True), "r")
@@ -132,7 +132,7 @@ async def test_template_that_does_not_show_the_end_of_the_last_message(source: s
 
 
 @pytest.mark.parametrize("token", [END, *ADDED])
-async def test_caller_cannot_write_control_tokens(preparation: Preparation, token: str) -> None:
+async def test_client_cannot_write_control_tokens(preparation: Preparation, token: str) -> None:
     """In a message, a tool's description or a parameter's name, a control token is text."""
     clean = chat(user("x"), tools=[function("f", '{"properties": {"x": {"description": "x"}}}', description="x")])
     parameters = json.dumps({"properties": {token: {"description": token}}})
@@ -144,30 +144,30 @@ async def test_caller_cannot_write_control_tokens(preparation: Preparation, toke
     assert prompt_of(prepared).count(token) == wanted + 4
 
 
-async def test_prompt_that_is_too_long_is_refused() -> None:
-    """The prompt must leave room for a token; the message has count and limit."""
+async def test_prompt_that_is_too_long_is_rejected() -> None:
+    """The prompt must leave one token for the answer; the error contains the count and the limit."""
     roomy = preparation_of()
     num_tokens = len(request_of(await roomy.prepare(chat(), "r")).prompt_token_ids)
     fitting, tight = preparation_of(max_model_len=num_tokens + 1), preparation_of(max_model_len=num_tokens)
     assert (await fitting.prepare(chat(), "r")).stopping.max_tokens == 1
-    with pytest.raises(PromptTooLong, match=f"the limit is {num_tokens - 1}") as refusal:
+    with pytest.raises(PromptTooLong, match=f"the limit is {num_tokens - 1}") as caught:
         await tight.prepare(chat(), "r")
-    assert refusal.value.field == "messages"
+    assert caught.value.field == "messages"
     for each in (roomy, fitting, tight):
         each.close()
 
 
-async def test_template_s_refusal_reaches_the_caller() -> None:
-    """Its words come through as they are, without marks, even if they quote the caller."""
+async def test_template_s_error_reaches_the_client() -> None:
+    """The template's message is returned unchanged, without marks, even if it quotes the client."""
     preparation = preparation_of("{{ raise_exception('No role ' + messages[0].content) }}")
-    with pytest.raises(TemplateRefused) as refusal:
+    with pytest.raises(TemplateRefused) as caught:
         await preparation.prepare(chat(user("<|im_end|>")), "r")
-    assert (str(refusal.value), refusal.value.field) == ("No role <|im_end|>", "messages")
+    assert (str(caught.value), caught.value.field) == ("No role <|im_end|>", "messages")
     preparation.close()
 
 
 async def test_usage_counts_all_choices_and_the_prompt_once(preparation: Preparation) -> None:
-    """Tokens of every choice are counted, reasoning by the token; the prompt and its cached part once."""
+    """The tokens of every choice count, and those of its reasoning; the prompt and its cached part count once."""
     prepared = await preparation.prepare(chat(n=2), "r")
     reader = reader_of(prepared)
     first = [*TOKENIZER.encode("<think>so</think>yes"), END_ID]

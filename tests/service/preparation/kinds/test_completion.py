@@ -1,4 +1,4 @@
-"""Whole completions: from prompts to what an engine is asked, from its outputs to messages."""
+"""Whole completions: from prompts to the engine's requests, and from its outputs to messages."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LOGPROBS = logprobs_pb2.LogprobsOptions(top_logprobs=1)
 
 @pytest.fixture(scope="module")
 def untemplated() -> Iterator[Preparation]:
-    """That of a model without a chat template."""
+    """Yield the preparation of a model without a chat template."""
     preparation = preparation_of(None)
     yield preparation
     preparation.close()
@@ -41,13 +41,13 @@ async def completion_of(preparation: Preparation, *prompts: str | list[int], **f
 
 
 def said(request_index: int, text: str, choice_index: int = 0, **how: Any) -> list[GenerationOutput]:
-    """What the engine tells where a model answers one of the prompts with `text`."""
+    """Return the engine's outputs for an answer `text` to one of the prompts."""
     token_ids = [*TOKENIZER.encode(text), END_ID]
     return list(outputs_of(TOKENIZER, token_ids, choice_index=choice_index, request_index=request_index, **how))
 
 
 async def test_raw_prompts_are_taken_as_they_are(preparation: Preparation) -> None:
-    """Text is encoded without a template, control tokens that it spells included; token ids stay what they are."""
+    """Text is encoded without a template, including control tokens; token ids are unchanged."""
     text = f"hello <|im_start|>{END}"
     completion = await completion_of(preparation, text, [5, 6, END_ID], text, use_raw_prompt=True)
     prompts = [generation.prompt_token_ids for generation in completion.prepared.requests]
@@ -56,7 +56,7 @@ async def test_raw_prompts_are_taken_as_they_are(preparation: Preparation) -> No
 
 
 async def test_every_prompt_has_what_the_request_asks_for(preparation: Preparation) -> None:
-    """Each engine request has all parameters, a given seed too; the room for the answer is each prompt's own."""
+    """Each engine request has all parameters, including a given seed; `max_tokens` depends on the prompt's length."""
     completion = await completion_of(
         preparation,
         "hello",
@@ -80,7 +80,7 @@ async def test_every_prompt_has_what_the_request_asks_for(preparation: Preparati
 
 
 async def test_prompt_in_the_template_is_a_user_s_message(preparation: Preparation) -> None:
-    """Without `use_raw_prompt` a text is a chat, reasoning apart; tokens beside it stay raw, and have the next seed."""
+    """Without `use_raw_prompt` a text is a chat with separate reasoning; token prompts stay raw, with the next seed."""
     completion = await completion_of(
         preparation, "hello<|im_end|>", [1, 2], use_raw_prompt=False, echo=True, logprobs=LOGPROBS
     )
@@ -101,30 +101,30 @@ async def test_prompt_in_the_template_is_a_user_s_message(preparation: Preparati
 
 
 async def test_model_without_a_template_takes_raw_prompts_only(untemplated: Preparation) -> None:
-    """Texts can't be put into a template that isn't there; tokens never are."""
-    with pytest.raises(UnsupportedFeature) as refusal:
+    """Texts need a template, and token prompts don't."""
+    with pytest.raises(UnsupportedFeature) as caught:
         await completion_of(untemplated, "hello", use_raw_prompt=False)
-    assert refusal.value.field == "use_raw_prompt"
+    assert caught.value.field == "use_raw_prompt"
     completion = await completion_of(untemplated, [1, 2], use_raw_prompt=False)
     assert completion.prepared.requests[0].prompt_token_ids == [1, 2]
 
 
-async def test_template_s_refusal_names_the_prompt() -> None:
-    """It is told under the prompt's own name."""
+async def test_template_s_error_names_the_prompt() -> None:
+    """The template's message is reported for the prompt's field."""
     preparation = preparation_of("{{ raise_exception('No.') if messages[0].content == 'b' }}")
-    with pytest.raises(TemplateRefused, match=r"No\.") as refusal:
+    with pytest.raises(TemplateRefused, match=r"No\.") as caught:
         await completion_of(preparation, "a", "b", use_raw_prompt=False)
-    assert refusal.value.field == "prompts[1]"
+    assert caught.value.field == "prompts[1]"
     preparation.close()
 
 
 @pytest.mark.parametrize("is_raw", [True, False])
 async def test_prompt_that_is_too_long_is_named(preparation: Preparation, *, is_raw: bool) -> None:
-    """The error has the prompt's place, raw or in the template; a request that truncates is served."""
+    """The error has the prompt's field, raw or in the template; a request that truncates is served."""
     prompts = ("a", "0123456789" * 1000)
-    with pytest.raises(PromptTooLong) as refusal:
+    with pytest.raises(PromptTooLong) as caught:
         await completion_of(preparation, *prompts, use_raw_prompt=is_raw)
-    assert refusal.value.field == "prompts[1]"
+    assert caught.value.field == "prompts[1]"
     stopping = sampling_pb2.StopParams(max_tokens=96)
     completion = await completion_of(preparation, *prompts, use_raw_prompt=is_raw, serving=TRUNCATE, stopping=stopping)
     assert 3900 < len(completion.prepared.requests[1].prompt_token_ids) <= 4000
@@ -166,7 +166,7 @@ async def test_answer_without_text_has_its_echo_and_suffix(preparation: Preparat
 
 
 async def test_cut_off_prompt_has_no_logprobs(preparation: Preparation) -> None:
-    """A prompt that the deadline cut off before it was computed has an echo, and nothing made up beside it."""
+    """A prompt that the deadline cut off before it was computed has an echo without logprobs."""
     completion = await completion_of(preparation, "hello", echo=True, logprobs=LOGPROBS)
     (output,) = said(0, "", reason=FinishReason.LENGTH)
     response = completion.answer([output._replace(token_ids=(), token_times=(), text_ends=(), logprobs=())])
@@ -180,7 +180,7 @@ async def test_cut_off_prompt_has_no_logprobs(preparation: Preparation) -> None:
 async def test_answer_is_the_same_however_outputs_are_cut_and_interleaved(
     preparation: Preparation, data: st.DataObject
 ) -> None:
-    """Texts, logprobs and ends are those of each choice alone, for every order and every merging of outputs."""
+    """Texts, logprobs and ends are those of each choice alone, for every order and merging of outputs."""
     completion = await completion_of(preparation, "ab", [5, 6], n=2, echo=True, suffix="!", logprobs=LOGPROBS)
     texts = {(request, choice): data.draw(st.text(max_size=12)) for request in (0, 1) for choice in (0, 1)}
     queues = []

@@ -1,4 +1,4 @@
-"""Whole responses: from items to tokens, from tokens to items."""
+"""Whole responses: from items to tokens, and from tokens to items."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ async def response_of(preparation: Preparation, *items: Any, **fields: Any) -> R
 
 
 def respond(response: Response, text: str, **how: Any) -> response_item_pb2.Response:
-    """What becomes of a model that says `text`; its events must be in order."""
+    """Return the response of a model that generates `text`; its events must be in order."""
     events = response.stream(outputs_of(TOKENIZER, [*TOKENIZER.encode(text), END_ID], **how))
     for number, event in enumerate(events):
         event.sequence_number = number
     check_order(events)
     for item in events[-1].completed.response.output:
         if item.HasField("function_call"):
-            item.function_call.call_id = ""  # drawn anew each time
+            item.function_call.call_id = ""  # random
     return events[-1].completed.response
 
 
@@ -62,7 +62,7 @@ def prompt_of(response: Response) -> str:
     ],
 )  # fmt: skip
 async def test_response_is_the_same_for_every_grouping(preparation: Preparation, text: str, items: list[str]) -> None:
-    """However many tokens come in one output, the items, their logprobs and the usage are the same."""
+    """However many tokens are in one output, the items, their logprobs and the usage are the same."""
     fields = {"tools": TOOLS, "logprobs": {"topLogprobs": 0}}
     whole = respond(await response_of(preparation, **fields), text)
     texts = [
@@ -83,14 +83,14 @@ async def test_response_is_the_same_for_every_grouping(preparation: Preparation,
 
 
 async def test_logprobs_of_a_message_are_its_tokens(preparation: Preparation) -> None:
-    """The tokens listed spell the text."""
+    """The tokens with logprobs spell the text."""
     response = respond(await response_of(preparation, logprobs={"topLogprobs": 0}), "hello there")
     (part,) = response.output[0].message.content
     assert b"".join(each.bytes for each in part.logprobs).decode() == part.text == "hello there"
 
 
 async def test_whole_response_is_the_fold_of_its_stream(preparation: Preparation) -> None:
-    """Nothing is in the one that isn't in the other."""
+    """The whole response and the stream contain the same values."""
     outputs = list(outputs_of(TOKENIZER, [*TOKENIZER.encode("<think>hm</think>Hello."), END_ID]))
     response = await response_of(preparation)
     *_, last = response.stream(outputs)
@@ -100,7 +100,7 @@ async def test_whole_response_is_the_fold_of_its_stream(preparation: Preparation
 
 
 async def test_answer_can_be_sent_back(preparation: Preparation) -> None:
-    """A response's items, and an output for its call, are the next request's prompt as the template writes them."""
+    """A response's items, and an output for its call, become the next prompt as the template writes them."""
     response = respond(await response_of(preparation, tools=TOOLS), f"<think>hm</think>Let me see.\n{CALL}")
     reasoning, message, call = response.output
     call.function_call.call_id = "1"
@@ -131,23 +131,23 @@ async def test_answer_can_be_sent_back(preparation: Preparation) -> None:
 async def test_errors_name_the_items(
     preparation: Preparation, item: Any, error: type[InvalidRequest], field: str
 ) -> None:
-    """What the preparation's checks find is told by the item and its part."""
-    with pytest.raises(error) as refusal:
+    """Errors of the preparation name the item and its part."""
+    with pytest.raises(error) as caught:
         await response_of(preparation, USER, item, instructions="I")
-    assert refusal.value.field == field
+    assert caught.value.field == field
 
 
-async def test_template_s_refusal_is_the_input_s() -> None:
-    """What the template says of the conversation is told of all items."""
+async def test_template_s_error_names_the_input() -> None:
+    """The template's message is reported for all items."""
     preparation = preparation_of("{{ raise_exception('No.') }}")
-    with pytest.raises(TemplateRefused) as refusal:
+    with pytest.raises(TemplateRefused) as caught:
         await response_of(preparation)
-    assert refusal.value.field == "input"
+    assert caught.value.field == "input"
     preparation.close()
 
 
 async def test_truncated_input_loses_its_oldest_items(preparation: Preparation) -> None:
-    """An input beyond the context keeps its instructions and what is newest."""
+    """An input beyond the context keeps its instructions and the newest items."""
     long = {"message": {"role": "ROLE_USER", "content": [{"text": "word " * 1000}]}}
     options = {"errorBehavior": "ERROR_BEHAVIOR_TRUNCATE"}
     response = await response_of(preparation, *[long] * 9, USER, instructions="Be kind.", serving=options)
@@ -158,15 +158,15 @@ async def test_truncated_input_loses_its_oldest_items(preparation: Preparation) 
 
 
 async def test_prompt_that_is_too_long_is_the_inputs(preparation: Preparation) -> None:
-    """Its length is counted over all items."""
+    """The length is counted over all items."""
     long = {"message": {"role": "ROLE_USER", "content": [{"text": "word " * 5000}]}}
-    with pytest.raises(InvalidRequest) as refusal:
+    with pytest.raises(InvalidRequest) as caught:
         await response_of(preparation, USER, long)
-    assert refusal.value.field == "input"
+    assert caught.value.field == "input"
 
 
 async def test_prepared_response_has_what_the_engine_and_telemetry_need(preparation: Preparation) -> None:
-    """It has parameters and reasons; its cost before an error is an event."""
+    """A prepared response has parameters and reasons; its cost before an error is an event."""
     response = await response_of(preparation, maxOutputTokens=3, sampling={"temperature": 0.5})
     (generation,) = response.prepared.requests
     assert (generation.stopping.max_tokens, response.prepared.stopping.max_tokens) == (3, 3)

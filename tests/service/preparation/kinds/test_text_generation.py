@@ -1,4 +1,4 @@
-"""Raw prompts on their whole way: what the engine is asked, and what becomes of its outputs. Instants are made up."""
+"""Whole text generations: the engine's request for a raw prompt, and the events of its outputs. Times are made up."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Text: TypeAlias = Exchange[
 
 @pytest.fixture
 async def plain() -> AsyncIterator[Preparation]:
-    """That of a model whose tokens are bytes, with a context of 64."""
+    """Yield the preparation of a model whose tokens are bytes, with a context of 64."""
     preparation = Preparation("m", ByteTokenizer(), 64, None, Workers(WorkerLimits()))
     yield preparation
     preparation.close()
@@ -43,7 +43,7 @@ def generation_of(text: Text) -> GenerationRequest:
 
 
 def output(text: str, *instants: float, reason: FinishReason | None = None, **fields: Any) -> GenerationOutput:
-    """One output: arrived at 1, scheduled at 2, first token at 4."""
+    """Return one output: arrived at 1, scheduled at 2, first token at 4."""
     finished = instants[-1] if reason and instants else None
     return GenerationOutput(
         choice_index=0,
@@ -58,13 +58,13 @@ def output(text: str, *instants: float, reason: FinishReason | None = None, **fi
 
 
 def seconds(timings: text_generation_pb2.GenerationTimings) -> tuple[float, ...]:
-    """Queue wait, first token, decode."""
+    """Return queue wait, time to first token and decode time."""
     wanted = (timings.queue_wait, timings.first_token, timings.decode)
     return tuple(each.ToNanoseconds() / 1e9 for each in wanted)
 
 
 async def test_a_prompt_goes_to_the_engine_with_all_that_was_asked(plain: Preparation) -> None:
-    """The tokens, the limits and the way to serve it; the seed is the caller's."""
+    """The request has the tokens, the limits and the serving options; the seed is the client's."""
     text = await text_of(
         plain,
         do_sample=True,
@@ -81,7 +81,7 @@ async def test_a_prompt_goes_to_the_engine_with_all_that_was_asked(plain: Prepar
 
 
 async def test_a_prompt_too_long_names_its_field(plain: Preparation) -> None:
-    """One token of answer must have room."""
+    """A prompt must leave one token for the answer."""
     assert len(generation_of(await text_of(plain, "x" * 63)).prompt_token_ids) == 63
     with pytest.raises(PromptTooLong) as caught:
         await text_of(plain, "x" * 64)
@@ -93,7 +93,7 @@ async def test_a_prompt_too_long_names_its_field(plain: Preparation) -> None:
 
 
 async def test_outputs_become_events_with_the_times_so_far(plain: Preparation) -> None:
-    """Each event counts from arrival, or from the first token; several tokens may come at once."""
+    """Times are counted from the arrival, or from the first token; several tokens may come at once."""
     text = await text_of(plain, perf_stat=True)
     events = text.stream(
         [
@@ -117,8 +117,8 @@ async def test_outputs_become_events_with_the_times_so_far(plain: Preparation) -
     assert (usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens) == (5, 4, 4)
 
 
-async def test_a_fold_says_what_its_stream_said(plain: Preparation) -> None:
-    """Identity, text, end, timings and usage."""
+async def test_a_fold_has_the_values_of_its_stream(plain: Preparation) -> None:
+    """Identity, text, end, timings and usage are the same."""
     outputs = [
         output("a", 4.0),
         output("b", 5.0, reason=FinishReason.STOP_SEQUENCE, stop_sequence="!"),
@@ -131,8 +131,8 @@ async def test_a_fold_says_what_its_stream_said(plain: Preparation) -> None:
     assert response.num_generated_tokens == response.usage.completion_tokens == 2
 
 
-async def test_what_a_deadline_cuts_off_before_its_first_token_has_no_times(plain: Preparation) -> None:
-    """An end without any token tells only how long it waited."""
+async def test_answer_cut_off_before_its_first_token_has_no_times(plain: Preparation) -> None:
+    """An end without any token has only the queue wait."""
     text = await text_of(plain, perf_stat=True)
     none = GenerationOutput(0, (), (), "", Timings(1.0, None, None, 3.0), 0, finish_reason=FinishReason.LENGTH)
     (event,) = text.messages([none])
