@@ -2,8 +2,8 @@
 
 Run as `python -m bench.engine.worker [demo] [0.5b] [--streams 1 16] [--tokens 96] [--rounds 5]`. There is no server:
 an engine's client on an event loop reads greedy streams that end by their length. It is measured with an idle loop, and
-with a loop that encodes JSON in slices of 20 ms and runs all ready callbacks between them. A gap is the time between two
-tokens of a stream, when sampled and when received; the percentiles are over the gaps of all streams. The rounds
+with a loop that encodes JSON in slices of 20 ms and runs all ready callbacks between them. A gap is the time between
+two tokens of a stream, when sampled and when received; the percentiles are over the gaps of all streams. The rounds
 alternate between the two workers; a ratio is process over thread, the median of the rounds' ratios.
 """
 

@@ -35,7 +35,7 @@ _OUTSIDE = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm
 
 
 def gguf_file(folder: Path, quantized: str) -> Path:
-    """Return the folder's weights as a GGUF file, created once; `quantized` is llama.cpp's type, empty for their own."""
+    """Return the folder's weights as a GGUF file, created once, in llama.cpp's type `quantized` or unconverted."""
     plain = folder / "model.gguf"
     if not plain.is_file():
         _write(folder, plain.with_suffix(".building"))
