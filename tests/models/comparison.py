@@ -105,12 +105,12 @@ async def compare(model: Any, folder: Path, config: EngineConfig = CONFIG) -> Ou
             for index, (tokens, logprobs) in enumerate(expected):
                 mine = [output for output in made if output.request_index == index]
                 got = [token_id for output in mine for token_id in output.token_ids]
-                told = torch.tensor([each.logprob for output in mine for each in output.logprobs])
+                found = torch.tensor([each.logprob for output in mine for each in output.logprobs])
                 if got != tokens:
                     num_equal = next(i for i, pair in enumerate(zip(got, tokens, strict=True)) if pair[0] != pair[1])
                     where = f"prompt of {_PROMPT_LENGTHS[index]} tokens, {turn}: token {num_equal + 1} differs"
                     return Outcome(name, where)
-                apart = (told - logprobs[range(len(tokens)), tokens]).abs().max().item()
+                apart = (found - logprobs[range(len(tokens)), tokens]).abs().max().item()
                 difference = max(difference, apart)
     message = f"logprobs differ by {difference:.2g}" if difference > _TOLERANCE else ""
     return Outcome(name, message, difference)

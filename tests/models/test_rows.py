@@ -28,7 +28,7 @@ KINDS = {
     "jamba": "a state in some layers, attention in others",
     "lfm2": "a convolution's last inputs",
     "mamba2": "a state and nothing else",
-    "minimax": "a cache of its own beside keys and values",
+    "minimax": "a cache of its own in addition to keys and values",
     "qwen3_next": "a state whose pieces of prompts go on from it",
     "rwkv": "a state that is handed on, not written into",
     "xlstm": "a cache of its own and nothing else",
