@@ -1,6 +1,6 @@
-"""Model folders to measure with: the bundled model, and random weights of a well-known shape.
+"""Model folders for benchmarks: the bundled model, and random weights of well-known shapes.
 
-Random weights cost the same time as trained ones. They are made once, under .cache/bench, from a fixed seed.
+Random weights take the same time as trained ones. They are generated once, under .cache/bench, from a fixed seed.
 """
 
 import json
@@ -23,7 +23,7 @@ QWEN2_5_0_5B = Qwen2Config(
     max_position_embeddings=32_768,
     rope_parameters={"rope_type": "default", "rope_theta": 1_000_000.0},
     tie_word_embeddings=True,
-    # No token that greedy decoding of random weights is likely to meet: an answer ends by its length.
+    # Greedy decoding of random weights is unlikely to generate this token, so answers end by their length.
     bos_token_id=None,
     eos_token_id=151_935,
     pad_token_id=151_934,
@@ -102,34 +102,34 @@ QWEN2_5_32B = Qwen2Config(
 
 
 def qwen3_5m() -> Path:
-    """A folder with random fp32 weights of the bundled model's width, with six layers."""
+    """Return a folder with random fp32 weights of the bundled model's width and six layers."""
     return _random_weights("qwen3-5m-random", QWEN3_5M, torch.float32)
 
 
 def qwen2_5_0_5b() -> Path:
-    """A folder with random bf16 weights of Qwen2.5-0.5B's shape."""
+    """Return a folder with random bf16 weights of Qwen2.5-0.5B's shape."""
     return _random_weights("qwen2.5-0.5b-random", QWEN2_5_0_5B)
 
 
 def llama_3_1_8b() -> Path:
-    """A folder with random bf16 weights of Llama 3.1 8B's shape: 16 GB of disk, and of memory while it is made."""
+    """Return a folder with random bf16 weights of Llama 3.1 8B's shape; takes 16 GB of disk, and of memory once."""
     return _random_weights("llama-3.1-8b-random", LLAMA_3_1_8B)
 
 
 def qwen2_5_32b() -> Path:
-    """A folder with random bf16 weights of Qwen2.5-32B's shape: 66 GB of disk, and of memory while it is made."""
+    """Return a folder with random bf16 weights of Qwen2.5-32B's shape; takes 66 GB of disk, and of memory once."""
     return _random_weights("qwen2.5-32b-random", QWEN2_5_32B)
 
 
 def long_24m() -> Path:
-    """A folder with random bf16 weights of a small model with a context of 16,384 tokens."""
+    """Return a folder with random bf16 weights of a small model with a context of 16,384 tokens."""
     return _random_weights("long-24m-random", LONG_24M)
 
 
 def _random_weights(name: str, config: PreTrainedConfig, dtype: torch.dtype = torch.bfloat16) -> Path:
-    """A folder with random weights of that shape; its tokenizer is the bundled one, filled up."""
+    """Return a folder with random weights of a shape and the bundled tokenizer, extended to its vocabulary."""
     folder = ROOT / ".cache" / "bench" / name
-    if folder.is_dir():  # it gets its name when it is whole
+    if folder.is_dir():  # it is renamed to this when it is complete
         return folder
     building = folder.with_suffix(".building")
     shutil.rmtree(building, ignore_errors=True)
@@ -147,14 +147,14 @@ def _random_weights(name: str, config: PreTrainedConfig, dtype: torch.dtype = to
 
 
 def demo() -> Path:
-    """A copy of the bundled model, beside which other formats of it may be put."""
+    """Return a copy of the bundled model, to whose folder other formats of it may be added."""
     folder = ROOT / ".cache" / "bench" / "demo"
     shutil.copytree(DEMO, folder, dirs_exist_ok=True)
     return folder
 
 
 def demo_without_end() -> Path:
-    """A copy of the bundled model that ends its answers by length only, since its own are short."""
+    """Return a copy of the bundled model whose answers only end by length, since the original's are short."""
     folder = ROOT / ".cache" / "bench" / "demo-without-end"
     shutil.copytree(DEMO, folder, dirs_exist_ok=True)
     for name in ("config.json", "generation_config.json"):
@@ -164,12 +164,15 @@ def demo_without_end() -> Path:
 
 
 def filled_up(tokenizer: Path, vocab_size: int) -> str:
-    """The tokenizer's JSON with entries that no text encodes to, so that every id of a larger vocabulary decodes."""
+    """Return the tokenizer's JSON with additional entries, so that every id of a larger vocabulary decodes.
+
+    No text encodes to the additional entries.
+    """
     data = json.loads(tokenizer.read_text())
     taken = {data["model"]["vocab"][word] for word in data["model"]["vocab"]} | {t["id"] for t in data["added_tokens"]}
     for token_id in range(vocab_size):
         if token_id not in taken:
             data["model"]["vocab"][f"w{token_id}"] = token_id
     text = json.dumps(data, ensure_ascii=False)
-    Tokenizer.from_str(text)  # raises if it is not one
+    Tokenizer.from_str(text)  # raises if it is invalid
     return text

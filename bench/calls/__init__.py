@@ -1,1 +1,1 @@
-"""What one call costs outside the engine: credentials, limits, gateway, Envoy, client."""
+"""Benchmarks of a call's cost outside the engine: credentials, limits, gateway, Envoy, client."""

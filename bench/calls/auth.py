@@ -1,6 +1,6 @@
-"""What a look at a credential costs: `python -m bench.calls.auth`.
+"""Measure the cost of checking a credential: `python -m bench.calls.auth`.
 
-Prints microseconds a check, the median of five rounds.
+Prints microseconds per check, the median of five rounds.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ROUNDS = 5
 
 
 def credentials(folder: Path) -> tuple[AuthSettings, dict[str, str]]:
-    """Settings with many keys and two signers, and credentials by what they are."""
+    """Return settings with many keys and two signers, and credentials by description."""
     keys = {f"key-{i}": new_key(f"key-{i}") for i in range(_NUM_KEYS)}
     write_keys(
         folder / "keys.yaml", [to_entry({"id": each, "sha256": digest(key)}, each) for each, key in keys.items()]
@@ -59,7 +59,7 @@ def credentials(folder: Path) -> tuple[AuthSettings, dict[str, str]]:
 
 
 async def check(authenticator: Authenticator, credential: str) -> float:
-    """Microseconds of one check."""
+    """Return the microseconds of one check."""
     begun = time.perf_counter()
     for _ in range(_NUM_CHECKS):
         with contextlib.suppress(AuthError):

@@ -1,11 +1,11 @@
-"""What the Python client costs its callers, beside the `openai` package on the same server.
+"""Compare the Python client's cost for its callers with the `openai` package's, on the same server.
 
 Run: .venv/bin/python -m bench.calls.client [--rounds 3] [--answers 20] [--tokens 200]
 
-The whole product on the bundled model, through Envoy. Each measurement is a process of its own that asks for answers
-of equally many tokens: one after the other from a thread, or 16 at a time on an event loop. Printed are the median time
-to the first text, and the processor time of that process a token, imports and first calls aside; medians of rounds in
-which both take turns.
+The whole product runs on the bundled model, and calls go through Envoy. Each measurement is a process of its own that
+requests answers of the same number of tokens: one after the other from a thread, or 16 at a time on an event loop. It
+prints the median time to the first text, and the client process's CPU time per token without imports and first calls.
+The figures are medians of rounds in which both clients take turns.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ KINDS = ("sluice_client", "openai")
 
 
 class Cost(NamedTuple):
-    """Of one process."""
+    """The figures of one client process."""
 
     first_ms: float
-    cpu_us: float  # a token
+    cpu_us: float  # per token
 
 
 def texts(kind: str, port: int, num_tokens: int) -> Any:
-    """A function that asks, and gives an iterator of pieces."""
+    """Return a function that sends a request and returns an iterator over the pieces of its answer."""
     if kind == "openai":
-        import openai  # noqa: PLC0415  what isn't measured isn't imported
+        import openai  # noqa: PLC0415  imported only if it is measured
 
         client = openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="unused")
 
@@ -48,16 +48,16 @@ def texts(kind: str, port: int, num_tokens: int) -> Any:
 
         return ask
     sys.path.insert(0, str(ROOT / "clients/python/src"))
-    from sluice_client import Client  # noqa: PLC0415  as above
+    from sluice_client import Client  # noqa: PLC0415  imported only if it is measured
 
     own = Client(f"127.0.0.1:{port}", model="bench")
     return lambda: own.stream_chat(PROMPT, max_tokens=num_tokens, ignore_eos=True, temperature=1).text()
 
 
 def async_texts(kind: str, port: int, num_tokens: int) -> Any:
-    """The same for an event loop."""
+    """Return a function that sends a request and returns an asynchronous iterator over the pieces of its answer."""
     if kind == "openai":
-        import openai  # noqa: PLC0415  as above
+        import openai  # noqa: PLC0415  imported only if it is measured
 
         client = openai.AsyncOpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="unused")
 
@@ -67,14 +67,14 @@ def async_texts(kind: str, port: int, num_tokens: int) -> Any:
 
         return ask
     sys.path.insert(0, str(ROOT / "clients/python/src"))
-    from sluice_client import AsyncClient  # noqa: PLC0415  as above
+    from sluice_client import AsyncClient  # noqa: PLC0415  imported only if it is measured
 
     own = AsyncClient(f"127.0.0.1:{port}", model="bench")
     return lambda: own.stream_chat(PROMPT, max_tokens=num_tokens, ignore_eos=True, temperature=1).text()
 
 
 def openai_body(num_tokens: int) -> dict[str, Any]:
-    """What both ask for, as OpenAI's package takes it."""
+    """Return the request of both clients as arguments of the `openai` package."""
     return {
         "model": "bench",
         "messages": [{"role": "user", "content": PROMPT}],
@@ -86,7 +86,7 @@ def openai_body(num_tokens: int) -> dict[str, Any]:
 
 
 def one_by_one(kind: str, port: int, num_answers: int, num_tokens: int) -> Cost:
-    """From a thread."""
+    """Request answers one after the other from a thread."""
     ask = texts(kind, port, num_tokens)
     waits: list[float] = []
     begun = 0.0
@@ -102,7 +102,7 @@ def one_by_one(kind: str, port: int, num_answers: int, num_tokens: int) -> Cost:
 
 
 async def at_once(kind: str, port: int, num_answers: int, num_tokens: int, num_streams: int) -> Cost:
-    """On an event loop."""
+    """Request answers concurrently on an event loop."""
     ask = async_texts(kind, port, num_tokens)
     waits: list[float] = []
 
@@ -124,14 +124,14 @@ async def at_once(kind: str, port: int, num_answers: int, num_tokens: int, num_s
 
 
 def measure(kind: str, port: int, num_streams: int, num_answers: int, num_tokens: int) -> Cost:
-    """In this process."""
+    """Measure one client in this process."""
     if num_streams == 1:
         return one_by_one(kind, port, num_answers, num_tokens)
     return asyncio.run(at_once(kind, port, num_answers, num_tokens, num_streams))
 
 
 def bundled(folder: Path) -> Path:
-    """The bundled model, in a folder in whose parent a log may be written."""
+    """Return a link to the bundled model; a log may be written to its parent folder."""
     model = folder / "model"
     model.symlink_to(ROOT / "demo/model")
     return model
@@ -150,11 +150,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, running(ROOT, bundled(Path(folder))) as product:
         for _ in range(options.rounds):
             for (streams, kind), found in costs.items():
-                # A process for each: what one package has loaded costs the other nothing.
+                # One process per measurement, so that the modules of one package don't affect the other.
                 with multiprocessing.get_context("spawn").Pool(1) as pool:
                     work = (kind, product.ports["envoy"], streams, max(options.answers, 2 * streams), options.tokens)
                     found.append(pool.apply(measure, work))
-    print("streams, first text of sluice_client and openai in ms, ratio; CPU a token of both in µs, ratio")
+    print("streams, first text of sluice_client and openai in ms, ratio; CPU per token of both in µs, ratio")
     for streams in STREAMS:
         first, cpu = (
             [statistics.median(getattr(each, name) for each in costs[streams, kind]) for kind in KINDS]

@@ -1,9 +1,9 @@
-"""What one streamed message costs in the gateway, above reading it from gRPC.
+"""Measure the gateway's CPU time per streamed message in addition to reading it from gRPC.
 
-The service's stream is replaced by a replay of the same messages that hands control to the event loop between any
-two, as a read from gRPC does; a caller in a process of its own reads raw bytes. The processor time of this thread, a
-message, is compared between the replay alone and the replay through the whole gateway (endpoint, encoder, SSE, HTTP
-server, socket), each the least of several rounds, since other work on the machine only adds.
+The service's stream is replaced by a replay of the same messages, which yields to the event loop between messages as a
+read from gRPC does. A client in a process of its own reads raw bytes. This thread's CPU time per message is compared
+between the replay alone and the replay through the whole gateway (endpoint, encoder, SSE, HTTP server, socket). Each
+figure is the minimum of several rounds, since other work on the machine only adds time.
 Run: .venv/bin/python -m bench.calls.gateway_stream
 """
 
@@ -30,13 +30,13 @@ from gateway.telemetry import Telemetry
 from gateway.upstream.client import Caller, ServiceClient
 from process.settings.process_settings import read_settings
 
-LIMIT_US = 15.0  # of the gateway's own work, a message
+LIMIT_US = 15.0  # of the gateway's own work, per message
 STARTED = chat_pb2.ChatStarted(id="1", created=Timestamp(seconds=1), model="m", system_fingerprint="fp")
 DELTA = chat_pb2.StreamChatResponse(content_delta=chat_pb2.ContentDelta(text=" token")).SerializeToString()
 
 
 class Replay(ServiceClient):
-    """A client whose service has `max_tokens` deltas ready at once."""
+    """A client of a service that has all `max_tokens` deltas ready."""
 
     @contextlib.asynccontextmanager
     async def stream(
@@ -52,7 +52,7 @@ class Replay(ServiceClient):
 
 
 async def replay(num_messages: int) -> AsyncIterator[chat_pb2.StreamChatResponse]:
-    """The events of one answer, each parsed from its bytes after a turn of the loop."""
+    """Yield the events of one answer, each parsed from its bytes after an iteration of the loop."""
     yield chat_pb2.StreamChatResponse(started=STARTED)
     for _ in range(num_messages):
         await asyncio.sleep(0)
@@ -78,14 +78,14 @@ def read(port: int, num_messages: int) -> None:
 
 
 async def cost_us(work: Callable[[], Awaitable[object]], num_messages: int) -> float:
-    """Processor time of this thread while `work` runs, in µs a message."""
+    """Return this thread's CPU time while `work` runs, in µs per message."""
     begun = time.thread_time()
     await work()
     return (time.thread_time() - begun) / num_messages * 1e6
 
 
 async def measure(num_messages: int, num_rounds: int) -> None:
-    """Print the least cost of both, and the difference."""
+    """Print the minimum cost of both, and the difference."""
     settings = read_settings(Settings, [])
     telemetry = Telemetry(None)
 
@@ -113,8 +113,8 @@ async def measure(num_messages: int, num_rounds: int) -> None:
             await serving
     telemetry.shutdown()
     alone_us, through_us = (min(costs) for costs in zip(*rounds, strict=True))
-    print(f"replay alone {alone_us:.1f} µs, through the gateway {through_us:.1f} µs a message")
-    print(f"the gateway's own cost: {through_us - alone_us:.1f} µs a streamed message (limit {LIMIT_US:.0f} µs)")
+    print(f"replay alone {alone_us:.1f} µs, through the gateway {through_us:.1f} µs per message")
+    print(f"the gateway's own cost: {through_us - alone_us:.1f} µs per streamed message (limit {LIMIT_US:.0f} µs)")
 
 
 def main() -> None:

@@ -1,9 +1,9 @@
-"""What a gateway's way to its service through Envoy costs, beside a connection of its own.
+"""Compare a gateway's calls to its service through Envoy with calls over a direct connection.
 
 Run as `python -m bench.calls.inner_hop`.
-Two gateways of one service with the bundled model, in turns: one calls it through Envoy's inner listener, the other as
-gRPC's own balancing would, directly. Told are the median time of chats of one token, one after the other, and the
-processor time of all processes for each token of 16 streams.
+Two gateways of one service with the bundled model take turns: one calls it through Envoy's inner listener, the other
+directly, as with gRPC's own load balancing. The table has the median time of sequential chats of one token, and the CPU
+time of all processes per token of 16 streams.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ STREAMS, TOKENS = 16, 128
 
 
 def one_token(url: str) -> float:
-    """How long a chat takes, in seconds."""
+    """Return the seconds of a chat of one token."""
     with httpx.Client(base_url=url, timeout=60) as http:
-        http.get("/healthz")  # so that there is a connection
+        http.get("/healthz")  # opens the connection
         began = time.perf_counter()
         http.post("/v1/chat/completions", json={**CHAT, "max_tokens": 1}).raise_for_status()
         return time.perf_counter() - began
 
 
 async def streams(url: str) -> None:
-    """Some streams at once."""
+    """Read concurrent streams to their end."""
     body = {**CHAT, "stream": True, "max_tokens": TOKENS, "ignore_eos": True}
 
     async def one(http: httpx.AsyncClient) -> None:
@@ -46,7 +46,7 @@ async def streams(url: str) -> None:
 
 
 def processor_s(pids: list[int]) -> float:
-    """What they and their children have used so far, in seconds."""
+    """Return the CPU seconds that the processes have used so far."""
     total = 0
     for pid in pids:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -71,7 +71,7 @@ def main() -> None:
                 before = processor_s(replicas.pids())
                 asyncio.run(streams(url))
                 costs[way].append((processor_s(replicas.pids()) - before) / (STREAMS * TOKENS))
-    print("| | chat of one token, ms | processor time a token, µs |")
+    print("| | chat of one token, ms | CPU time per token, µs |")
     print("|---|--:|--:|")
     for way in ways:
         print(f"| {way} | {statistics.median(waits[way]) * 1e3:.1f} | {statistics.median(costs[way]) * 1e6:.0f} |")

@@ -1,10 +1,10 @@
-"""What counting a request against its caller's limits costs, in memory and in a Redis on this machine, in µs.
+"""Measure the cost in µs of counting a request against its key's limits, in memory and in a local Redis.
 
 Run: .venv/bin/python -m bench.calls.quota [--requests 2000] [--callers 1 16]
 
-A caller has all four limits that are counted; each request is let in, takes its tokens and gives back what it didn't
-use. `callers` send them at once, one after the other each. Printed are the time of one request, median and 99th
-percentile, and the requests a second. A Redis is started for it; tools/install.sh redis installs that.
+A key has all four counted limits. Each request is admitted, charges its tokens and returns the unused ones. `callers`
+run concurrently, each sending one request after the other. It prints the median and 99th percentile of a request's
+time, and the requests per second. It starts a Redis server; `tools/install.sh redis` installs one.
 """
 
 from __future__ import annotations
@@ -42,21 +42,21 @@ PREPARED = [GenerationRequest("r", [1] * 100, stopping=STOPPING)]
 
 
 def _ignore(statuses: Sequence[LimitStatus]) -> None:
-    """Where the caller stands is told to nobody."""
+    """Ignore the statuses of the key's limits."""
 
 
-class Nobody:
+class NullObserver:
     """A QuotaObserver that does nothing."""
 
     def on_use(self, caller: str, model: str, num_input: int, num_output: int) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def on_refusal(self, caller: str, model: str, measure: Measure) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 async def charge(quota: Quota, caller: Caller) -> float:
-    """The seconds of one request."""
+    """Return the seconds of one request."""
     began = time.perf_counter()
     async with quota.admit(caller, MODEL, _ignore) as charge:
         await charge.take_for(charge.bound(ASKED), PREPARED)
@@ -65,8 +65,8 @@ async def charge(quota: Quota, caller: Caller) -> float:
 
 
 async def measure(store: Store, num_callers: int, num_requests: int) -> tuple[Sequence[float], float]:
-    """The seconds of each request, and of all of them."""
-    quota = Quota(store, Nobody(), {}, 1024)
+    """Return the seconds of each request, and of all of them together."""
+    quota = Quota(store, NullObserver(), {}, 1024)
 
     async def call(index: int) -> list[float]:
         caller = Caller(id=f"k{index}", limits=LIMITS)
@@ -80,7 +80,7 @@ async def measure(store: Store, num_callers: int, num_requests: int) -> tuple[Se
 
 @contextmanager
 def redis_server() -> Iterator[str]:
-    """The URL of a server that listens on a socket file only."""
+    """Run a server that listens only on a socket file, and yield its URL."""
     with tempfile.TemporaryDirectory() as folder:
         socket = Path(folder) / "redis.sock"
         command = ["redis-server", "--port", "0", "--unixsocket", str(socket), "--save", ""]

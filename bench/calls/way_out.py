@@ -1,13 +1,14 @@
-"""What a token costs on its way from the engine to its caller: processor time of each process, in µs a token.
+"""Measure the response path from the engine to the client: CPU time of each process, in µs per token.
 
 Run: .venv/bin/python -m bench.calls.way_out [--trees . ../before] [--doors rest grpc direct] [--streams 1 16 64]
 
-The whole product on the bundled model, as `make run` starts it; `--trees` measures several checkouts in turns, in one
-run. Doors: OpenAI chats as SSE through Envoy and the gateway (`rest`), gRPC through Envoy (`grpc`), and gRPC straight
-to the service (`direct`). All streams begin together and have the same number of tokens. Counted is what the kernel
-charges a process between the first request and the last answer: a process's first thread, which runs its event loop,
-and all its other threads; the engine's worker beside them. Who is behind sends several tokens in one event, which
-makes a token cheaper and later: compare costs at like tokens an event. The medians of the rounds are printed.
+The whole product runs on the bundled model, as `make run` starts it. `--trees` measures several checkouts in turns, in
+one run. Doors: OpenAI chats as SSE through Envoy and the gateway (`rest`), gRPC through Envoy (`grpc`), and gRPC
+directly to the service (`direct`). All streams begin together and have the same number of tokens. The CPU time is the
+kernel's accounting between the first request and the last answer, separately for a process's first thread, which runs
+its event loop, for its other threads, and for the engine's worker. An overloaded process sends several tokens in one
+event, which makes a token cheaper and later, so compare costs at similar tokens per event. The medians of the rounds
+are printed.
 """
 
 from __future__ import annotations
@@ -46,15 +47,15 @@ _USAGE = re.compile(rb'"completion_tokens":(\d+)')
 
 
 class Received(NamedTuple):
-    """What came to the callers of one measurement."""
+    """The totals that the clients of one measurement received."""
 
     num_tokens: int
-    num_events: int  # SSE events or messages, of which one has a token or several
+    num_events: int  # SSE events or messages, each with one or more tokens
 
 
 @dataclass(frozen=True)
 class Product:
-    """One that runs: its ports by name, and its processes' ids; the engine's worker is the service's child."""
+    """A running product: its ports by name, and its processes' ids; the engine's worker is the service's child."""
 
     ports: dict[str, int]
     service: int
@@ -64,7 +65,7 @@ class Product:
 
 
 class SseReader(asyncio.Protocol):
-    """Reads one streamed answer and keeps no more of it than its end."""
+    """Reads one streamed answer and keeps only its end."""
 
     def __init__(self, request: bytes) -> None:
         self._request = request
@@ -132,7 +133,7 @@ async def over_grpc(port: int, num_streams: int, num_tokens: int) -> Received:
 
 
 def together(received: Sequence[Received]) -> Received:
-    """All streams' sums."""
+    """Return the sums over all streams."""
     return Received(*map(sum, zip(*received, strict=True)))
 
 
@@ -145,7 +146,7 @@ DOORS: dict[str, Callable[[Product, int, int], Awaitable[Received]]] = {
 
 @contextmanager
 def running(tree: Path, folder: Path) -> Iterator[Product]:
-    """The whole product of a checkout on free ports; its output is shown only if it does not start."""
+    """Run the whole product of a checkout on free ports; its output is shown only if it does not start."""
     with ExitStack() as probes:
         sockets = [probes.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in PORTS]
         ports = {name: each.getsockname()[1] for name, each in zip(PORTS, sockets, strict=True)}
@@ -172,7 +173,7 @@ def running(tree: Path, folder: Path) -> Iterator[Product]:
 
 
 def until_ready(port: int, process: subprocess.Popen[bytes]) -> None:
-    """Return when the product answers chats."""
+    """Return when the product is ready."""
     deadline = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < deadline and process.poll() is None:
         try:
@@ -188,18 +189,18 @@ def _children(pid: int) -> list[int]:
 
 
 def _module(pid: int) -> str:
-    """The module that a child of the runner runs, by the command line."""
+    """Return the module that a child of the runner runs, from its command line."""
     return Path(f"/proc/{pid}/cmdline").read_text().split("\0")[2]
 
 
 def _cpu_s(stat: Path) -> float:
-    """User's and system's time of a process or of one thread, by its `stat` file."""
+    """Return the user and system time of a process or a thread, from its `stat` file."""
     fields = stat.read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
 
 
 def spent_s(product: Product) -> list[float]:
-    """Processor time so far, by COLUMNS, and the engine's."""
+    """Return the CPU time so far, in the order of COLUMNS, and then the engine's."""
     spent: list[float] = []
     for pid in (product.service, product.gateway):
         whole, first = (_cpu_s(Path(f"/proc/{pid}") / path) for path in ("stat", f"task/{pid}/stat"))
@@ -209,20 +210,20 @@ def spent_s(product: Product) -> list[float]:
 
 
 async def measure(product: Product, door: str, num_streams: int, num_tokens: int) -> list[float]:
-    """µs a token by COLUMNS, then the engine's, then tokens an event, then tokens a second."""
+    """Return µs per token in the order of COLUMNS, then the engine's, tokens per event and tokens per second."""
     await DOORS[door](product, num_streams, 8)  # warm
     before, began = spent_s(product), time.monotonic()
     received = await DOORS[door](product, num_streams, num_tokens)
     seconds, after = time.monotonic() - began, spent_s(product)
     count = received.num_tokens
     if count != num_streams * num_tokens:
-        raise ValueError(f"{count} tokens came, not {num_streams * num_tokens}")
+        raise ValueError(f"{count} tokens were received instead of {num_streams * num_tokens}")
     costs = [(b - a) / count * 1e6 for a, b in zip(before, after, strict=True)]
     return [*costs, count / received.num_events, count / seconds]
 
 
 def main() -> None:
-    """Print one table a door."""
+    """Print one table per door."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trees", nargs="+", type=Path, default=[shapes.ROOT], help="checkouts to compare")
     parser.add_argument("--doors", nargs="+", choices=DOORS, default=list(DOORS))
@@ -235,8 +236,8 @@ def main() -> None:
     with ExitStack() as stack, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         products = {tree: stack.enter_context(running(tree, folder)) for tree in trees}
         for door in options.doors:
-            print(f"\n{door}: µs a token, medians of {options.rounds} rounds\n")
-            print(f"| tree | streams | {' | '.join(COLUMNS)} | together | {ENGINE} | tokens an event | tokens/s |")
+            print(f"\n{door}: µs per token, medians of {options.rounds} rounds\n")
+            print(f"| tree | streams | {' | '.join(COLUMNS)} | together | {ENGINE} | tokens per event | tokens/s |")
             print("|--|--:|" + "--:|" * (len(COLUMNS) + 4))
             for num_streams in options.streams:
                 num_tokens = min(512, options.tokens // num_streams)

@@ -1,1 +1,1 @@
-"""The engine without a server: steps, sampling, drafts, rounded weights, memory."""
+"""Benchmarks of the engine without a server: steps, sampling, speculation, quantization, memory."""

@@ -1,8 +1,8 @@
-"""Memory that a process takes to load a model, beside its weights: Qwen2.5-0.5B's shape in each type.
+"""Measure a process's memory for loading a model in addition to its weights: Qwen2.5-0.5B's shape in each type.
 
 Run as `python -m bench.engine.load_memory`, with native/ installed. Each type is loaded in a process of its own.
-Prints, in MiB, the weights as they are kept, what the process held before (torch and the other imports), and what the
-load added: at the most, and in the end. The cache takes memory when it is written, so it is not among them.
+Prints, in MiB, the packed weights, the process's memory before the load (torch and the other imports), and the memory
+that the load added: the peak, and the end. The cache is allocated when it is written, so it is not included.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ CONFIGS = {
 
 
 def main() -> None:
-    print("| weights | MiB | before | most | in the end | most / weights | end / weights | seconds |")
+    print("| weights | MiB | before | peak | end | peak / weights | end / weights | seconds |")
     print("|---|--:|--:|--:|--:|--:|--:|--:|")
     folder = shapes.qwen2_5_0_5b()
     for name, config in CONFIGS.items():
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
-            before, most, end, seconds = process.submit(load, folder, config).result()
+            before, peak, end, seconds = process.submit(load, folder, config).result()
         weights = sluice_native.Model(**native_step.SHAPES["0.5b"], weight_type=name).weight_bytes / 2**20
         print(
-            f"| {name} | {weights:.0f} | {before:.0f} | {most - before:.0f} | {end - before:.0f} "
-            f"| {(most - before) / weights:.2f} | {(end - before) / weights:.2f} | {seconds:.1f} |",
+            f"| {name} | {weights:.0f} | {before:.0f} | {peak - before:.0f} | {end - before:.0f} "
+            f"| {(peak - before) / weights:.2f} | {(end - before) / weights:.2f} | {seconds:.1f} |",
             flush=True,
         )
 
 
 def load(folder: Path, config: EngineConfig) -> tuple[float, float, float, float]:
-    """Resident MiB before, at the most and after, and the seconds between."""
+    """Load a model; return resident MiB before, at the peak and after, and the seconds of the load."""
     before, began = resident("VmRSS"), time.perf_counter()
     loaded = load_model(str(folder), config, compute_dtype="bfloat16")
     seconds = time.perf_counter() - began
@@ -52,7 +52,7 @@ def load(folder: Path, config: EngineConfig) -> tuple[float, float, float, float
 
 
 def resident(field: str) -> float:
-    """MiB of this process."""
+    """Return a memory figure of this process in MiB."""
     lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(f"{field}:"))
 

@@ -1,10 +1,10 @@
-"""How long a native step takes, beside what memory and arithmetic allow: no step can beat either.
+"""Measure native steps, and compare them with the lower bounds of memory and arithmetic.
 
 Run as `python -m bench.engine.native_step [--threads 1 2] [--types bfloat16 int8 …] [--cache float16 …] [--shapes 0.5b
-5m] [--prefills 32 512]`, with native/ installed. Random weights, which cost the same time as trained ones. Prints the
-median and the best of several steps; the time to read the weights once, and the time for the step's products where
-registers hold all numbers, both measured between the steps, on the same threads; and the larger of the two over the
-median.
+5m] [--prefills 32 512]`, with native/ installed. The weights are random, which take the same time as trained ones.
+Prints the median and the best of several steps; the time to read the weights once, and the time for the step's products
+with all operands in registers, both measured between the steps on the same threads; and the ratio of the larger of
+these two times to the median.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ SHAPES: dict[str, dict[str, Any]] = {
     | {"is_tied": True, "has_qkv_bias": True},
     "5m": _shape(hidden=256, inner=640, layers=6, heads=4, kv_heads=2, vocabulary=2_048) | {"has_head_norm": True},
 }
-# Whose adapter each of 16 sequences has.
+# The adapter slot of each of 16 sequences.
 ADAPTED = {
     "batch 16, no adapter": [-1] * 16,
     "batch 16, 4 of each adapter and 8 of none": [-1, 0, -1, 1] * 4,
@@ -59,7 +59,7 @@ TYPES = {"0.5b": ["bfloat16"], "5m": ["float32"]}
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """Medians, in seconds, and the best step: on a busy machine it tells more."""
+    """Medians, in seconds, and the best step, which is more reliable on a busy machine."""
 
     step: float
     best: float
@@ -99,8 +99,8 @@ def main() -> None:
                 print(f"  batch {batch:2}, context {context:3}, threads {threads}: {timed}", flush=True)
             if options.rank:
                 put_adapters(model, options.rank)
-                for (label, places), threads in product(ADAPTED.items(), options.threads):
-                    timed = decode(model, name, len(places), CONTEXTS[0], threads, places=places)
+                for (label, slots), threads in product(ADAPTED.items(), options.threads):
+                    timed = decode(model, name, len(slots), CONTEXTS[0], threads, slots=slots)
                     print(f"  {label}, threads {threads}: {timed}", flush=True)
             for tokens, threads in product(options.prefills, options.threads):
                 timed = prefill(model, name, tokens, threads)
@@ -109,7 +109,7 @@ def main() -> None:
 
 
 def random_model(name: str, num_slots: int, **options: Any) -> sluice_native.Model:
-    """A model of that shape with random weights and room for so many tokens."""
+    """Return a model of a shape with random weights and a cache of `num_slots` slots."""
     model = sluice_native.Model(**SHAPES[name], **options)
     random = np.random.default_rng(0)
     for tensor, shape in model.tensors().items():
@@ -123,9 +123,9 @@ def blocks_of(context: int) -> int:
 
 
 def put_adapters(model: sluice_native.Model, rank: int) -> None:
-    """Two, at the places 0 and 1, which change every matrix of the layers."""
+    """Put adapters that change every matrix of the layers into the slots 0 and 1."""
     random = np.random.default_rng(0)
-    for place in (0, 1):
+    for slot in (0, 1):
         modules = [
             (
                 name.removesuffix(".weight"),
@@ -135,26 +135,26 @@ def put_adapters(model: sluice_native.Model, rank: int) -> None:
             for name, shape in model.tensors().items()
             if len(shape) > 1 and name.startswith("model.layers.")
         ]
-        model.put_adapter(place, modules)
+        model.put_adapter(slot, modules)
 
 
 def decode(
-    model: sluice_native.Model, name: str, batch: int, context: int, threads: int, *, places: list[int] | None = None
+    model: sluice_native.Model, name: str, batch: int, context: int, threads: int, *, slots: list[int] | None = None
 ) -> Timed:
-    """One new token for each of `batch` sequences of `context` tokens, with the adapters at `places`.
+    """Time one new token for each of `batch` sequences of `context` tokens, with the adapters in `slots`.
 
-    The adapters' products are not among those counted.
+    The adapters' products are not counted.
     """
     arrays = step_arrays(batch, 1, context)
     logits = np.empty((batch, vocab_size(model)), dtype=np.float32)
     rows = np.arange(batch, dtype=np.int32)
-    adapters = None if places is None else np.array(places, dtype=np.int32)
+    adapters = None if slots is None else np.array(slots, dtype=np.int32)
     num_products = batch * (products_of_layers(name) + products_of_head(name) + products_of_attention(name, context))
     return timed(model, lambda: model.step(*arrays, rows, logits, threads, adapters), num_products, threads)
 
 
 def prefill(model: sluice_native.Model, name: str, tokens: int, threads: int) -> Timed:
-    """A prompt in one step."""
+    """Time a prompt in one step."""
     arrays = step_arrays(1, tokens, tokens)
     rows = np.array([tokens - 1], dtype=np.int32)
     attention = sum(products_of_attention(name, 1 + token) for token in range(tokens))
@@ -163,7 +163,7 @@ def prefill(model: sluice_native.Model, name: str, tokens: int, threads: int) ->
 
 
 def products_of_layers(name: str) -> int:
-    """Of a token, with the weights of the layers."""
+    """Return the number of products of one token with the weights of the layers."""
     shape = SHAPES[name]
     query, key = (shape[heads] * shape["head_dim"] for heads in ("num_heads", "num_kv_heads"))
     attention = shape["hidden_size"] * (2 * query + 2 * key)
@@ -175,13 +175,13 @@ def products_of_head(name: str) -> int:
 
 
 def products_of_attention(name: str, context: int) -> int:
-    """Of a token, with the keys and values of a context."""
+    """Return the number of products of one token with the keys and values of a context."""
     shape = SHAPES[name]
     return int(2 * shape["num_layers"] * shape["num_heads"] * shape["head_dim"] * context)
 
 
 def step_arrays(batch: int, new_tokens: int, context: int) -> tuple[Ints, Ints, Ints, Ints, Ints]:
-    """Token ids, positions, row offsets, context lengths, block tables."""
+    """Return token ids, positions, row offsets, context lengths and block tables."""
     positions = np.tile(np.arange(context - new_tokens, context), batch)
     return (
         (positions % 1_000).astype(np.int32),
@@ -197,7 +197,7 @@ def vocab_size(model: sluice_native.Model) -> int:
 
 
 def timed(model: sluice_native.Model, run: Callable[[], object], num_products: int, threads: int) -> Timed:
-    """Run for about two seconds, the reading of the weights and the products alone between the steps."""
+    """Time steps for about two seconds; between them, time reading the weights and the products alone."""
     run()
     steps: list[float] = []
     readings: list[float] = []

@@ -1,10 +1,10 @@
-"""What rounded weights, and rounded keys and values, cost in quality: the bundled model in each type, beside float32.
+"""Measure the loss of quality by quantized weights, keys and values: the bundled model in each type versus float32.
 
-Run as `python -m bench.engine.quantization [--cases N] [--threads N]`, with native/ installed. Held-out cases of every
-skill of the model card; each case's right answer is given token by token, and each type tells what it would have said
-next. Prints how often that is what float32 says, how many answers are the same throughout and how many are right, the
-perplexity of the right answers, the divergence from float32's probabilities (nats a token), and the root mean square of
-the logits' error as a part of their deviation.
+Run as `python -m bench.engine.quantization [--cases N] [--threads N]`, with native/ installed. The cases are held-out
+cases of every skill of the model card. The model is fed each case's right answer token by token, and its most likely
+next tokens are compared. Prints the share of tokens that equal float32's, the share of answers in which all tokens do,
+the share of right answers, the perplexity of the right answers, the divergence from float32's probabilities (nats per
+token), and the root mean square of the logits' error relative to their standard deviation.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from service.engine.tokens.tokenizer import FastTokenizer
 
 BLOCK_SIZE = 16
 MAX_POSITIONS = 2_048
-# Of the arithmetic, of rounded weights, of keys and values.
+# The types of arithmetic, of quantized weights, and of keys and values.
 TYPES = {
     "float32": ("float32", None, "auto"),
     "float32, cache in float16": ("float32", None, "float16"),
@@ -45,7 +45,7 @@ TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A prompt, and the answer that is right."""
+    """A prompt and its right answer."""
 
     prompt: list[int]
     answer: list[int]
@@ -53,7 +53,7 @@ class Case:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--cases", type=int, default=50, help="cases a skill")
+    parser.add_argument("--cases", type=int, default=50, help="cases per skill")
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
     chosen = held_out(options.cases)
@@ -69,7 +69,7 @@ def main() -> None:
 
 
 def held_out(count: int) -> list[Case]:
-    """Cases of all skills, at most `count` of each."""
+    """Return held-out cases of all skills, at most `count` of each."""
     tokenizer = FastTokenizer.from_folder(DEMO)
     found = []
     for case in (case for skill in SKILLS for case in cases(skill, count, seed=2026)):
@@ -82,7 +82,7 @@ def held_out(count: int) -> list[Case]:
 
 
 def loaded(dtype: str, quantization: str | None, kv_cache_dtype: str, num_threads: int) -> Backend[NDArray[np.float32]]:
-    """The bundled model on the native step, with room for one sequence."""
+    """Load the bundled model on the native backend, with a cache for one sequence."""
     spec = ModelSpec(
         config=read_model_config(DEMO),
         checkpoint=Checkpoint(DEMO),
@@ -100,7 +100,7 @@ def loaded(dtype: str, quantization: str | None, kv_cache_dtype: str, num_thread
 
 
 def logits_of(backend: Backend[NDArray[np.float32]], case: Case) -> Tensor:
-    """The logits [tokens of the answer, vocabulary] that each of its tokens would be chosen from."""
+    """Return the logits [tokens of the answer, vocabulary] from which each token of the answer would be chosen."""
     ids = [*case.prompt, *case.answer[:-1]]
     batch = Batch(
         token_ids=np.array(ids, np.int32),
@@ -114,7 +114,7 @@ def logits_of(backend: Backend[NDArray[np.float32]], case: Case) -> Tensor:
 
 
 def row(name: str, chosen: list[Case], exact: list[Tensor], found: list[Tensor]) -> str:
-    """A row of the Markdown table."""
+    """Return a row of the Markdown table."""
     agreements = [ours.argmax(-1) == theirs.argmax(-1) for ours, theirs in zip(found, exact, strict=True)]
     answers = [torch.tensor(case.answer) for case in chosen]
     rights = [bool((ours.argmax(-1) == answer).all()) for ours, answer in zip(found, answers, strict=True)]

@@ -1,10 +1,10 @@
-"""What a row of a batch costs in the sampler: plain, with every parameter, watermarked, constrained.
+"""Measure the sampler's cost of a batch's rows: plain, with every parameter, watermarked, constrained.
 
 Run as `python -m bench.engine.sampler_rows [--threads N] [--rounds N] [demo] [152k]`. Prints, for a batch of 16 rows,
 the median milliseconds of one call of the native backend's sampler, its ratio to 16 plain rows, and the milliseconds of
-the torch backend's; the kinds of batches and the two samplers take turns, so that they share the noise. The native
-module must be built. The logits are random, the vocabulary is the bundled model's, or it filled up to 151,936 tokens. A
-constrained row follows a JSON document through its schema, one token a round.
+the torch backend's sampler. The kinds of batches and the two samplers take turns, so that noise affects them equally.
+The native module must be built. The logits are random. The vocabulary is the bundled model's, or the same extended to
+151,936 tokens. A constrained row follows a JSON document through its schema, one token per round.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ FULL = SamplingParams(
     presence_penalty=0.5,
     logit_bias={5: 1.0, 6: -100.0},
 )
-BIASED = SamplingParams(logit_bias=dict.fromkeys(range(1024), 1.0))  # as many entries as the contract takes
+BIASED = SamplingParams(logit_bias=dict.fromkeys(range(1024), 1.0))  # the most entries that the contract accepts
 SCHEMA = {
     "type": "object",
     "properties": {
@@ -69,7 +69,7 @@ def main() -> None:
 
 
 def measure(tokenizer: FastTokenizer, rounds: int) -> None:
-    """Print a line for each kind of batch."""
+    """Print one line per kind of batch."""
     states = constraint_states(tokenizer)
     kinds = {
         "biased": (BIASED, None),
@@ -114,7 +114,7 @@ def tokenizer_of(vocab_size: int | None) -> FastTokenizer:
 
 
 def constraint_states(tokenizer: FastTokenizer) -> list[GrammarConstraint]:
-    """The schema's constraint before each token of the document."""
+    """Return the states of the schema's constraint before each token of the document."""
     control_tokens = ControlTokens(tokenizer, (shapes.DEMO / "chat_template.jinja").read_text())
     compiler = GrammarCompiler(tokenizer, control_tokens.ids, [min(tokenizer.special_token_ids)])
     states = [compiler.compile(format_grammar(JsonSchema(json.dumps(SCHEMA), strict=False, field="schema")))]
@@ -130,7 +130,7 @@ def rows(
     sampling: SamplingParams = SamplingParams(),  # noqa: B008  immutable
     constraint: GrammarConstraint | None = None,
 ) -> list[Sequence]:
-    """Sequences in the middle of their answers: 200 tokens of prompt, 100 generated."""
+    """Return sequences in the middle of their answers, with 200 prompt tokens and 100 generated tokens."""
     group = SequenceGroup(
         GenerationRequest("r", [(7 * i) % 1000 for i in range(200)], sampling, n=num_rows),
         tokenizer,

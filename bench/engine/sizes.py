@@ -1,7 +1,7 @@
-"""What memory models take: weights, and the cache by context, for shapes of well-known models.
+"""Print the memory of well-known models' shapes: weights, and the cache by context length.
 
-Run as `python -m bench.engine.sizes`. Nothing is loaded: bytes follow from the shapes, the cache's by `CacheShape`,
-which the engine itself counts by. GiB; the cache is of one sequence at that context; both in bfloat16.
+Run as `python -m bench.engine.sizes`. No model is loaded: sizes are computed from the shapes, the cache's by the
+engine's own `CacheShape`. Sizes are in GiB and for bfloat16; the cache is that of one sequence of the given context.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CONTEXTS = (4096, 32768, 131072)
 
 @dataclass(frozen=True)
 class Shape:
-    """A model's numbers, as its config.json has them; parameters in thousands of millions."""
+    """A model's dimensions from its config.json; `parameters` in billions."""
 
     name: str
     parameters: float
@@ -27,7 +27,7 @@ class Shape:
     head_dim: int
 
     def cache_bytes(self) -> int:
-        """Of one token."""
+        """Return the cache bytes of one token."""
         shape = CacheShape(self.num_layers, self.num_kv_heads, self.head_dim, self.head_dim, torch.bfloat16)
         return shape.bytes_per_slot
 
@@ -43,7 +43,7 @@ SHAPES = (
 
 def main() -> None:
     head = " | ".join(f"{context:,}" for context in CONTEXTS)
-    print(f"| model | weights | KiB a token | {head} |")
+    print(f"| model | weights | KiB per token | {head} |")
     print("|---|" + "--:|" * (2 + len(CONTEXTS)))
     for shape in SHAPES:
         weights = shape.parameters * 1e9 * torch.bfloat16.itemsize / GIB

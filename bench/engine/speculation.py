@@ -1,8 +1,9 @@
-"""What drafts bring: the same answers with them and without, in turns.
+"""Measure the gain of speculation: the same answers with drafts and without, in turns.
 
 Run as `python -m bench.engine.speculation [--models demo 0.5b] [--rounds N]`. Prints, for several kinds of text and
-numbers of streams, the median of the rounds' ratios of tokens a second, with drafts over without, the tokens a step of
-a stream, and which share of the drafts was right. The engine alone, in this process. Stops if an answer isn't the same.
+numbers of streams, the median over the rounds of the ratio of tokens per second with drafts to that without, the tokens
+per step of a stream, and the share of accepted draft tokens. Only the engine runs, in this process. The benchmark exits
+with an error if drafts change an answer.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from service.generation.requests.request import GenerationRequest
 from service.generation.stats import EngineStats
 
 STREAMS = (1, 4, 16)
-CONSTRAINT = 1_000_000  # its serial
+CONSTRAINT = 1_000_000  # the constraint's serial
 SENTENCE = "The quick brown fox jumps over the lazy dog. "
 PERSON = {
     "type": "object",
@@ -54,7 +55,7 @@ PEOPLE = {"type": "array", "items": PERSON, "minItems": 4, "maxItems": 4}
 
 @dataclass(frozen=True)
 class Scenario:
-    """A kind of text. `prompt` takes the stream's number."""
+    """A kind of text; `prompt` is called with the stream's number."""
 
     prompt: abc.Callable[[int], str]
     temperature: float
@@ -77,7 +78,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
-    print("| model | text | streams | with drafts / without | tokens a step | drafts that were right |")
+    print("| model | text | streams | with drafts / without | tokens per step | accepted drafts |")
     print("|---|---|--:|--:|--:|--:|")
     for name in options.models:
         folder, max_tokens, scenarios = MODELS[name]
@@ -89,15 +90,15 @@ def main() -> None:
 
 
 def measure(loaded: LoadedModel, scenario: Scenario, streams: int, max_tokens: int, num_rounds: int) -> str:
-    """The row's last three columns."""
-    plain, drafting = (Side(loaded, drafts=drafts) for drafts in (False, True))
+    """Return the row's last three columns."""
+    plain, drafting = (Variant(loaded, drafts=drafts) for drafts in (False, True))
     ratios = []
     for number in range(num_rounds + 1):
-        sides = (plain, drafting) if number % 2 else (drafting, plain)
-        results = {side: side.answer(scenario, streams, max_tokens, number) for side in sides}
+        variants = (plain, drafting) if number % 2 else (drafting, plain)
+        results = {variant: variant.answer(scenario, streams, max_tokens, number) for variant in variants}
         if results[plain][1] != results[drafting][1]:
             raise SystemExit("drafts have changed an answer")
-        if number:  # the first round shows the engine what steps take
+        if number:  # the first round calibrates the engine's step times
             ratios.append(results[plain][0] / results[drafting][0])
     stats = drafting.stats
     num_tokens = stats.num_generated_tokens / streams
@@ -107,8 +108,8 @@ def measure(loaded: LoadedModel, scenario: Scenario, streams: int, max_tokens: i
     )
 
 
-class Side:
-    """An engine's side with drafts or without; all share the model."""
+class Variant:
+    """An engine with drafts or without; both share the model."""
 
     def __init__(self, loaded: LoadedModel, *, drafts: bool) -> None:
         self.stats = EngineStats()
@@ -121,13 +122,13 @@ class Side:
             compile_constraint=ConstraintCompiler(loaded.tokenizer, {}, loaded.eos_token_ids),
             speculation=Speculation(PromptDrafter()) if drafts else None,
         )
-        self._told: list[Report] = []
-        self._core.open(self._told.append)
+        self._reports: list[Report] = []
+        self._core.open(self._reports.append)
 
     def answer(
         self, scenario: Scenario, streams: int, max_tokens: int, number: int
     ) -> tuple[float, dict[int, list[int]]]:
-        """Seconds from the first token to the last, and the tokens by stream."""
+        """Generate the answers; return the seconds from the first token to the last, and the tokens by stream."""
         constraint = None
         if scenario.schema is not None:
             constraint = Constraint(
@@ -161,10 +162,10 @@ class Side:
         return seconds, tokens
 
     def _compile(self, constraint: Constraint) -> None:
-        self._told.clear()
+        self._reports.clear()
         self._core.receive(Compile(CONSTRAINT, constraint))
-        while not any(isinstance(output, Compiled) for report in self._told for _, output in report.outputs):
-            for report in self._told:
+        while not any(isinstance(output, Compiled) for report in self._reports for _, output in report.outputs):
+            for report in self._reports:
                 for _, error in report.errors:
                     raise error
             time.sleep(0.01)

@@ -1,8 +1,9 @@
-"""How long a step of the engine takes: decodes at several batch sizes, and prefill.
+"""Measure steps of the engine: decodes at several batch sizes, and prefills.
 
-Run as `python -m bench.engine.step [--threads N] [--context N] [demo] [0.5b]`. Prints milliseconds a decode step, the
-median and the best of several, prefilled tokens a second, and the microseconds of a decode step that its input takes:
-the arrays, and what a torch backend makes of them before the first layer. No scheduler, no server, greedy.
+Run as `python -m bench.engine.step [--threads N] [--context N] [demo] [0.5b]`. Prints milliseconds per decode step, the
+median and the best of several, prefilled tokens per second, and the microseconds of a decode step spent on its input:
+the arrays, and the tensors and attention plan that a torch backend makes of them before the first layer. Decoding is
+greedy, without scheduler and server.
 """
 
 from __future__ import annotations
@@ -65,13 +66,13 @@ def measure(built: LoadedModel, batch_size: int, context: int) -> str:
     decodes = [step(built, sequences) for _ in range(NUM_STEPS)]
     median, best = statistics.median(decodes), min(decodes)
     return (
-        f"batch {batch_size:2}: {1e3 * median:8.2f} ms a decode step (best {1e3 * best:.2f}), "
+        f"batch {batch_size:2}: {1e3 * median:8.2f} ms per decode step (best {1e3 * best:.2f}), "
         f"{batch_size / median:7.1f} tokens/s; prefill {context / min(prefills):8.0f} tokens/s"
     )
 
 
 def measure_input(built: LoadedModel, num_decodes: int, context: int) -> str:
-    """Make the input of a step of so many decodes, again and again, without computing the step."""
+    """Time making the input of a step of `num_decodes` decodes repeatedly, without computing the step."""
     blocks_each = context // 16 + 4
     config: Any = read_model_config(built.folder)
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
@@ -95,7 +96,7 @@ def measure_input(built: LoadedModel, num_decodes: int, context: int) -> str:
         inputs_s.append(time.perf_counter() - made)
     return (
         f"{num_decodes:2} decodes: {1e6 * statistics.median(arrays_s):.0f} µs to make their arrays, "
-        f"{1e6 * statistics.median(inputs_s):.0f} µs to make tensors and the plan of attention of them"
+        f"{1e6 * statistics.median(inputs_s):.0f} µs to make their tensors and attention plan"
     )
 
 
@@ -117,7 +118,7 @@ def sequence(built: LoadedModel, index: int, context: int, blocks: range) -> Seq
 
 
 def step(built: LoadedModel, sequences: list[Sequence]) -> float:
-    """Compute what each sequence lacks and append its next token; the seconds it took."""
+    """Compute each sequence's uncomputed tokens and append its next token; return the seconds of the step."""
     items = [
         ScheduledSequence(each, len(each.token_ids) - each.num_computed_tokens, samples=True) for each in sequences
     ]

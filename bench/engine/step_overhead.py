@@ -1,12 +1,12 @@
-"""What Python costs in a step of the engine: its parts beside the forward, in microseconds.
+"""Measure Python's overhead in a step of the engine: the parts of a step other than the forward, in microseconds.
 
-Run: python -m bench.engine.step_overhead [demo] [5m] [0.5b] [--streams 1 4 16 64] [--threads N]. One process, no
-server: the streams decode together, each with a prompt of 32 random tokens, the bundled model's default temperature and
-top-p, and an end by length. What the worker's process does: schedule, run (the batch's arrays, mostly), forward,
-sample, accept, and report: make the outputs of the last 20 ms up, with their text, pickle and send them. What the
-service's process does with a report: unpickle, and hand each output to its reader. A line has the medians of the steps
-that only decode; what is done once a report is shared out among its steps. The sum is of all but the forward. With
-speculation a step yields more tokens than streams, so it is off unless asked for.
+Run: python -m bench.engine.step_overhead [demo] [5m] [0.5b] [--streams 1 4 16 64] [--threads N]. It is one process
+without a server: the streams decode together, each with a prompt of 32 random tokens, the bundled model's default
+temperature and top-p, and an end by length. The parts of the worker's process are schedule, run (mostly the batch's
+arrays), forward, sample, accept, and report (build the outputs of the last 20 ms with their text, pickle and send
+them). The parts of the service's process are unpickle, and deliver (hand each output to its reader). A row has the
+medians over the steps that only decode; the cost of a report is divided among its steps. The sum excludes the forward.
+With speculation a step yields more tokens than streams, so it is off by default.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ NUM_TOKENS = 160
 
 
 class Clock:
-    """The time since the last step began that each part took."""
+    """The seconds of each part since the last step began."""
 
     def __init__(self) -> None:
         self.seconds = dict.fromkeys(PARTS, 0.0)
 
     def timed(self, part: str, function: abc.Callable[..., Any]) -> abc.Callable[..., Any]:
-        """The function, whose time counts as the part's."""
+        """Return the function with its time added to the part's."""
 
         def call(*arguments: Any, **more: Any) -> Any:
             began = time.perf_counter()
@@ -63,7 +63,7 @@ class Clock:
 
 
 class Timed:
-    """Something of which some methods are timed."""
+    """A proxy of an object that times some of its methods."""
 
     def __init__(self, real: Any, clock: Clock, **parts: str) -> None:
         self._real = real
@@ -75,7 +75,7 @@ class Timed:
 
 
 async def measure(loaded: LoadedModel, num_streams: int) -> dict[str, float]:
-    """The medians of the parts, in seconds."""
+    """Return the medians of the parts, in seconds."""
     clock = Clock()
     config, real = loaded.config, loaded.runner
     runner: Any = ModelRunner(
@@ -126,22 +126,22 @@ async def measure(loaded: LoadedModel, num_streams: int) -> dict[str, float]:
 
 
 def typical(seconds: list[float]) -> float:
-    """The median of a part's times a step; of one that few steps have, times how many have it."""
+    """Return the median of a part's times per step; a part that few steps have is scaled by their share."""
     times = [each for each in seconds if each]
     return statistics.median(times) * len(times) / len(seconds) if times else 0.0
 
 
 async def deliver(report: Report, streams: list[OutputStream]) -> None:
-    """As the front does it, and then each reader in turn, but for the loop's own time to wake them."""
+    """Deliver a report like the client and its readers, without the loop's own time to wake the readers."""
     for serial, output in report.outputs:
-        assert isinstance(output, GenerationOutput)  # noqa: S101  a generator's engine tells nothing else
+        assert isinstance(output, GenerationOutput)  # noqa: S101  a generator's engine emits nothing else
         streams[serial].put(output)
     for serial in {serial for serial, _ in report.outputs}:
         await anext(streams[serial])
 
 
 def group(loaded: LoadedModel, serial: int) -> SequenceGroup:
-    """A request in the engine."""
+    """Return a request as a sequence group."""
     return SequenceGroup(
         GenerationRequest(
             f"{serial}",
@@ -160,7 +160,7 @@ def group(loaded: LoadedModel, serial: int) -> SequenceGroup:
 
 
 def main() -> None:
-    """Print a table a model."""
+    """Print one table per model."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("models", nargs="*", choices=[*MODELS, []], help="default: demo")
     parser.add_argument("--streams", nargs="+", type=int, default=[1, 4, 16, 64])
@@ -170,7 +170,7 @@ def main() -> None:
     for name in options.models or ["demo"]:
         config = EngineConfig(num_blocks=1024, num_threads=options.threads, speculation=options.speculation)
         loaded = load_model(str(MODELS[name]()), config)
-        print(f"\n{name}, {loaded.config.num_threads} thread(s); µs a step\n")
+        print(f"\n{name}, {loaded.config.num_threads} thread(s); µs per step\n")
         print("| streams | " + " | ".join(PARTS) + " | sum without forward |\n|" + "--:|" * (len(PARTS) + 2))
         for num_streams in options.streams:
             found = asyncio.run(measure(loaded, num_streams))

@@ -1,10 +1,10 @@
-"""What it costs or saves to compute in a process of its own, beside a thread of the service's process.
+"""Compare an engine that computes in a process of its own with one in a thread of the service's process.
 
-Run as `python -m bench.engine.worker [demo] [0.5b] [--streams 1 16] [--tokens 96] [--rounds 5]`. No server: an
-engine's front on an event loop, greedy streams that end by their length. Measured with an idle loop, and with one that
-encodes JSON in slices of 20 ms, between which everything that is ready has its turn. A gap is the time between two
-tokens of a stream, as they were sampled and as they came to their reader; the percentiles are of all streams' gaps.
-The rounds alternate between the two; a ratio is process over thread, the median of the rounds' own ratios.
+Run as `python -m bench.engine.worker [demo] [0.5b] [--streams 1 16] [--tokens 96] [--rounds 5]`. There is no server:
+an engine's client on an event loop reads greedy streams that end by their length. It is measured with an idle loop, and
+with a loop that encodes JSON in slices of 20 ms and runs all ready callbacks between them. A gap is the time between
+two tokens of a stream, when sampled and when received; the percentiles are over the gaps of all streams. The rounds
+alternate between the two workers; a ratio is process over thread, the median of the rounds' ratios.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ WORKERS: tuple[Any, ...] = ("thread", "process")
 
 @dataclass(frozen=True)
 class Result:
-    """One measurement. Gaps in milliseconds."""
+    """The figures of one measurement; gaps in milliseconds."""
 
     tokens_per_s: float
     sampled_p95: float
@@ -48,7 +48,7 @@ class Result:
 
 @asynccontextmanager
 async def busy_loop() -> AsyncIterator[None]:
-    """The loop encodes JSON, a slice at a time."""
+    """Keep the loop busy with encoding JSON, one slice at a time."""
 
     async def encode() -> None:
         while True:
@@ -65,7 +65,7 @@ async def busy_loop() -> AsyncIterator[None]:
 
 
 async def stream(engine: GeneratorClient, prompt: list[int], num_tokens: int) -> tuple[list[float], list[float]]:
-    """When each token was sampled, and when it came."""
+    """Read one stream; return when each token was sampled, and when it was received."""
     stopping = StopParams(max_tokens=num_tokens, ignore_eos=True)
     wanted = GenerationRequest("bench", prompt, SamplingParams(temperature=0), stopping)
     sampled: list[float] = []
@@ -78,7 +78,7 @@ async def stream(engine: GeneratorClient, prompt: list[int], num_tokens: int) ->
 
 
 async def measure(engine: GeneratorClient, num_streams: int, num_tokens: int, draw: random.Random) -> Result:
-    """`num_streams` streams at once, each with a prompt of its own."""
+    """Measure `num_streams` concurrent streams, each with a different prompt."""
     prompts = [draw.choices(range(100, 1000), k=PROMPT_TOKENS) for _ in range(num_streams)]
     began = time.monotonic()
     times = await asyncio.gather(*(stream(engine, prompt, num_tokens) for prompt in prompts))
@@ -94,7 +94,7 @@ async def measure(engine: GeneratorClient, num_streams: int, num_tokens: int, dr
 
 
 async def compare(model: str, options: argparse.Namespace) -> dict[tuple[int, bool], dict[str, list[Result]]]:
-    """All rounds' results, by streams and whether the loop is busy, and then by worker."""
+    """Return the results of all rounds by number of streams and busy loop, and then by worker."""
     engines: dict[str, GeneratorClient] = {}
     for worker in WORKERS:
         config = EngineConfig(worker=worker, num_blocks=1024, prefix_caching=False)
@@ -122,7 +122,7 @@ async def compare(model: str, options: argparse.Namespace) -> dict[tuple[int, bo
 
 
 def main() -> None:
-    """Print one table a model."""
+    """Print one table per model."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("models", nargs="*", choices=[*MODELS, []], help="default: all")
     parser.add_argument("--streams", nargs="+", type=int, default=[1, 16])
@@ -131,7 +131,7 @@ def main() -> None:
     options = parser.parse_args()
     for model in options.models or MODELS:
         results = asyncio.run(compare(str(MODELS[model]()), options))
-        print(f"\n{model}: {options.tokens} tokens an answer, medians of {options.rounds} rounds; gaps in ms\n")
+        print(f"\n{model}: {options.tokens} tokens per answer, medians of {options.rounds} rounds; gaps in ms\n")
         print("| streams | loop | value | thread | process | ratio |\n|--:|--|--|--:|--:|--:|")
         for (num_streams, is_busy), found in results.items():
             for each in fields(Result):

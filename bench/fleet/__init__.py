@@ -1,1 +1,1 @@
-"""A simulation of 10 to 1,000 replicas, from step times that were measured: `python -m bench.fleet`."""
+"""Simulation of 10 to 1,000 replicas from measured step times: `python -m bench.fleet`."""

@@ -1,7 +1,8 @@
-"""A fleet on paper that computes.
+"""Simulate fleets of replicas.
 
-`python -m bench.fleet loads sizes fronts failures autoscaling parts` simulates and prints tables, and with --plots
-FOLDER draws them; `calibrate` measures step times for --table; `validate` runs the same traffic simulated and for real.
+`python -m bench.fleet loads sizes fronts failures autoscaling parts` simulates and prints tables, and draws them with
+--plots FOLDER. `calibrate` measures step times for --table. `validate` runs the same traffic on a simulated and a real
+fleet.
 """
 
 from __future__ import annotations
@@ -21,21 +22,23 @@ _LOADS = (4.0, 8.0, 12.0, 16.0, 20.0)
 
 
 def main() -> None:
-    """The command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(prog="python -m bench.fleet", description=__doc__.partition(".")[0])
     parser.add_argument(
         "what", nargs="+", help="loads, sizes, fronts, failures, autoscaling, parts, calibrate, validate"
     )
-    parser.add_argument("--model", default="demo/model", help="of calibrate: a folder or hub id")
-    parser.add_argument("--table", type=Path, help="step times that calibrate wrote; default: an 8 B model's, made up")
-    parser.add_argument("--output", type=Path, help="of calibrate: the file to write")
-    parser.add_argument("--plots", type=Path, help="folder for SVG")
-    parser.add_argument("--replicas", type=int, nargs="+", default=[10, 100, 1000], help="of sizes")
-    parser.add_argument("--load", type=float, default=8.0, help="requests a second and replica, of sizes and failures")
-    parser.add_argument("--ways", nargs="+", default=["least request", "bounded maglev"], help="of validate")
+    parser.add_argument("--model", default="demo/model", help="calibrate: a folder or hub id")
     parser.add_argument(
-        "--loads", type=float, nargs="+", default=[0.9, 2.5], help="conversations a second, of validate"
+        "--table", type=Path, help="step times that calibrate wrote; default: an example for an 8 B model"
     )
+    parser.add_argument("--output", type=Path, help="calibrate: the file to write")
+    parser.add_argument("--plots", type=Path, help="folder for SVG files")
+    parser.add_argument("--replicas", type=int, nargs="+", default=[10, 100, 1000], help="sizes: numbers of replicas")
+    parser.add_argument("--load", type=float, default=8.0, help="requests per second and replica")
+    parser.add_argument(
+        "--ways", nargs="+", default=["least request", "bounded maglev"], help="validate: the balancers"
+    )
+    parser.add_argument("--loads", type=float, nargs="+", default=[0.9, 2.5], help="validate: conversations per second")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     scenarios = Scenarios(load_table(options.table) if options.table else EXAMPLE, options.seed)
@@ -51,7 +54,7 @@ def main() -> None:
     }
     for name in options.what:
         if name not in known:
-            parser.error(f"{name!r} is none of {', '.join(known)}")
+            parser.error(f"{name!r} must be one of {', '.join(known)}")
         table = known[name]()
         print(f"\n{name}, seed {options.seed}\n\n{markdown(table)}", flush=True)
         if options.plots:
@@ -59,7 +62,7 @@ def main() -> None:
 
 
 def _calibrate(model: str, output: Path | None) -> Table:
-    # Imported late: models need torch, what is simulated doesn't.
+    # Imported late, since models need torch but simulations don't.
     from bench.fleet.measured.calibrate import calibrate  # noqa: PLC0415
 
     table = calibrate(model, EngineConfig())
@@ -70,12 +73,12 @@ def _calibrate(model: str, output: Path | None) -> Table:
 
 
 def _validate(seed: int, ways: list[str], loads: list[float]) -> Table:
-    from bench.fleet.measured.validate import validate  # noqa: PLC0415  as above
+    from bench.fleet.measured.validate import validate  # noqa: PLC0415  needs torch
 
     return [
         {
             "way": each.way,
-            "conversations a second": each.load,
+            "conversations per second": each.load,
             "figure": each.name,
             "simulated": each.simulated,
             "real": each.real,
@@ -86,7 +89,7 @@ def _validate(seed: int, ways: list[str], loads: list[float]) -> Table:
 
 
 def markdown(table: Table) -> str:
-    """The rows as Markdown; numbers with three digits."""
+    """Return the rows as a Markdown table; numbers have three digits."""
     names = list(table[0])
     lines = ["| " + " | ".join(names) + " |", "|" + "---|" * len(names)]
     lines += ["| " + " | ".join(_shown(row[name]) for name in names) + " |" for row in table]
@@ -100,9 +103,9 @@ def _shown(value: str | float) -> str:
 
 
 def _draw(name: str, table: Table, folder: Path) -> None:
-    """What of a table is a line over something."""
+    """Draw a table's figure as lines, if a plot is defined for it."""
     plots = {
-        "loads": ("way", "requests a second and replica", "good", "Good requests, 10 replicas"),
+        "loads": ("way", "requests per second and replica", "good", "Good requests, 10 replicas"),
         "failures": ("what", "at", "first_token_p95_s", "First token, 95 %, while replicas die or restart, s"),
     }
     if name not in plots:

@@ -1,4 +1,4 @@
-"""What is told of an outcome."""
+"""The figures of an outcome."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from bench.fleet.simulated.simulation import Outcome
 
 @dataclass(frozen=True)
 class Target:
-    """When a request counts as good. Seconds."""
+    """The latency limits of a good request, in seconds."""
 
     first_token_s: float = 1.0
     gap_s: float = 0.05
 
     def is_met(self, job: Job) -> bool:
-        """Whether it began in time and went on in time."""
+        """Return True if the job's first token and the later tokens were in time."""
         return not job.refused and job.first_token - job.arrived <= self.first_token_s and job.gap_s <= self.gap_s
 
 
 def numbers(outcome: Outcome, target: Target, *, since: float = 0.0, request_s: float = 0.0) -> dict[str, float]:
-    """Of the requests that arrived from `since` on, when caches are no longer empty.
+    """Return the figures of the requests that arrived from `since` on, when caches are no longer empty.
 
-    First tokens come `request_s` later than the steps make them.
+    `request_s` is added to the time of first tokens, for the part of a request outside of steps.
     """
     jobs = [job for job in outcome.jobs if job.arrived >= since]
     answered = [job for job in jobs if not job.refused]

@@ -1,4 +1,4 @@
-"""How many of each part a fleet needs, and where a single one is full."""
+"""The number of instances of each component that a fleet needs, and the load of those that have only one."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Costs:
-    """Processor time in µs, as measured on the two cores that `bench/README.md` is about.
+    """CPU time in µs, measured on the two cores described in `bench/README.md`.
 
-    An event is what leaves at once: one token of a stream whose tokens come 10 ms or more apart. A request's own are
-    of its beginning and end. What the store and a health check cost is an assumption.
+    An event is sent at once: one token of a stream whose tokens are 10 ms or more apart. The costs of the store and of
+    a health check are assumptions.
     """
 
     gateway_event: float = 80.0
     envoy_event: float = 28.0
     service_event: float = 86.0
     store_request: float = 3 * 25.0  # three round trips of scripts
-    health_check: float = 150.0  # of a replica, each time that an Envoy asks
+    health_check: float = 150.0  # of a replica, per check by an Envoy
 
 
 @dataclass(frozen=True)
 class Need:
-    """What one fleet needs, in cores or processes that are 70 % busy."""
+    """The needs of one fleet, in cores or processes that are 70 % busy."""
 
     replicas: int
     requests_per_s: float
     events_per_s: float
-    service_loop: float  # how busy each service's event loop is
+    service_loop: float  # utilization of each service's event loop
     gateways: int
     envoy_cores: int
-    store: float  # how busy the one store is
-    health_checks: float  # how busy each replica is with these
+    store: float  # utilization of the single store
+    health_checks: float  # utilization of each replica by health checks
 
 
 _FULL = 0.7
@@ -42,7 +42,7 @@ _ENVOY_CORES = 8  # of one Envoy
 def need(
     replicas: int, requests_per_s: float, answer: float, costs: Costs | None = None, *, check_every_s: float = 1.0
 ) -> Need:
-    """Of so many replicas with so many requests a second each, whose answers have so many events."""
+    """Return the needs of a fleet; `requests_per_s` is per replica, and `answer` is the events per answer."""
     costs = costs or Costs()
     requests = replicas * requests_per_s
     events = requests * answer

@@ -1,4 +1,4 @@
-"""Lines over a number, as SVG."""
+"""Line plots as SVG."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Points = Sequence[tuple[float, float]]
 
 
 def line_plot(title: str, x_label: str, lines: dict[str, Points], *, most: float | None = None) -> str:
-    """Each line by its name, all on one scale that begins at 0; `most` is its end."""
+    """Return a plot of the named lines on one scale from 0 to `most`, by default to the largest value."""
     xs = [x for points in lines.values() for x, _ in points]
     first, last = min(xs), max(xs)
     top = most or max(y for points in lines.values() for _, y in points) or 1.0
@@ -51,5 +51,5 @@ def line_plot(title: str, x_label: str, lines: dict[str, Points], *, most: float
 
 
 def _ticks(xs: list[float]) -> list[float]:
-    """At most nine of them."""
+    """Return at most nine of the values."""
     return xs[:: -(-len(xs) // 9)]

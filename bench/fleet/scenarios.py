@@ -1,4 +1,4 @@
-"""What is simulated, and the tables that come of it."""
+"""The simulated scenarios and their tables."""
 
 from __future__ import annotations
 
@@ -20,70 +20,71 @@ Table = list[Row]
 
 SIZES = Sizes(max_batch_sequences=128)
 TARGET = Target(first_token_s=1.0, gap_s=0.03)
-_WARM = 2 / 3  # of a run, that doesn't count: caches fill
+_WARM = 2 / 3  # the part of a run that isn't counted, since caches fill
 WAYS: dict[str, Callable[[int], Balancer]] = {
     "least request": LeastRequest,
     "maglev": lambda _: Maglev(),
     "bounded maglev": lambda _: Maglev(1.5),
     "ORCA weights": lambda _: Weighted(),
 }
-TOLD = ("good", "refused", "prefix_hits", "first_token_p50_s", "first_token_p95_s", "gap_p95_s", "busiest_over_mean")
+FIGURES = ("good", "refused", "prefix_hits", "first_token_p50_s", "first_token_p95_s", "gap_p95_s", "busiest_over_mean")
 
 
 def traffic_of(num_replicas: int, per_replica: float, duration_s: float = 300.0) -> Traffic:
-    """Conversations, of whose four turns each is a request; one call in twelve has the hot prompt."""
+    """Return conversations of four turns, each a request; one request in twelve has the hot prompt."""
     rate = num_replicas * per_replica
     return Traffic(rate * 11 / 12 / 4, duration_s, hot_per_s=rate / 12, system_prompts=max(4 * num_replicas, 40))
 
 
 class Scenarios:
-    """All of them on one step table, by one seed."""
+    """All scenarios for one step table and one seed."""
 
     def __init__(self, table: StepTable, seed: int) -> None:
         self._model = StepModel(table)
         self._seed = seed
 
     def simulation(self, way: str, num_replicas: int, plan: Plan | None = None) -> Simulation:
-        """A fleet that nothing was asked of."""
+        """Return a new fleet."""
         return Simulation(lambda number: Replica(number, self._model, SIZES), WAYS[way](self._seed), num_replicas, plan)
 
     def run(self, way: str, num_replicas: int, traffic: Traffic, plan: Plan | None = None) -> Outcome:
-        """A fleet under traffic, to its end."""
+        """Run a fleet under traffic to its end."""
         return self.simulation(way, num_replicas, plan).run(Source(traffic, self._seed))
 
     def loads(self, num_replicas: int, loads: tuple[float, ...]) -> Table:
-        """Each way under each load, requests a second and replica."""
+        """Run each balancer under each load, in requests per second and replica."""
         rows: Table = []
         for load in loads:
             for way in WAYS:
-                told = self._told(self.run(way, num_replicas, traffic_of(num_replicas, load)))
-                rows.append({"way": way, "requests a second and replica": load, **told})
+                figures = self._figures(self.run(way, num_replicas, traffic_of(num_replicas, load)))
+                rows.append({"way": way, "requests per second and replica": load, **figures})
         return rows
 
     def sizes(self, load: float, numbers_of_replicas: tuple[int, ...]) -> Table:
-        """Each way in fleets of several sizes under the same load each; the larger, the shorter the run."""
+        """Run each balancer in fleets of several sizes under the same load per replica; larger fleets run shorter."""
         rows: Table = []
         for num_replicas in numbers_of_replicas:
             traffic = traffic_of(num_replicas, load, 120.0 if num_replicas <= 100 else 45.0)
             for way in WAYS:
                 outcome = self.run(way, num_replicas, traffic)
-                told = self._told(outcome)
-                rows.append({"replicas": num_replicas, "way": way, **told, "most_calls_over_mean": _hottest(outcome)})
+                figures = self._figures(outcome)
+                hottest = _hottest(outcome)
+                rows.append({"replicas": num_replicas, "way": way, **figures, "most_calls_over_mean": hottest})
         return rows
 
     def fronts(self, num_replicas: int, load: float) -> Table:
-        """By how many Envoys the same calls come, of which each knows its own only."""
+        """Distribute the same calls over several numbers of Envoys, each of which only knows its own calls."""
         rows: Table = []
         for way in ("least request", "bounded maglev"):
             for number in (1, 4, 16, 64):
                 balancer = Fronts(partial(WAYS[way], self._seed), number, self._seed)
                 simulation = Simulation(lambda each: Replica(each, self._model, SIZES), balancer, num_replicas)
                 outcome = simulation.run(Source(traffic_of(num_replicas, load, 90.0), self._seed))
-                rows.append({"way": way, "Envoys": number, **self._told(outcome)})
+                rows.append({"way": way, "Envoys": number, **self._figures(outcome)})
         return rows
 
     def failures(self, num_replicas: int, load: float) -> Table:
-        """A death in ten, and a rolling restart: what is good in each ten seconds, by bounded Maglev."""
+        """Let one replica in ten die, and do a rolling restart: the figures of each ten seconds, by bounded Maglev."""
         deaths = tuple((100.0, number) for number in range(num_replicas // 10))
         plans = {
             "nothing": Plan(),
@@ -94,13 +95,13 @@ class Scenarios:
         for name, plan in plans.items():
             outcome = self.run("bounded maglev", num_replicas, traffic_of(num_replicas, load, 300.0), plan)
             for since in range(60, 300, 10):
-                told = numbers(_between(outcome, since, since + 10), TARGET, since=since)
+                figures = numbers(_between(outcome, since, since + 10), TARGET, since=since)
                 keys = ("good", "broken", "refused", "prefix_hits", "first_token_p95_s")
-                rows.append({"what": name, "at": float(since), **{key: told[key] for key in keys}})
+                rows.append({"what": name, "at": float(since), **{key: figures[key] for key in keys}})
         return rows
 
     def autoscaling(self, load: float) -> Table:
-        """A day of twenty minutes, with bursts, by each signal, beside fleets that stay as they are."""
+        """Run a day of twenty minutes with bursts: autoscaling by each signal, and fleets of fixed size."""
         traffic = replace(
             traffic_of(10, load, 1200.0), day_s=1200.0, night=0.2, burst_every_s=200.0, burst_calls=150, hot_per_s=0.0
         )
@@ -117,20 +118,20 @@ class Scenarios:
             if policy is not None:
                 Autoscaler(simulation, policy, traffic.duration_s)
             outcome = simulation.run(Source(traffic, self._seed))
-            told = numbers(outcome, TARGET)
+            figures = numbers(outcome, TARGET)
             keys = ("good", "refused", "prefix_hits", "first_token_p95_s", "busy", "replica_hours")
             most = float(max(size for _, size in outcome.sizes))
-            rows.append({"fleet": name, "most": most, **{key: told[key] for key in keys}})
+            rows.append({"fleet": name, "most": most, **{key: figures[key] for key in keys}})
         return rows
 
     @staticmethod
-    def _told(outcome: Outcome) -> Row:
-        told = numbers(outcome, TARGET, since=_WARM * max(job.arrived for job in outcome.jobs))
-        return {name: told[name] for name in TOLD}
+    def _figures(outcome: Outcome) -> Row:
+        figures = numbers(outcome, TARGET, since=_WARM * max(job.arrived for job in outcome.jobs))
+        return {name: figures[name] for name in FIGURES}
 
 
 def _hottest(outcome: Outcome) -> float:
-    """Most calls that a replica got, over the mean."""
+    """Return the largest number of calls of a replica, relative to the mean."""
     calls = [each.num_jobs for each in outcome.replicas]
     return max(calls) * len(calls) / sum(calls)
 

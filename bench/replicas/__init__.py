@@ -1,1 +1,1 @@
-"""The running product: start, memory, capacity, overload, long prompts, and several replicas."""
+"""Benchmarks of the running product: start, memory, capacity, overload, long prompts, and several replicas."""

@@ -1,10 +1,10 @@
-"""What conversations find of their prompts on several replicas, led by their key and not.
+"""Measure prefix cache hits of conversations on several replicas, with and without affinity keys.
 
 Run as `python -m bench.replicas.affinity`.
-Conversations of some turns, several at a time, over REST: Envoy, two gateways, Envoy, and 1 or 3 services with the
-bundled model. Every turn sends all that was said, after a system prompt that all share. Told are: the part of the later
-turns' prompt tokens that were cached where the turn was answered, and of those turns how many found all that the turn
-before had sent; and how evenly calls were shared out. Without the key, Envoy goes by least requests.
+Several concurrent conversations run over REST through Envoy, two gateways, Envoy, and 1 or 3 services with the bundled
+model. Every turn sends the whole conversation so far, after a system prompt that all share. The table has the share of
+the later turns' prompt tokens that were cached, the share of later turns that found the whole previous prompt cached,
+and the distribution of calls over the replicas. Without the key, Envoy balances by least requests.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ SYSTEM_WORDS, TURN_WORDS, ANSWER_TOKENS = 40, 30, 16
 
 @dataclass
 class Found:
-    """What turns after the first found."""
+    """Cache hits of the turns after the first."""
 
     prompt_tokens: int = 0
     cached_tokens: int = 0
     num_turns: int = 0
-    num_whole: int = 0  # that found all of the turn before
+    num_whole: int = 0  # turns that found the whole previous prompt cached
     first_token_s: list[float] = field(default_factory=list)
 
 
 def without_affinity(config: dict[str, Any]) -> None:
-    """Leave out the routes that go by the key."""
+    """Remove the routes that balance by key."""
     for listener in config["static_resources"]["listeners"]:
         manager = connection_manager({"static_resources": {"listeners": [listener]}})
         (host,) = manager["route_config"]["virtual_hosts"]
@@ -48,7 +48,7 @@ def without_affinity(config: dict[str, Any]) -> None:
 
 
 def with_bound(percent: int) -> Callable[[dict[str, Any]], None]:
-    """Let a replica run so much of the mean before its keys go to the next one."""
+    """Return a change that limits a replica's load to a percentage of the mean before its keys go to the next one."""
 
     def change(config: dict[str, Any]) -> None:
         for cluster in config["static_resources"]["clusters"]:
@@ -59,7 +59,7 @@ def with_bound(percent: int) -> Callable[[dict[str, Any]], None]:
 
 
 async def converse(http: httpx.AsyncClient, number: int, num_turns: int, found: Found) -> None:
-    """One conversation. A block of the cache may be lost at the end of a turn: 16 tokens."""
+    """Run one conversation. A partial cache block, up to 16 tokens, may be lost at the end of a turn."""
     dice = random.Random(number)
     system = " ".join(random.Random("system").choices(WORDS, k=SYSTEM_WORDS))
     messages: list[dict[str, str]] = [{"role": "system", "content": system}]
@@ -86,11 +86,11 @@ async def converse(http: httpx.AsyncClient, number: int, num_turns: int, found: 
 
 
 async def load(door: str, num: int, num_turns: int, at_a_time: int) -> Found:
-    """All conversations, so many at a time."""
-    found, places = Found(), asyncio.Semaphore(at_a_time)
+    """Run all conversations, `at_a_time` concurrently."""
+    found, slots = Found(), asyncio.Semaphore(at_a_time)
 
     async def one(number: int) -> None:
-        async with places:
+        async with slots:
             await converse(http, number, num_turns, found)
 
     async with httpx.AsyncClient(base_url=door, timeout=120) as http:
@@ -99,7 +99,7 @@ async def load(door: str, num: int, num_turns: int, at_a_time: int) -> Found:
 
 
 def measure(name: str, num_services: int, change: Callable[[dict[str, Any]], None], given: argparse.Namespace) -> None:
-    """One row of the table."""
+    """Measure and print one row of the table."""
     with Replicas(num_services=num_services, change=change) as replicas:
         found = asyncio.run(load(replicas.door, given.conversations, given.turns, given.at_a_time))
         calls = [count for each, count in replicas.num_calls().items() if each in replicas.services]
@@ -117,7 +117,7 @@ def main() -> None:
     parser.add_argument("--at-a-time", type=int, default=8)
     parser.add_argument("--bounds", type=int, nargs="*", default=[150], help="percent of the mean")
     given = parser.parse_args()
-    print("| | cached prompt tokens | turns that found the one before | busiest / mean replica | median turn, ms |")
+    print("| | cached prompt tokens | turns that found the previous one | busiest / mean replica | median turn, ms |")
     print("|---|--:|--:|--:|--:|")
     measure("1 replica", 1, lambda _: None, given)
     for percent in given.bounds:

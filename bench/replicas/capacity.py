@@ -1,9 +1,9 @@
-"""What a replica serves, and what a request costs it in steps: the numbers that a capacity is computed from.
+"""Measure a replica's throughput and the step time per request, from which its capacity is computed.
 
-Run as `python -m bench.replicas.capacity`. The whole product on the bundled model, prompts and answers of 128 tokens,
-by `sluice bench` on the same machine: 16 requests at once, of which the cost follows, then requests at random moments,
-at parts of the rate that this cost promises. Busy is the part of the time that the engine was in steps; a request's
-cost is that time by the requests, those that warm up included.
+Run as `python -m bench.replicas.capacity`. The whole product runs on the bundled model, and `sluice bench` on the same
+machine sends prompts and requests answers of 128 tokens: first 16 concurrent requests, from which the cost follows, and
+then requests at random times, at fractions of the rate that this cost allows. "busy" is the share of time that the
+engine spent in steps; a request's cost is this time divided by the number of requests, including those of the warm-up.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ WARM_UP = 4
 
 
 def busy_s(stack: Stack) -> float:
-    """Time of all steps so far."""
+    """Return the total time of all steps so far."""
     with urllib.request.urlopen(f"http://127.0.0.1:{stack.ports['service_metrics']}/") as answer:
         text = answer.read().decode()
     return sum(
@@ -38,7 +38,7 @@ def busy_s(stack: Stack) -> float:
 
 
 def measure(stack: Stack, name: str, *load: str) -> float:
-    """Print the row of one load; return what a request cost."""
+    """Print the row of one load; return the step time per request."""
     before = busy_s(stack)
     options = ["--url", stack.door, "-m", MODEL, "--warm-up", f"{WARM_UP}", "--seconds", f"{SECONDS}", "--json"]
     done = subprocess.run([sys.executable, "-m", "cli", "bench", *options, *load], check=True, capture_output=True)

@@ -1,7 +1,7 @@
-"""How much memory a container of the whole product needs: ready, under load, and after the largest answer.
+"""Measure the memory of a container with the whole product: ready, under load, and after the largest answer.
 
-Run as `python -m bench.replicas.container_memory`. Starts service, gateway and Envoy on the bundled models and prints
-megabytes of all processes together, pages that several share counted once, and the sum of each process's own peak.
+Run as `python -m bench.replicas.container_memory`. Starts service, gateway and Envoy on the bundled models, and prints
+the megabytes of all processes together, with shared pages counted once, and the sum of the processes' peaks.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def post(stack: Stack, path: str, body: Mapping[str, object]) -> None:
 
 
 def report(stack: Stack, when: str) -> None:
-    """Print a line."""
+    """Print the memory of all processes."""
     pids = list(processes(stack.process.pid))
     shared_once = sum(megabytes(pid, "smaps_rollup", "Pss:") for pid in pids)
     peaks = sum(megabytes(pid, "status", "VmHWM:") for pid in pids)
@@ -53,7 +53,7 @@ def report(stack: Stack, when: str) -> None:
 
 
 def processes(pid: int) -> Iterator[int]:
-    """A process and all beneath it."""
+    """Yield the ids of a process and all its descendants."""
     yield pid
     for task in Path(f"/proc/{pid}/task").iterdir():
         for child in (task / "children").read_text().split():
@@ -61,7 +61,7 @@ def processes(pid: int) -> Iterator[int]:
 
 
 def megabytes(pid: int, file: str, name: str) -> float:
-    """A line of what the kernel tells of a process."""
+    """Return the megabytes of a field of a process's file in /proc."""
     lines = Path(f"/proc/{pid}/{file}").read_text().splitlines()
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(name))
 

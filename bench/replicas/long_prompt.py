@@ -1,13 +1,14 @@
-"""What a long prompt costs the streams beside it, and what a cached prefix saves.
+"""Measure the effect of a long prompt on concurrent streams, and the time saved by a cached prefix.
 
 Usage: python -m bench.replicas.long_prompt [--models 24m demo 0.5b] [--streams 4] [--tokens 8192] [--slowdown 2.5 1000]
 
-Over gRPC, with the service in a process of its own, on random weights. First, streams decode, and after a while a
-prompt of many tokens arrives. The gaps between what a stream receives while that prompt is computed are compared with
-the median gap before and after. `--slowdown` are values of the setting engine.max_slowdown; a very large one
-leaves the bound to engine.max_prefill_chunk. The bundled model, whose context is too short, is left out there.
+Calls go over gRPC to a service in a process of its own; the weights are random. First, streams decode, and then a
+prompt of many tokens arrives. The gaps between a stream's messages while the prompt is computed are compared with the
+median gap before and after. `--slowdown` has values of the setting engine.max_slowdown; with a very large one, only
+engine.max_prefill_chunk limits the gaps. The bundled model is left out of this part, since its context is too short.
 
-Then, one at a time, requests of 1,000 tokens and a question: each such prefix once new and once cached.
+Then sequential requests are sent, each with a prefix of 1,000 tokens and a question; each prefix is sent once new and
+once cached.
 """
 
 from __future__ import annotations
@@ -39,25 +40,25 @@ MODELS = {"24m": shapes.long_24m, "demo": lambda: shapes.DEMO, "0.5b": shapes.qw
 PREFIX_TOKENS = 1_000
 QUESTION_TOKENS = 24
 NUM_FIRST = 10  # tokens of each stream that are not measured
-NUM_ALONE = 100  # tokens of each stream before the prompt arrives, and as many after it
+NUM_ALONE = 100  # tokens of each stream before the prompt arrives, and after it
 
 
 @dataclass(frozen=True)
 class Served:
-    """The service, and the tokenizer of the model that it serves as `bench`."""
+    """The service and the tokenizer of its model, which is named `bench`."""
 
     stub: Any
     tokenizer: Tokenizer
     draw: random.Random
 
     def text(self, num_tokens: int) -> str:
-        """Random words of about that many tokens."""
+        """Return random words of about `num_tokens` tokens."""
         words = " ".join(self.draw.choices(WORDS, k=num_tokens))
         text: str = self.tokenizer.decode(self.tokenizer.encode(words).ids[:num_tokens])
         return text
 
     def stream(self, text: str, max_tokens: int) -> Any:
-        """A greedy continuation that only ends by its length."""
+        """Start a greedy continuation that only ends by its length."""
         stopping = sampling_pb2.StopParams(max_tokens=max_tokens, ignore_eos=True)
         request = text_generation_pb2.GenerateTextRequest(model="bench", text_input=text, stopping=stopping)
         return self.stub.StreamGenerateText(request)
@@ -65,7 +66,7 @@ class Served:
 
 @asynccontextmanager
 async def service(folder: Path, *flags: str) -> AsyncIterator[Served]:
-    """The service with the model in that folder, once it serves."""
+    """Run the service with the model in a folder, and yield it when it is ready."""
     port = free_port()
     fixed = [f"--port={port}", f"--metrics-port={free_port()}", "--drain-delay-s=0", f"--model=bench={folder}"]
     with running([sys.executable, "-m", "service", *fixed, *flags]):
@@ -77,7 +78,7 @@ async def service(folder: Path, *flags: str) -> AsyncIterator[Served]:
 
 
 async def until_up(served: Served) -> None:
-    """Return when a text is served; it also warms the engine up."""
+    """Return when a text has been generated, which also warms up the engine."""
     for _ in range(START_TIMEOUT_S):
         try:
             async for _ in served.stream(served.text(300), 20):
@@ -92,7 +93,7 @@ async def until_up(served: Served) -> None:
 
 
 async def first_token_s(call: Any) -> float:
-    """How long until the first token of one comes."""
+    """Return the seconds until the first token of a call."""
     began = time.monotonic()
     async for event in call:
         if event.HasField("delta") or event.HasField("finished"):
@@ -101,7 +102,7 @@ async def first_token_s(call: Any) -> float:
 
 
 class Streams:
-    """Streams that are read, and when each of them received something, by `time.monotonic()`."""
+    """Streams that are read concurrently, with the times of their messages by `time.monotonic()`."""
 
     def __init__(self, calls: list[Any]) -> None:
         self.received: list[list[float]] = [[] for _ in calls]
@@ -111,19 +112,19 @@ class Streams:
         self._readers = [asyncio.create_task(self._read(*each)) for each in zip(calls, self.received, strict=True)]
 
     async def receive(self, num: int) -> None:
-        """Return when each has received that many more tokens."""
+        """Return when each stream has received `num` more tokens."""
         self._goal = num + max(map(len, self.received))
         self._is_reached.clear()
         await self._is_reached.wait()
 
     async def close(self) -> None:
-        """Leave the calls."""
+        """Cancel the calls."""
         for call in self._calls:
             call.cancel()
         await asyncio.gather(*self._readers, return_exceptions=True)
 
     def gaps_ms(self) -> Iterator[tuple[float, float, float]]:
-        """(when it began, when it ended, how many ms) of each pause between two tokens."""
+        """Yield the beginning, the end and the milliseconds of each gap between two tokens."""
         for times in self.received:
             for before, after in pairwise(times):
                 yield before, after, 1e3 * (after - before)
@@ -135,8 +136,8 @@ class Streams:
                 self._is_reached.set()
 
 
-async def beside(served: Served, num_streams: int, num_tokens: int) -> str:
-    """A row of the first table: streams, alone and beside a prompt of `num_tokens` tokens."""
+async def gaps(served: Served, num_streams: int, num_tokens: int) -> str:
+    """Return a row of the first table: gaps of streams alone, and during a prompt of `num_tokens` tokens."""
     streams = Streams([served.stream(served.text(100), 6_000) for _ in range(num_streams)])
     await streams.receive(NUM_FIRST)
     started = time.monotonic()
@@ -146,15 +147,15 @@ async def beside(served: Served, num_streams: int, num_tokens: int) -> str:
     ended = time.monotonic()
     await streams.receive(NUM_ALONE)
     await streams.close()
-    gaps = list(streams.gaps_ms())
-    alone = [gap for before, after, gap in gaps if before >= started and (after <= began or before >= ended)]
-    mixed = [gap for before, after, gap in gaps if after > began and before < ended]
+    all_gaps = list(streams.gaps_ms())
+    alone = [gap for before, after, gap in all_gaps if before >= started and (after <= began or before >= ended)]
+    mixed = [gap for before, after, gap in all_gaps if after > began and before < ended]
     usual, median, late = statistics.median(alone), statistics.median(mixed), statistics.quantiles(mixed, n=20)[-1]
     return f"{usual:.1f} | {median:.1f} | {late:.1f} | {max(mixed):.0f} | {late / usual:.2f} | {waited_s:.1f}"
 
 
 async def prefixes(served: Served, num_rounds: int) -> str:
-    """A row of the second table."""
+    """Return a row of the second table."""
     new: list[float] = []
     cached: list[float] = []
     for _ in range(num_rounds):
@@ -174,14 +175,12 @@ async def main() -> None:
     parser.add_argument("--rounds", type=int, default=8)
     options = parser.parse_args()
     print(f"\n{options.streams} streams, then a prompt of {options.tokens} tokens; gaps between tokens in ms\n")
-    print("| model | slowdown | alone, median | beside, median | 95 % | longest | 95 % / alone | first token s |")
+    print("| model | slowdown | alone, median | with prompt, median | 95 % | longest | 95 % / alone | first token s |")
     print("|---|--:|--:|--:|--:|--:|--:|--:|")
     for name in options.models:
         for slowdown in options.slowdown if name != "demo" else ():
             async with service(MODELS[name](), f"--engine.max-slowdown={slowdown}") as served:
-                print(
-                    f"| {name} | {slowdown:g} | {await beside(served, options.streams, options.tokens)} |", flush=True
-                )
+                print(f"| {name} | {slowdown:g} | {await gaps(served, options.streams, options.tokens)} |", flush=True)
     print(f"\nFirst token after a prompt of {PREFIX_TOKENS} shared tokens and {QUESTION_TOKENS} others, ms\n")
     print("| model | new | cached | ratio |")
     print("|---|--:|--:|--:|")

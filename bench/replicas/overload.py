@@ -1,12 +1,12 @@
-"""What comes of more than the server can do: open-loop arrivals at multiples of its capacity, and a polite key beside.
+"""Measure the server under overload: open-loop arrivals at multiples of its capacity, and another key's requests.
 
 Run as `python -m bench.replicas.overload [--model demo|24m|0.5b] [--tokens N] [--lead-in S] [--seconds S] [--loads 0.5
-1 2 4] [--flood N] [--target S] [--set KEY=VALUE …]`; a setting is the service's. The whole product through Envoy, with
-two keys. An answer is in time if it is whole within `--target` seconds, by default twice the time that it takes on an
-idle server (the median of some, one after the other); how many were within that is told in any case. The capacity is
-how many answers a second a burst has that fills every place and may wait, both by a server that bounds neither waits
-nor the slowdown of decodes. Arrivals are random (Poisson), whatever comes of those before; nobody tries again. Those of
-the lead-in, in which the server finds out that it has too much to do, aren't counted.
+1 2 4] [--flood N] [--target S] [--set KEY=VALUE …]`; a setting is the service's. The whole product is called through
+Envoy with two keys. An answer is in time if it is complete within `--target` seconds, by default twice its time on an
+idle server (the median of sequential answers); the number within that default is always printed. The capacity is the
+answers per second of a burst that fills every slot, on a server that bounds neither waits nor the slowdown of decodes.
+Arrivals are random (Poisson) and independent of earlier answers; there are no retries. Requests of the lead-in, during
+which the server detects the overload, aren't counted.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ MODELS: dict[str, abc.Callable[[], Path]] = {
 PROMPT_WORDS = 24
 WAIT = "engine.max_queue_wait_s"
 BOUNDS = (WAIT, "engine.max_decode_slowdown")
-CLOSED = "connection lost"  # as the load tells it
-LATE = 2.0  # times the unloaded time, after which an answer is none
+CLOSED = "connection lost"  # the load generator's error
+LATE = 2.0  # an answer is late after this multiple of the unloaded time
 
 
 class Bench:
-    """A server, two keys, and prompts that nobody sent before."""
+    """A server, two keys, and prompts that were never sent before."""
 
     def __init__(self, server: Server, keys: dict[str, str], tokens: int) -> None:
         self._server = server
@@ -51,7 +51,7 @@ class Bench:
         self._draw = random.Random(12)
 
     def request(self, at: float, caller: str, prompt: str = "") -> dict[str, Any]:
-        """A greedy chat that ends by its length; without a prompt of a new one."""
+        """Return a greedy chat that ends by its length, with a new prompt by default."""
         content = prompt or " ".join(self._draw.choices(WORDS, k=PROMPT_WORDS))
         body = {
             "model": "bench", "stream": True, "max_tokens": self._tokens, "temperature": 0,
@@ -60,27 +60,27 @@ class Bench:
         return {"at": at, "body": body, "key": self._keys[caller]}
 
     def send(self, requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """What came of each."""
+        """Send the requests; return the outcome of each."""
         job = json.dumps({"port": self._server.command.port, "requests": requests})
         done = subprocess.run(LOAD, input=job, capture_output=True, text=True, check=True, cwd=ROOT)
         answers: list[dict[str, Any]] = json.loads(done.stdout)
         return answers
 
     def unloaded(self, num: int) -> float:
-        """The median time of whole answers on an idle server, in seconds."""
+        """Return the median time of complete answers on an idle server, in seconds."""
         for _ in range(2):
             self.send([self.request(0.0, "polite")])
         times = [took(answer) for _ in range(num) for answer in self.send([self.request(0.0, "polite")])]
         return statistics.median(times)
 
     def capacity(self, num: int) -> float:
-        """Answers a second of a burst; what is refused doesn't count."""
+        """Return the answers per second of a burst, without rejected requests."""
         answers = [each for each in self.send([self.request(0.0, "flooder") for _ in range(num)]) if is_whole(each)]
         last: float = max(each["ended"] for each in answers)
         return len(answers) / last
 
     def arrivals(self, rate: float, seconds: float, caller: str) -> list[dict[str, Any]]:
-        """Requests at random instants, so many a second."""
+        """Return requests at random times with a mean rate per second."""
         found, at = [], self._draw.expovariate(rate)
         while at < seconds:
             found.append(self.request(at, caller))
@@ -89,29 +89,29 @@ class Bench:
 
 
 def took(answer: dict[str, Any]) -> float:
-    """Seconds from the request to its end."""
+    """Return the seconds from the request to its end."""
     return float(answer["ended"] - answer["sent"])
 
 
 def is_whole(answer: dict[str, Any]) -> bool:
-    """Whether it was served to its end."""
+    """Return True if the answer is complete."""
     return "error" not in answer
 
 
-def refusals(answers: abc.Iterable[dict[str, Any]]) -> list[float]:
-    """The times of those that were refused, in seconds. Exits at another error.
+def rejection_times(answers: abc.Iterable[dict[str, Any]]) -> list[float]:
+    """Return the times of rejected requests, in seconds. Exits on any other error.
 
-    Without those whose connection Envoy closed, one above what an address may have open.
+    Requests whose connection Envoy closed because of its limit of connections per address are left out.
     """
-    refused = [answer for answer in answers if not is_whole(answer) and not answer["error"].startswith(CLOSED)]
-    for answer in refused:
+    rejected = [answer for answer in answers if not is_whole(answer) and not answer["error"].startswith(CLOSED)]
+    for answer in rejected:
         if not answer["error"].startswith("HTTP 429") or not answer["retry_after"]:
             sys.exit(answer["error"])
-    return [took(answer) for answer in refused]
+    return [took(answer) for answer in rejected]
 
 
 def at_percent(values: list[float], percent: int) -> str:
-    """Milliseconds, or a dash without any."""
+    """Return a percentile in milliseconds, or a dash for fewer than two values."""
     if len(values) < 2:
         return "-"
     return f"{1e3 * statistics.quantiles(values, n=100, method='inclusive')[percent - 1]:.0f}"
@@ -119,7 +119,7 @@ def at_percent(values: list[float], percent: int) -> str:
 
 @dataclass(frozen=True)
 class Load:
-    """Arrivals at a multiple of the capacity, and for how long."""
+    """Arrivals at a multiple of the capacity, and their duration."""
 
     multiple: float
     seconds: float
@@ -127,31 +127,31 @@ class Load:
 
     @property
     def whole(self) -> list[float]:
-        """The times of whole answers."""
+        """The times of complete answers, in seconds."""
         return [took(answer) for answer in self.answers if is_whole(answer)]
 
     def within(self, limit_s: float) -> float:
-        """Whole answers a second that took no longer."""
+        """Return the complete answers per second that took at most `limit_s`."""
         return sum(time <= limit_s for time in self.whole) / self.seconds
 
-    def line(self, unloaded_s: float, target_s: float, peak: float) -> str:
-        """The table's."""
-        refused, whole = refusals(self.answers), self.whole
-        closed = len(self.answers) - len(whole) - len(refused)
+    def row(self, unloaded_s: float, target_s: float, peak: float) -> str:
+        """Return the row of the table."""
+        rejected, whole = rejection_times(self.answers), self.whole
+        closed = len(self.answers) - len(whole) - len(rejected)
         rates = [len(self.answers) / self.seconds, len(whole) / self.seconds, self.within(LATE * unloaded_s)]
         rates.append(self.within(target_s))
-        told = [f"{self.multiple:g}", *(f"{rate:.1f}" for rate in rates), f"{self.within(target_s) / peak:.2f}"]
-        told += [f"{closed / self.seconds:.1f}", f"{len(refused) / self.seconds:.1f}"]
-        told += [at_percent(each, percent) for each in (whole, refused) for percent in (50, 95)]
-        return f"| {' | '.join(told)} |"
+        cells = [f"{self.multiple:g}", *(f"{rate:.1f}" for rate in rates), f"{self.within(target_s) / peak:.2f}"]
+        cells += [f"{closed / self.seconds:.1f}", f"{len(rejected) / self.seconds:.1f}"]
+        cells += [at_percent(each, percent) for each in (whole, rejected) for percent in (50, 95)]
+        return f"| {' | '.join(cells)} |"
 
 
 def overload(bench: Bench, unloaded_s: float, capacity: float, options: argparse.Namespace) -> None:
-    """Print a line a load."""
+    """Print one row per load."""
     target_s = options.target or LATE * unloaded_s
-    heads = ["arrivals / capacity", "a second", "whole", f"within {LATE:g} times unloaded", f"within {target_s:.2g} s"]
-    heads += ["of the peak's", "closed", "refused"]
-    heads += [f"{what}, {which}, ms" for what in ("whole", "refused") for which in ("median", "95 %")]
+    heads = ["arrivals / capacity", "per second", "complete", f"within {LATE:g} times unloaded"]
+    heads += [f"within {target_s:.2g} s", "relative to the peak", "closed", "rejected"]
+    heads += [f"{what}, {which}, ms" for what in ("complete", "rejected") for which in ("median", "95 %")]
     print(f"| {' | '.join(heads)} |\n|{'--:|' * len(heads)}")
     sent = []
     for multiple in options.loads:
@@ -161,26 +161,26 @@ def overload(bench: Bench, unloaded_s: float, capacity: float, options: argparse
         sent.append(Load(multiple, options.seconds, counted))
     peak = max(load.within(target_s) for load in sent) or math.inf
     for load in sent:
-        print(load.line(unloaded_s, target_s, peak))
+        print(load.row(unloaded_s, target_s, peak))
 
 
 def flood(bench: Bench, unloaded_s: float, capacity: float, size: int, seconds: float) -> None:
-    """Print how one key's requests, one at a time, fare beside another's flood that goes on for as long."""
+    """Print the latency of one key's sequential requests during another key's flood of the same duration."""
     polite = [bench.request(2 * unloaded_s * (1 + index), "polite") for index in range(int(seconds / unloaded_s / 2))]
-    crowd = [bench.request(0.0, "flooder") for _ in range(size)]
-    answers = bench.send([*polite, *crowd, *bench.arrivals(4 * capacity, seconds + 2 * unloaded_s, "flooder")])
+    burst = [bench.request(0.0, "flooder") for _ in range(size)]
+    answers = bench.send([*polite, *burst, *bench.arrivals(4 * capacity, seconds + 2 * unloaded_s, "flooder")])
     mine, theirs = answers[: len(polite)], answers[len(polite) :]
     times = [took(answer) for answer in mine if is_whole(answer)]
     print(
-        f"\nA key with one request at a time beside {size} at once of another, and then 4 times the capacity: "
-        f"{len(mine)} asked, {len(refusals(mine))} refused, median {at_percent(times, 50)} ms "
+        f"\nA key with one request at a time, during {size} concurrent requests of another and then 4 times the "
+        f"capacity: {len(mine)} sent, {len(rejection_times(mine))} rejected, median {at_percent(times, 50)} ms "
         f"({statistics.median(times) / unloaded_s:.2f} times the unloaded), 95 % {at_percent(times, 95)} ms; "
-        f"the other: {sum(map(is_whole, theirs))} whole, {len(refusals(theirs))} refused."
+        f"the other: {sum(map(is_whole, theirs))} complete, {len(rejection_times(theirs))} rejected."
     )
 
 
 def make_keys(folder: Path) -> dict[str, str]:
-    """A keys file in the folder; the keys by their names."""
+    """Create a keys file in the folder; return the keys by name."""
     keys = {}
     for name in ("polite", "flooder"):
         command = [sys.executable, "-m", "cli", "keys", "create", "--file", str(folder / "keys.yaml"), "--id", name]
@@ -190,7 +190,7 @@ def make_keys(folder: Path) -> dict[str, str]:
 
 
 def main() -> None:
-    """Print what was measured."""
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", choices=MODELS, default="demo")
     parser.add_argument("--tokens", type=int, default=100)
@@ -217,7 +217,7 @@ def main() -> None:
             print(
                 f"{options.model}, answers of {options.tokens} tokens, {' '.join(options.set) or 'default settings'}: "
             )
-            print(f"unloaded {1e3 * unloaded_s:.0f} ms, capacity {capacity:.1f} answers a second\n", flush=True)
+            print(f"unloaded {1e3 * unloaded_s:.0f} ms, capacity {capacity:.1f} answers per second\n", flush=True)
             if options.loads:
                 overload(bench, unloaded_s, capacity, options)
             if options.flood:

@@ -1,9 +1,10 @@
-"""Whether the time to a first token tells what others asked: prompts of another key against those that nobody sent.
+"""Test whether the time to a first token reveals another key's prompts: prompts of another key versus new prompts.
 
-Run as `python -m bench.replicas.private_prefix [--rounds N]`. The whole product through Envoy, on the bundled model. In
-each round one key sends a prompt; then another sends the same prompt and a new one, in random order, and each time to
-the first token is measured. The area under the curve (AUC) is how often a new prompt took longer: 0.5 is a guess, and 1
-is certainty. For comparison the same with the first key's own second request.
+Run as `python -m bench.replicas.private_prefix [--rounds N]`. The whole product runs on the bundled model and is called
+through Envoy. In each round one key sends a prompt; then another key sends the same prompt and a new one, in random
+order, and each time to the first token is measured. The area under the curve (AUC) is the probability that a new prompt
+took longer: 0.5 is chance, and 1 is certainty. For comparison, the same is measured for the first key's own second
+request.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ NEW, OTHERS, OWN = "new", "another's", "its own"
 
 
 def first_token_s(bench: Bench, prompt: str, caller: str) -> float:
-    """Seconds from the request to the first text."""
+    """Return the seconds from the request to the first text."""
     (answer,) = bench.send([bench.request(0.0, caller, prompt)])
     return float(answer["received"][0] - answer["sent"])
 
 
 def auc(new: list[float], known: list[float]) -> float:
-    """How often a time of `new` is longer than one of `known`."""
+    """Return the probability that a time of `new` is longer than one of `known`."""
     wins = sum((a > b) + 0.5 * (a == b) for a in new for b in known)
     return wins / (len(new) * len(known))
 

@@ -1,12 +1,11 @@
-"""Starts the product as `make run` does, and prints how long each part takes and the memory that it holds when idle.
+"""Start the product as `make run` does, and print the time that each part takes and the memory when idle.
 
 Usage: .venv/bin/python -m bench.replicas.start [--rounds 5] [--model NAME=FOLDER] [-- OPTIONS OF THE RUNNER]
 
-Seconds are from the command to: the service listens, each model is ready (its log says so), the service serves, the
-gateway's /readyz answers, an answer came through Envoy. Memory is that of each process two seconds later, without
-further requests: its resident set, and its proportional share, in which a page that n processes have counts 1 / n to
-each, so that shares add up. "process" is a process that the service started; it is one of an engine, or what such are
-made of.
+Seconds are from the command until the service listens, each model is ready (by its log), the service serves, the
+gateway's /readyz answers, and an answer is received through Envoy. Memory is that of each process two seconds later,
+without further requests: its resident set, and its proportional set, in which a page shared by n processes counts 1 / n
+for each, so that the sizes can be added. "process" is a process that the service started, such as an engine's worker.
 """
 
 import argparse
@@ -34,7 +33,7 @@ MIB = 1 << 20
 
 
 def free_ports(count: int) -> list[int]:
-    """Different ports that nothing listens on now."""
+    """Return different ports that are free now."""
     with contextlib.ExitStack() as stack:
         probes = [stack.enter_context(socket.socket()) for _ in range(count)]
         for probe in probes:
@@ -43,7 +42,7 @@ def free_ports(count: int) -> list[int]:
 
 
 class Run:
-    """One run of the runner, and when what happened, in seconds after the command."""
+    """One run of the runner, with the times of events in seconds after the command."""
 
     def __init__(self, options: list[str], model: str) -> None:
         self.ports = dict(zip(PORTS, free_ports(len(PORTS)), strict=True))
@@ -62,14 +61,14 @@ class Run:
         self._reader.start()
 
     def until_answered(self) -> None:
-        """Return when a chat was answered."""
+        """Return when a chat has been answered."""
         gateway = threading.Thread(target=self._until, args=("gateway is ready", self._is_ready))
         gateway.start()
         self._until("first answer", self._is_answered)
         gateway.join()
 
     def stop(self) -> None:
-        """Press Ctrl-C and wait for the end."""
+        """Send SIGINT, as Ctrl-C does, and wait for the end."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
         self.process.wait(60)
@@ -119,7 +118,7 @@ def _answers(request: str | urllib.request.Request) -> bool:
 
 
 def family(pid: int) -> Iterator[int]:
-    """A process and all beneath it."""
+    """Yield the ids of a process and all its descendants."""
     yield pid
     for task in Path(f"/proc/{pid}/task").iterdir():
         for child in (task / "children").read_text().split():
@@ -127,7 +126,7 @@ def family(pid: int) -> Iterator[int]:
 
 
 def memory(pid: int) -> tuple[str, float, float, float]:
-    """What a process is, its proportional share and its resident set, in MiB, and the seconds it has computed."""
+    """Return a process's name, its proportional and resident set in MiB, and its CPU seconds."""
     command = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
     rollup = dict(line.split(":") for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:])
     share, resident = (int(rollup[key].split()[0]) * 1024 / MIB for key in ("Pss", "Rss"))
@@ -142,7 +141,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--model", help="NAME=FOLDER instead of the bundled models")
-    parser.add_argument("options", nargs="*", help="more of the runner's")
+    parser.add_argument("options", nargs="*", help="further options of the runner")
     options = parser.parse_args()
     model = [f"--model={options.model}"] if options.model else []
     seconds: dict[str, list[float]] = {}

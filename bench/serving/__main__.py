@@ -1,23 +1,24 @@
-"""Asks this server, llama.cpp's and `transformers serve` the same, on the same weights, in turns.
+"""Compare this server with llama.cpp's and `transformers serve`: the same requests and weights, in turns.
 
 Usage: python -m bench.serving [chats arrivals prefix schema memory] [--models 5m 0.5b] [--prompts 32 512]
 [--streams 1 4 16] [--servers sluice llama.cpp transformers] [--rounds 3] [--results FILE] [--device cuda]
 
-The whole product is measured, at its front door: Envoy, gateway, gRPC, engine. All servers are up; only the one whose
-turn it is runs. A round measures every server in every case, one after the other, and then the time to read the
-weights; ratios are those within a round, to the first server. What other work takes of the cores is kept beside each
-measurement: those beside which it took more than a twentieth are left out of the tables, and counted. Rounds are added
-to those that the file has. A server may have settings: `sluice:engine.speculation=false,engine.max_slowdown=4`,
-`llama.cpp:type=Q8_0`. Greedy answers of random weights repeat themselves, so speculation looks better there than it is.
+The whole product is called through Envoy, and so includes Envoy, gateway, gRPC and engine. All servers are started, but
+only the one that is measured runs; the others are paused. A round measures every server in every case, one after the
+other, and then the time to read the weights; ratios are computed within a round, relative to the first server. The CPU
+share of other processes is recorded with each measurement; measurements with more than 5 % are left out of the tables
+and counted. Rounds are appended to those in the file. A server may have settings:
+`sluice:engine.speculation=false,engine.max_slowdown=4`, `llama.cpp:type=Q8_0`. Greedy answers of random weights are
+repetitive, so speculation performs better than on real ones.
 
-With `--device cuda` the models are 0.5b, 8b and 32b, and llama.cpp's server is left out. Servers that are paused keep
-their part of the device's memory: give this one less of it, `sluice:engine.device_memory=0.45`, beside another.
+With `--device cuda` the models are 0.5b, 8b and 32b, and llama.cpp's server is left out. Paused servers keep their part
+of the device's memory, so limit this server's part if another one is measured: `sluice:engine.device_memory=0.45`.
 
     chats      chats that arrive at once: tokens a second with the wait for the first one, and gaps between tokens
     arrivals   chats that arrive at random moments, of mixed prompts: how many are served within a latency target
     prefix     the first token after a shared beginning of 1,000 tokens
     schema     answers that follow a JSON schema
-    memory     what the processes hold
+    memory     memory of the processes
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ MODELS = {
     "demo": shapes.demo,
     "8b": shapes.llama_3_1_8b,
     "32b": shapes.qwen2_5_32b,
-}  # demo: for `schema`, it ends answers
+}  # demo is for `schema`, since it ends its answers
 DEFAULT_MODELS = {"cpu": ["5m", "0.5b", "demo"], "cuda": ["0.5b", "8b", "32b"]}
 
 
@@ -58,12 +59,12 @@ class Fleet:
 
     @property
     def folder(self) -> Path:
-        """The model's."""
+        """The model's folder."""
         return self._folder
 
     def turn(self, name: str, streams: int) -> Server:
-        """That server, ready and alone."""
-        # Only llama.cpp's is started for a number of streams.
+        """Return a server that is ready, with all others paused."""
+        # Only llama.cpp's server is started for a given number of streams.
         key = (name, streams if name.startswith("llama.cpp") else 0)
         self.pause()
         if key not in self._servers:
@@ -74,13 +75,13 @@ class Fleet:
         return self._servers[key]
 
     def pause(self) -> None:
-        """Leave the cores to something else."""
+        """Pause the running server."""
         for server in self._servers.values():
             server.pause()
 
 
 def measure_round(fleet: Fleet, model: str, turn: int, options: argparse.Namespace) -> list[dict[str, Any]]:
-    """One round of every scenario of one model: a record a case and server."""
+    """Measure one round of every scenario of one model; return one record per case and server."""
     records: list[dict[str, Any]] = []
     size = SIZES[model]
     for scenario_name in options.scenarios:
@@ -88,7 +89,7 @@ def measure_round(fleet: Fleet, model: str, turn: int, options: argparse.Namespa
         for case in scenario.cases(size, options.prompts, options.streams, options.rates):
             for server in options.servers:
                 if scenario_name == "schema" and server.startswith("transformers"):
-                    continue  # it has no such answers
+                    continue  # it doesn't support them
                 load = Load(fleet.turn(server, scenario.slots or int(case["streams"])), turn)
                 with elsewhere(load.server) as others:
                     numbers = scenario.measure(load, size, case)
@@ -114,13 +115,13 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", choices=MODELS)
     parser.add_argument("--prompts", nargs="+", type=int, default=[32, 512])
     parser.add_argument("--streams", nargs="+", type=int, default=[1, 4, 16])
-    parser.add_argument("--rates", nargs="+", type=float, default=[], help="arrivals a second")
+    parser.add_argument("--rates", nargs="+", type=float, default=[], help="arrivals per second")
     parser.add_argument("--device", choices=DEFAULT_MODELS, default="cpu")
     parser.add_argument("--servers", nargs="+")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--results", type=Path)
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # and with it the servers
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # exits the servers as well
     options.scenarios = options.scenarios or list(SCENARIOS)
     options.models = options.models or DEFAULT_MODELS[options.device]
     options.servers = options.servers or installed(options.device)

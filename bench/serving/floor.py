@@ -1,7 +1,7 @@
-"""How long reading a model's weights takes, which no decode of one stream can beat.
+"""Measure the time to read a model's weights, the lower bound of a decode of one stream.
 
-`python -m bench.serving.floor MODEL`, or on a CUDA device `--bytes N`, prints the median in seconds: in a process of
-its own, whose memory is then free.
+`python -m bench.serving.floor MODEL`, or on a CUDA device `--bytes N`, prints the median in seconds. It runs in a
+process of its own, so that its memory is freed afterwards.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ DEVICE_BYTES = 4 << 30  # read at a time
 
 
 def floor_s(model: str) -> float:
-    """Seconds, measured now by all threads."""
+    """Measure the seconds with all threads."""
     command = [sys.executable, "-m", "bench.serving.floor", model]
     return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
 def device_floor_s(folder: Path) -> float:
-    """Seconds that a CUDA device takes to read a folder's weights, by a sum over as many bytes or a part of them."""
+    """Measure the seconds in which a CUDA device reads a folder's weights, by summing as many bytes or a part."""
     num_bytes = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
     command = [sys.executable, "-m", "bench.serving.floor", "--bytes", str(num_bytes)]
     return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
 def read_on_device(num_bytes: int) -> float:
-    """Seconds, the median of 20 reads."""
-    import torch  # noqa: PLC0415  the other floor needs none
+    """Return the median seconds of 20 reads."""
+    import torch  # noqa: PLC0415  the CPU's measurement doesn't need it
 
     part = min(num_bytes, DEVICE_BYTES)
     values = torch.zeros(part // 4, dtype=torch.int32, device="cuda")

@@ -1,7 +1,7 @@
-"""A model's folder as one GGUF file, for llama.cpp: the same weights, tokenizer's entries and chat template.
+"""Conversion of a model's folder to a GGUF file for llama.cpp, with the same weights, vocabulary and chat template.
 
-Qwen2 and Qwen3 only, whose tensors keep their order of rows. llama.cpp has no pre-tokenizer like the bundled one, so
-texts may be cut into other tokens; `prompts.py` uses words that both cut alike.
+Only Qwen2 and Qwen3 are supported, whose tensors keep the order of their rows. llama.cpp has no pre-tokenizer like the
+bundled one, so texts may be split into other tokens; `prompts.py` uses words that both split in the same way.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _OUTSIDE = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm
 
 
 def gguf_file(folder: Path, quantized: str) -> Path:
-    """The folder's weights as GGUF, made once: in llama.cpp's type `quantized`, or if that is empty in their own."""
+    """Return the folder's weights as a GGUF file, created once, in llama.cpp's type `quantized` or unconverted."""
     plain = folder / "model.gguf"
     if not plain.is_file():
         _write(folder, plain.with_suffix(".building"))
@@ -44,7 +44,7 @@ def gguf_file(folder: Path, quantized: str) -> Path:
         return plain
     small = folder / f"model-{quantized}.gguf"
     if not small.is_file():
-        # Without --pure, part of a "Q4_0" file is of larger types.
+        # Without --pure, some tensors of a "Q4_0" file have larger types.
         command = [str(QUANTIZE), "--pure", str(plain), str(small.with_suffix(".building")), quantized]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         small.with_suffix(".building").rename(small)
@@ -78,7 +78,7 @@ def _write(folder: Path, path: Path) -> None:
 
 
 def gguf_name(name: str) -> str:
-    """The name of a tensor of a checkpoint, in GGUF. Raises KeyError for one that llama.cpp doesn't know."""
+    """Return the GGUF name of a checkpoint's tensor. Raises KeyError for a tensor that llama.cpp doesn't know."""
     module, _, kind = name.rpartition(".")
     if not module.startswith("model.layers."):
         return f"{_OUTSIDE[module]}.{kind}"
@@ -90,7 +90,7 @@ def _add_tensor(writer: gguf.GGUFWriter, name: str, tensor: torch.Tensor) -> Non
     if tensor.dtype == torch.bfloat16 and tensor.ndim > 1:
         raw = tensor.contiguous().view(torch.uint8).numpy()
         writer.add_tensor(name, raw, raw_dtype=gguf.GGMLQuantizationType.BF16)
-    else:  # vectors are fp32 there
+    else:  # vectors are fp32 in GGUF
         writer.add_tensor(name, tensor.float().numpy())
 
 

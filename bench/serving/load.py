@@ -1,9 +1,9 @@
-"""Sends requests over HTTP/1.1 and notes when each piece of their streams came: a process of its own, and a cheap one.
+"""Send requests over HTTP/1.1 and record when each event of their streams is received, in a lightweight process.
 
 It reads a JSON object from its input: {"port": …, "requests": [{"at": seconds after the start, "body": {…}}, …]}, each
-request with a "key" if it has a credential, and writes a JSON list with an object for each: sent, received (when each
-event with text came), ended, all in seconds after the start, prompt_tokens, tokens (of the answer), or error. It sends
-as `sluice bench` does, which reads nothing before the last byte is in.
+request with a "key" if it has a credential. It writes a JSON list with an object for each request: sent, received (when
+each event with text was received), ended, all in seconds after the start, prompt_tokens, tokens (of the answer), or
+error. It uses the sender of `sluice bench`, which parses nothing before the last byte is received.
 
 Run as `python -m bench.serving.load`.
 """
@@ -27,13 +27,13 @@ TIMEOUT_S = 200
 
 
 async def run(port: int, requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Send each at its time; return when the last answer has ended."""
+    """Send each request at its time; return when the last answer has ended."""
     address = Address(f"http://localhost:{port}")
     exchanges = [
         Exchange(address, DIALECT.path, DIALECT.head(request.get("key", "")), request["body"], DIALECT.note)
         for request in requests
     ]
-    # Connections of those that begin at once are opened before.
+    # Connections of requests that are sent at the start are opened before.
     pairs = zip(requests, exchanges, strict=True)
     transports = [None if request["at"] else await exchange.connect() for request, exchange in pairs]
     began = time.perf_counter()
@@ -43,11 +43,11 @@ async def run(port: int, requests: list[dict[str, Any]]) -> list[dict[str, Any]]
         await exchanges[number].run(TIMEOUT_S, transports[number])
 
     await asyncio.gather(*map(send, range(len(requests))))
-    return [told(exchange.record(), began) for exchange in exchanges]
+    return [as_json(exchange.record(), began) for exchange in exchanges]
 
 
-def told(record: Record, began: float) -> dict[str, Any]:
-    """A record as JSON. What failed tells why, and when to ask again, if the server says so."""
+def as_json(record: Record, began: float) -> dict[str, Any]:
+    """Return a record as JSON. A failed request has its error, and the time to retry if the server sent one."""
     times: dict[str, Any] = {"sent": record.sent - began, "ended": record.ended - began}
     if record.error:
         return {"error": f"{record.error}: {record.detail}", "retry_after": record.retry_after, **times}

@@ -1,4 +1,4 @@
-"""Bars of the tokens a second of each server, as SVG."""
+"""Bar plots of each server's tokens per second, as SVG."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ COLOURS = ("#2563eb", "#d97706", "#6b7280", "#059669", "#7c3aed")
 
 
 def plot(records: list[dict[str, Any]]) -> str:
-    """A group of bars for each case of the scenario `chats`; each group has its own scale, its fastest bar full."""
+    """Return a group of bars for each case of the scenario `chats`, each group scaled to its fastest bar."""
     chats = [record for record in records if record["scenario"] == "chats"]
     servers = list(dict.fromkeys(record["server"] for record in chats))
     medians: dict[tuple[str, int, int], dict[str, float]] = {}

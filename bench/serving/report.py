@@ -1,4 +1,4 @@
-"""Markdown of what was measured, and a plot of it.
+"""Print measurements as Markdown tables, and plot them.
 
 `python -m bench.serving.report RESULTS… [--plot FILE]` prints the tables of the rounds in these files.
 """
@@ -15,22 +15,22 @@ from bench.serving.plot import plot
 from bench.serving.scenarios import SCENARIOS
 
 Record = dict[str, Any]  # model, scenario, case, server, round, numbers
-MOST_ELSEWHERE = 0.05  # of all cores' time, for a measurement to count
-UNITS = {"_per_s": 1.0, "_s": 1e3}  # what is measured in seconds is printed in milliseconds
+MOST_ELSEWHERE = 0.05  # the largest share of all cores' time used by other processes in a valid measurement
+UNITS = {"_per_s": 1.0, "_s": 1e3}  # seconds are printed as milliseconds
 
 
 def tables(records: list[Record]) -> str:
-    """A table a model and scenario, with a row a case and server.
+    """Return a table per model and scenario, with one row per case and server.
 
-    Numbers are medians over the rounds, times in milliseconds. The last column is the median over the rounds of the
-    first server's number over this one's in the same round (for times and memory the other way round: above 1, the
-    first one is better), with the least and the largest.
+    Numbers are medians over the rounds, times in milliseconds. The last column is the ratio of the first server's
+    number to this server's in the same round, inverted for times and memory, so that the first server is better above
+    1; it is the median over the rounds, with the minimum and the maximum.
     """
     lines: list[str] = []
     first = records[0]["server"]
     measured, records = records, [record for record in records if record["others"] <= MOST_ELSEWHERE]
     if len(records) < len(measured):
-        lines += ["", f"{len(measured) - len(records)} of {len(measured)} measurements left out: other work ran beside"]
+        lines += ["", f"{len(measured) - len(records)} of {len(measured)} measurements left out because of other load"]
     for model, scenario in dict.fromkeys((record["model"], record["scenario"]) for record in records):
         chosen = [record for record in records if (record["model"], record["scenario"]) == (model, scenario)]
         numbers = SCENARIOS[scenario].numbers
@@ -49,7 +49,7 @@ def tables(records: list[Record]) -> str:
 
 
 def ratios(of_case: list[Record], first: str, server: str, number: str) -> list[float]:
-    """The first server's number over that one's, or the other way round where less is better, round by round."""
+    """Return, for each round, the first server's number divided by another's, inverted if less is better."""
     by_round = {(each["server"], each["round"]): each["numbers"][number] for each in of_case}
     rounds = [turn for name, turn in by_round if name == server and (first, turn) in by_round]
     pairs = [(by_round[first, turn], by_round[server, turn]) for turn in rounds]
@@ -58,7 +58,7 @@ def ratios(of_case: list[Record], first: str, server: str, number: str) -> list[
 
 
 def ratio_text(of_case: list[Record], first: str, server: str, number: str) -> str:
-    """The median of the ratios, and their range."""
+    """Return the median of the ratios and their range."""
     found = ratios(of_case, first, server, number)
     if not found or server == first:
         return ""
@@ -66,7 +66,7 @@ def ratio_text(of_case: list[Record], first: str, server: str, number: str) -> s
 
 
 def case_text(record: Record) -> str:
-    """As `prompt 32, streams 4`."""
+    """Return a record's case as text, such as `prompt 32, streams 4`."""
     return ", ".join(f"{name} {value:g}" for name, value in record["case"].items()) or "all"
 
 
@@ -75,7 +75,7 @@ def unit(number: str) -> float:
 
 
 def heading(number: str) -> str:
-    """As `first token 95 % ms`."""
+    """Return a number's heading, such as `first token 95 % ms`."""
     text = number.replace("_per_s", "/s").replace("_p95", " 95 %").replace("_", " ")
     return text.removesuffix(" s") + " ms" if text.endswith(" s") else text
 

@@ -15,7 +15,7 @@ REFUSALS = ("HTTP 429", "HTTP 503")
 
 
 class Load:
-    """What a server is asked, and its answers. The same seed makes the same prompts."""
+    """Sends requests to a server and returns its answers. The same seed generates the same prompts."""
 
     def __init__(self, server: Server, seed: int) -> None:
         self.server = server
@@ -23,18 +23,18 @@ class Load:
         self._prompts = Prompts(seed)
         num_words = 20
         answer = self.send([self.request(self.words(num_words), 8)])[0]
-        self._num_around: int = answer["prompt_tokens"] - num_words  # of the chat template, as this server counts
+        self._num_around: int = answer["prompt_tokens"] - num_words  # of the chat template, by this server's count
 
     def words(self, num: int) -> str:
-        """So many random words, each with the space before it."""
+        """Return random words, each preceded by a space."""
         return self._prompts.words(num)
 
     def prompt(self, num_tokens: int) -> str:
-        """A content whose chat has that many tokens."""
+        """Return a message content whose chat prompt has `num_tokens` tokens."""
         return self.words(num_tokens - self._num_around)
 
     def request(self, content: str, tokens: int, at: float = 0.0) -> dict[str, Any]:
-        """A greedy chat that ends by its length, to be sent so many seconds after the start."""
+        """Return a greedy chat that ends by its length, to be sent `at` seconds after the start."""
         command = self.server.command
         body = command.fields | {
             "model": command.model, "stream": True, "max_tokens": tokens, "temperature": 0,
@@ -43,7 +43,7 @@ class Load:
         return {"at": at, "body": body}
 
     def send(self, requests: list[dict[str, Any]], *, may_refuse: bool = False) -> list[dict[str, Any]]:
-        """What came of each of them. Exits if one failed; the server may refuse some for its load with `may_refuse`."""
+        """Send the requests; return the outcome of each. Exits on an error; with `may_refuse`, overload is no error."""
         job = json.dumps({"port": self.server.command.port, "requests": requests})
         done = subprocess.run(LOAD, input=job, capture_output=True, text=True, check=False, cwd=ROOT)
         if done.returncode:

@@ -1,4 +1,4 @@
-"""What is asked of a server, and what is told of its answers."""
+"""The scenarios: the requests to a server, and the figures computed from its answers."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from bench.serving.requests import Load
 
 Numbers = dict[str, float]
 Case = dict[str, float]
-LEAST_S = 2.0  # of one measurement: short waves are repeated
+LEAST_S = 2.0  # minimum duration of a measurement; short waves are repeated
 PREFIX_TOKENS = 1_000
 QUESTION_TOKENS = 24
-LENGTHS = (32, 128, 512)  # of the prompts that arrive one by one
+LENGTHS = (32, 128, 512)  # prompt lengths of the scenario `arrivals`
 SCHEMA: dict[str, Any] = {
     "type": "array", "minItems": 8, "maxItems": 8,
     "items": {
@@ -31,7 +31,7 @@ SCHEMA: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Size:
-    """What suits a model: tokens of an answer, requests a second, and the latency that counts as good, in seconds."""
+    """Parameters for a model: tokens per answer, requests per second, and the latency limits in seconds."""
 
     answer: int
     rates: tuple[float, ...]
@@ -46,7 +46,7 @@ SIZES["8b"] = SIZES["32b"] = Size(128, (4, 8, 16), 20, 1.0, 0.05)
 
 
 def at_once(load: Load, size: Size, case: Case) -> Numbers:
-    """Chats that arrive at the same moment, in waves after a short one that warms; medians over the waves."""
+    """Send concurrent chats, in waves after a short warm-up; the figures are medians over the waves."""
     streams = int(case["streams"])
     load.send([load.request(load.prompt(32), 8) for _ in range(streams)])
     waves: list[Numbers] = []
@@ -60,9 +60,9 @@ def at_once(load: Load, size: Size, case: Case) -> Numbers:
 
 
 def arrivals(load: Load, size: Size, case: Case) -> Numbers:
-    """Chats with prompts of several lengths that come as they come, whether or not the server keeps up.
+    """Send chats with prompts of several lengths at random times, independent of the server's progress.
 
-    One that the server refuses isn't good; the times are of the others.
+    A rejected chat is not good; the times are those of the other chats.
     """
     draw = random.Random(load.seed)
     moments: list[float] = []
@@ -87,7 +87,7 @@ def arrivals(load: Load, size: Size, case: Case) -> Numbers:
 
 
 def prefix(load: Load, _size: Size, _case: Case) -> Numbers:
-    """Chats that share a long beginning, one after another: the first token of the first of them, and of the others."""
+    """Send sequential chats with a long shared prefix; measure the first token of the first chat and of the others."""
     new: list[float] = []
     cached: list[float] = []
     for _ in range(4):
@@ -99,35 +99,35 @@ def prefix(load: Load, _size: Size, _case: Case) -> Numbers:
 
 
 def schema(load: Load, _size: Size, case: Case) -> Numbers:
-    """Answers that follow a JSON schema, at once."""
+    """Send concurrent chats whose answers follow a JSON schema."""
     form = {"type": "json_schema", "json_schema": {"name": "stock", "schema": SCHEMA, "strict": True}}
     rates: list[float] = []
     tokens: list[float] = []
     for number in range(4):
         requests = [load.request(f"Answer in JSON. {load.words(8)}", 600) for _ in range(int(case["streams"]))]
         for request in requests:
-            request["body"].pop("ignore_eos", None)  # here an answer ends where its schema does
+            request["body"].pop("ignore_eos", None)  # the answer ends by its schema
             request["body"]["response_format"] = form
         answers = load.send(requests)
-        if number > 0:  # the schema is compiled once
+        if number > 0:  # the first one compiles the schema
             rates.append(len(answers) / max(answer["received"][-1] for answer in answers))
             tokens += [answer["tokens"] for answer in answers]
     return {"answers_per_s": statistics.median(rates), "tokens": statistics.median(tokens)}
 
 
 def memory(load: Load, _size: Size, _case: Case) -> Numbers:
-    """Bytes that the server's processes hold, after it has answered."""
+    """Measure the memory of the server's processes after an answer, in bytes."""
     return {"pss_mb": load.server.memory() / 1e6}
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """How it is measured and in which cases, and which of its numbers are printed: the first is compared."""
+    """A scenario's measurement, its cases, and the numbers that are printed; the first number is compared."""
 
     measure: Callable[[Load, Size, Case], Numbers]
     cases: Callable[[Size, list[int], list[int], list[float]], Iterator[Case]]
     numbers: tuple[str, ...]
-    slots: int | None = None  # of a server that is started for a number of streams, if the case doesn't say
+    slots: int | None = None  # slots of a server that is started for a number of streams, unless the case has one
 
 
 def _grid(_size: Size, prompts: list[int], streams: list[int], _rates: list[float]) -> Iterator[Case]:
@@ -161,7 +161,7 @@ SCENARIOS = {
 
 
 def of_wave(answers: list[dict[str, Any]]) -> Numbers:
-    """Tokens a second from the first request to the last token; times in seconds, medians over streams and gaps."""
+    """Return tokens per second from the first request to the last token, and times as medians over streams and gaps."""
     began = min(answer["sent"] for answer in answers)
     ended = max(answer["received"][-1] for answer in answers)
     gaps = [gap for answer in answers for gap in gaps_of(answer)]
@@ -175,10 +175,10 @@ def of_wave(answers: list[dict[str, Any]]) -> Numbers:
 
 
 def gaps_of(answer: dict[str, Any]) -> list[float]:
-    """Seconds between the texts of one answer; none if all came at once."""
+    """Return the seconds between the texts of one answer; empty if all were received at once."""
     return [after - before for before, after in pairwise(answer["received"])]
 
 
 def late_of(times: list[float]) -> float:
-    """What 95 % of some times are within: 0 without any, and of few the last."""
+    """Return the 95th percentile of times: 0 if there are none, and the maximum if there are few."""
     return statistics.quantiles([*times, times[-1]], n=20, method="inclusive")[-1] if times else 0.0

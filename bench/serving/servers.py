@@ -1,7 +1,7 @@
-"""The servers that are compared: how each is started, paused, measured for memory and stopped.
+"""The compared servers: how each is started, paused, measured for memory and stopped.
 
-All listen on loopback and free ports, and are given two threads. A server that is not measured is stopped by a signal,
-so that its idling costs the others nothing.
+All listen on free loopback ports and use two threads. A server that is not measured is paused by a signal, so that its
+idle work doesn't affect the others.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ ROOT = shapes.ROOT
 LLAMA_SERVER = ROOT / ".cache" / "llama.cpp" / "llama-server"
 START_TIMEOUT_S = 180
 THREADS = 2
-DEVICE_STREAMS = 256  # the most that are measured on a device
+DEVICE_STREAMS = 256  # the maximum measured on a device
 
 
 @dataclass(frozen=True)
 class Command:
-    """What starts a server: its ready URL answers 200 when it serves; `model` is the model's name there.
+    """A server's command line. Its ready URL returns 200 when it serves; `model` is the model's name in requests.
 
-    `fields` are those of a request's body that make its answers end by their length only.
+    `fields` are the fields of a request's body that make its answers end by their length only.
     """
 
     arguments: list[str]
@@ -46,12 +46,12 @@ class Command:
 
 
 def free_port() -> int:
-    """A port that nothing listens on now."""
+    """Return a port that is free now."""
     return free_ports(1)[0]
 
 
 def free_ports(count: int) -> list[int]:
-    """Different ports that nothing listens on now."""
+    """Return different ports that are free now."""
     with ExitStack() as held:
         probes = [held.enter_context(socket.socket()) for _ in range(count)]
         for probe in probes:
@@ -60,9 +60,9 @@ def free_ports(count: int) -> list[int]:
 
 
 def command_of(server: str, folder: Path, streams: int, device: str = "cpu") -> Command:
-    """The command of `sluice`, `llama.cpp` or `transformers`, or of one with settings, as `sluice:KEY=VALUE,KEY=VALUE`.
+    """Return the command of `sluice`, `llama.cpp` or `transformers`, with settings as in `sluice:KEY=VALUE,KEY=VALUE`.
 
-    They are the service's, or for llama.cpp the type of its weights (`type=Q8_0`). `device` is a torch device.
+    Settings are the service's, or for llama.cpp the type of its weights (`type=Q8_0`). `device` is a torch device.
     """
     name, _, settings = server.partition(":")
     pairs = (setting.split("=") for setting in settings.split(",") if setting)
@@ -70,7 +70,7 @@ def command_of(server: str, folder: Path, streams: int, device: str = "cpu") -> 
 
 
 def _sluice(folder: Path, _streams: int, settings: dict[str, str], device: str) -> Command:
-    """This server as `make run` starts it; on a device with places for as many sequences as are measured there."""
+    """Return this server's command, as `make run` starts it; on a device it has a slot for each measured stream."""
     names = ("envoy", "envoy-admin", "gateway", "service", "service-metrics")
     ports = dict(zip(names, free_ports(len(names)), strict=True))
     flags = [f"--{name}-port={port}" for name, port in ports.items()]
@@ -83,7 +83,7 @@ def _sluice(folder: Path, _streams: int, settings: dict[str, str], device: str) 
 
 
 def _llama(folder: Path, streams: int, settings: dict[str, str], _device: str) -> Command:
-    """llama.cpp's server, with a slot for each stream."""
+    """Return the command of llama.cpp's server, with a slot for each stream."""
     port = free_port()
     file = gguf_file(folder, settings.get("type", ""))
     command = [str(LLAMA_SERVER), "--model", str(file), "--port", str(port), "--no-webui"]
@@ -93,7 +93,7 @@ def _llama(folder: Path, streams: int, settings: dict[str, str], _device: str) -
 
 
 def _transformers(folder: Path, _streams: int, _settings: dict[str, str], device: str) -> Command:
-    """`transformers serve` with continuous batching."""
+    """Return the command of `transformers serve` with continuous batching."""
     port = free_port()
     command = [str(Path(sys.executable).with_name("transformers")), "serve", str(folder), "--continuous-batching"]
     return Command([*command, "--device", device, "--port", str(port)], port, "/health", str(folder), {}, {})
@@ -103,7 +103,7 @@ _COMMANDS = {"sluice": _sluice, "llama.cpp": _llama, "transformers": _transforme
 
 
 def installed(device: str = "cpu") -> list[str]:
-    """The servers that are here; a line on standard error if llama.cpp's isn't, which is built for CPUs."""
+    """Return the installed servers; print a hint to standard error if llama.cpp's, which is built for CPUs, is not."""
     if device != "cpu":
         return [name for name in _COMMANDS if name != "llama.cpp"]
     if LLAMA_SERVER.is_file():
@@ -113,7 +113,7 @@ def installed(device: str = "cpu") -> list[str]:
 
 
 class Server:
-    """A server that is up."""
+    """A running server."""
 
     def __init__(self, command: Command, process: subprocess.Popen[bytes]) -> None:
         self.command = command
@@ -121,29 +121,29 @@ class Server:
         self._process = process
 
     def until_ready(self) -> None:
-        """Return when it serves; exit if it doesn't in time."""
+        """Return when the server is ready; exit if it isn't in time."""
         deadline = time.monotonic() + START_TIMEOUT_S
         while time.monotonic() < deadline and self._process.poll() is None:
             try:
-                with urllib.request.urlopen(self._ready_url, timeout=2):  # noqa: S310 it is http
+                with urllib.request.urlopen(self._ready_url, timeout=2):  # noqa: S310  always http
                     return
-            except OSError:  # urllib's errors are such
+            except OSError:  # includes urllib's errors
                 time.sleep(0.1)
         sys.exit(f"{self._ready_url} did not answer within {START_TIMEOUT_S} s; see .cache/bench/server.log")
 
     def pause(self) -> None:
-        """Take the cores away from all its processes."""
+        """Stop all of the server's processes with a signal."""
         for pid in self.processes():
             os.kill(pid, signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Give them back; return when it serves."""
+        """Continue the processes; return when the server is ready."""
         for pid in self.processes():
             os.kill(pid, signal.SIGCONT)
         self.until_ready()
 
     def processes(self) -> list[int]:
-        """The first process and all that it started."""
+        """Return the ids of the first process and all its descendants."""
         found = [self._process.pid]
         for pid in found:
             for children in Path(f"/proc/{pid}/task").glob("*/children"):
@@ -151,7 +151,7 @@ class Server:
         return found
 
     def memory(self) -> int:
-        """Bytes that all its processes hold, each shared page divided among those that share it (PSS)."""
+        """Return the bytes of all processes; a shared page is divided among the processes that share it (PSS)."""
         lines = [
             line
             for pid in self.processes()
@@ -161,21 +161,21 @@ class Server:
         return sum(int(line.split()[1]) * 1024 for line in lines)
 
     def cpu_seconds(self) -> float:
-        """Processor time that all its processes have taken."""
+        """Return the CPU time of all processes."""
         fields = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in self.processes()]
         return sum(int(each[11]) + int(each[12]) for each in fields) / os.sysconf("SC_CLK_TCK")
 
 
 @dataclass
 class Others:
-    """The share of all cores' time that neither a server nor this bench took."""
+    """The share of all cores' time used by processes other than the server and this benchmark."""
 
     share: float = 0.0
 
 
 @contextmanager
 def elsewhere(server: Server) -> Iterator[Others]:
-    """Measures what other work takes meanwhile: two threads that wait for one that has lost its core come to a halt."""
+    """Measure the CPU share of other processes meanwhile; if one thread loses its core, the other waits for it."""
 
     def ours() -> float:
         times = os.times()
@@ -194,7 +194,7 @@ def elsewhere(server: Server) -> Iterator[Others]:
 
 @contextmanager
 def serving(command: Command) -> Iterator[Server]:
-    """The server, once it serves."""
+    """Run a server, and yield it when it is ready."""
     with running(command.arguments, command.environment) as process:
         server = Server(command, process)
         server.until_ready()
@@ -207,7 +207,7 @@ def serving(command: Command) -> Iterator[Server]:
 
 @contextmanager
 def running(command: list[str], environment: dict[str, str] | None = None) -> Iterator[subprocess.Popen[bytes]]:
-    """A process in its own session, ended by Ctrl-C's signal; what it printed is in .cache/bench/server.log."""
+    """Run a process in its own session until SIGINT; its output is written to .cache/bench/server.log."""
     (ROOT / ".cache" / "bench").mkdir(parents=True, exist_ok=True)
     with (ROOT / ".cache" / "bench" / "server.log").open("ab") as log:
         process = subprocess.Popen(

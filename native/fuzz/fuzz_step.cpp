@@ -1,5 +1,5 @@
-// Random models and batches, good ones and broken ones, under the sanitizers: `fuzz_step [rounds] [seed]`.
-// A good batch must run; a broken one must be refused. All memory is exactly as large as it must be.
+// Fuzzer of random models with valid and invalid batches, run under sanitizers: `fuzz_step [rounds] [seed]`.
+// A valid batch must run; an invalid one must be rejected or run within its bounds. Buffers have no spare capacity.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -63,16 +63,16 @@ void load_all(Model& model) {
     std::vector<float> floats(tensor.stored == Stored::Float32 ? count : 0);
     std::vector<uint16_t> halves(tensor.stored == Stored::Float32 ? 0 : count);
     for (float& value : floats) value = std::normal_distribution<float>(0, one_in(1000) ? 1e30f : 0.1f)(random_bits);
-    for (uint16_t& value : halves) value = static_cast<uint16_t>(between(0, 0xffff));  // not numbers are among them
+    for (uint16_t& value : halves) value = static_cast<uint16_t>(between(0, 0xffff));  // includes NaNs
     tensor.data = floats.empty() ? static_cast<const void*>(halves.data()) : floats.data();
     model.load(name, tensor);
   }
 }
 
-constexpr int kPlaces = 3;
+constexpr int kSlots = 3;
 
-// An adapter of some of the modules at a place, with ranks of its own for each.
-void put_random_adapter(Model& model, int place) {
+// Put an adapter of a random choice of modules into a slot; each module has its own random rank.
+void put_random_adapter(Model& model, int slot) {
   std::vector<std::vector<float>> matrices;
   std::vector<GivenLowRank> modules;
   for (const std::string& name : tensor_names(model.options().shape)) {
@@ -86,7 +86,7 @@ void put_random_adapter(Model& model, int place) {
     modules.push_back({name.substr(0, name.rfind('.')), rank, shape[1], shape[0], matrices[matrices.size() - 2].data(),
                        matrices.back().data()});
   }
-  model.put_adapter(place, modules);
+  model.put_adapter(slot, modules);
 }
 
 struct RandomBatch {
@@ -94,7 +94,8 @@ struct RandomBatch {
   std::unique_ptr<float[]> logits;
   Batch batch{};
 
-  // A block that is written belongs to one sequence, as the threads require; any may read the first `num_shared`.
+  // A block that is written belongs to one sequence, since threads write without locks. The first `num_shared` blocks
+  // are only read, by any sequence.
   RandomBatch(const Shape& shape, int num_blocks, int block_size) {
     const int num_shared = between(0, num_blocks - 1);
     std::vector<int> own(num_blocks - num_shared);
@@ -114,7 +115,7 @@ struct RandomBatch {
       }
       row_offsets.push_back(static_cast<int32_t>(token_ids.size()));
       context_lengths.push_back(length);
-      adapters.push_back(between(-1, kPlaces - 1));
+      adapters.push_back(between(-1, kSlots - 1));
       for (int j = 0; j < batch.max_blocks; ++j) {
         const bool is_own = j >= num_read && j < num_read + num_own;
         block_tables.push_back(j < num_read ? between(0, num_shared - 1) : is_own ? own.back() : between(-5, 1 << 30));
@@ -173,32 +174,32 @@ void sample_all(const Model& model, const RandomBatch& random, SamplingScratch& 
 int main(int argc, char** argv) {
   const int rounds = argc > 1 ? std::atoi(argv[1]) : 200;
   random_bits.seed(argc > 2 ? std::atoi(argv[2]) : 0);
-  int num_steps = 0, num_refused = 0;
+  int num_steps = 0, num_rejected = 0;
   SamplingScratch scratch;
   for (int round = 0; round < rounds; ++round) {
     Model model(random_options());
     load_all(model);
     const int num_blocks = between(1, 12), block_size = 16 * between(1, 3);
     model.allocate(num_blocks, block_size);
-    for (int place = 0; place < kPlaces; ++place) put_random_adapter(model, place);
+    for (int slot = 0; slot < kSlots; ++slot) put_random_adapter(model, slot);
     for (int i = 0; i < 12; ++i) {
-      if (one_in(4)) put_random_adapter(model, between(0, kPlaces - 1));
+      if (one_in(4)) put_random_adapter(model, between(0, kSlots - 1));
       RandomBatch random(model.options().shape, num_blocks, block_size);
-      const bool is_good = !one_in(3);
-      if (!is_good) random.spoil();
+      const bool is_valid = !one_in(3);
+      if (!is_valid) random.spoil();
       try {
-        model.step(random.batch, is_good ? between(0, 4) : 1);  // a broken one may give two sequences one block
+        model.step(random.batch, is_valid ? between(0, 4) : 1);  // an invalid one may give two sequences one block
         sample_all(model, random, scratch);
         ++num_steps;
       } catch (const BadArgument& error) {
-        if (is_good) {
-          std::printf("a good batch was refused: %s\n", error.what());
+        if (is_valid) {
+          std::printf("a valid batch was rejected: %s\n", error.what());
           return 1;
         }
-        ++num_refused;
+        ++num_rejected;
       }
     }
   }
-  std::printf("%d steps, %d batches refused\n", num_steps, num_refused);
+  std::printf("%d steps, %d batches rejected\n", num_steps, num_rejected);
   return 0;
 }

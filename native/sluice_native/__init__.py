@@ -1,4 +1,4 @@
-"""The step of a Llama-like decoder on CPUs."""
+"""C++ backend for Llama-like decoders on CPUs."""
 
 from sluice_native._native import DrawParams, Model, instruction_sets, sample, uniforms
 

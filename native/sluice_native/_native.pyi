@@ -1,4 +1,4 @@
-# ruff: noqa: PYI021  the module is compiled: what it does is told here
+# ruff: noqa: PYI021  the module is compiled, so its documentation is here
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 class Model:
-    """A Llama-like decoder: packed weights, a paged cache of keys and values, and the step over both.
+    """A Llama-like decoder with packed weights and a paged cache of keys and values.
 
-    Every error in an argument is a ValueError whose text begins with the argument's name.
+    An invalid argument raises a ValueError whose text begins with the argument's name.
     """
 
     def __init__(
@@ -37,39 +37,40 @@ class Model:
         num_threads: int = 1,
         instruction_set: str = "auto",
     ) -> None:
-        """Reserve memory for the weights; it is given when they are loaded.
+        """Reserve address space for the weights; physical memory is allocated as they are loaded.
 
-        `inverse_frequencies` and `rope_factor` (on cosine and sine) include any scaling of rotary positions; fewer than
-        head_dim / 2 frequencies rotate only the first part of a head. `windows` has for each layer the number of tokens
-        that a token attends to, including itself, 0 for all; `has_rope` has which layers rotate. `weight_type` is
-        float32, bfloat16, int8 (a scale per row, activations rounded per token) or int4 (a scale for 32 columns of a
-        row; the head has eight bits). Norms and biases are float32. `cache_type` is the type of cached keys and values:
-        float32, bfloat16, float16 (which saturates at its largest number) or auto, which is float32 for float32 weights
-        and bfloat16 for the others. `instruction_set` is one of `instruction_sets()`.
+        `inverse_frequencies` and `rope_factor` (applied to cosine and sine) include any scaling of rotary positions;
+        fewer than head_dim / 2 frequencies rotate only the first part of a head. `windows` is, for each layer, the
+        number of tokens that a token attends to, including itself; 0 is all. `has_rope` is, for each layer, whether its
+        queries and keys are rotated. `weight_type` is float32, bfloat16, int8 (one scale per row, activations quantized
+        per token) or int4 (one scale per 32 columns of a row; the head has eight bits). Norms and biases are float32.
+        `cache_type` is the type of cached keys and values: float32, bfloat16, float16 (which saturates at its largest
+        number) or auto, which is float32 for float32 weights and bfloat16 for all other types. `instruction_set` is one
+        of `instruction_sets()`, or auto for the best.
         """
 
     def tensors(self) -> dict[str, tuple[int, ...]]:
-        """Names and shapes of all tensors, as checkpoints of Llama and its kin have them."""
+        """Return the names and shapes of all tensors, as in checkpoints of the Llama family."""
 
     def load(self, name: str, tensor: Any) -> None:
-        """Pack one tensor: contiguous, on the CPU; float32, bfloat16 (or its bits as uint16) or float16."""
+        """Pack one tensor. It must be contiguous, on the CPU, and float32, float16, bfloat16 or bfloat16 as uint16."""
 
     def missing(self) -> list[str]:
-        """Names of the tensors that are not loaded yet."""
+        """Return the names of the tensors that are not loaded yet."""
 
     def allocate(self, num_blocks: int, block_size: int) -> None:
-        """Make the cache; memory is given when it is written. `block_size` is a multiple of 16."""
+        """Create the cache; physical memory is allocated on first write. `block_size` is a multiple of 16."""
 
-    def put_adapter(self, place: int, modules: Sequence[tuple[str, NDArray[np.float32], NDArray[np.float32]]]) -> None:
-        """Hold a LoRA adapter at a place, any number of at least 0, instead of what was there; steps wait meanwhile.
+    def put_adapter(self, slot: int, modules: Sequence[tuple[str, NDArray[np.float32], NDArray[np.float32]]]) -> None:
+        """Store a LoRA adapter in a slot, any number of at least 0, replacing the slot's adapter.
 
-        `modules` has for each module that it changes the name, such as model.layers.0.self_attn.q_proj, and the two
-        contiguous matrices down [rank, inputs] and up [outputs, rank]: up · down is what is added to the weight. They
-        are kept as float32 beside float32 weights and as bfloat16 beside others.
+        `modules` has, for each module that the adapter changes, the name, such as model.layers.0.self_attn.q_proj, and
+        the two contiguous matrices down [rank, inputs] and up [outputs, rank]; up · down is added to the weight. The
+        matrices are stored as float32 if the weights are float32, and as bfloat16 otherwise. Steps wait meanwhile.
         """
 
-    def drop_adapter(self, place: int) -> None:
-        """Forget the adapter of a place, and give its memory back."""
+    def drop_adapter(self, slot: int) -> None:
+        """Remove the adapter of a slot and free its memory."""
 
     def step(
         self,
@@ -83,32 +84,32 @@ class Model:
         num_threads: int = 0,
         adapters: NDArray[np.int32] | None = None,
     ) -> NDArray[np.float32]:
-        """Compute the new tokens of a batch, prefills and decodes alike; other Python threads run meanwhile.
+        """Compute the new tokens of a batch of prefills and decodes with the GIL released.
 
         `token_ids`, `positions` [tokens]; `row_offsets` [sequences + 1], where each sequence's new tokens begin;
-        `context_lengths` [sequences], tokens after the step; `block_tables` [sequences, blocks], of which those that
-        hold the context are read; `output_rows` [rows], the tokens whose logits are wanted, in any order. A token's
-        place in the cache follows from `context_lengths`, `positions` only turn queries and keys. `adapters`
-        [sequences] are the places of the sequences' adapters, -1 for none.
+        `context_lengths` [sequences], the number of tokens after the step; `block_tables` [sequences, blocks], of which
+        only the entries that cover the context are read; `output_rows` [rows], the tokens whose logits are returned, in
+        any order. A token's cache slot follows from `context_lengths`; `positions` only rotate queries and keys.
+        `adapters` [sequences] are the slots of the sequences' adapters, -1 for none.
 
-        Returns the logits [rows, vocabulary], which are `logits` if that is given: fresh memory costs time.
-        `num_threads` 0 is the model's own number. A row's bits depend on nothing but its sequence, its adapter, the
-        model and the instruction set. One step at a time; others wait. RuntimeError before all tensors are loaded and
-        a cache made.
+        Return the logits [rows, vocabulary]. They are written to `logits` if it is given, which saves the time to
+        allocate memory. `num_threads` 0 is the model's own number. A row's bits depend only on its sequence, its
+        adapter, the model and the instruction set. Concurrent calls run one after another. Raises RuntimeError before
+        all tensors are loaded and the cache is allocated.
         """
 
     def read_weights(self, num_threads: int = 0) -> float:
-        """Seconds to read all weights once: no decode step takes less."""
+        """Measure the seconds to read all weights once, the lower bound of a decode step."""
 
     def multiply_rate(self, num_threads: int = 0) -> float:
-        """Products of two numbers a second, added up in registers, of the type that the layers' weights take.
+        """Measure multiply-adds per second in registers, in the type of the layers' weights.
 
-        No step of many tokens does more; int4's products are those of bfloat16.
+        The rate is the upper bound of a step of many tokens; int4 uses the products of bfloat16.
         """
 
     @property
     def bytes_per_slot(self) -> int:
-        """Bytes of cache for one token, in all layers."""
+        """Bytes of cache per token, in all layers."""
 
     @property
     def weight_bytes(self) -> int:
@@ -123,15 +124,15 @@ class Model:
         """The instruction set in use."""
 
 def instruction_sets() -> list[str]:
-    """The instruction sets that can run here, best first."""
+    """Return the instruction sets that this build has and this CPU supports, best first."""
 
 class DrawParams:
-    """How a row's token is drawn. The fields, their ranges and defaults are those of `src/sampling.h`; immutable."""
+    """The sampling parameters of one row, immutable. Fields, ranges and defaults are defined in `src/sampling.h`."""
 
     def __init__(self, **params: float) -> None:
-        """Set fields by name; those that are not given draw from the logits as they are.
+        """Set fields by name. The defaults draw from the unmodified distribution.
 
-        Raises TypeError for a name that is no field, and ValueError for a value out of the field's range.
+        Raises TypeError for an unknown name, and ValueError for a value outside the field's range.
         """
 
     def __getattr__(self, name: str) -> float:
@@ -145,13 +146,16 @@ def sample(
     num_threads: int = 1,
     instruction_set: str = "auto",
 ) -> list[int]:
-    """Choose a token for each of the `rows` of `logits` [any, vocabulary], which stay as they are.
+    """Return a token for each of the `rows` of `logits` [any, vocabulary], which are not modified.
 
-    A greedy row takes its largest logit; otherwise the token at the row's `uniforms` part of the sum of weights, in the
-    order of the token ids, among those that the filters of `params` leave; tokens of equal logits are kept or dropped
-    together. -1 for a row whose largest logit is not finite. A token depends on nothing but its row, parameters, number
-    and instruction set.
+    A greedy row takes its largest logit. Any other row takes the token at which the cumulative weight, in the order of
+    token ids, exceeds the row's number in `uniforms` times the total weight, among the tokens that pass the filters of
+    `params`. Tokens of equal logits are kept or dropped together. The token is -1 if the row's largest logit is not
+    finite. A token depends only on its row, parameters, number and instruction set.
     """
 
 def uniforms(seeds: Sequence[int], indices: Sequence[int]) -> list[float]:
-    """A number in [0, 1) for each pair of a 64-bit seed and an index: SplitMix64, `index` steps from the mixed seed."""
+    """Return a number in [0, 1) for each pair of a 64-bit seed and an index.
+
+    The number is the output of SplitMix64 after `index` steps from the mixed seed.
+    """

@@ -8,7 +8,7 @@ namespace {
 
 int up_even(int count) { return (count + 1) / 2 * 2; }
 
-// The modules of one product, with the first of each one's columns.
+// A module of one product, and the first of its columns.
 struct Columns {
   const AdaptedModule* module;
   int first;
@@ -25,12 +25,12 @@ std::vector<Columns> columns_of(const std::vector<AdaptedModule>& modules, int l
   return found;
 }
 
-// Which columns each group of outputs has; returns the bytes of all groups' parts.
+// Set the columns of each group of outputs, and return the bytes of all groups together.
 size_t plan_spans(const std::vector<Columns>& modules, size_t element, std::vector<LowRank::Span>& spans) {
   for (const auto& [module, first] : modules) {
-    const Place& place = module->place;
-    for (int row = 0; row < place.count; ++row) {
-      LowRank::Span& span = spans[target_row(place.order, place.first + row) / kRows];
+    const Destination& destination = module->destination;
+    for (int row = 0; row < destination.count; ++row) {
+      LowRank::Span& span = spans[target_row(destination.order, destination.first + row) / kRows];
       if (span.count == 0) span.first = first;
       span.count = first + up_even(module->rank) - span.first;
     }
@@ -46,8 +46,8 @@ size_t plan_spans(const std::vector<Columns>& modules, size_t element, std::vect
 void pack_up(const Columns& columns, const std::vector<LowRank::Span>& spans, Type type, uint8_t* up) {
   const size_t element = type == Type::Float32 ? 4 : 2, pair = type == Type::Float32 ? 1 : 2;
   const auto& [module, first] = columns;
-  for (int i = 0; i < module->place.count; ++i) {
-    const int row = target_row(module->place.order, module->place.first + i);
+  for (int i = 0; i < module->destination.count; ++i) {
+    const int row = target_row(module->destination.order, module->destination.first + i);
     const LowRank::Span& span = spans[row / kRows];
     for (int j = 0; j < module->rank; ++j) {
       const size_t column = static_cast<size_t>(first + j - span.first);
@@ -100,15 +100,15 @@ size_t Adapters::bytes() const {
   return bytes;
 }
 
-void Adapters::sort(Sorted& to, const std::vector<int32_t>& place_of_row) const {
+void Adapters::sort(Sorted& to, const std::vector<int32_t>& slot_of_row) const {
   to.parts.clear();
   to.rows.clear();
-  to.rows.reserve(place_of_row.size());  // parts point into it
-  to.part_of_row.assign(place_of_row.size(), -1);
-  for (const auto& [place, adapter] : held_) {
+  to.rows.reserve(slot_of_row.size());  // no reallocation, since parts point into it
+  to.part_of_row.assign(slot_of_row.size(), -1);
+  for (const auto& [slot, adapter] : held_) {
     const int32_t* first = to.rows.data() + to.rows.size();
-    for (size_t row = 0; row < place_of_row.size(); ++row) {
-      if (place_of_row[row] != place) continue;
+    for (size_t row = 0; row < slot_of_row.size(); ++row) {
+      if (slot_of_row[row] != slot) continue;
       to.part_of_row[row] = static_cast<int32_t>(to.parts.size());
       to.rows.push_back(static_cast<int32_t>(row));
     }
@@ -120,14 +120,14 @@ void Adapters::sort(Sorted& to, const std::vector<int32_t>& place_of_row) const 
 const Adapted* Adapters::prepare(const Step& step, Type weight_type) {
   const Batch& batch = step.batch;
   if (batch.adapters == nullptr || held_.empty()) return nullptr;
-  place_of_row_.resize(batch.num_tokens);
-  for (int token = 0; token < batch.num_tokens; ++token) place_of_row_[token] = batch.adapters[step.sequence_of[token]];
-  sort(tokens_, place_of_row_);
+  slot_of_row_.resize(batch.num_tokens);
+  for (int token = 0; token < batch.num_tokens; ++token) slot_of_row_[token] = batch.adapters[step.sequence_of[token]];
+  sort(tokens_, slot_of_row_);
   if (tokens_.parts.empty()) return nullptr;
-  place_of_row_.resize(batch.num_rows);
+  slot_of_row_.resize(batch.num_rows);
   for (int row = 0; row < batch.num_rows; ++row)
-    place_of_row_[row] = batch.adapters[step.sequence_of[batch.output_rows[row]]];
-  sort(outputs_, place_of_row_);
+    slot_of_row_[row] = batch.adapters[step.sequence_of[batch.output_rows[row]]];
+  sort(outputs_, slot_of_row_);
   int columns = 0;
   for (const auto& each : held_) columns = std::max(columns, each.second.most_columns());
   const int widened = weight_type == Type::Int8 ? std::max(step.input_stride, step.inner_stride) : 0;

@@ -1,4 +1,4 @@
-// A LoRA adapter's matrices, packed for the products of a step, and those that a model holds.
+// LoRA adapters: the matrices of one, packed for the products of a step, and the set of adapters that a model has.
 #pragma once
 
 #include <map>
@@ -8,13 +8,13 @@
 #include "arena.h"
 #include "low_rank.h"
 #include "pack.h"
-#include "places.h"
+#include "destination.h"
 
 namespace sluice {
 
-// What an adapter changes of one module: down [rank, inputs] and up [outputs, rank], float32, its scale in `up`.
+// An adapter's change to one module: down [rank, inputs] and up [outputs, rank], float32; `up` includes the scale.
 struct AdaptedModule {
-  Place place;  // of the module's weight
+  Destination destination;  // of the module's weight
   int layer;
   Product product;
   int rank;
@@ -24,7 +24,7 @@ struct AdaptedModule {
 
 class Adapter {
  public:
-  // `type` is that of the packed numbers, Float32 or BFloat16.
+  // `type` is the type of the packed matrices, Float32 or BFloat16.
   Adapter(Type type, const Shape& shape, const std::vector<AdaptedModule>& modules);
 
   const LowRank* products() const { return products_.data(); }
@@ -38,30 +38,30 @@ class Adapter {
   int most_columns_ = 0;
 };
 
-// The adapters of a model by their places, and which rows of a step they change.
+// The adapters of a model by slot, and the rows of a step that each of them changes.
 class Adapters {
  public:
-  void put(int place, Adapter adapter) { held_.insert_or_assign(place, std::move(adapter)); }
-  bool drop(int place) { return held_.erase(place) > 0; }
-  bool has(int place) const { return held_.count(place) > 0; }
+  void put(int slot, Adapter adapter) { held_.insert_or_assign(slot, std::move(adapter)); }
+  bool drop(int slot) { return held_.erase(slot) > 0; }
+  bool has(int slot) const { return held_.count(slot) > 0; }
   size_t bytes() const;
 
-  // Sort out the rows of a step's checked batch, with memory for what they need. Null if none has an adapter; else it
-  // lasts until the next call.
+  // Group the rows of a step's checked batch by adapter, and allocate their buffers. Null if no row has an adapter. The
+  // result is valid until the next call.
   const Adapted* prepare(const Step& step, Type weight_type);
 
  private:
-  // The rows of one kind by adapter.
+  // Rows grouped by adapter: the rows of all tokens, or the output rows.
   struct Sorted {
     std::vector<AdaptedRows::Part> parts;
     std::vector<int32_t> rows, part_of_row;
     AdaptedRows view() const { return {parts.data(), static_cast<int>(parts.size()), part_of_row.data()}; }
   };
-  void sort(Sorted& to, const std::vector<int32_t>& place_of_row) const;
+  void sort(Sorted& to, const std::vector<int32_t>& slot_of_row) const;
 
   std::map<int, Adapter> held_;
   Sorted tokens_, outputs_;
-  std::vector<int32_t> place_of_row_;
+  std::vector<int32_t> slot_of_row_;
   Adapted adapted_{};
   Arena buffers_;
 };

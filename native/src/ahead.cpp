@@ -9,12 +9,12 @@ namespace sluice {
 namespace {
 
 constexpr size_t kLeast = 8 << 20, kMost = 128 << 20, kPiece = 2 << 20;  // a piece is a huge page
-constexpr std::chrono::milliseconds kPause{10};  // without a step, before memory is asked for
+constexpr std::chrono::milliseconds kPause{10};  // idle time after a step before memory is touched
 
-// Lets the system give what is not there yet; its contents stay. False where it can't.
+// Make the system allocate the pages that are not allocated yet; contents do not change. False if it can't.
 bool populate([[maybe_unused]] uint8_t* data, [[maybe_unused]] size_t size) {
 #if defined(__linux__)
-  constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE, of Linux 5.14, which older headers lack
+  constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE, since Linux 5.14; older headers lack it
   return madvise(data, size, kPopulateWrite) == 0;
 #else
   return false;

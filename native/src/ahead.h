@@ -1,8 +1,8 @@
-// Memory that will be wanted next is asked of the system between steps, by a thread of its own.
+// A thread that makes the system allocate the cache's next memory between steps.
 //
-// A system gives memory when it is first touched, and a virtual machine's host once more: steps that touch new blocks of
-// the cache wait for that for up to a tenth of their time. Not while a step is computed: whoever changes the process's
-// memory waits until what was asked for is given.
+// The system allocates memory when it is first touched, and so does a virtual machine's host: a step that touches new
+// blocks of the cache would wait for this for up to a tenth of its time. The thread pauses while a step is computed,
+// since other changes to the process's memory map wait until an allocation is complete.
 #pragma once
 
 #include <chrono>
@@ -16,15 +16,16 @@ namespace sluice {
 
 class Ahead {
  public:
-  // Of `size` bytes at `data`, whose use goes down from the end.
+  // The memory is `size` bytes at `data`, and is used from its end downwards.
   Ahead(uint8_t* data, size_t size);
   ~Ahead();
   Ahead(const Ahead&) = delete;
   Ahead& operator=(const Ahead&) = delete;
 
-  // A step begins. What lies at `lowest` and behind it is in use: as much again is wanted before it, 8 to 128 MiB.
+  // Note that a step begins, which uses the memory from offset `lowest` on. As much again is allocated before `lowest`,
+  // 8 to 128 MiB.
   void begin(size_t lowest);
-  // It has ended.
+  // Note that the step has ended.
   void end();
 
  private:
@@ -35,8 +36,8 @@ class Ahead {
   const size_t size_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  size_t lowest_;  // in use
-  size_t given_;   // all from there on is given, or behind what is in use
+  size_t lowest_;  // lowest offset in use
+  size_t given_;   // memory from this offset up to `lowest_` is allocated
   bool steps_ = false, stops_ = false;
   std::chrono::steady_clock::time_point ended_{};
   std::thread thread_;

@@ -14,7 +14,7 @@ constexpr size_t kHugePage = 2 << 20;
 }
 
 Arena::Arena(size_t bytes) : size_(round_up(bytes > 0 ? bytes : 1, bytes < kHugePage ? 4096 : kHugePage)) {
-  // One huge page more than is needed, so that the part that is used can begin at one.
+  // Reserve one huge page more than is needed, so that the used part can begin at a huge page boundary.
   const size_t reserved = size_ < kHugePage ? size_ : size_ + kHugePage;
   void* at = mmap(nullptr, reserved, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (at == MAP_FAILED) throw std::bad_alloc();

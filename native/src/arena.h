@@ -1,4 +1,4 @@
-// Memory straight from the system: zeros, given when it is first touched, in huge pages where there are any.
+// Zeroed memory from the system, which is allocated when it is first touched, in huge pages if the system has them.
 #pragma once
 
 #include <cstddef>

@@ -7,25 +7,25 @@ namespace sluice {
 
 namespace {
 
-[[noreturn]] void refuse(const char* argument, int64_t index, int64_t value, const std::string& allowed) {
+[[noreturn]] void reject(const char* argument, int64_t index, int64_t value, const std::string& allowed) {
   throw BadArgument(std::string(argument) + "[" + std::to_string(index) + "] is " + std::to_string(value) + "; " +
                     allowed);
 }
 
 void check_sequence(const Batch& batch, const Cache& cache, int sequence) {
   const int begin = batch.row_offsets[sequence], end = batch.row_offsets[sequence + 1];
-  if (end <= begin) refuse("row_offsets", sequence + 1, end, "each sequence needs at least one token");
+  if (end <= begin) reject("row_offsets", sequence + 1, end, "each sequence needs at least one token");
   const int64_t most = static_cast<int64_t>(batch.max_blocks) * cache.block_size;
   const int length = batch.context_lengths[sequence];
   if (length < end - begin || length > most)
-    refuse("context_lengths", sequence, length,
+    reject("context_lengths", sequence, length,
            "it must be at least the sequence's new tokens, " + std::to_string(end - begin) +
                ", and at most what its block table holds, " + std::to_string(most));
   const int num_blocks = (length + cache.block_size - 1) / cache.block_size;
   const int32_t* table = batch.block_tables + static_cast<size_t>(sequence) * batch.max_blocks;
   for (int i = 0; i < num_blocks; ++i)
     if (table[i] < 0 || table[i] >= cache.num_blocks)
-      refuse("block_tables", static_cast<int64_t>(sequence) * batch.max_blocks + i, table[i],
+      reject("block_tables", static_cast<int64_t>(sequence) * batch.max_blocks + i, table[i],
              "the cache has the blocks 0 to " + std::to_string(cache.num_blocks - 1));
 }
 
@@ -36,22 +36,22 @@ void check_batch(const Batch& batch, const Shape& shape, const Cache& cache, con
   if (batch.num_sequences < 1) throw BadArgument("row_offsets must have at least two elements");
   for (int i = 0; i < batch.num_tokens; ++i) {
     if (batch.token_ids[i] < 0 || batch.token_ids[i] >= shape.vocab_size)
-      refuse("token_ids", i, batch.token_ids[i],
+      reject("token_ids", i, batch.token_ids[i],
              "the vocabulary has the ids 0 to " + std::to_string(shape.vocab_size - 1));
-    if (batch.positions[i] < 0) refuse("positions", i, batch.positions[i], "it must be at least 0");
+    if (batch.positions[i] < 0) reject("positions", i, batch.positions[i], "it must be at least 0");
   }
-  if (batch.row_offsets[0] != 0) refuse("row_offsets", 0, batch.row_offsets[0], "it must be 0");
-  // The end first, so that no offset between can lead outside of the tokens once they are known to ascend.
+  if (batch.row_offsets[0] != 0) reject("row_offsets", 0, batch.row_offsets[0], "it must be 0");
+  // Check the end first: check_sequence requires ascending offsets, so all of them are within the tokens.
   if (batch.row_offsets[batch.num_sequences] != batch.num_tokens)
-    refuse("row_offsets", batch.num_sequences, batch.row_offsets[batch.num_sequences],
+    reject("row_offsets", batch.num_sequences, batch.row_offsets[batch.num_sequences],
            "it must be the number of tokens, " + std::to_string(batch.num_tokens));
   for (int i = 0; i < batch.num_sequences; ++i) check_sequence(batch, cache, i);
   for (int i = 0; batch.adapters != nullptr && i < batch.num_sequences; ++i)
     if (batch.adapters[i] != -1 && !adapters.has(batch.adapters[i]))
-      refuse("adapters", i, batch.adapters[i], "it must be the place of an adapter, or -1 for none");
+      reject("adapters", i, batch.adapters[i], "it must be the slot of an adapter, or -1 for none");
   for (int i = 0; i < batch.num_rows; ++i)
     if (batch.output_rows[i] < 0 || batch.output_rows[i] >= batch.num_tokens)
-      refuse("output_rows", i, batch.output_rows[i],
+      reject("output_rows", i, batch.output_rows[i],
              "the batch has the tokens 0 to " + std::to_string(batch.num_tokens - 1));
 }
 

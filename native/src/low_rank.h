@@ -1,4 +1,4 @@
-// What adapters add to the products of a step. Plain data, which the kernels read.
+// The low-rank changes that adapters make to the products of a step. Plain data, which the kernels read.
 #pragma once
 
 #include "types.h"
@@ -7,20 +7,20 @@ namespace sluice {
 
 enum Product : int { kQkv, kOutput, kGateUp, kDown, kProducts };  // of a layer
 
-// What an adapter adds to one product y = x · weightᵀ: x · downᵀ · upᵀ. Where it changes several of the modules that
-// make up the product, their downs lie below each other, each beginning with a group of its own.
+// An adapter's addition to one product y = x · weightᵀ, which is x · downᵀ · upᵀ. If the adapter changes several of the
+// modules that make up the product, their downs are stacked, each starting at a new group.
 struct LowRank {
-  // The columns of `up` that a group of 16 outputs has, those of its own modules; even, so that bf16 has pairs.
+  // The columns of `up` that apply to a group of 16 outputs; an even number, since bf16 is stored in pairs.
   struct Span {
     int first, count;
-    size_t at;  // where the group's part of `up` begins, in bytes
+    size_t at;  // offset of the group in `up`, in bytes
   };
-  Matrix down;        // [columns, inputs]; no rows where the adapter leaves the product as it is
-  const uint8_t* up;  // each group packed like that of a Matrix with `count` columns
+  Matrix down;        // [columns, inputs]; has no rows if the adapter does not change the product
+  const uint8_t* up;  // each group is packed like a group of a Matrix with `count` columns
   const Span* spans;  // [groups of outputs]
 };
 
-// The rows of a step that adapters change, of all tokens or of those alone whose logits are wanted.
+// The rows of a step that adapters change: rows of all tokens, or only of the tokens whose logits are returned.
 struct AdaptedRows {
   struct Part {
     const LowRank* products;  // [layers][kProducts]
@@ -32,12 +32,12 @@ struct AdaptedRows {
   const int32_t* part_of_row;  // [rows], -1: no adapter
 };
 
-// What a step that has such rows needs beside the rest. Strides in elements.
+// The additional data of a step with adapters. Strides in elements.
 struct Adapted {
   AdaptedRows tokens, outputs;
   void* low;  // [rows][low_stride], x · downᵀ, in the type of the ups' inputs
   int low_stride;
-  void* widened;  // [rows][widened_stride], inputs that are bytes as the downs' inputs
+  void* widened;  // [rows][widened_stride], Int8 inputs converted to the type of the downs' inputs
   int widened_stride;
 };
 

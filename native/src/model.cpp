@@ -5,7 +5,7 @@
 #include <chrono>
 #include <cstring>
 
-#include "places.h"
+#include "destination.h"
 
 namespace sluice {
 
@@ -13,7 +13,7 @@ namespace {
 
 size_t floats(int count) { return round_up(static_cast<size_t>(count) * sizeof(float), 64); }
 
-// Calls visit(pointer to a float vector, its size) and visit(matrix, has bias) for everything in the weights' memory.
+// Call vector(pointer to a float vector, its size) and matrix(matrix, has bias) for everything in the weights' memory.
 template <class OnVector, class OnMatrix>
 void each_part(const Options& options, Weights& weights, std::vector<Layer>& layers, OnVector vector, OnMatrix matrix) {
   const Shape& shape = options.shape;
@@ -50,7 +50,7 @@ Model::Model(const Options& options)
     layer.window = options_.windows[i];
     layer.has_rope = options_.has_rope[i];
   }
-  // The head decides which token is chosen, and is the embedding too where both are tied: it keeps eight bits.
+  // The head has eight bits, since it determines the token and is also the embedding if both are tied.
   const Type head = options_.type == Type::Int4 ? Type::Int8 : options_.type;
   weights_.head = plan_matrix(head, shape.vocab_size, shape.hidden_size);
   size_t bytes = 0;
@@ -80,13 +80,13 @@ Model::Model(const Options& options)
   }
 }
 
-Place Model::find(const std::string& name) {
+Destination Model::find(const std::string& name) {
   const Shape& shape = options_.shape;
-  const Place head{&weights_.head, nullptr, 0, shape.vocab_size, RowOrder::Plain};
+  const Destination head{&weights_.head, nullptr, 0, shape.vocab_size, RowOrder::Plain};
   if (name == "model.norm.weight") return {nullptr, weights_.norm, 0, shape.hidden_size, RowOrder::Plain};
   if (name == "model.embed_tokens.weight")
-    return shape.is_tied ? head : Place{&rows_, nullptr, 0, shape.vocab_size, RowOrder::Plain};
-  if (name == "lm_head.weight") return shape.is_tied ? Place{} : head;
+    return shape.is_tied ? head : Destination{&rows_, nullptr, 0, shape.vocab_size, RowOrder::Plain};
+  if (name == "lm_head.weight") return shape.is_tied ? Destination{} : head;
   if (name.rfind("model.layers.", 0) != 0) return {};
   const size_t dot = name.find('.', 13);
   const std::string number = dot == std::string::npos ? "" : name.substr(13, dot - 13);
@@ -96,10 +96,10 @@ Place Model::find(const std::string& name) {
 }
 
 std::vector<size_t> Model::shape_of(const std::string& name) {
-  const Place place = find(name);
-  if (!place.is_found()) throw BadArgument("name: the model has no place for " + name);
-  std::vector<size_t> shape{static_cast<size_t>(place.count)};
-  if (place.matrix != nullptr) shape.push_back(static_cast<size_t>(place.matrix->cols));
+  const Destination destination = find(name);
+  if (!destination.is_found()) throw BadArgument("name: the model has no tensor " + name);
+  std::vector<size_t> shape{static_cast<size_t>(destination.count)};
+  if (destination.matrix != nullptr) shape.push_back(static_cast<size_t>(destination.matrix->cols));
   return shape;
 }
 
@@ -111,20 +111,21 @@ void Model::load(const std::string& name, const StoredTensor& tensor) {
     for (size_t i = 0; i < expected.size(); ++i) text += (i > 0 ? ", " : "") + std::to_string(expected[i]);
     throw BadArgument(text + "]");
   }
-  const Place place = find(name);
-  if (place.matrix == &rows_) {
+  const Destination destination = find(name);
+  if (destination.matrix == &rows_) {
     store_rows(rows_.type, row_memory_.data(), tensor.data, tensor.stored, expected[0] * expected[1]);
-  } else if (place.matrix != nullptr) {
+  } else if (destination.matrix != nullptr) {
     constexpr int kChunk = 8 * kRows;
     std::atomic<int> next{0};
     Pool::shared().run(options_.num_threads, [&](int) {
-      for (int begin; (begin = next.fetch_add(kChunk)) < place.count;)
-        pack_rows(*place.matrix, place.first, place.order, tensor.data, tensor.stored, begin,
-                  std::min(begin + kChunk, place.count));
+      for (int begin; (begin = next.fetch_add(kChunk)) < destination.count;)
+        pack_rows(*destination.matrix, destination.first, destination.order, tensor.data, tensor.stored, begin,
+                  std::min(begin + kChunk, destination.count));
     });
   } else {
-    for (int i = 0; i < place.count; ++i)
-      place.vector[target_row(place.order, place.first + i)] = read_stored(tensor.data, tensor.stored, i);
+    for (int i = 0; i < destination.count; ++i)
+      destination.vector[target_row(destination.order, destination.first + i)] =
+          read_stored(tensor.data, tensor.stored, i);
   }
   wanted_.erase(std::remove(wanted_.begin(), wanted_.end(), name), wanted_.end());
 }
@@ -157,14 +158,14 @@ void Model::allocate(int num_blocks, int block_size) {
   ahead_ = std::make_unique<Ahead>(cache.data, cache.block_bytes * num_blocks);
 }
 
-// Buffers for this many tokens; they grow by halves and never shrink.
+// Reserve buffers for the batch. They grow by half their size at least, and never shrink.
 void Model::reserve(const Batch& batch, int num_threads) {
   const Shape& shape = options_.shape;
   const size_t needed = static_cast<size_t>(batch.num_tokens) + batch.num_rows;
   if (needed <= reserved_rows_ && num_threads <= reserved_threads_) return;
   const size_t rows = std::max(needed, reserved_rows_ > 0 ? reserved_rows_ * 3 / 2 : 64);
   const int threads = std::max(num_threads, reserved_threads_);
-  // A row's width is padded so that rows one after another don't fall on the same places of a first-level cache.
+  // A row's width is padded so that consecutive rows don't map to the same sets of the L1 cache.
   const auto stride = [](int width) { return padded(width) % 1024 == 0 ? padded(width) + kPad : padded(width); };
   step_.residual_stride = stride(shape.hidden_size);
   step_.input_stride = stride(std::max(shape.hidden_size, shape.query_width()));

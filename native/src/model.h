@@ -1,4 +1,4 @@
-// A decoder: its packed weights, its cache, its buffers. One step at a time.
+// A decoder with its packed weights, cache and buffers. It computes one step at a time.
 #pragma once
 
 #include <functional>
@@ -13,14 +13,14 @@
 #include "arena.h"
 #include "pack.h"
 #include "phases.h"
-#include "places.h"
+#include "destination.h"
 #include "pool.h"
 #include "sets.h"
 #include "types.h"
 
 namespace sluice {
 
-// What a caller gave is wrong; the text begins with the argument's name.
+// An argument is invalid; the text begins with the argument's name.
 struct BadArgument : std::invalid_argument {
   using std::invalid_argument::invalid_argument;
 };
@@ -32,7 +32,7 @@ struct StoredTensor {
   std::vector<size_t> shape;
 };
 
-// A caller's change of one module, [rank, inputs] and [outputs, rank] in float32.
+// A caller's low-rank change of one module: down [rank, inputs] and up [outputs, rank], float32.
 struct GivenLowRank {
   std::string module;  // model.layers.0.self_attn.q_proj
   int rank;
@@ -56,27 +56,27 @@ class Model {
  public:
   explicit Model(const Options& options);
 
-  // Pack one tensor, named as in checkpoints of Llama and its kin. Throws BadArgument for a name or shape that the
-  // model has no place for.
+  // Pack one tensor, named as in checkpoints of the Llama family. Throws BadArgument for an unknown name or a wrong
+  // shape.
   void load(const std::string& name, const StoredTensor& tensor);
   std::vector<std::string> missing() const;
   std::vector<size_t> shape_of(const std::string& name);
 
   void allocate(int num_blocks, int block_size);
 
-  // Hold an adapter at a place for the batches that name it, instead of what was there. Throws BadArgument.
-  void put_adapter(int place, const std::vector<GivenLowRank>& modules);
-  // Forget it, and give its memory back. Throws BadArgument if there is none.
-  void drop_adapter(int place);
+  // Store an adapter in a slot, replacing the slot's adapter. Throws BadArgument.
+  void put_adapter(int slot, const std::vector<GivenLowRank>& modules);
+  // Remove the adapter of a slot and free its memory. Throws BadArgument if the slot is empty.
+  void drop_adapter(int slot);
 
-  // Store the batch's keys and values, write its logits. Throws BadArgument before anything is read out of bounds.
+  // Store the batch's keys and values and write its logits. Throws BadArgument before anything is read out of bounds.
   void step(const Batch& batch, int num_threads);
 
-  // Seconds to read all packed weights once: what a decode step takes at least.
+  // Measure the seconds to read all packed weights once, the lower bound of a decode step.
   double read_weights(int num_threads);
 
-  // How many products of two numbers a second the threads add up, of the type that the layers' weights take, where
-  // registers hold all of them: what a step of many tokens does at most.
+  // Measure the threads' multiply-adds per second, in the type of the layers' weights and with all operands in
+  // registers: the upper bound of a step of many tokens.
   double multiply_rate(int num_threads);
 
   const Options& options() const { return options_; }
@@ -85,15 +85,15 @@ class Model {
   size_t adapter_bytes();
 
  private:
-  // Seconds that the threads take for body(0) … body(count - 1).
+  // Measure the seconds that the threads take for body(0) … body(count - 1).
   double time_chunks(int num_threads, int count, const std::function<void(int)>& body);
-  Place find(const std::string& name);
+  Destination find(const std::string& name);
   void reserve(const Batch& batch, int num_threads);
   void cut_into_pieces(const Batch& batch);
 
   Options options_;
   Weights weights_;
-  Matrix rows_;  // an embedding that is not the head: its type and shape
+  Matrix rows_;  // type and shape of an embedding that is not tied to the head
   std::vector<Layer> layers_;
   Cache cache_;
   Adapters adapters_;
@@ -106,13 +106,13 @@ class Model {
   Step step_{};
   Phases phases_;
   std::mutex mutex_;
-  std::unique_ptr<Ahead> ahead_;  // of the cache, whose blocks are given out from its end
+  std::unique_ptr<Ahead> ahead_;  // for the cache, whose blocks are allocated from its end
 };
 
 // Throws BadArgument unless every index of the batch is within the model, its cache and its adapters.
 void check_batch(const Batch& batch, const Shape& shape, const Cache& cache, const Adapters& adapters);
 
-// Of the blocks that a batch, which was checked, reads and writes.
+// The lowest block that a checked batch reads or writes.
 int lowest_block(const Batch& batch, int block_size);
 
 // The names of all tensors that a model of this shape has.

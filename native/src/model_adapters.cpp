@@ -1,4 +1,4 @@
-// A model's adapters: what callers give of them is checked here.
+// A model's adapters, with the checks of what callers pass.
 #include "model.h"
 
 namespace sluice {
@@ -7,7 +7,7 @@ namespace {
 
 constexpr int kMostRank = 4096;
 
-// The layer that a matrix is of, or -1.
+// The index of the layer that a matrix belongs to, or -1.
 int layer_of(const std::vector<Layer>& layers, const Matrix& matrix) {
   for (size_t i = 0; i < layers.size(); ++i)
     if (product_of(layers[i], matrix) != kProducts) return static_cast<int>(i);
@@ -16,18 +16,19 @@ int layer_of(const std::vector<Layer>& layers, const Matrix& matrix) {
 
 }  // namespace
 
-void Model::put_adapter(int place, const std::vector<GivenLowRank>& modules) {
+void Model::put_adapter(int slot, const std::vector<GivenLowRank>& modules) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (place < 0) throw BadArgument("place must be at least 0");
+  if (slot < 0) throw BadArgument("slot must be at least 0");
   std::vector<AdaptedModule> adapted;
   for (size_t i = 0; i < modules.size(); ++i) {
     const GivenLowRank& given = modules[i];
     const std::string at = "modules[" + std::to_string(i) + "]";
-    const Place found = find(given.module + ".weight");
+    const Destination found = find(given.module + ".weight");
     const int layer = found.matrix == nullptr ? -1 : layer_of(layers_, *found.matrix);
     if (layer < 0) throw BadArgument(at + ": no layer of the model has the module " + given.module);
     for (const AdaptedModule& other : adapted)
-      if (other.place.matrix == found.matrix && other.place.first == found.first && other.place.order == found.order)
+      if (other.destination.matrix == found.matrix && other.destination.first == found.first &&
+          other.destination.order == found.order)
         throw BadArgument(at + ": " + given.module + " is there twice");
     const size_t outputs = static_cast<size_t>(found.count), inputs = static_cast<size_t>(found.matrix->cols);
     if (given.outputs != outputs || given.inputs != inputs)
@@ -39,12 +40,12 @@ void Model::put_adapter(int place, const std::vector<GivenLowRank>& modules) {
     adapted.push_back({found, layer, product_of(layers_[layer], *found.matrix), given.rank, given.down, given.up});
   }
   const Type type = options_.type == Type::Float32 ? Type::Float32 : Type::BFloat16;
-  adapters_.put(place, Adapter(type, options_.shape, adapted));
+  adapters_.put(slot, Adapter(type, options_.shape, adapted));
 }
 
-void Model::drop_adapter(int place) {
+void Model::drop_adapter(int slot) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (!adapters_.drop(place)) throw BadArgument("place must be that of an adapter");
+  if (!adapters_.drop(slot)) throw BadArgument("slot must be that of an adapter");
 }
 
 size_t Model::adapter_bytes() {

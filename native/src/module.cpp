@@ -1,4 +1,4 @@
-// The Python module: arrays are checked here, and only here; what is wrong with one is a ValueError with its name.
+// The Python module. It checks the arrays' types, shapes and layouts; an invalid array is a ValueError that names it.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
@@ -24,7 +24,7 @@ using WritableArray = nb::ndarray<nb::device::cpu>;
 
 template <class A>
 bool is_contiguous(const A& array) {
-  if (array.size() == 0) return true;  // whatever its strides are
+  if (array.size() == 0) return true;  // strides of an empty array are irrelevant
   int64_t expected = 1;
   for (size_t i = array.ndim(); i-- > 0;) {
     if (array.shape(i) != 1 && array.stride(i) != expected) return false;
@@ -33,7 +33,7 @@ bool is_contiguous(const A& array) {
   return true;
 }
 
-// The data of an int32 array of that many dimensions.
+// Return the data of an int32 array. Throws BadArgument unless it is contiguous and has `ndim` dimensions.
 const int32_t* ints(const Array& array, const char* name, size_t ndim) {
   const std::string argument = name;
   if (array.dtype() != nb::dtype<int32_t>()) throw BadArgument(argument + " must be int32");
@@ -84,7 +84,7 @@ const float* matrix_of(const Array& array, const std::string& argument) {
   return static_cast<const float*>(array.data());
 }
 
-void put_adapter(Model& model, int place, const GivenModules& given) {
+void put_adapter(Model& model, int slot, const GivenModules& given) {
   std::vector<GivenLowRank> modules;
   for (const auto& [name, down, up] : given) {
     const std::string at = "modules[" + std::to_string(modules.size()) + "]: ";
@@ -94,7 +94,7 @@ void put_adapter(Model& model, int place, const GivenModules& given) {
     modules.push_back({name, static_cast<int>(down.shape(0)), down.shape(1), up.shape(0), downs, ups});
   }
   const nb::gil_scoped_release released;
-  model.put_adapter(place, modules);
+  model.put_adapter(slot, modules);
 }
 
 nb::object step(Model& model, const Array& token_ids, const Array& positions, const Array& row_offsets,
@@ -190,11 +190,11 @@ std::vector<int> sample(const Array& logits, const std::vector<int64_t>& rows, c
   for (size_t i = 0; i < count; ++i) {
     const std::string at = "[" + std::to_string(i) + "]";
     if (rows[i] < 0 || rows[i] >= static_cast<int64_t>(logits.shape(0)))
-      throw BadArgument("rows" + at + " must be 0 to " + std::to_string(logits.shape(0)) + ", without it");
+      throw BadArgument("rows" + at + " must be at least 0 and below " + std::to_string(logits.shape(0)));
     if (!(uniforms[i] >= 0 && uniforms[i] < 1)) throw BadArgument("uniforms" + at + " must be at least 0 and below 1");
   }
   const InstructionSet* set = find_set(instruction_set);
-  if (set == nullptr) throw BadArgument("instruction_set " + instruction_set + " can't run here");
+  if (set == nullptr) throw BadArgument("instruction_set " + instruction_set + " is not supported here");
   num_threads = std::min(checked(num_threads, "num_threads", 1024), static_cast<int>(std::max<size_t>(count, 1)));
   const int vocab_size = static_cast<int>(logits.shape(1));
   const auto* data = static_cast<const float*>(logits.data());
@@ -260,7 +260,7 @@ void construct(Model* self, int vocab_size, int hidden_size, int intermediate_si
   if (shape.rotary_dim > head_dim) throw BadArgument("inverse_frequencies must have at most head_dim / 2 elements");
   options.type = weight_type(type);
   options.cache_type = cache_type(cached, options.type);
-  constexpr int kMostInt8Columns = 65'536;  // whose sum of products of bytes an int32 holds
+  constexpr int kMostInt8Columns = 65'536;  // the sum of this many products of bytes fits an int32
   if (options.type == Type::Int8 || options.type == Type::Int4)
     for (const int columns : {hidden_size, intermediate_size, num_heads * head_dim})
       if (columns > kMostInt8Columns)
@@ -269,14 +269,14 @@ void construct(Model* self, int vocab_size, int hidden_size, int intermediate_si
   options.windows = windows.value_or(std::vector<int>(num_layers, 0));
   options.has_rope = has_rope.value_or(std::vector<bool>(num_layers, true));
   if (options.windows.size() != static_cast<size_t>(num_layers))
-    throw BadArgument("windows must have an element a layer");
+    throw BadArgument("windows must have one element per layer");
   if (options.has_rope.size() != static_cast<size_t>(num_layers))
-    throw BadArgument("has_rope must have an element a layer");
+    throw BadArgument("has_rope must have one element per layer");
   for (const int window : options.windows)
     if (window < 0) throw BadArgument("windows must be at least 0");
   options.num_threads = checked(num_threads, "num_threads", 1024);
   options.set = find_set(instruction_set);
-  if (options.set == nullptr) throw BadArgument("instruction_set " + instruction_set + " can't run here");
+  if (options.set == nullptr) throw BadArgument("instruction_set " + instruction_set + " is not supported here");
   new (self) Model(options);
 }
 
@@ -298,8 +298,8 @@ NB_MODULE(_native, module) {
       .def("allocate", &Model::allocate, "num_blocks"_a, "block_size"_a, nb::call_guard<nb::gil_scoped_release>())
       .def("step", &step, "token_ids"_a, "positions"_a, "row_offsets"_a, "context_lengths"_a, "block_tables"_a,
            "output_rows"_a, "logits"_a = nb::none(), "num_threads"_a = 0, "adapters"_a = nb::none())
-      .def("put_adapter", &put_adapter, "place"_a, "modules"_a)
-      .def("drop_adapter", &Model::drop_adapter, "place"_a, nb::call_guard<nb::gil_scoped_release>())
+      .def("put_adapter", &put_adapter, "slot"_a, "modules"_a)
+      .def("drop_adapter", &Model::drop_adapter, "slot"_a, nb::call_guard<nb::gil_scoped_release>())
       .def("read_weights", &Model::read_weights, "num_threads"_a = 0, nb::call_guard<nb::gil_scoped_release>())
       .def("multiply_rate", &Model::multiply_rate, "num_threads"_a = 0, nb::call_guard<nb::gil_scoped_release>())
       .def_prop_ro("bytes_per_slot", &Model::bytes_per_slot)

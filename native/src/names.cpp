@@ -1,6 +1,6 @@
-// Which tensors a decoder has, and where each goes.
+// The names of a decoder's tensors, and the destination of each.
 #include "model.h"
-#include "places.h"
+#include "destination.h"
 
 namespace sluice {
 
@@ -26,7 +26,7 @@ std::vector<std::string> tensor_names(const Shape& shape) {
 
 namespace {
 
-// Split "self_attn.q_proj.bias" into "self_attn.q_proj" and whether it is a bias.
+// Split "self_attn.q_proj.bias" into its stem "self_attn.q_proj" and the kind of tensor. False for other kinds.
 bool split(const std::string& name, std::string& stem, bool& is_bias) {
   const size_t dot = name.rfind('.');
   if (dot == std::string::npos) return false;
@@ -44,16 +44,17 @@ Product product_of(const Layer& layer, const Matrix& matrix) {
   return &matrix == &layer.down ? kDown : kProducts;
 }
 
-Place find_in_layer(Layer& layer, const Shape& shape, const std::string& name) {
+Destination find_in_layer(Layer& layer, const Shape& shape, const std::string& name) {
   std::string stem;
   bool is_bias = false;
   if (!split(name, stem, is_bias)) return {};
   const int queries = shape.query_width(), keys = shape.num_kv_heads * shape.head_dim;
   const auto vector = [&](float* at, int count) {
-    return is_bias ? Place{} : Place{nullptr, at, 0, count, RowOrder::Plain};
+    return is_bias ? Destination{} : Destination{nullptr, at, 0, count, RowOrder::Plain};
   };
   const auto rows = [&](Matrix& matrix, int first, int count, RowOrder order = RowOrder::Plain) {
-    return is_bias ? Place{nullptr, matrix.bias, first, count, order} : Place{&matrix, nullptr, first, count, order};
+    return is_bias ? Destination{nullptr, matrix.bias, first, count, order}
+                   : Destination{&matrix, nullptr, first, count, order};
   };
   if (stem == "input_layernorm") return vector(layer.attention_norm, shape.hidden_size);
   if (stem == "post_attention_layernorm") return vector(layer.mlp_norm, shape.hidden_size);

@@ -45,14 +45,14 @@ int columns_multiple(Type type) {
   return 1;
 }
 
-// The nearest whole level. What is not a number becomes the lowest; its scale is not a number either then.
+// The nearest integer level. A NaN becomes the lowest level; its scale is NaN in this case.
 int level_of(float value, int lowest, int highest) {
   const float least = static_cast<float>(lowest), most = static_cast<float>(highest);
   const float above = value > least ? value : least;
   return static_cast<int>(std::lrint(above < most ? above : most));
 }
 
-// Not a number if one of the values is not finite, so that what is made of them isn't taken for sound; else 0.
+// NaN if a value is not finite, so that results computed from the values are NaN as well; otherwise 0.
 float brokenness(const float* values, int count) {
   float sum = 0;
   for (int i = 0; i < count; ++i) sum += values[i] * 0;
@@ -160,8 +160,8 @@ int target_row(RowOrder order, int row) {
 
 namespace {
 
-// Rows [first, last) of the caller's, all of one group, whose types need no change: column by column, since the packed
-// columns of 16 rows lie side by side.
+// Pack rows of one group whose type needs no conversion. It goes column by column, since the packed columns of 16 rows
+// are adjacent.
 template <class T, int Pair>
 void interleave(uint8_t* group, const T* from, int lane, int num_rows, int cols) {
   auto* to = reinterpret_cast<T*>(group) + lane * Pair;

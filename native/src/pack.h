@@ -1,4 +1,4 @@
-// From a weight's rows as a checkpoint keeps them to the packed layout (see types.h).
+// Conversion of weights from checkpoint order to the packed layout (see types.h).
 #pragma once
 
 #include "types.h"
@@ -7,17 +7,17 @@ namespace sluice {
 
 float read_stored(const void* data, Stored stored, size_t index);
 
-// `count` elements in the order they have, as Float32 or BFloat16.
+// Convert `count` elements to Float32 or BFloat16, in their order.
 void store_rows(Type type, void* to, const void* data, Stored stored, size_t count);
 
-// Sizes of a matrix, without memory.
+// Return a matrix with its sizes set, without memory.
 Matrix plan_matrix(Type type, int rows, int cols);
 
-// Bytes of everything that belongs to the matrix; place_matrix puts it at `memory`, which must be zeros.
+// Bytes of a matrix with its scales and bias. place_matrix sets its pointers into `memory`, which must be zeros.
 size_t matrix_bytes(const Matrix& matrix, bool has_bias);
 void place_matrix(Matrix& matrix, bool has_bias, uint8_t* memory);
 
-// Which row of the packed matrix a row of a tensor becomes: the same, or, for gate and up, interleaved by 16.
+// How the rows of a tensor map to rows of the packed matrix: unchanged, or interleaved by 16 for gate and up.
 enum class RowOrder { Plain, Gate, Up };
 int target_row(RowOrder order, int row);
 

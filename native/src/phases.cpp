@@ -57,7 +57,7 @@ int Phases::take(uint32_t index, int count, int thread, int& part) {
 }
 
 void Phases::end(uint32_t index, int count, int done) {
-  // Whoever does the last chunk opens the next phase. Nobody else can be in this one then: chunks carry its index.
+  // The thread that completes the last chunk opens the next phase. No other thread can still take chunks of this one.
   if (done > 0 && done_.fetch_add(done, std::memory_order_acq_rel) + done == count) {
     done_.store(0, std::memory_order_relaxed);
     for (int i = 0; i < num_threads_; ++i)

@@ -45,13 +45,13 @@ void Pool::work(int index, Worker& worker) {
   uint32_t round = 0;
   while (true) {
     await_change(worker.round, round);
-    round = worker.round.load(std::memory_order_acquire);  // a round that was slept through is of no interest
+    round = worker.round.load(std::memory_order_acquire);  // rounds missed during sleep are skipped
     if (stops_.load()) return;
     int joined = joined_.load(std::memory_order_acquire);
     while (joined >= 0 && !joined_.compare_exchange_weak(joined, joined + 1, std::memory_order_acq_rel)) {
     }
-    if (joined < 0) continue;                   // the others have done it
-    if (index < num_threads_) (*task_)(index);  // it may have woken for an earlier task of more threads
+    if (joined < 0) continue;                   // the task is complete
+    if (index < num_threads_) (*task_)(index);  // the thread may have been woken for an earlier task of more threads
     joined_.fetch_sub(1, std::memory_order_acq_rel);
     joined_.notify_one();
   }

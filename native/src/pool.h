@@ -1,4 +1,4 @@
-// The threads that share a step: one pool for the process, so that several models never contend for the cores.
+// The threads that compute steps: one pool per process, so that several models never contend for the cores.
 #pragma once
 
 #include <atomic>
@@ -16,8 +16,8 @@ class Pool {
   static Pool& shared();
   ~Pool();
 
-  // Run task(0) on the caller, and task(1) … task(num_threads - 1) on those of the pool's threads that come before
-  // task(0) returns; return when none of them is still at it. Callers take turns.
+  // Run task(0) on the calling thread, and task(1) … task(num_threads - 1) on the pool's threads that join before
+  // task(0) returns. Return when none of them is still running it. Calls are serialized.
   void run(int num_threads, const std::function<void(int)>& task);
 
  private:
@@ -31,7 +31,7 @@ class Pool {
   std::vector<std::unique_ptr<Worker>> workers_;
   const std::function<void(int)>* task_ = nullptr;
   int num_threads_ = 0;  // of the task
-  // How many threads are at the task; negative while there is none to join.
+  // The number of pool threads running the task; negative while there is no task to join.
   alignas(64) std::atomic<int> joined_{kClosed};
   std::atomic<bool> stops_{false};
   static constexpr int kClosed = -(1 << 20);

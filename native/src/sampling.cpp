@@ -8,8 +8,8 @@ namespace sluice {
 
 namespace {
 
-constexpr int kNear = 8192;  // values that are laid together, so that passes over them take next to no time
-constexpr int kFew = 64;     // values that are sorted
+constexpr int kNear = 8192;  // number of values that are copied together, which makes passes over them cheap
+constexpr int kFew = 64;     // number of values that are sorted
 constexpr float kWeightless = -128;
 
 double sum_of(const std::vector<double>& values) {
@@ -18,8 +18,8 @@ double sum_of(const std::vector<double>& values) {
   return total;
 }
 
-// Weights by falling values, the scaled logits or another measure of which the largest is 0 or little less: what lies
-// above some value.
+// Cumulative weights of tokens in descending order of a value: the scaled logit, or another measure whose maximum is 0
+// or slightly less.
 class Distribution {
  public:
   Distribution(const InstructionSet& set, int vocab_size, SamplingScratch& scratch)
@@ -33,8 +33,8 @@ class Distribution {
     return {beyond_.count + part.count, beyond_.weight + part.weight};
   }
 
-  // The largest value down to which the tokens `reach` what is wanted; -infinity if those of any weight don't. Halves
-  // the range of the border until few values are in it, which are sorted.
+  // The largest value at which the tokens at or above it satisfy `reaches`; -infinity if no value with weight does.
+  // Bisects the range of the border until it holds few values, which are sorted.
   template <class Reaches>
   float border(Reaches&& reaches) {
     take_all();
@@ -46,7 +46,7 @@ class Distribution {
       low *= 2;
     }
     while (low_part.count - high_part.count > kFew) {
-      if (num_values_ > kNear && low_part.count - high_part.count <= kNear) lay_together(low, high, high_part);
+      if (num_values_ > kNear && low_part.count - high_part.count <= kNear) narrow(low, high, high_part);
       const float middle = low + (high - low) / 2;
       if (middle <= low || middle >= high) break;
       const Part part = above(middle);
@@ -63,7 +63,7 @@ class Distribution {
       part = {part.count + 1, part.weight + weights_[found[i]]};
       if (reaches(part)) return values_[found[i]];
     }
-    return low;  // the sums round apart
+    return low;  // reached only if the sums are rounded differently
   }
 
  private:
@@ -72,8 +72,8 @@ class Distribution {
     beyond_ = {0, 0};
   }
 
-  // Look from now on only at what lies from `low` up to, but not with, `high`, beyond which `beyond` lies.
-  void lay_together(float low, float high, const Part& beyond) {
+  // Restrict further passes to values in [low, high); `beyond` is the part at or above `high`.
+  void narrow(float low, float high, const Part& beyond) {
     int* found = scratch_.candidates.data();
     const int num_found = set_.collect(values_, num_values_, low, high, found);
     scratch_.near_values.resize(num_found);
@@ -89,14 +89,14 @@ class Distribution {
   const InstructionSet& set_;
   int vocab_size_;
   SamplingScratch& scratch_;
-  const float* values_;  // those that are looked at, which are all or some of them, and their weights
+  const float* values_;  // the values that passes read, all or a subset, and their weights
   const float* weights_;
   int num_values_;
-  Part beyond_;  // what lies above all of those
+  Part beyond_;  // the part above all of these values
 };
 
-// Below which logit tokens are dropped. These filters keep what lies at or above some logit, so one border does for
-// all; tokens of equal logits are kept or dropped together.
+// The scaled logit below which tokens are dropped. Top-k, top-p and min-p each keep the tokens at or above some logit,
+// so the highest border applies; tokens of equal logits are kept or dropped together.
 float border_of(const InstructionSet& set, int vocab_size, const DrawParams& params, SamplingScratch& scratch) {
   Distribution distribution(set, vocab_size, scratch);
   float border = -INFINITY;
@@ -119,7 +119,7 @@ float border_of(const InstructionSet& set, int vocab_size, const DrawParams& par
 // Keep the tokens whose surprise is nearest to the entropy and that hold `typical_p` of the weight.
 void drop_untypical(const InstructionSet& set, int vocab_size, double typical_p, SamplingScratch& scratch) {
   const double total = sum_of(scratch.block_sums);
-  double mean = 0;  // of the scaled logits: the entropy, but for a constant that all surprises have too
+  double mean = 0;  // of the scaled logits; negated, it is the entropy up to a constant that all surprises share
   for (int i = 0; i < vocab_size; ++i)
     if (scratch.weights[i] > 0) mean += static_cast<double>(scratch.weights[i]) * scratch.scaled[i];
   const float nearest = static_cast<float>(mean / total);
@@ -130,8 +130,8 @@ void drop_untypical(const InstructionSet& set, int vocab_size, double typical_p,
   set.drop_below(scratch.scaled.data(), vocab_size, border, scratch.weights.data(), scratch.block_sums.data());
 }
 
-// The first place where the running sum exceeds `target`, which becomes what of it lies there; the last place with a
-// weight if rounding put the target beyond.
+// The first index at which the running sum exceeds `target`, or the last index with a weight if rounding put the target
+// beyond the sum. `target` becomes its remainder within that index.
 template <class T>
 int first_above(const T* weights, int count, double& target) {
   double sum = 0;

@@ -16,7 +16,7 @@ namespace sluice {
 namespace {
 
 #if defined(__x86_64__)
-// Read from the CPU itself: some compilers' __builtin_cpu_supports doesn't know the newer names.
+// CPU features from CPUID, since some compilers' __builtin_cpu_supports does not know the newer names.
 struct Features {
   bool avx2 = false, avx512 = false, avx512bf16 = false, amx = false;
 
@@ -39,7 +39,7 @@ struct Features {
     amx = avx512bf16 && has_tiles && (low & 0x60000) == 0x60000 && may_use_tiles();
   }
 
-  // Linux keeps the tiles' registers only of a process that has asked for it.
+  // Linux lets a process use the tile registers only after it has requested permission.
   static bool may_use_tiles() {
 #if defined(__linux__)
     constexpr long kAskFor = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA

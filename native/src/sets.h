@@ -1,4 +1,4 @@
-// The instruction sets this build has, and which of them this CPU can run.
+// The instruction sets of this build, and which of them this CPU supports.
 #pragma once
 
 #include <string>
@@ -24,7 +24,7 @@ struct InstructionSet {
 // Best first.
 const std::vector<InstructionSet>& instruction_sets();
 
-// By name, or the best for "auto"; null if there is none that can run.
+// The set with that name, or the best for "auto"; null if it is not in this build or the CPU does not support it.
 const InstructionSet* find_set(const std::string& name);
 
 }  // namespace sluice

@@ -1,5 +1,5 @@
-// What the parts of the step share: the model's shape, its packed weights, a batch. Plain data, no behaviour, so that
-// the kernels, which are compiled once for each instruction set, can include it.
+// Shared data types of a step: the model's shape, its packed weights, a batch. Plain data without behaviour, so that
+// the kernels, which are compiled once per instruction set, can include it.
 #pragma once
 
 #include <cstddef>
@@ -7,27 +7,27 @@
 
 namespace sluice {
 
-constexpr int kRows = 16;  // output rows of a weight that lie side by side; also keys of one packed part of the cache
-constexpr int kPad = 64;   // widths of activations are padded to a multiple of this: bytes that a tile unit takes up
+constexpr int kRows = 16;  // output rows of a weight per group; also keys per packed part of the cache
+constexpr int kPad = 64;   // widths of activations are padded to a multiple of this: the bytes of a tile's row
 
 inline constexpr int padded(int width) { return (width + kPad - 1) / kPad * kPad; }
 inline constexpr int groups_of(int rows) { return (rows + kRows - 1) / kRows; }
 
 enum class Type : int { Float32, BFloat16, Int8, Int4 };
 
-// How plain numbers are stored: a caller's arrays, and keys and values.
+// Storage type of unpacked numbers: callers' arrays, and keys and values.
 enum class Stored : int { Float32, BFloat16, Float16 };
 
 inline constexpr size_t bytes_of(Stored stored) { return stored == Stored::Float32 ? 4 : 2; }
 
 // A weight [rows, cols], packed in groups of 16 rows so that one vector register holds a column (or a pair, or four)
-// of all 16. Rows and columns that only pad are zeros; bf16 has columns by 32, int8 by 64, as a
-// tile unit takes them.
+// of all 16. Padding rows and columns are zeros. The columns are padded to a multiple of 32 for bf16 and of 64 for
+// int8, the size of a tile.
 //   Float32   [groups][cols][16]
 //   BFloat16  [groups][cols / 2][16][2]
 //   Int8      [groups][cols / 4][16][4], a scale for each row
-//   Int4      [groups][cols / 8][16] words of eight columns: the even ones in the low half, the odd ones in the high
-//             half, lowest bits first; a bf16 scale for each row and 32 columns
+//   Int4      [groups][cols / 8][16], 32-bit words of eight columns: the even columns in the low half, the odd columns
+//             in the high half, lowest bits first; a bf16 scale for each row and 32 columns
 struct Matrix {
   Type type = Type::Float32;
   int rows = 0, cols = 0;
@@ -35,7 +35,7 @@ struct Matrix {
   size_t group_bytes = 0;
   uint8_t* data = nullptr;
   float* row_scales = nullptr;       // Int8: [groups * 16]
-  int32_t* row_sums = nullptr;       // Int8: 128 times the sum of each row, since activations are stored above zero
+  int32_t* row_sums = nullptr;       // Int8: 128 times the sum of each row, to correct for the activations' offset
   uint16_t* group_scales = nullptr;  // Int4: bf16 [groups][padded_cols / 32][16]
   float* bias = nullptr;             // [groups * 16] or null
 };
@@ -49,13 +49,13 @@ struct Layer {
   Matrix output;   // heads * head_dim -> hidden
   Matrix gate_up;  // hidden -> 2 * intermediate: 16 rows of gate, 16 of up, and so on
   Matrix down;     // intermediate -> hidden
-  int window;      // how many keys a token sees, itself included; 0: all
+  int window;      // number of keys that a token attends to, including itself; 0: all
   bool has_rope;
 };
 
 struct Shape {
   int vocab_size, hidden_size, intermediate_size, num_layers, num_heads, num_kv_heads, head_dim;
-  int rotary_dim;  // how much of a head turns: twice the number of inverse frequencies
+  int rotary_dim;  // rotated dimensions of a head: twice the number of inverse frequencies
   float norm_epsilon;
   float rope_factor;      // on cosine and sine
   float attention_scale;  // on scores
@@ -67,7 +67,7 @@ struct Shape {
 };
 
 struct Weights {
-  const void* rows = nullptr;  // of the embedding, Float32 or BFloat16 [vocabulary, hidden]; null: those of the head
+  const void* rows = nullptr;  // embedding, Float32 or BFloat16 [vocabulary, hidden]; null: the head's rows
   Type rows_type = Type::Float32;
   Matrix head;
   float* norm = nullptr;  // [hidden]
@@ -75,9 +75,9 @@ struct Weights {
   float* inverse_frequencies = nullptr;  // [rotary_dim / 2]
 };
 
-// Keys and values of all layers. A block holds, for each layer and kv head, its keys and then its values, both in parts
+// Keys and values of all layers. A block has, for each layer and kv head, its keys and then its values, both in parts
 // of 16 slots, packed like weights: the keys of 16 slots are the 16 rows of a matrix of head_dim columns; the values of
-// 16 slots are the 16 columns of a matrix of head_dim rows. Float16 lies as Float32 does.
+// 16 slots are the 16 columns of a matrix of head_dim rows. Float16 has the layout of Float32.
 struct Cache {
   uint8_t* data = nullptr;
   Stored type = Stored::Float32;
@@ -85,10 +85,10 @@ struct Cache {
   size_t part_bytes = 0;   // 16 slots of keys, or of values, of one head
   size_t head_bytes = 0;   // a block's keys and values of one head
   size_t layer_bytes = 0;  // a block's keys and values of one layer
-  size_t block_bytes = 0;  // a block's of all layers, which lie together: memory is given block by block
+  size_t block_bytes = 0;  // a block's keys and values of all layers, which are contiguous
 };
 
-// The new tokens of one step, of all sequences, laid flat. Owned by the caller.
+// The new tokens of all sequences in one step, concatenated. The caller owns the arrays.
 struct Batch {
   int num_tokens, num_sequences, num_rows, max_blocks;
   const int32_t* token_ids;        // [tokens]
@@ -96,12 +96,12 @@ struct Batch {
   const int32_t* row_offsets;      // [sequences + 1], where each sequence's new tokens begin
   const int32_t* context_lengths;  // [sequences], tokens after the step
   const int32_t* block_tables;     // [sequences, max_blocks]
-  const int32_t* output_rows;      // [rows], tokens whose logits are wanted
-  const int32_t* adapters;         // [sequences], the place of each one's adapter, -1 for none; null: none has any
+  const int32_t* output_rows;      // [rows], tokens whose logits are returned
+  const int32_t* adapters;         // [sequences], the slot of each sequence's adapter, -1: none; null: none has any
   float* logits;                   // [rows, vocabulary]
 };
 
-// A part of the attention of one layer: consecutive new tokens of one sequence.
+// A unit of work of a layer's attention: consecutive new tokens of one sequence.
 struct Piece {
   int sequence, first_token, num_tokens;
 };
@@ -122,9 +122,9 @@ struct Step {
   const int32_t* sequence_of;  // [tokens]
   // Buffers, 64-byte aligned. Strides in elements.
   float* residual;      // [tokens][residual_stride]
-  void* input;          // [tokens][input_stride], what goes into a product, in its type
+  void* input;          // [tokens][input_stride], the inputs of a product, in the product's input type
   float* input_scales;  // [tokens], of Int8 inputs
-  float* wide;          // [tokens][wide_stride], float32 results: q/k/v; gate times up before it is made Int8
+  float* wide;          // [tokens][wide_stride], float32 results: q/k/v; gate times up before it is quantized to Int8
   void* inner;          // [tokens][inner_stride], gate times up, in the type of inputs
   float* inner_scales;
   float* rotation;  // [tokens][2][rotary_dim / 2], cosines and sines
@@ -134,7 +134,7 @@ struct Step {
   const Adapted* adapted;  // null: no row has an adapter
 };
 
-constexpr int kPieceRows = 32;  // rows of attention (tokens times heads of a kv head) computed together, about
+constexpr int kPieceRows = 32;  // approximate attention rows per piece (tokens times query heads of a kv head)
 
 inline constexpr size_t round_up(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
 

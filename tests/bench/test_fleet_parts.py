@@ -1,4 +1,4 @@
-"""What a fleet needs beside its replicas, and how it is told."""
+"""A fleet's needs in addition to its replicas, and their presentation."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from service.settings.config import DEMO_FOLDER
 
 
 def test_parts_are_counted_by_what_they_cost() -> None:
-    """10 replicas of 7 requests a second with 100 events: 7,000 events of 100 µs fill one core to 70 %."""
+    """10 replicas with 7 requests per second of 100 events have 7,000 events of 100 µs, which use 70 % of a core."""
     costs = Costs(gateway_event=100.0, envoy_event=200.0, service_event=1000.0, store_request=50.0, health_check=100.0)
-    told = need(10, 7.0, 100.0, costs)
-    assert (told.requests_per_s, told.events_per_s) == (70, 7000)
-    assert (told.gateways, told.envoy_cores) == (1, 2)
-    assert told.service_loop == pytest.approx(0.7)
-    assert told.store == pytest.approx(0.0035)
-    assert told.health_checks == pytest.approx(0.0001)
+    needs = need(10, 7.0, 100.0, costs)
+    assert (needs.requests_per_s, needs.events_per_s) == (70, 7000)
+    assert (needs.gateways, needs.envoy_cores) == (1, 2)
+    assert needs.service_loop == pytest.approx(0.7)
+    assert needs.store == pytest.approx(0.0035)
+    assert needs.health_checks == pytest.approx(0.0001)
 
 
 def test_a_plot_has_a_line_for_each_name_on_one_scale() -> None:
-    """The highest value is at the top, half of it in the middle."""
-    svg = ET.fromstring(line_plot("Title", "load", {"a & b": [(0, 0), (1, 10)], "c": [(0, 5), (1, 5)]}))  # noqa: S314  ours
+    """The highest value is drawn at the top, and half of it in the middle."""
+    svg = ET.fromstring(line_plot("Title", "load", {"a & b": [(0, 0), (1, 10)], "c": [(0, 5), (1, 5)]}))  # noqa: S314  our own output
     paths = [each.get("d") for each in svg.iter("{http://www.w3.org/2000/svg}path") if each.get("stroke")]
     assert paths == ["M60.0 256.0L560.0 36.0", "M60.0 146.0L560.0 146.0"]
     assert "a & b" in [each.text for each in svg.iter("{http://www.w3.org/2000/svg}text")]
@@ -41,8 +41,8 @@ def test_a_table_is_markdown() -> None:
     )
 
 
-def test_step_times_lie_between_what_was_measured(tmp_path: Path) -> None:
-    """Halfway between two points, on beyond the last, and with both kinds the first token of a prompt once."""
+def test_step_times_are_interpolated_between_measurements(tmp_path: Path) -> None:
+    """Times are linear between and beyond points; a mixed step has the cost of a prompt's first token only once."""
     table = StepTable("hand", ((1, 0.010), (3, 0.014)), ((1, 0.005), (101, 0.025)), context=100, context_s=1e-5)
     table.save(tmp_path / "table.json")
     model = StepModel(load_table(tmp_path / "table.json"))
@@ -56,7 +56,7 @@ def test_step_times_lie_between_what_was_measured(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_models_steps_are_measured() -> None:
-    """Of the bundled model: each number of sequences and of tokens that fits, and more takes longer."""
+    """Each number of sequences and tokens that fits is measured, and larger ones take longer."""
     table = calibrate(str(DEMO_FOLDER), EngineConfig(num_blocks=300, max_batch_sequences=8))
     assert [number for number, _ in table.decode] == [1, 2, 4, 8]
     assert [number for number, _ in table.prefill] == [1, 64, 128, 256, 512, 1024, 2048]

@@ -1,4 +1,4 @@
-"""A simulated replica: by hand where that is possible, beside the product's own scheduler where it isn't."""
+"""A simulated replica, compared with hand-computed times or with the product's own scheduler."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def job(arrived: float = 0.0, own: int = 100, answer: int = 5, **fields: int) ->
 
 
 def finish(replica: Replica, *jobs: Job) -> None:
-    """Let jobs come at their times, and the replica run until all have ended."""
+    """Add jobs at their times, and run the replica until all have ended."""
     left = sorted(jobs, key=lambda each: each.arrived)
     while left or replica.until < NEVER:
         if left and left[0].arrived <= replica.until:
@@ -39,7 +39,7 @@ def finish(replica: Replica, *jobs: Job) -> None:
 
 @pytest.mark.parametrize("kind", [Replica, ProductReplica])
 def test_one_job_takes_its_prefill_and_a_step_a_token(kind: type[Replica]) -> None:
-    """100 tokens of prompt: 20 ms; four more tokens of 11 ms each."""
+    """A prompt of 100 tokens takes 20 ms, and four more tokens take 11 ms each."""
     one = job()
     finish(kind(0, MODEL, SIZES), one)
     assert one.first_token == pytest.approx(0.020)
@@ -48,7 +48,7 @@ def test_one_job_takes_its_prefill_and_a_step_a_token(kind: type[Replica]) -> No
 
 @pytest.mark.parametrize("kind", [Replica, ProductReplica])
 def test_prompts_that_come_together_share_a_step_and_their_decodes_too(kind: type[Replica]) -> None:
-    """The first is alone in its step, which takes 20 ms; the other two wait for it: 11 and 30 - 10.1 ms."""
+    """The first prompt is alone in its step of 20 ms; the other two wait for it, and take 11 and 30 - 10.1 ms."""
     jobs = [job(own_key=number) for number in range(3)]
     finish(kind(0, MODEL, SIZES), *jobs)
     assert jobs[0].first_token == pytest.approx(0.020)
@@ -58,8 +58,8 @@ def test_prompts_that_come_together_share_a_step_and_their_decodes_too(kind: typ
 
 
 @pytest.mark.parametrize("kind", [Replica, ProductReplica])
-def test_one_that_comes_in_the_midst_of_a_step_begins_with_the_next(kind: type[Replica]) -> None:
-    """The first decodes from 20 ms on, a step of 11 ms after the other; who comes at 50 ms begins at 53 ms."""
+def test_a_job_that_arrives_during_a_step_begins_with_the_next(kind: type[Replica]) -> None:
+    """The first job decodes from 20 ms on in steps of 11 ms; a job that arrives at 50 ms begins at 53 ms."""
     first, second = job(answer=20), job(0.050, own_key=2, answer=1)
     finish(kind(0, MODEL, SIZES), first, second)
     assert second.first_token == pytest.approx(0.053 + 0.011 + 0.0200 - 0.0101)
@@ -67,7 +67,7 @@ def test_one_that_comes_in_the_midst_of_a_step_begins_with_the_next(kind: type[R
 
 @pytest.mark.parametrize("kind", [Replica, ProductReplica])
 def test_a_later_turn_finds_whole_blocks_of_the_earlier_one(kind: type[Replica]) -> None:
-    """Of 100 tokens and 5 answered, of which the last is not computed, 96; the other 59 take 5.9 ms and 10."""
+    """Of 100 prompt and 5 answer tokens, of which the last is not computed, 96 are found; 59 others take 15.9 ms."""
     first = job()
     second = job(1.0, own=100 + 5 + 50, answer=1)
     finish(kind(0, MODEL, SIZES), first, second)
@@ -77,14 +77,14 @@ def test_a_later_turn_finds_whole_blocks_of_the_earlier_one(kind: type[Replica])
 
 @pytest.mark.parametrize("kind", [Replica, ProductReplica])
 def test_a_shared_part_is_found_by_others(kind: type[Replica]) -> None:
-    """160 tokens of it, by a job of another conversation, once the first has computed it."""
+    """A job of another conversation finds the 160 shared tokens once the first job has computed them."""
     first, second = job(shared=160), job(1.0, own_key=2, shared=160)
     finish(kind(0, MODEL, SIZES), first, second)
     assert (first.cached, second.cached) == (0, 160)
 
 
-def test_what_is_used_longest_ago_goes_first_from_its_end() -> None:
-    """100 blocks: 40 of a shared part, 30 and 20 of two conversations; 20 more cost the older one its last 10."""
+def test_the_least_recently_used_is_evicted_first_from_its_end() -> None:
+    """100 blocks hold a shared part of 40 and conversations of 30 and 20; 20 more evict the older one's last 10."""
     cache = PrefixCache(1600, 16)
     older, newer = job(own=480, shared=640, own_key=1), job(own=320, shared=640, own_key=2)
     for each in (older, newer):
@@ -100,8 +100,8 @@ def test_what_is_used_longest_ago_goes_first_from_its_end() -> None:
     assert cache.found(job(own=500, shared=640, own_key=2)) == 640 + 320
 
 
-def test_jobs_that_do_not_fit_wait_or_give_way() -> None:
-    """1,600 tokens: two prompts of 700 do, and as they grow by 150 each, the second begins again, and ends."""
+def test_jobs_that_do_not_fit_wait_or_are_preempted() -> None:
+    """Two prompts of 700 fit 1,600 tokens; as they grow by 150 each, the second is preempted, resumed and completed."""
     jobs = [job(own=700, answer=200, own_key=number) for number in (1, 2)]
     replica = Replica(0, MODEL, SIZES)
     finish(replica, *jobs)
@@ -110,8 +110,8 @@ def test_jobs_that_do_not_fit_wait_or_give_way() -> None:
     assert replica.cache.held == 0
 
 
-def test_who_would_wait_for_too_long_is_refused() -> None:
-    """With two places, after the first answers have told how long one takes."""
+def test_a_job_that_would_wait_for_too_long_is_rejected() -> None:
+    """With two slots, jobs are rejected after the first answers have shown how long one takes."""
     replica = Replica(0, MODEL, Sizes(max_batch_sequences=2, max_queue_wait_s=0.5))
     jobs = [job(own_key=number, answer=40) for number in range(4)]
     late = [job(5.0, own_key=number, answer=40) for number in range(10, 20)]
@@ -123,10 +123,10 @@ def test_who_would_wait_for_too_long_is_refused() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("num_blocks", [24_000, 3_000])
 def test_it_decides_as_the_products_scheduler_does(num_blocks: int) -> None:
-    """Three replicas under conversations and a hot key: figures of a run differ by less than a tenth."""
+    """The figures of three replicas under conversations and a hot key differ by less than 10 %."""
     model = StepModel(replace(EXAMPLE, num_blocks=num_blocks))
     traffic = Traffic(8.0, 20.0, think_s=4.0, hot_per_s=1.0)
-    told = [
+    figures = [
         numbers(
             Simulation(lambda number, kind=kind: kind(number, model, SIZES), Maglev(1.5), 3).run(Source(traffic, 1)),  # type: ignore[misc]
             Target(),
@@ -134,4 +134,4 @@ def test_it_decides_as_the_products_scheduler_does(num_blocks: int) -> None:
         for kind in (Replica, ProductReplica)
     ]
     for name in ("requests", "prefix_hits", "first_token_p50_s", "first_token_p95_s", "gap_p50_s", "busy"):
-        assert told[0][name] == pytest.approx(told[1][name], rel=0.1), name
+        assert figures[0][name] == pytest.approx(figures[1][name], rel=0.1), name

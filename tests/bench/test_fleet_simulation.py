@@ -1,4 +1,4 @@
-"""A simulated fleet: who gets a call, what deaths and restarts cost, and that it can be repeated."""
+"""A simulated fleet: balancing of calls, effects of deaths and restarts, and reproducibility."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SIZES = Sizes(max_queue_wait_s=1000.0)
 
 
 class Given:
-    """Jobs that are known beforehand; nothing follows them."""
+    """Fixed jobs without later turns."""
 
     def __init__(self, *jobs: Job) -> None:
         self.jobs = jobs
@@ -66,15 +66,15 @@ def test_all_balancers_get_the_same_conversations() -> None:
 
 
 def test_maglev_shares_evenly_and_moves_few_keys() -> None:
-    """Of 10 replicas each has a tenth, and without the last nine tenths of the others' places stay."""
+    """Each of 10 replicas has a tenth of the table; without the last, nine tenths of the others' entries stay."""
     with_all, without = maglev_table(range(10), 65_537), maglev_table(range(9), 65_537)
     assert all(abs(count / 6553.7 - 1) < 0.01 for count in Counter(with_all).values())
     kept = [one == other for one, other in zip(with_all, without, strict=True) if one != 9]
     assert sum(kept) > 0.9 * len(kept)
 
 
-def test_bounded_maglev_leaves_who_has_more_than_its_bound() -> None:
-    """A key's own replica, until that has ceil(1.5 · 9 / 3) = 5 of the calls; without the bound always."""
+def test_bounded_maglev_leaves_a_replica_above_its_bound() -> None:
+    """A key's own replica is chosen until it has ceil(1.5 · 9 / 3) = 5 calls; without the bound, always."""
     chosen = Maglev()
     chosen.members(replicas([0, 0, 0]))
     own = chosen.choose(job(0, 7), 0.0).number
@@ -89,7 +89,7 @@ def test_bounded_maglev_leaves_who_has_more_than_its_bound() -> None:
 
 
 def test_least_request_takes_the_emptier_of_two() -> None:
-    """The fullest of three is chosen only if it was drawn twice: one time in nine."""
+    """The most loaded of three replicas is chosen only if it is drawn twice, one time in nine."""
     balancer = LeastRequest(1)
     balancer.members(replicas([0, 0, 50]))
     chosen = Counter(balancer.choose(job(0, number), 0.0).number for number in range(9000))
@@ -97,7 +97,7 @@ def test_least_request_takes_the_emptier_of_two() -> None:
 
 
 def test_weights_are_what_replicas_report() -> None:
-    """Held caches of 20, 40 and 80 %, as many calls of each: shares of 4 to 2 to 1."""
+    """With held caches of 20, 40 and 80 % and equal calls, the shares are 4 to 2 to 1."""
     balancer = Weighted()
     members = replicas([0, 0, 0])
     for replica, share in zip(members, (0.2, 0.4, 0.8), strict=True):
@@ -108,7 +108,10 @@ def test_weights_are_what_replicas_report() -> None:
 
 
 def test_a_job_whose_replica_dies_goes_on_elsewhere() -> None:
-    """20 ms of prefill and 7 steps by 0.1 s; a second later 108 tokens are computed elsewhere, and 91 more steps."""
+    """After 20 ms of prefill and 7 steps, the replica dies at 0.1 s; a second later, another one resumes the job.
+
+    It computes 108 tokens and 91 more steps.
+    """
     one = job(0.0, 7)
     plan = Plan(deaths=((0.1, 0), (0.1, 1)), start_s=0.5)
     fleet(LeastRequest(1), 2, plan, HAND).run(Given(one))
@@ -118,17 +121,17 @@ def test_a_job_whose_replica_dies_goes_on_elsewhere() -> None:
 
 
 def test_a_rolling_restart_breaks_nothing_and_empties_every_cache() -> None:
-    """Each of three is drained, away for 2 s and back, one after the other."""
+    """Each of three replicas is drained, down for 2 s and up again, one after the other."""
     traffic = Traffic(3.0, 40.0)
     outcome = fleet(LeastRequest(1), 3, Plan(start_s=2.0, restart_from=5.0)).run(Source(traffic, 1))
-    told = numbers(outcome, Target())
-    assert (told["broken"], told["refused"]) == (0, 0)
+    figures = numbers(outcome, Target())
+    assert (figures["broken"], figures["refused"]) == (0, 0)
     sizes = [size for at, size in outcome.sizes if at >= 5.0]
     assert sizes == [2, 3] * 3
 
 
 def test_a_fleet_follows_its_load() -> None:
-    """It grows when each runs more than is wanted, and shrinks again; all are answered."""
+    """The fleet grows when replicas run more calls than the target, and shrinks again; all jobs are answered."""
     traffic = Traffic(6.0, 400.0, day_s=400.0, night=0.05, turns=1.0, answer=600.0)
     simulation = fleet(LeastRequest(1), 2, Plan(start_s=10.0))
     Autoscaler(simulation, Policy(running, 4.0, stays_s=60.0), 400.0)
@@ -142,7 +145,7 @@ def test_a_fleet_follows_its_load() -> None:
 
 @pytest.mark.slow
 def test_an_envoy_counts_its_own_calls_only() -> None:
-    """Ten calls of one key by a single Envoy are spread over three replicas by a bound of 1, and by 100 not."""
+    """Ten calls of one key are spread over three replicas by one Envoy with a bound of 1, but not by 100 Envoys."""
     spread = []
     for number in (1, 100):
         fronts = Fronts(lambda: Maglev(1.0), number, 1)

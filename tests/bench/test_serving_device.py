@@ -1,4 +1,4 @@
-"""The comparison of whole servers on a device: what each is started with."""
+"""The commands of the compared servers on a device."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FOLDER = Path("weights")
 
 
 def test_servers_are_started_on_the_device() -> None:
-    """This one with places for all streams, unless a setting says how many; one for CPUs is left out."""
+    """This server has slots for all streams, unless a setting sets their number; CPU servers are left out."""
     own = command_of("sluice", FOLDER, 256, "cuda").environment
     assert own == {"SLUICE_SERVICE_DEVICE": "cuda", "SLUICE_SERVICE_ENGINE__MAX_BATCH_SEQUENCES": "256"}
     fewer = command_of("sluice:engine.max_batch_sequences=8", FOLDER, 256, "cuda").environment

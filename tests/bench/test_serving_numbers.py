@@ -1,4 +1,4 @@
-"""What is told of answers, however few texts they came in."""
+"""The figures of answers that consist of few texts or are rejected."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from bench.serving.scenarios import SIZES, arrivals, late_of, of_wave
 
 
 class FewTexts:
-    """A load whose answers come in so many texts, 10 ms apart."""
+    """A load whose answers have `num_texts` texts, 10 ms apart."""
 
     seed = 0
 
@@ -30,7 +30,7 @@ class FewTexts:
 
 @pytest.mark.parametrize(("num_texts", "gap_s"), [(1, 0.0), (2, 0.01), (3, 0.01)])
 def test_answers_of_few_texts_are_counted(num_texts: int, gap_s: float) -> None:
-    """Tokens that leave together make short answers one text or two; they are good if the first was in time."""
+    """Short answers may have one or two texts, since tokens are merged; they are good if the first is in time."""
     load = FewTexts(num_texts)
     found = arrivals(load, SIZES["5m"], {"rate": 12})  # type: ignore[arg-type]
     assert found["good"] == 1
@@ -41,7 +41,7 @@ def test_answers_of_few_texts_are_counted(num_texts: int, gap_s: float) -> None:
 
 
 class Busy(FewTexts):
-    """A load whose server refuses every second request."""
+    """A load whose server rejects every second request."""
 
     def send(self, requests: list[float], *, may_refuse: bool = False) -> list[dict[str, object]]:
         assert may_refuse
@@ -50,7 +50,7 @@ class Busy(FewTexts):
 
 
 def test_a_refused_arrival_is_not_good() -> None:
-    """What comes as it comes meets a server's limits; the others' times count."""
+    """Open-loop arrivals may exceed a server's limits; the times are those of the other requests."""
     found = arrivals(Busy(3), SIZES["5m"], {"rate": 12})  # type: ignore[arg-type]
     assert found["refused"] == pytest.approx(0.5, abs=0.01)
     assert found["good"] == pytest.approx(1 - found["refused"])
@@ -59,7 +59,7 @@ def test_a_refused_arrival_is_not_good() -> None:
 
 @pytest.mark.parametrize("num_answered", [0, 1])
 def test_a_server_that_refuses_all_but_one_is_measured(num_answered: int) -> None:
-    """Its refusals are what the run is to tell; without an answer there are no times."""
+    """A run with rejections is measured; without an answer there are no times."""
 
     class Full(Busy):
         def send(self, requests: list[float], *, may_refuse: bool = False) -> list[dict[str, object]]:

@@ -1,4 +1,4 @@
-"""Try every architecture that transformers has a causal head for, and write docs/models.md: python -m tests.models."""
+"""Test every architecture with a causal head in transformers, and write docs/models.md: python -m tests.models."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.models.table import DECODERS, EQUAL, FILE, OTHERS, Row, quiet, read, 
 
 
 def main(*kinds: str) -> int:
-    """Try all, or those named beside what the page says of the others. 0 if none answers otherwise."""
+    """Test all architectures, or only the named ones, keeping the page's other rows. Return 0 if no answers differ."""
     chosen = kinds or (*DECODERS, *OTHERS)
     text = FILE.read_text(encoding="utf-8")
     rows: dict[str, Row] = read(text) if kinds else {}

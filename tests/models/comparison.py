@@ -1,4 +1,4 @@
-"""A folder's answers by this project's engine beside those of transformers' own `generate`."""
+"""Comparison of a folder's answers by this project's engine with those of transformers' `generate`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from service.generation.requests.parameters import LogprobsOptions, SamplingPara
 from service.generation.requests.request import GenerationRequest
 from tests.models.shapes import VOCAB_SIZE
 
-# A chunk of a prompt is shorter than the longest, so that prompts' parts and decodes meet in a step.
+# Chunks are shorter than the longest prompt, so that chunks and decodes are batched in a step.
 CONFIG = EngineConfig(
     num_blocks=64,
     max_batch_sequences=8,
@@ -31,17 +31,17 @@ CONFIG = EngineConfig(
 )
 _PROMPT_LENGTHS = (5, 1, 40, 21, 64)
 _NUM_TOKENS = 12
-_TOLERANCE = 1e-3  # of a logprob
-_MATRIX = 2  # dimensions of a weight that is no vector
+_TOLERANCE = 1e-3  # for logprobs
+_MATRIX = 2  # minimum dimensions of a weight that is not a vector
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a folder: the backend that served it, if one did, and what was wrong, if anything."""
+    """The result of a folder: the backend that served it, or None, and the error, or an empty text."""
 
     backend: str | None
     message: str = ""
-    difference: float = 0.0  # the largest of all logprobs
+    difference: float = 0.0  # the largest over all logprobs
 
     @property
     def is_equal(self) -> bool:
@@ -65,14 +65,14 @@ def save(model: Any, folder: Path) -> None:
 
 
 def prompts() -> list[list[int]]:
-    """Of several lengths, beyond the window of models that have one."""
+    """Return prompts of several lengths, some longer than the window of models that have one."""
     generator = torch.Generator().manual_seed(1)
     return [torch.randint(2, VOCAB_SIZE, (length,), generator=generator).tolist() for length in _PROMPT_LENGTHS]
 
 
 @torch.inference_mode()
 def reference(model: Any, prompt: Sequence[int]) -> tuple[list[int], Tensor]:
-    """The tokens that transformers continues with, and the logprobs [tokens, vocabulary] they were chosen from."""
+    """Return transformers' continuation, and the logprobs [tokens, vocabulary] that its tokens were chosen from."""
     given = torch.tensor([list(prompt)])
     made = model.generate(
         given,
@@ -90,7 +90,7 @@ def reference(model: Any, prompt: Sequence[int]) -> tuple[list[int], Tensor]:
 
 
 async def compare(model: Any, folder: Path, config: EngineConfig = CONFIG) -> Outcome:
-    """Generate from `folder` with all prompts at once, twice, the second time from what the cache has of them."""
+    """Generate from `folder` with all prompts together, twice; the second time with cached prefixes."""
     try:
         name = plan_model(str(folder), config, "float32", "cpu").backend.name
         built = build_engine(str(folder), config, compute_dtype="float32", device="cpu")
@@ -105,12 +105,12 @@ async def compare(model: Any, folder: Path, config: EngineConfig = CONFIG) -> Ou
             for index, (tokens, logprobs) in enumerate(expected):
                 mine = [output for output in made if output.request_index == index]
                 got = [token_id for output in mine for token_id in output.token_ids]
-                told = torch.tensor([each.logprob for output in mine for each in output.logprobs])
+                found = torch.tensor([each.logprob for output in mine for each in output.logprobs])
                 if got != tokens:
                     num_equal = next(i for i, pair in enumerate(zip(got, tokens, strict=True)) if pair[0] != pair[1])
                     where = f"prompt of {_PROMPT_LENGTHS[index]} tokens, {turn}: token {num_equal + 1} differs"
                     return Outcome(name, where)
-                apart = (told - logprobs[range(len(tokens)), tokens]).abs().max().item()
+                apart = (found - logprobs[range(len(tokens)), tokens]).abs().max().item()
                 difference = max(difference, apart)
     message = f"logprobs differ by {difference:.2g}" if difference > _TOLERANCE else ""
     return Outcome(name, message, difference)

@@ -17,7 +17,7 @@ torch.set_num_threads(1)
 
 
 def made(kind: str, folder: Path, **more: Any) -> Any:
-    """Save a small random model of the type `kind`; return what transformers loads from the folder."""
+    """Save a small random model of the type `kind`; return the model that transformers loads from the folder."""
     config = small(kind, **more)
     cls = class_of(config)
     torch.manual_seed(0)
@@ -26,7 +26,7 @@ def made(kind: str, folder: Path, **more: Any) -> Any:
 
 
 def class_of(config: Any) -> Any:
-    """The class that a configuration's checkpoints are saved by: the whole model's, where it has several parts."""
+    """Return the class that saves a configuration's checkpoints: the whole model's, if it has several parts."""
     mappings = [MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING]
     if config.sub_configs:
         mappings.reverse()

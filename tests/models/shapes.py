@@ -1,4 +1,4 @@
-"""Small configurations of every architecture that transformers knows, made from each one's own defaults."""
+"""Small configurations of every architecture in transformers, derived from its defaults."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ _SMALL: dict[str, Any] = {
     "bos_token_id": 1,
     "pad_token_id": 0,
 }
-# Of the parts that read images or sound, which are loaded and never run.
+# Sizes of the parts that process images or sound, which are loaded but never run.
 _SMALL_PART: dict[str, Any] = {
     "depth": 2,
     "embed_dim": 64,
@@ -84,7 +84,7 @@ _SMALL_PART: dict[str, Any] = {
     "out_hidden_size": 64,
     "projection_dim": 64,
 }
-# What the sizes above don't suit.
+# Overrides for architectures that the sizes above don't suit.
 _AXES: dict[str, Any] = {"rope_theta": 10_000.0, "rope_type": "default", "mrope_section": [2, 3, 3]}
 _HYBRID = ["linear_attention", "full_attention", "linear_attention", "full_attention"]
 _LONGROPE: dict[str, Any] = {
@@ -149,7 +149,7 @@ _MORE: dict[str, dict[str, Any]] = {
 
 
 def small(kind: str, **more: Any) -> Any:
-    """A configuration of the type `kind`: sizes as above where it has them, and `more`."""
+    """Return a configuration of the type `kind` with the sizes above, if it has such fields, and `more`."""
     cls = CONFIG_MAPPING[kind]
     values = _known(cls, _SMALL) | _MORE.get(kind, {})
     default = cls() if cls.sub_configs else None
@@ -158,7 +158,7 @@ def small(kind: str, **more: Any) -> Any:
             sizes = _SMALL if name in {"text_config", "decoder"} else _SMALL_PART
             own = _MORE.get(part.model_type, {})
             values[name] = type(part)(**deepcopy(_known(type(part), sizes) | own)).to_dict()
-    return cls(**deepcopy(values | more))  # some write into what they are given
+    return cls(**deepcopy(values | more))  # some modify their arguments
 
 
 def _known(cls: Any, sizes: dict[str, Any]) -> dict[str, Any]:

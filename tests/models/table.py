@@ -1,4 +1,4 @@
-"""The table of architectures in docs/models.md: made from what was tried, and read again."""
+"""The table of architectures in docs/models.md: generated from test results, and parsed."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ FILE: Final = Path(__file__).parents[2] / "docs" / "models.md"
 DECODERS: Final = tuple(sorted(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES))
 OTHERS: Final = tuple(sorted(set(MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES) - set(DECODERS)))
 EQUAL: Final = "equal"
-_MOST_PARAMETERS: Final = 30_000_000  # of a model that is tried; larger ones have sizes that shapes.py doesn't reach
+_MOST_PARAMETERS: Final = 30_000_000  # of a tested model; larger ones have sizes that shapes.py does not override
 _ROW: Final = re.compile(r"^\| `([^`]+)` \| ([^|]*) \| (.*) \|$", re.MULTILINE)
 _BEGIN: Final = "<!-- what follows is written by `make models` -->"
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What came of an architecture: the backend that served it, and `EQUAL` or what was said or seen."""
+    """An architecture's result: the backend that served it, and `EQUAL`, the error, or the difference."""
 
     kind: str
     backend: str
@@ -46,14 +46,14 @@ class Row:
 
 
 def quiet() -> None:
-    """Let nothing of what is tried be told but its row."""
+    """Silence all output of the tested libraries."""
     warnings.simplefilter("ignore")
     logging.disable(logging.CRITICAL)
     transformers.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
 
 
 def tried(kind: str) -> Row:
-    """Make a small random model of the architecture, serve it, and compare."""
+    """Create a small random model of the architecture, serve it, and compare its answers."""
     try:
         with torch.device("meta"):
             config = small(kind)
@@ -63,7 +63,7 @@ def tried(kind: str) -> Row:
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             return _served(kind, made(kind, folder), folder)
-    except Exception as error:  # noqa: BLE001  many kinds, of code that isn't ours
+    except Exception as error:  # noqa: BLE001  third-party code raises many types
         line = " ".join(str(error).split())[:90]
         return Row(kind, "", f"not tried: transformers made no small model of it: {type(error).__name__}: {line}")
 
@@ -85,7 +85,7 @@ def _served(kind: str, model: object, folder: Path) -> Row:
 
 
 def rendered(text: str, rows: Iterable[Row]) -> str:
-    """The page `text` with its tables made anew."""
+    """Return the page `text` with its tables regenerated."""
     by_kind = {row.kind: row for row in rows}
     decoders, others = ([by_kind[kind] for kind in kinds] for kinds in (DECODERS, OTHERS))
     head = text.partition(_BEGIN)[0]
@@ -96,7 +96,7 @@ def rendered(text: str, rows: Iterable[Row]) -> str:
 
 
 def read(text: str) -> dict[str, Row]:
-    """The rows of a page, by architecture."""
+    """Return the rows of a page by architecture."""
     return {found[1]: Row(found[1], found[2].strip(), found[3].strip()) for found in _ROW.finditer(text)}
 
 

@@ -1,4 +1,4 @@
-"""Attention of every kind runs over the paged cache, and gives transformers' tokens and logprobs."""
+"""Attention of every kind runs on the paged cache, and gives transformers' tokens and logprobs."""
 
 from __future__ import annotations
 
@@ -21,6 +21,6 @@ KINDS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 async def test_answers_equal_transformers(kind: str, tmp_path: Path) -> None:
-    """Prompts in chunks beside decodes, then the same from what the cache has of them."""
+    """Answers are equal with chunked prompts batched with decodes, and again with cached prefixes."""
     outcome = await compare(made(kind, tmp_path), tmp_path)
     assert (outcome.backend, outcome.message) == ("transformers", "")

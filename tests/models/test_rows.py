@@ -1,4 +1,4 @@
-"""Models without attention to replace, and those with a recurrent state, answer as transformers does."""
+"""Models whose attention can't be replaced, and models with a recurrent state, answer as transformers does."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ KINDS = {
     "jamba": "a state in some layers, attention in others",
     "lfm2": "a convolution's last inputs",
     "mamba2": "a state and nothing else",
-    "minimax": "a cache of its own beside keys and values",
+    "minimax": "a cache of its own in addition to keys and values",
     "qwen3_next": "a state whose pieces of prompts go on from it",
     "rwkv": "a state that is handed on, not written into",
     "xlstm": "a cache of its own and nothing else",
@@ -37,7 +37,7 @@ KINDS = {
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_answers_equal_transformers(kind: str, tmp_path: Path) -> None:
-    """Several prompts at once, in pieces, and the same once more: nothing is left of those that have ended."""
+    """Chunked prompts in a batch give equal answers, twice: no state is left of sequences that have ended."""
     outcome = await compare(made(kind, tmp_path), tmp_path)
     assert (outcome.backend, outcome.message) == ("transformers", "")
     assert isinstance(load_model(str(tmp_path), CONFIG, compute_dtype="float32").runner.backend, RowsBackend)
@@ -45,7 +45,7 @@ async def test_answers_equal_transformers(kind: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["bloom", "qwen3_next"])
 async def test_preempted_sequences_begin_anew(kind: str, tmp_path: Path) -> None:
-    """Where blocks run out, a sequence's state goes with its blocks, and its answer stays the same."""
+    """A preempted sequence loses its state with its blocks, and its answer stays the same."""
     model = made(kind, tmp_path)
     crowded = replace(CONFIG, num_blocks=7, max_model_len=96)
     outcome = await compare(model, tmp_path, crowded)
@@ -53,7 +53,7 @@ async def test_preempted_sequences_begin_anew(kind: str, tmp_path: Path) -> None
 
 
 async def test_choices_have_states_of_their_own(tmp_path: Path) -> None:
-    """The choices of a request don't share a prompt's blocks, in which nothing is, and are alike where greedy."""
+    """The choices of a request don't share the prompt's blocks, which are empty, and greedy choices are equal."""
     model = made("jamba", tmp_path)
     prompt = prompts()[2]
     expected = reference(model, prompt)[0]
@@ -68,7 +68,7 @@ async def test_choices_have_states_of_their_own(tmp_path: Path) -> None:
 
 
 def test_longrope_is_served_up_to_the_length_it_was_trained_for(tmp_path: Path) -> None:
-    """Beyond it a text's positions depend on how long it becomes; the error says so."""
+    """Beyond this length, positions depend on the final length of a text; the error says so."""
     made("phi3", tmp_path)
     config = EngineConfig(num_blocks=16, worker="thread")
     assert load_model(str(tmp_path), config, compute_dtype="float32").config.max_model_len == 128
@@ -77,14 +77,14 @@ def test_longrope_is_served_up_to_the_length_it_was_trained_for(tmp_path: Path) 
 
 
 async def test_dynamic_rope_is_served_up_to_the_length_it_was_trained_for(tmp_path: Path) -> None:
-    """Up to there its frequencies are the usual ones."""
+    """Up to this length, its frequencies are the default ones."""
     rope = {"rope_type": "dynamic", "rope_theta": 10_000.0, "factor": 2.0}
     assert (await compare(made("llama", tmp_path, rope_parameters=rope), tmp_path)).message == ""
 
 
 @pytest.mark.parametrize("kind", ["mamba2", "bloom"])
 def test_a_model_without_a_length_of_its_own_takes_the_settings(kind: str, tmp_path: Path) -> None:
-    """`engine.max_model_len` says it; 8,192 tokens where nothing does."""
+    """The length is `engine.max_model_len`, or 8,192 tokens if that is not set."""
     made(kind, tmp_path)
     config = EngineConfig(num_blocks=16, worker="thread")
     assert load_model(str(tmp_path), config).config.max_model_len == 8192
@@ -92,7 +92,7 @@ def test_a_model_without_a_length_of_its_own_takes_the_settings(kind: str, tmp_p
 
 
 def test_states_bound_the_sequences_at_a_time(tmp_path: Path) -> None:
-    """Each takes its part of the memory beside the blocks, so fewer run where it is short; none is an error."""
+    """States use memory in addition to blocks, so less memory allows fewer sequences; none at all is an error."""
     made("mamba2", tmp_path)
     free = cache_bytes()
     backend = load_model(str(tmp_path), CONFIG, compute_dtype="float32").runner.backend

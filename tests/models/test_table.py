@@ -1,4 +1,4 @@
-"""docs/models.md tells of every architecture that the installed transformers has, and what it tells is so."""
+"""docs/models.md lists every architecture of the installed transformers, and its rows are true."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def test_the_page_lists_what_transformers_has() -> None:
 
 
 def test_the_page_is_as_it_was_made() -> None:
-    """Its counts and its order follow from its rows."""
+    """The page's counts and order follow from its rows."""
     assert rendered(TEXT, ROWS.values()) == TEXT
 
 
 def test_no_architecture_answers_otherwise() -> None:
-    """What is served is equal; what isn't says why; at least 70 decoders are served."""
+    """Served architectures have equal answers, others have a reason, and at least 70 decoders are served."""
     assert [row for row in ROWS.values() if row.backend and row.result != EQUAL] == []
     assert [
         row for row in ROWS.values() if not row.backend and not re.match("(refused|not tried): .", row.result)
@@ -34,12 +34,12 @@ def test_no_architecture_answers_otherwise() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bert", "cohere2", "olmo", "openai-gpt", "stablelm", "xglm"])
 def test_a_row_is_so(kind: str) -> None:
-    """Some of each kind, that no other test tries."""
+    """The test covers some architectures of each kind that no other test covers."""
     assert tried(kind) == ROWS[kind]
 
 
 def test_what_is_refused_says_what_the_model_is() -> None:
-    """No row tells of a step that was tried and failed."""
+    """No row reports a failed step."""
     refused = [row.result for row in ROWS.values() if row.result.startswith("refused")]
     assert refused
     assert not [each for each in refused if re.search(r"Error\b|trial|missing tensors", each)]

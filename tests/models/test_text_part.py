@@ -1,4 +1,4 @@
-"""A checkpoint that reads images too is served as a text model: its decoder, from where its tensors lie."""
+"""The decoder of a multimodal checkpoint is served as a text model, whatever its tensors' prefix."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from service.engine.models.checkpoint.text_part import text_part
 from tests.models.comparison import CONFIG, compare
 from tests.models.made import made
 
-# By the backend of the decoder: a usual one needs nothing of transformers.
+# Architectures by the backend of their decoder; a common decoder does not need transformers.
 SERVED = {
     "gemma3": "transformers",
     "llava": "native",
@@ -25,7 +25,7 @@ SERVED = {
     "qwen3_vl_moe": "transformers",
     "smolvlm": "native",
 }
-# Names that published files have, and what transformers of today calls the same.
+# Tensor names in published files, and their current names in transformers.
 _BEFORE = (
     ("model.language_model.", "language_model.model."),
     ("lm_head.", "language_model.lm_head."),
@@ -36,14 +36,14 @@ _BEFORE = (
 
 @pytest.mark.parametrize("kind", SERVED)
 async def test_text_is_answered_as_by_the_whole_model(kind: str, tmp_path: Path) -> None:
-    """Tokens and logprobs are those of transformers' whole model, of several requests at once."""
+    """Tokens and logprobs of concurrent requests are those of transformers' whole model."""
     outcome = await compare(made(kind, tmp_path), tmp_path)
     assert (outcome.backend, outcome.message) == (SERVED[kind], "")
 
 
 @pytest.mark.parametrize("kind", ["qwen2_5_vl", "qwen3_vl"])
 async def test_a_tied_head_is_the_one_of_the_whole(kind: str, tmp_path: Path) -> None:
-    """What the decoder's part of the file says of it counts for nothing."""
+    """Tying is set by the whole model's configuration; the decoder's part is ignored."""
     model = made(kind, tmp_path, tie_word_embeddings=True)
     assert (await compare(model, tmp_path)).message == ""
 
@@ -65,13 +65,13 @@ async def test_names_of_older_files_are_known(tmp_path: Path) -> None:
 
 
 async def test_transformers_can_be_forced(tmp_path: Path) -> None:
-    """With its modules the whole model is loaded, and answers text alike."""
+    """With transformers' modules the whole model is loaded, and its text answers are equal."""
     outcome = await compare(made("qwen2_5_vl", tmp_path), tmp_path, replace(CONFIG, backend="transformers"))
     assert (outcome.backend, outcome.message) == ("transformers", "")
 
 
 def test_the_decoder_is_read_without_transformers(tmp_path: Path) -> None:
-    """A published file of one level, and one with a part for text, say all that a usual decoder needs."""
+    """A flat published configuration and one with a text part have all values that a common decoder needs."""
     sizes = {
         "vocab_size": 101,
         "hidden_size": 64,
@@ -108,6 +108,6 @@ def test_the_decoder_is_read_without_transformers(tmp_path: Path) -> None:
 
 
 def test_other_models_have_no_part_for_text() -> None:
-    """A decoder is its own, and of models that were never tried nothing is guessed."""
+    """A plain decoder has no text part, and untested models are not guessed to have one."""
     assert text_part({"model_type": "llama", "text_config": {"model_type": "llama"}}) is None
     assert text_part({"model_type": "some_vl", "text_config": {"model_type": "llama"}}) is None

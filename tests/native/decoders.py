@@ -1,4 +1,4 @@
-"""Small transformers models with random weights, and the same in the native step."""
+"""Small transformers models with random weights, and native models with the same weights."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ CONFIGS: dict[str, PretrainedConfig] = {
     "llama, 12 heads": LlamaConfig(
         **SMALL | {"num_attention_heads": 12, "num_key_value_heads": 12, "hidden_size": 144}, rope_parameters=rope()
     ),
-    "llama, wide": LlamaConfig(  # more columns than any tile takes at a time, and none a multiple of what one takes
+    "llama, wide": LlamaConfig(  # more columns than any tile has, and no multiple of a tile's size
         **SMALL | {"hidden_size": 712, "intermediate_size": 1_064, "num_hidden_layers": 2, "initializer_range": 0.05},
         head_dim=40,
         rope_parameters=rope(),
@@ -71,7 +71,7 @@ CONFIGS: dict[str, PretrainedConfig] = {
 
 
 def reference(config: PretrainedConfig, dtype: torch.dtype = torch.float32) -> PreTrainedModel:
-    """A transformers model of that configuration with random weights, norms and biases too."""
+    """Return a transformers model of a configuration with random weights, including norms and biases."""
     torch.manual_seed(0)
     model: PreTrainedModel = AutoModelForCausalLM.from_config(  # type: ignore[no-untyped-call]
         config, dtype=torch.float32, attn_implementation="eager"
@@ -83,12 +83,12 @@ def reference(config: PretrainedConfig, dtype: torch.dtype = torch.float32) -> P
     rotary: Any = model.model.rotary_emb
     frequencies = rotary.inv_freq
     model.to(dtype)  # type: ignore[arg-type]
-    rotary.inv_freq = frequencies  # which a checkpoint's loader doesn't round
+    rotary.inv_freq = frequencies  # a checkpoint's loader doesn't round them
     return model
 
 
 def native(model: PreTrainedModel, weight_type: str = "float32", **options: Any) -> sluice_native.Model:
-    """The native step over the same weights."""
+    """Return a native model with the same weights."""
     made = sluice_native.Model(**shape_of(model.config), weight_type=weight_type, **options)
     for name, tensor in model.state_dict().items():
         if name != "lm_head.weight" or not model.config.tie_word_embeddings:
@@ -97,7 +97,7 @@ def native(model: PreTrainedModel, weight_type: str = "float32", **options: Any)
 
 
 def shape_of(config: Any) -> dict[str, Any]:
-    """The native model's arguments for a transformers configuration."""
+    """Return the native model's arguments for a transformers configuration."""
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     kind, factor = config.rope_parameters.get("rope_type", "default"), 1.0
     if kind == "default":
@@ -131,7 +131,7 @@ def shape_of(config: Any) -> dict[str, Any]:
 
 
 class Sequence:
-    """One sequence's tokens, and where its blocks are."""
+    """One sequence's tokens and block table."""
 
     def __init__(self, token_ids: list[int], blocks: list[int]) -> None:
         self.token_ids = token_ids
@@ -146,7 +146,7 @@ def step(
     num_threads: int = 0,
     adapters: list[int] | None = None,
 ) -> list[NDArray[np.float32]]:
-    """Compute the next `count` tokens of each sequence, with its adapter; their logits [count, vocabulary]."""
+    """Compute the next `count` tokens of each sequence, with its adapter; return their logits [count, vocabulary]."""
     token_ids: list[int] = []
     positions: list[int] = []
     offsets, lengths = [0], []

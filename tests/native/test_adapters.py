@@ -1,4 +1,4 @@
-"""What the native step makes of adapters: what PEFT makes of them, and the same bits in any company."""
+"""Adapters in the native backend give PEFT's logits, and the same bits in every batch."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def loaded(folder: Path) -> Backend[Any]:
     return tiny_models.load(folder, backend="native", block_size=BLOCK_SIZE)
 
 
-def put(backend: Backend[Any], place: int, folder: Path) -> None:
-    backend.put_adapter(place, read_adapter(folder, MAX_RANK))
+def put(backend: Backend[Any], slot: int, folder: Path) -> None:
+    backend.put_adapter(slot, read_adapter(folder, MAX_RANK))
 
 
 @pytest.mark.slow
@@ -61,38 +61,38 @@ def test_logits_equal_those_of_peft_merged(base: Path, shape: str, tmp_path: Pat
 
 
 def test_two_adapters_and_the_base_share_a_batch(base: Path, tmp_path: Path) -> None:
-    """Prompts at once, then a token of each; the adapters' ranks and modules differ."""
+    """Prompts of several adapters are computed together, and then a token of each; ranks and modules differ."""
     first = peft_adapters.save_adapter(base, tmp_path / "first", seed=1, r=MAX_RANK, std=0.05)
     second = peft_adapters.save_adapter(base, tmp_path / "second", seed=2, r=2, target_modules=["q_proj", "up_proj"])
     backend = loaded(base)
     put(backend, 0, first)
     put(backend, 3, second)
     folders = {3: second, 0: first}
-    lengths, places = (9, 17, 5, 12), (3, -1, 0, 3)
+    lengths, slots = (9, 17, 5, 12), (3, -1, 0, 3)
     texts = [tokens(length, seed) for seed, length in enumerate(lengths)]
     spans = [(0, length - 1) for length in lengths], [(length - 1, length) for length in lengths]
     found = [
         tiny_models.run(
             backend,
             [
-                Part(text, start, end, [2 * index, 2 * index + 1], adapter=place)
-                for index, (text, (start, end), place) in enumerate(zip(texts, part, places, strict=True))
+                Part(text, start, end, [2 * index, 2 * index + 1], adapter=slot)
+                for index, (text, (start, end), slot) in enumerate(zip(texts, part, slots, strict=True))
             ],
             BLOCK_SIZE,
         )
         for part in spans
     ]
     original = tiny_models.reload(base, torch.float32)
-    for prompt, last, text, place in zip(*found, texts, places, strict=True):
+    for prompt, last, text, slot in zip(*found, texts, slots, strict=True):
         expected = (
             tiny_models.reference(original, text)
-            if place < 0
-            else peft_adapters.merged_reference(base, folders[place], text)
+            if slot < 0
+            else peft_adapters.merged_reference(base, folders[slot], text)
         )
         torch.testing.assert_close(torch.cat([prompt, last]), expected, atol=TOLERANCE, rtol=TOLERANCE)
 
 
-def test_a_place_is_free_again_for_another(base: Path, tmp_path: Path) -> None:
+def test_a_slot_can_be_reused(base: Path, tmp_path: Path) -> None:
     first = peft_adapters.save_adapter(base, tmp_path / "first", seed=1)
     second = peft_adapters.save_adapter(base, tmp_path / "second", seed=2)
     backend = loaded(base)
@@ -125,7 +125,7 @@ def test_what_the_model_does_not_have_is_refused(base: Path, module: str, output
 
 
 def low_ranks(model: PreTrainedModel, seed: int, rank: int, modules: tuple[str, ...] = MODULES) -> Modules:
-    """Changes of a size with the weights'."""
+    """Return changes of the same magnitude as the weights."""
     generator = np.random.default_rng(seed)
     found: Modules = []
     for name, parameter in model.named_parameters():
@@ -147,10 +147,10 @@ def merge(model: PreTrainedModel, modules: Modules) -> None:
 @pytest.mark.parametrize(
     ("weight_type", "allowed"), [("float32", 1e-5), ("bfloat16", 0.02), ("int8", 0.03), ("int4", 0.02)]
 )
-def test_adapters_are_numbers_beside_weights_of_every_type(
+def test_adapters_are_floating_point_with_weights_of_every_type(
     weight_type: str, allowed: float, instruction_set: str
 ) -> None:
-    """They add what they should to the weights as these were rounded: the weights are such that rounding keeps them."""
+    """Adapters add their exact product to the weights, which are such that quantization does not change them."""
     model = reference(CONFIGS["llama, one kv head of 20"])
     with torch.no_grad():
         for parameter in model.parameters():
@@ -169,7 +169,10 @@ def test_adapters_are_numbers_beside_weights_of_every_type(
 
 
 def representable(weight: torch.Tensor) -> torch.Tensor:
-    """Whole numbers from -8 to 7 in every 32 columns, -8 among them, times one number: any type has them exactly."""
+    """Return weights that every type represents exactly: integers from -8 to 7 times one factor.
+
+    Every 32 columns include -8.
+    """
     scale = weight.std() / 4
     levels = (weight / scale).round().clamp(-8, 7)
     levels[:, ::32] = -8
@@ -202,7 +205,7 @@ def model_with_adapters(name: str, weight_type: str, instruction_set: str) -> sl
 def test_rows_with_and_without_adapters_have_the_same_bits_in_any_company(
     instruction_set: str, weight_type: str, *, name: str, work: list[tuple[int, list[int]]], threads: int
 ) -> None:
-    """Alone, a row without an adapter is computed by a model that holds none."""
+    """The reference of a row without an adapter is computed by a model that has no adapters."""
     model = model_with_adapters(name, weight_type, instruction_set)
     plain = plain_model(name, weight_type, instruction_set)
     generator = np.random.default_rng(0)
@@ -221,9 +224,9 @@ def test_rows_with_and_without_adapters_have_the_same_bits_in_any_company(
         )
         for index, rows in zip(now, found, strict=True):
             together[index].append(rows)
-    for text, (place, _), parts in zip(texts, work, together, strict=True):
+    for text, (slot, _), parts in zip(texts, work, together, strict=True):
         alone = [(Sequence(text, list(range(8))), len(text))]
-        expected = step(plain, alone) if place < 0 else step(model, alone, num_threads=1, adapters=[place])
+        expected = step(plain, alone) if slot < 0 else step(model, alone, num_threads=1, adapters=[slot])
         assert np.concatenate(parts).tobytes() == expected[0].tobytes()
 
 
@@ -234,7 +237,7 @@ def plain_model(name: str, weight_type: str, instruction_set: str) -> sluice_nat
     return model
 
 
-def test_memory_is_given_back() -> None:
+def test_memory_is_freed() -> None:
     model = native(reference(CONFIGS["qwen3"]))
     assert model.adapter_bytes == 0
     model.put_adapter(2, low_ranks(reference(CONFIGS["qwen3"]), 1, 4))
@@ -254,9 +257,9 @@ Q_PROJ = "model.layers.0.self_attn.q_proj"
 
 
 @pytest.mark.parametrize(
-    ("place", "modules", "message"),
+    ("slot", "modules", "message"),
     [
-        (-1, [], "place must be at least 0"),
+        (-1, [], "slot must be at least 0"),
         (0, [("model.norm", *pair())], r"modules\[0\]: no layer of the model has the module model.norm"),
         (0, [("model.embed_tokens", *pair())], r"modules\[0\]: no layer of the model has the module"),
         (0, [("lm_head", *pair())], r"modules\[0\]: no layer of the model has the module"),
@@ -270,16 +273,16 @@ Q_PROJ = "model.layers.0.self_attn.q_proj"
         (0, [(Q_PROJ, pair()[0], pair()[1].T)], r"modules\[0\]: up must be contiguous and a matrix"),
     ],
 )
-def test_modules_that_do_not_fit_are_refused(place: int, modules: Modules, message: str) -> None:
+def test_modules_that_do_not_fit_are_refused(slot: int, modules: Modules, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        plain_model("qwen3", "float32", "auto").put_adapter(place, modules)
+        plain_model("qwen3", "float32", "auto").put_adapter(slot, modules)
 
 
-def test_places_that_hold_no_adapter_are_refused() -> None:
+def test_slots_without_an_adapter_are_refused() -> None:
     model = plain_model("qwen3", "float32", "auto")
-    with pytest.raises(ValueError, match=r"adapters\[0\] is 3; it must be the place of an adapter, or -1 for none"):
+    with pytest.raises(ValueError, match=r"adapters\[0\] is 3; it must be the slot of an adapter, or -1 for none"):
         step(model, [(Sequence([1, 2], [0]), 2)], adapters=[3])
     with pytest.raises(ValueError, match="adapters must have 1 elements, not 2"):
         step(model, [(Sequence([1, 2], [0]), 2)], adapters=[-1, -1])
-    with pytest.raises(ValueError, match="place must be that of an adapter"):
+    with pytest.raises(ValueError, match="slot must be that of an adapter"):
         model.drop_adapter(3)

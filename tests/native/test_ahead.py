@@ -1,4 +1,4 @@
-"""Memory of the cache is asked of the system between steps, before it is wanted."""
+"""Cache memory is allocated between steps, before it is used."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def num_blocks_in(model: sluice_native.Model, num_bytes: int) -> int:
 
 
 def step(model: sluice_native.Model, block: int) -> None:
-    """One token, in a block of the cache."""
+    """Compute one token in a block of the cache."""
     token, position, offsets = np.array([1], np.int32), np.array([0], np.int32), np.array([0, 1], np.int32)
     model.step(token, position, offsets, token, np.array([[block]], np.int32), position)
 
 
 def given(before: int, at_least: int) -> int:
-    """What this process holds beside `before`, once that is enough and no longer grows. In bytes."""
+    """Return the bytes allocated since `before`, when they are at least `at_least` and no longer grow."""
     deadline = time.monotonic() + GUARD_S
     last = -1
     while (now := resident_bytes() - before) < at_least or now != last:
@@ -44,8 +44,8 @@ def resident_bytes() -> int:
 
 
 @pytest.mark.slow
-def test_memory_is_there_before_a_step_wants_it() -> None:
-    """A little from the start, then as much again as is in use, which goes down from the cache's end."""
+def test_memory_is_allocated_before_a_step_uses_it() -> None:
+    """The minimum is allocated at first, and later as much as is in use again; use grows down from the cache's end."""
     model = native(reference(CONFIGS["qwen3"]), "float32")
     num_blocks = num_blocks_in(model, CACHE_BYTES)
     before = resident_bytes()
@@ -57,7 +57,7 @@ def test_memory_is_there_before_a_step_wants_it() -> None:
     assert given(before, 24 * MIB) < 48 * MIB, "nothing lies before it"
 
 
-def test_a_cache_can_be_made_anew_and_dropped_while_its_memory_is_asked_for() -> None:
+def test_a_cache_can_be_replaced_and_freed_while_its_memory_is_allocated() -> None:
     model = native(reference(CONFIGS["qwen3"]), "float32")
     for _ in range(20):
         model.allocate(num_blocks_in(model, CACHE_BYTES), BLOCK_SIZE)

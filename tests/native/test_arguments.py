@@ -1,4 +1,4 @@
-"""What a caller gives is checked before it is used; a ValueError begins with the argument's name."""
+"""Arguments are checked before they are used; the text of a ValueError begins with the argument's name."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def model() -> sluice_native.Model:
 
 
 def good() -> dict[str, Any]:
-    """A decode of 20 tokens' context, and a prefill of three tokens."""
+    """Return a decode with a context of 20 tokens and a prefill of three tokens."""
     return {
         "token_ids": ints(1, 2, 3, 4),
         "positions": ints(19, 0, 1, 2),
@@ -78,25 +78,25 @@ def test_a_bad_batch_is_refused(model: sluice_native.Model, name: str, value: An
 @settings(max_examples=150, deadline=None)
 @given(
     name=st.sampled_from(sorted(good())),
-    place=st.integers(0, 100),
+    index=st.integers(0, 100),
     value=st.one_of(st.integers(-3, 300), st.integers(-(2**31), 2**31 - 1)),
 )
 def test_any_number_anywhere_is_computed_or_refused_by_name(
-    model: sluice_native.Model, name: str, place: int, value: int
+    model: sluice_native.Model, name: str, index: int, value: int
 ) -> None:
     batch = good()
     flat = batch[name].reshape(-1)
-    flat[place % len(flat)] = value
+    flat[index % len(flat)] = value
     try:
         model.step(**batch)
     except ValueError as error:
-        assert str(error).split("[", maxsplit=1)[0] in batch  # noqa: PT017  most of these batches are refused
+        assert str(error).split("[", maxsplit=1)[0] in batch  # noqa: PT017  most of these batches are rejected
 
 
-def test_logits_go_where_the_caller_wants_them(model: sluice_native.Model) -> None:
-    place = np.full((2, VOCABULARY), np.nan, dtype=np.float32)
-    model.step(**good(), logits=place)
-    assert place.tobytes() == model.step(**good()).tobytes()
+def test_logits_are_written_to_the_given_array(model: sluice_native.Model) -> None:
+    logits = np.full((2, VOCABULARY), np.nan, dtype=np.float32)
+    model.step(**good(), logits=logits)
+    assert logits.tobytes() == model.step(**good()).tobytes()
 
 
 def test_a_step_without_output_rows_has_no_logits(model: sluice_native.Model) -> None:
@@ -118,10 +118,10 @@ def test_a_step_needs_all_tensors_and_a_cache() -> None:
     ("name", "shape", "message"),
     [
         ("model.norm.weight", (3,), r"tensor: model\.norm\.weight must have the shape \[64\]"),
-        ("model.layers.3.mlp.up_proj.weight", (104, 64), "name: the model has no place for model.layers.3"),
-        ("model.layers.0.mlp.up_proj.bias", (104,), "name: the model has no place"),
-        ("model.layers.-1.mlp.up_proj.weight", (104, 64), "name: the model has no place"),
-        ("lm_head.weight", (203, 64), "name: the model has no place for lm_head.weight"),
+        ("model.layers.3.mlp.up_proj.weight", (104, 64), "name: the model has no tensor model.layers.3"),
+        ("model.layers.0.mlp.up_proj.bias", (104,), "name: the model has no tensor"),
+        ("model.layers.-1.mlp.up_proj.weight", (104, 64), "name: the model has no tensor"),
+        ("lm_head.weight", (203, 64), "name: the model has no tensor lm_head.weight"),
     ],
 )
 def test_a_tensor_that_does_not_belong_is_refused(

@@ -1,4 +1,4 @@
-"""The backend over the native step: which models it takes, transformers' own logits, and what it says of bad files."""
+"""The native backend: which models it supports, transformers' own logits, and errors for invalid files."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def in_pieces(backend: Backend[Any], ids: list[int], ends: abc.Sequence[int], ta
 
 @pytest.mark.parametrize("name", SERVED)
 def test_auto_takes_it_and_its_logits_are_the_references(name: str, tmp_path: Path) -> None:
-    """In float32, a prompt whole and in pieces."""
+    """In float32, a prompt has the reference's logits, whole and in chunks."""
     model = save(name, tmp_path)
     assert choose_backend(spec(tmp_path, block_size=BLOCK_SIZE)).name == "native"
     ids, backend = tokens(LENGTH), loaded(tmp_path)
@@ -80,7 +80,7 @@ def test_logits_in_bfloat16_are_as_good_as_the_references(name: str, tmp_path: P
 
 
 def test_its_arithmetic_is_a_version_and_the_instruction_set_in_use(tmp_path: Path) -> None:
-    """So that a fingerprint differs where bits may."""
+    """The arithmetic's name differs where bits may differ, and so does the fingerprint."""
     save("llama", tmp_path)
     source = spec(tmp_path, block_size=BLOCK_SIZE)
     used = sluice_native.Model(**shape_of(source.config)).instruction_set
@@ -89,7 +89,7 @@ def test_its_arithmetic_is_a_version_and_the_instruction_set_in_use(tmp_path: Pa
 
 @pytest.mark.parametrize("quantization", ["int8", "int4"])
 def test_quantised_weights_are_chosen_by_a_setting(quantization: Literal["int8", "int4"]) -> None:
-    """The description names them, and the fingerprint tells them from others."""
+    """The description names the quantization, and the fingerprint differs from that of other types."""
     sizes = EngineConfig(num_blocks=24, worker="thread")
     plain = build_engine(str(FOLDER), sizes)
     rounded = build_engine(str(FOLDER), replace(sizes, quantization=quantization))
@@ -125,7 +125,7 @@ REFUSALS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("case", REFUSALS)
 def test_it_says_why_it_can_not_serve_a_model(case: str) -> None:
-    """What it has no arithmetic for is left to the other backends."""
+    """A model whose arithmetic is unsupported is left to the other backends."""
     values, arguments, reason = REFUSALS[case]
     usual: dict[str, Any] = {"dtype": "float32", "device": "cpu", "block_size": BLOCK_SIZE}
     assert native_unsupported_reason(config("llama", **values), **usual | arguments) == reason
@@ -176,14 +176,14 @@ def test_forward_needs_a_cache(tmp_path: Path) -> None:
 
 
 def test_the_cache_costs_what_it_takes(tmp_path: Path) -> None:
-    """A block of 16 tokens: keys and values of 2 heads of 16 numbers in 3 layers, float32."""
+    """A block of 16 tokens has the keys and values of 2 heads of 16 numbers in 3 layers, in float32."""
     save("llama", tmp_path)
     assert loaded(tmp_path).bytes_per_block(BLOCK_SIZE) == 16 * 2 * 2 * 16 * 4 * 3
 
 
 @pytest.mark.slow
 async def test_an_answer_is_the_same_alone_and_in_company() -> None:
-    """Tokens and logprobs of the bundled model, to the last bit: in company, after a preemption, of a cached prompt."""
+    """Tokens and logprobs are bitwise equal alone, in a batch, after a preemption, and with a cached prompt."""
     sizes = EngineConfig(num_blocks=24, num_threads=2, max_model_len=384, max_batch_tokens=40, max_batch_sequences=8)
     built = build_engine(str(FOLDER), sizes)
     prompts = [built.tokenizer.encode("One, two, three, four, five. " * count) for count in (1, 2, 4, 7, 4, 2)]
@@ -208,7 +208,7 @@ async def test_an_answer_is_the_same_alone_and_in_company() -> None:
 
 
 class CountedThreads:
-    """A native model of five million weights that notes the threads of each step."""
+    """A native model of five million weights that records the number of threads of each step."""
 
     def __init__(self) -> None:
         self.seen: list[int] = []
@@ -221,7 +221,7 @@ class CountedThreads:
 
 
 def test_a_step_has_the_threads_that_it_has_work_for() -> None:
-    """Two for a token of five million weights, more for more of them, and no more than are allowed."""
+    """A token of five million weights uses two threads, more tokens use more, and at most the allowed number."""
     model: Any = CountedThreads()
     for most in (1, 8):
         backend = NativeBackend(model, most)

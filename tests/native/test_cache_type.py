@@ -1,4 +1,4 @@
-"""Keys and values in a type of their own: what it costs in exactness and takes in memory."""
+"""Keys and values in their own type: the loss of precision, and the memory."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import sluice_native
 from tests.native.decoders import CONFIGS, native, reference, shape_of
 from tests.native.test_logits import SETS, error, logits_of, native_logits, some_tokens
 
-# A number's part that rounding to the type may cost it, and how many times that a model's logits may be off. On sets
-# with products of bfloat16 pairs, queries are rounded too.
+# The relative rounding error of the type, and the multiple of it that a model's logits may differ by. On sets with
+# products of bfloat16 pairs, queries are rounded as well.
 ROUNDING = {"float16": 2**-11, "bfloat16": 2**-8}
 TIMES = 4
 
@@ -29,7 +29,7 @@ def test_logits_are_off_by_what_rounding_keys_and_values_costs(
 
 @pytest.mark.parametrize("instruction_set", SETS)
 def test_all_sets_round_to_float16_alike(instruction_set: str) -> None:
-    """By code where there is no instruction, denormal numbers too: sets differ by the order of sums alone."""
+    """Sets with and without the instruction round alike, including denormal numbers; only the order of sums differs."""
     model = reference(CONFIGS["llama"])
     for name, parameter in model.named_parameters():
         if name.endswith(("k_proj.weight", "v_proj.weight")):
@@ -41,9 +41,7 @@ def test_all_sets_round_to_float16_alike(instruction_set: str) -> None:
 
 @pytest.mark.parametrize("instruction_set", SETS)
 @pytest.mark.parametrize("scale", [1e5, np.nan])
-def test_float16_holds_large_values_as_its_largest_number_and_no_numbers_as_such(
-    scale: float, instruction_set: str
-) -> None:
+def test_float16_saturates_and_keeps_nan(scale: float, instruction_set: str) -> None:
     model = reference(CONFIGS["llama"])
     for name, parameter in model.named_parameters():
         if name.endswith("v_proj.weight"):
@@ -53,7 +51,7 @@ def test_float16_holds_large_values_as_its_largest_number_and_no_numbers_as_such
 
 
 def test_a_slot_takes_as_many_bytes_as_its_numbers() -> None:
-    """2 kv heads of 48, keys and values, in 3 layers."""
+    """A slot has keys and values of 2 kv heads of 48 numbers in 3 layers."""
     numbers = 3 * 2 * 2 * 48
     made = {each: sluice_native.Model(**shape_of(CONFIGS["qwen3"]), cache_type=each) for each in ("auto", *ROUNDING)}
     assert {each: model.bytes_per_slot for each, model in made.items()} == {

@@ -1,4 +1,4 @@
-"""A row's logits have the same bits in any company: batch, chunks of the prompt, cached prefix, blocks, threads."""
+"""A row's logits have the same bits for every batch, chunking of the prompt, cached prefix, block table and threads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.native.decoders import CONFIGS, Sequence, native, reference, step
 
 BLOCK_SIZE, NUM_BLOCKS = 16, 128
 NAMES = ("qwen3", "mistral, window", "llama, one kv head of 20", "llama, 12 heads", "llama, wide")
-# Of weights, and of keys and values.
+# The type of weights, and the type of keys and values.
 TYPES = (
     ("float32", "auto"),
     ("float32", "float16"),
@@ -37,7 +37,7 @@ def model_of(name: str, types: tuple[str, str], instruction_set: str) -> sluice_
 
 @st.composite
 def works(draw: st.DrawFn) -> list[tuple[int, list[int]]]:
-    """For each sequence, a seed of its tokens and the sizes of the pieces it is computed in."""
+    """Draw, for each sequence, a seed of its tokens and the sizes of its chunks."""
     pieces = st.lists(st.one_of(st.just(1), st.integers(1, 40)), min_size=1, max_size=5)
     return draw(st.lists(st.tuples(st.integers(0, 3), pieces), min_size=1, max_size=6))
 
@@ -66,7 +66,7 @@ def test_a_row_has_the_same_bits_in_any_company(
         sequences.append((Sequence(tokens, mine), pieces))
     together: list[list[NDArray[np.float32]]] = [[] for _ in sequences]
     for turn in count():
-        # A sequence begins some turns after those before it, so that prefills meet decodes.
+        # Sequences begin at different steps, so that prefills are batched with decodes.
         now = [
             (index, sequence, pieces[turn - index // 2])
             for index, (sequence, pieces) in enumerate(sequences)
@@ -103,7 +103,7 @@ def test_a_shared_prefix_gives_the_same_bits_as_a_prompt_of_ones_own(types: tupl
 
 
 def test_what_a_block_held_before_has_no_effect() -> None:
-    """A sequence that broke, with values that are no numbers, leaves nothing behind for the next one in its blocks."""
+    """NaNs of a failed sequence don't affect the next sequence in the same blocks."""
     model = model_of("qwen3", ("float32", "auto"), "auto")
     tokens = tokens_of(model, 1, 5)
     expected = step(model, [(Sequence(tokens, [0]), 5)])[0]

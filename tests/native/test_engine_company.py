@@ -1,4 +1,4 @@
-"""An engine on the native step gives a request the same bits in any company and by any number of threads."""
+"""An engine on the native backend gives a request the same bits in every batch and with any number of threads."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SAID = ("token_ids", "text_ends", "logprobs", "prompt_logprobs")
 
 
 class Engine:
-    """An engine's side over the bundled model, driven by hand; it adds what it is told of to `outputs`."""
+    """An engine's core over the bundled model, stepped manually; it collects reports in `outputs`."""
 
     def __init__(self, dtype: Any, **sizes: Any) -> None:
         config = EngineConfig(backend="native", max_queue_wait_s=600.0, **sizes)
@@ -61,7 +61,7 @@ class Engine:
             self.outputs[serial].append(output)
 
     def answers(self, serial: int) -> dict[int, dict[str, Any]]:
-        """By choice, all that was said of it."""
+        """Return the collected output of each choice of a request."""
         by_choice: dict[int, dict[str, Any]] = {}
         for output in self.outputs[serial]:
             said = by_choice.setdefault(output.choice_index, {"text": "", "end": None} | {name: [] for name in SAID})
@@ -74,7 +74,7 @@ class Engine:
 
 @cache
 def roomy(dtype: str) -> Engine:
-    """Where a request is alone: nothing is cached, cut or preempted, and one thread computes."""
+    """Return an engine in which nothing is cached, chunked or preempted, with one thread."""
     return Engine(dtype, prefix_caching=False, num_threads=1, num_blocks=256, max_model_len=200)
 
 
@@ -88,7 +88,7 @@ def alone(dtype: str, request: GenerationRequest) -> dict[int, dict[str, Any]]:
 
 @st.composite
 def requests(draw: st.DrawFn) -> GenerationRequest:
-    """Any parameters, with prompts that share beginnings."""
+    """Draw a request with any parameters; prompts have common prefixes."""
     shared, own = draw(st.sampled_from([0, 0, 33, 70])), draw(st.integers(10, 60))
     one_of = st.sampled_from
     return GenerationRequest(
@@ -119,7 +119,7 @@ def requests(draw: st.DrawFn) -> GenerationRequest:
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_an_engine_says_the_same_alone_and_in_any_company(dtype: str) -> None:
-    """Tokens, texts, logprobs and ends, over small caches that preempt, prompts in pieces, and callers who leave."""
+    """Tokens, texts, logprobs and finish reasons are equal with preemptions, chunked prompts and cancelled requests."""
     num_preemptions = num_hits = 0
 
     @settings(max_examples=15, deadline=None)

@@ -1,4 +1,4 @@
-"""The set that is chosen is the best of those that the CPU has, as the system tells it."""
+"""The selected set is the best one that the CPU supports, as reported by the system."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What no step can beat, as it is measured beside one: the reading of the weights, and products in registers."""
+"""Measurements of a step's lower bounds: reading the weights, and products in registers."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def test_bfloat16_logits_are_as_near_to_exact_ones_as_those_of_transformers(name
 def test_int8_logits_differ_from_those_of_rounded_weights_by_rounded_activations(
     name: str, instruction_set: str
 ) -> None:
-    """Weights have a scale a row; rounding the activations too costs about as much as rounding the weights did."""
+    """Weights have a scale per row; the error of rounding activations is about as large as that of rounding weights."""
     model = reference(CONFIGS[name])
     token_ids = some_tokens(model)
     found = native_logits(model, token_ids, "int8", instruction_set)
@@ -57,7 +57,7 @@ def test_int8_logits_differ_from_those_of_rounded_weights_by_rounded_activations
 @pytest.mark.parametrize("instruction_set", SETS)
 @pytest.mark.parametrize("name", CONFIGS)
 def test_int4_logits_are_those_of_rounded_weights(name: str, instruction_set: str) -> None:
-    """Weights have a bf16 scale for 32 columns of a row, the head has eight bits; activations are at least bf16."""
+    """Weights have a bf16 scale per 32 columns of a row, the head has eight bits, and activations are at least bf16."""
     model = reference(CONFIGS[name])
     token_ids = some_tokens(model)
     found = native_logits(model, token_ids, "int4", instruction_set)
@@ -87,14 +87,14 @@ def logits_of(model: PreTrainedModel, token_ids: list[int]) -> NDArray[np.float3
 
 
 def error(found: NDArray[np.float32], exact: NDArray[np.float32]) -> float:
-    """The difference's size as a part of the whole."""
+    """Return the relative size of the difference."""
     return float(np.linalg.norm(found - exact) / np.linalg.norm(exact))
 
 
 def with_rounded_weights(
     model: PreTrainedModel, rounded: Callable[[Tensor], Tensor], rounded_head: Callable[[Tensor], Tensor]
 ) -> PreTrainedModel:
-    """The model with rounded matrices, in place; an embedding that is not the head becomes bf16."""
+    """Round the model's matrices in place and return it; an embedding that is not the head becomes bf16."""
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if parameter.ndim != 2:

@@ -1,4 +1,4 @@
-"""The native backend's sampler does what the torch sampler does, in any company."""
+"""The native backend's sampler gives the torch sampler's results in every batch."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def torch_tokens(logits: NDArray[np.float32], sequences: list[Sequence]) -> list
 @pytest.mark.parametrize("vocab_size", [VOCAB_SIZE, 4_000])
 @pytest.mark.parametrize("sampling", PLAIN.values(), ids=PLAIN)
 def test_a_plain_row_gets_the_torch_samplers_token(sampling: SamplingParams, vocab_size: int) -> None:
-    """For 2,000 seeds; one in a thousand may lie so near a border that rounding decides."""
+    """Of 2,000 seeds, one in a thousand may be so close to a border that the result depends on rounding."""
     differing = 0
     for part in range(10):
         logits = random_logits(200, part, vocab_size)
@@ -53,7 +53,7 @@ def test_a_plain_row_gets_the_torch_samplers_token(sampling: SamplingParams, voc
 
 
 def mixed(rng: random.Random) -> list[Sequence]:
-    """All parameters, some with logprobs, minimal lengths, constraints."""
+    """Return sequences with all parameters, some with logprobs, minimum lengths and constraints."""
     sequences = [random_sequence(sampling, rng) for sampling in (*PARAMS.values(), *PLAIN.values()) for _ in range(3)]
     for index in range(0, len(sequences), 5):
         options, stopping = LogprobsOptions(rng.randrange(4)), StopParams(min_tokens=rng.randrange(20))
@@ -65,7 +65,7 @@ def mixed(rng: random.Random) -> list[Sequence]:
 
 
 def test_all_kinds_of_rows_share_a_call_and_keep_their_order() -> None:
-    """Tokens and candidates equal the torch sampler's, and logprobs but for rounding."""
+    """Tokens and candidates equal the torch sampler's, and logprobs are equal up to rounding."""
     sequences = mixed(random.Random(1))
     logits = random_logits(len(sequences))
     found, expected = NativeSampler().sample(logits.copy(), sequences), torch_tokens(logits, sequences)
@@ -87,7 +87,7 @@ def test_all_kinds_of_rows_share_a_call_and_keep_their_order() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("sampling", PARAMS.values(), ids=PARAMS)
 def test_it_equals_the_reference(sampling: SamplingParams) -> None:
-    """Over random logits, histories and seeds, each token is the one that the float64 reference draws."""
+    """For random logits, histories and seeds, each token equals that of the float64 reference."""
     rng = random.Random(1)
     logits = random_logits(200)
     sequences = [random_sequence(sampling, rng) for _ in range(len(logits))]
@@ -96,8 +96,8 @@ def test_it_equals_the_reference(sampling: SamplingParams) -> None:
     assert all(token in tokens for token, tokens in zip(chosen, expected, strict=True))
 
 
-def test_a_rows_result_does_not_depend_on_its_neighbours_or_its_place() -> None:
-    """Token and logprobs are equal to the last bit, whatever other rows are in the call, and with threads."""
+def test_a_rows_result_does_not_depend_on_its_neighbours_or_its_index() -> None:
+    """Token and logprobs are bitwise equal for all other rows in the call and any number of threads."""
     sequences = mixed(random.Random(2))
     logits = random_logits(len(sequences))
     alone = [NativeSampler().sample(row[None].copy(), [each])[0] for row, each in zip(logits, sequences, strict=True)]

@@ -1,4 +1,4 @@
-"""Native sampling chooses what the engine's sampler chooses."""
+"""Native sampling chooses the same tokens as the engine's sampler."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def sample(logits: NDArray[np.float32], rules: list[SamplingParams], uniforms: l
 
 
 def expected(logits: NDArray[np.float32], rule: SamplingParams, uniform: float) -> int:
-    """What the engine's sampler does with a row that asks for no more."""
+    """Return the token of the engine's sampler for a row with these parameters only."""
     row = torch.from_numpy(logits.copy())[None]
     largest, token = row.max(dim=-1)
     if rule.temperature == 0:
@@ -43,7 +43,7 @@ def expected(logits: NDArray[np.float32], rule: SamplingParams, uniform: float) 
 
 
 @pytest.mark.parametrize("instruction_set", sluice_native.instruction_sets())
-@settings(max_examples=40, deadline=None, derandomize=True)  # sums may round apart by a hair
+@settings(max_examples=40, deadline=None, derandomize=True)  # sums may be rounded differently
 @given(rules=st.lists(RULES, min_size=1, max_size=5), seed=st.integers(0, 99), size=st.sampled_from([1, 17, 3_000]))
 def test_the_same_uniform_gives_the_same_token(
     instruction_set: str, rules: list[SamplingParams], seed: int, size: int
@@ -59,7 +59,7 @@ def test_the_same_uniform_gives_the_same_token(
 @pytest.mark.parametrize("top_k", [None, 200, 3_000])
 @pytest.mark.parametrize("top_p", [1.0, 0.9, 0.3])
 def test_a_border_is_found_among_many_values(instruction_set: str, top_k: int | None, top_p: float) -> None:
-    """Of a large vocabulary the values near the border are laid together before it is looked for among them."""
+    """In a large vocabulary, the values near the border are collected before the search continues among them."""
     random = np.random.default_rng(7)
     logits = random.standard_normal((4, 40_000)).astype(np.float32)
     logits[2:] *= 4
@@ -79,18 +79,18 @@ def test_a_dropped_token_is_never_chosen(uniform: float) -> None:
 
 @pytest.mark.parametrize("instruction_set", sluice_native.instruction_sets())
 @pytest.mark.parametrize("size", [1, 16, 255, 256, 257, 512, 600])
-def test_the_largest_is_found_wherever_it_lies(instruction_set: str, size: int) -> None:
-    """The first of equal ones; and no token where any of the row is not a number."""
-    places = sorted({place for place in (0, 1, 17, 254, 255, 256, 257, 511, 512, size - 1) if place < size})
-    logits = np.full((2 * len(places), size), -5, dtype=np.float32)
-    for row, place in enumerate(places):
-        logits[[row, len(places) + row], place] = -1
+def test_the_largest_is_found_at_any_index(instruction_set: str, size: int) -> None:
+    """The first of equal logits is chosen; a row with a NaN has no token."""
+    indices = sorted({index for index in (0, 1, 17, 254, 255, 256, 257, 511, 512, size - 1) if index < size})
+    logits = np.full((2 * len(indices), size), -5, dtype=np.float32)
+    for row, index in enumerate(indices):
+        logits[[row, len(indices) + row], index] = -1
         logits[row, -1] = -1
-        logits[len(places) + row, size // 2] = np.nan
+        logits[len(indices) + row, size // 2] = np.nan
     found = sample(
         logits, [SamplingParams(temperature=0)] * len(logits), [0.5] * len(logits), instruction_set=instruction_set
     )
-    assert found == [*places, *[-1] * len(places)]
+    assert found == [*indices, *[-1] * len(indices)]
 
 
 def test_a_row_without_a_finite_maximum_has_no_token() -> None:
@@ -106,7 +106,7 @@ def test_a_row_without_a_finite_maximum_has_no_token() -> None:
         ({"params": []}, "params must be as many as rows"),
         ({"uniforms": [1.0]}, r"uniforms\[0\]"),
         ({"uniforms": [0.1, 0.2]}, "uniforms must be as many as rows"),
-        ({"rows": [2]}, r"rows\[0\] must be 0 to 2"),
+        ({"rows": [2]}, r"rows\[0\] must be at least 0 and below 2"),
         ({"rows": [-1]}, r"rows\[0\]"),
         ({"num_threads": 0}, "num_threads"),
         ({"instruction_set": "other"}, "instruction_set"),
@@ -135,7 +135,7 @@ def test_a_draw_parameter_out_of_its_range_is_rejected_by_its_name(given: dict[s
 
 
 def test_draw_parameters_are_those_of_the_table() -> None:
-    """Each parameter with the trait is a field of the struct, whose default is that of the table; no other is."""
+    """The struct's fields are exactly the parameters with the trait, with the defaults of the table."""
     off = SamplingParams()
     native = sluice_native.DrawParams()
     for name in DRAW_PARAMETERS:

@@ -1,1 +1,1 @@
-"""What a simulation is made from and held against: step times of this machine, and a real fleet that takes them."""
+"""Measured inputs and references of simulations: step times of this machine, and a real fleet with given step times."""

@@ -1,4 +1,4 @@
-"""Step times of a model on this machine: `python -m bench.fleet calibrate MODEL`."""
+"""Measurement of a model's step times on this machine: `python -m bench.fleet calibrate --model MODEL`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NUM_ROUNDS = 5
 
 
 def calibrate(model: str, config: EngineConfig) -> StepTable:
-    """Measure a folder's backend, without scheduler or sampler: medians of some rounds."""
+    """Measure the backend of a model without scheduler and sampler; the times are medians of several rounds."""
     loaded = load_model(model, config)
     size, runner = loaded.config.tokens_per_block, loaded.runner
     longest = loaded.info.max_model_len
@@ -44,7 +44,7 @@ def calibrate(model: str, config: EngineConfig) -> StepTable:
 
 
 def _seconds(backend: Any, parts: list[tuple[int, int]], block_size: int) -> float:
-    """The median of steps that compute, for each part, so many tokens from a place on."""
+    """Return the median time of steps that compute, for each (start, number) of `parts`, tokens from that position."""
     blocks = -(-max(start + number for start, number in parts) // block_size)
     batch = lay_out(
         [

@@ -1,9 +1,9 @@
-"""The product's service with a model that takes its time and no more.
+"""The product's service with a backend that waits instead of computing.
 
-Run as `python -m bench.fleet.measured.paced_service TABLE …`.
-It stands for one with an accelerator: each step lasts as long as the table says, and costs the processor next to
-nothing, so that several run side by side on a machine of few cores. Everything else, from the port to the block pool,
-is the service's own; its other arguments, too.
+Run as `python -m bench.fleet.measured.paced_service TABLE …`, followed by arguments of the service.
+It simulates a service with an accelerator: each step lasts as long as the table says and takes almost no CPU time, so
+that several services can run on a machine with few cores. Everything else, from the port to the block pool, is the
+product.
 """
 
 from __future__ import annotations
@@ -24,30 +24,34 @@ from service.engine.loading import model_plan
 from service.engine.models.backends import BackendRow
 from service.engine.models.model_spec import ModelSpec
 
-FIRST_TOKEN, NUM_TOKENS, STRIDE = 300, 1500, 37  # texts are made of these, each so many after the one before it
+FIRST_TOKEN, NUM_TOKENS, STRIDE = (
+    300,
+    1500,
+    37,
+)  # texts consist of these tokens, each STRIDE after the previous one, cyclically
 
 
 class PacedBackend:
-    """A Backend that waits."""
+    """A Backend whose forward waits for the step's time."""
 
     def __init__(self, model: StepModel, vocab_size: int) -> None:
         self._model = model
         self._vocab_size = vocab_size
 
     def bytes_per_block(self, block_size: int) -> int:
-        """Next to nothing."""
+        """Return a small number, since there is no cache."""
         return block_size
 
     def allocate(self, num_blocks: int, block_size: int) -> None:
-        """There is no cache."""
+        """Do nothing, since there is no cache."""
 
     def prepare_thread(self, num_threads: int | None) -> None:
-        """Nothing to set."""
+        """Limit torch to one thread."""
         del num_threads
         torch.set_num_threads(1)
 
     def forward(self, batch: Batch) -> Tensor:
-        """Wait as long as the step takes; every token is followed by the one that is `STRIDE` after it."""
+        """Wait for the step's time, and return logits whose largest token is `STRIDE` after the last token."""
         began = time.monotonic()
         counts = np.diff(batch.row_offsets)
         is_decode = (counts == 1) & (batch.context_lengths > 1)

@@ -1,4 +1,4 @@
-"""The same traffic for real: services that take the table's times, behind Envoy as a fleet has it, called over gRPC."""
+"""The same traffic on a real fleet: services with the table's step times, behind Envoy, called over gRPC."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ from service.settings.config import DEMO_FOLDER
 
 MODEL = "paced"
 _START_S = 120.0
-_MEASURED = 1 << 30  # keys of what is measured begin here, which is no traffic's
+_MEASURED = 1 << 30  # keys of measurements begin here; traffic does not use them
 _NUM_MEASURED = 5  # prompts of each length
 
 
 class RealFleet:
-    """So many services and an Envoy, until the end of the block. Their logs are in `folder`."""
+    """Several services and an Envoy, which run until the end of the block; their logs are in `folder`."""
 
     def __init__(self, table: StepTable, sizes: Sizes, num_replicas: int, folder: Path) -> None:
         self._ports = _free_ports(num_replicas + 3)
@@ -57,7 +57,7 @@ class RealFleet:
         self._service = [sys.executable, "-m", "bench.fleet.measured.paced_service", str(file), "--metrics-port=0"]
 
     def __enter__(self) -> tuple[str, str]:
-        """The address of its door, and that of one of the services."""
+        """Start the fleet; return the address of its Envoy and of one of the services."""
         listen, inner, admin, *services = self._ports
         for port in services:
             self._start(f"service-{port}", [*self._service, f"--port={port}"])
@@ -109,7 +109,7 @@ class RealFleet:
 
 
 async def ask(target: str, source: Jobs, *, has_affinity: bool) -> Outcome:
-    """Send the traffic, each job at its time and each later turn after its answer; return when all are answered."""
+    """Send each job at its time, and each later turn after the previous answer; return when all are answered."""
     outcome, serial = Outcome(), count()
     began = time.monotonic()
     waiting: list[tuple[float, int, Job]] = []
@@ -167,7 +167,7 @@ async def _call(stub: Any, job: Job, began: float, *, has_affinity: bool) -> Non
 
 
 def _prompt(job: Job) -> list[int]:
-    """As long as the job's, the same as the last turn's and its answer as far as these go."""
+    """Return a prompt of the job's length that begins with the previous turn's prompt and answer."""
     return [*_text(job.shared_key * 7919, job.shared), *_text(job.own_key * 104_729, job.own)]
 
 
@@ -189,7 +189,7 @@ def _free_ports(number: int) -> list[int]:
 def run_real(
     table: StepTable, sizes: Sizes, num_replicas: int, source: Jobs, *, has_affinity: bool
 ) -> tuple[StepTable, Outcome]:
-    """Start a fleet, measure the steps of one service, send the traffic through the door, stop it."""
+    """Start a fleet, measure the steps of one service, send the traffic through Envoy, and stop the fleet."""
     with (
         tempfile.TemporaryDirectory(prefix="sluice-fleet-") as folder,
         RealFleet(table, sizes, num_replicas, Path(folder)) as (door, service),
@@ -205,7 +205,7 @@ async def _measure_and_ask(
 
 
 async def measure_table(target: str, table: StepTable) -> StepTable:
-    """Step times at the same points, as a caller of one replica finds them: with all that the product adds."""
+    """Measure the table's step times as a client of one replica observes them, with the product's overhead."""
     serial = count(_MEASURED)
 
     def job(prompt: int, answer: int) -> Job:
@@ -214,7 +214,7 @@ async def measure_table(target: str, table: StepTable) -> StepTable:
     async with grpc.aio.insecure_channel(target) as channel:
         stub = CompletionServiceStub(channel)
         decode, prefill = [], []
-        await _call(stub, job(100, 40), time.monotonic(), has_affinity=False)  # the first is slow
+        await _call(stub, job(100, 40), time.monotonic(), has_affinity=False)  # warm up
         for number, _ in table.prefill:
             jobs = [job(number, 1) for _ in range(_NUM_MEASURED)]
             for each in jobs:
@@ -227,7 +227,7 @@ async def measure_table(target: str, table: StepTable) -> StepTable:
             last_to_begin = max(each.first_token for each in jobs)
             rest = [each for each in jobs if each.first_token >= last_to_begin - 1e-3]
             decode.append((number, statistics.median(each.gap_s for each in rest)))
-    # A step for one token takes as long whether it is of a prompt or of an answer; the rest is the request's own.
+    # A step for one token takes the same time for prompts and answers; the remaining time is the request's overhead.
     request_s = max(prefill[0][1] - decode[0][1], 0.0)
     steps = tuple((number, seconds - request_s) for number, seconds in prefill)
     return replace(table, decode=tuple(decode), prefill=steps, request_s=request_s)

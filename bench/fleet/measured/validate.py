@@ -1,4 +1,4 @@
-"""Three replicas, simulated and real, under the same traffic: `python -m bench.fleet validate`."""
+"""Comparison of three simulated and three real replicas under the same traffic: `python -m bench.fleet validate`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bench.fleet.simulated.simulation import Simulation
 from bench.fleet.simulated.step_model import StepModel, StepTable
 from bench.fleet.simulated.traffic import Source, Traffic
 
-# Of an accelerator slow enough for what the product itself takes on two cores to count for little.
+# An accelerator slow enough that the product's own time on two cores is negligible.
 TABLE = StepTable(
     "paced",
     decode=((1, 0.040), (8, 0.048), (16, 0.060)),
@@ -38,29 +38,30 @@ TRAFFIC = Traffic(
 LOADS = (0.9, 2.5)
 BOUNDED = "bounded maglev"
 WAYS = ("least request", BOUNDED)
-TOLD = ("requests", "good", "prefix_hits", "later_turn_hits", "first_token_p50_s", "first_token_p95_s", "gap_p50_s")
+FIGURES = ("requests", "good", "prefix_hits", "later_turn_hits", "first_token_p50_s", "first_token_p95_s", "gap_p50_s")
 
 
 @dataclass(frozen=True)
 class Compared:
-    """A figure of a run."""
+    """A figure of a simulated and a real run."""
 
     way: str
-    load: float  # conversations a second
+    load: float  # conversations per second
     name: str
     simulated: float
     real: float
 
     @property
     def difference(self) -> float:
-        """Of the real one's part."""
+        """The simulated figure's relative difference from the real one."""
         return self.simulated / self.real - 1 if self.real else 0.0
 
 
 def validate(seed: int, ways: Sequence[str] = WAYS, loads: Sequence[float] = LOADS) -> list[Compared]:
-    """Each figure, by least request without a key and by bounded Maglev with one. A minute for each way and load.
+    """Compare each figure by least request without affinity keys, and by bounded Maglev with them.
 
-    What is simulated has the step times that a caller of one replica measured just before.
+    Each balancer and load takes a minute. The simulation uses the step times that a client of one replica measured just
+    before.
     """
     return [each for load in loads for way in ways for each in _compare(way, load, seed)]
 
@@ -71,5 +72,5 @@ def _compare(way: str, load: float, seed: int) -> list[Compared]:
     table, real = run_real(TABLE, SIZES, 3, Source(traffic, seed), has_affinity=way == BOUNDED)
     model, measured = StepModel(table), numbers(real, TARGET)
     simulation = Simulation(lambda number: Replica(number, model, SIZES), balancer, 3)
-    told = numbers(simulation.run(Source(traffic, seed)), TARGET, request_s=table.request_s)
-    return [Compared(way, load, name, told[name], measured[name]) for name in TOLD]
+    simulated = numbers(simulation.run(Source(traffic, seed)), TARGET, request_s=table.request_s)
+    return [Compared(way, load, name, simulated[name], measured[name]) for name in FIGURES]

@@ -1,1 +1,1 @@
-"""The simulated fleet: replicas, caches, balancers, autoscaler, traffic, and the events among them."""
+"""The simulated fleet: replicas, caches, balancers, autoscaler, traffic and events."""

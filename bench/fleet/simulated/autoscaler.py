@@ -1,4 +1,4 @@
-"""How many replicas there should be, by one signal of theirs: Kubernetes' rule, as HPA and KEDA have it."""
+"""Autoscaling by one signal of the replicas, with the rule of Kubernetes' HPA and KEDA."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ Signal = Callable[[Sequence[Replica]], float]
 
 
 def running(replicas: Sequence[Replica]) -> float:
-    """Calls that run or wait, of a replica on average."""
+    """Return the mean number of running and waiting calls per replica."""
     return sum(each.num_active for each in replicas) / len(replicas)
 
 
 def waiting(replicas: Sequence[Replica]) -> float:
-    """Calls that wait for their beginning, of a replica on average."""
+    """Return the mean number of waiting calls per replica."""
     return sum(each.num_waiting for each in replicas) / len(replicas)
 
 
 def cache_usage(replicas: Sequence[Replica]) -> float:
-    """Of the blocks, the part that running calls hold."""
+    """Return the mean share of cache blocks held by running calls."""
     return sum(each.cache.held / each.cache.capacity for each in replicas) / len(replicas)
 
 
 @dataclass(frozen=True)
 class Policy:
-    """The fleet is to be as large as brings the signal to `target`. Times in seconds."""
+    """A scaling policy: the fleet's size that brings the signal to `target`. Times in seconds."""
 
     signal: Signal
     target: float
@@ -37,11 +37,11 @@ class Policy:
     most: int = 1000
     period_s: float = 15.0
     tolerance: float = 0.1
-    stays_s: float = 300.0  # a fleet shrinks to the most that was wanted in so long
+    stays_s: float = 300.0  # stabilization window: a fleet shrinks to the largest size wanted within it
 
 
 class Autoscaler:
-    """Follows a policy until the traffic ends."""
+    """Resizes the fleet by a policy until the traffic ends."""
 
     def __init__(self, simulation: Simulation, policy: Policy, until: float) -> None:
         self._simulation = simulation

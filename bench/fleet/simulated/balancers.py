@@ -1,4 +1,4 @@
-"""Who gets a call: Envoy's ways, as its documentation and source describe them."""
+"""Load balancers, implemented as Envoy's documentation and source describe them."""
 
 from __future__ import annotations
 
@@ -18,67 +18,67 @@ _ORCA_PERIOD_S = 1.0
 _LEAST_UTILISATION = 0.01
 
 
-def number_of(*words: object) -> int:
-    """64 bits that look random, the same in every process."""
-    return int.from_bytes(blake2b(repr(words).encode(), digest_size=8).digest(), "little")
+def number_of(*values: object) -> int:
+    """Return a 64-bit hash of the values, the same in every process."""
+    return int.from_bytes(blake2b(repr(values).encode(), digest_size=8).digest(), "little")
 
 
 class Member(Protocol):
-    """What a balancer sees of a replica."""
+    """A replica as seen by a balancer."""
 
     @property
     def number(self) -> int:
-        """Its name."""
+        """The replica's unique number."""
 
     @property
     def num_active(self) -> int:
-        """Calls that wait or run there, as far as they are known."""
+        """The number of waiting and running calls that the balancer knows."""
 
     @property
     def num_jobs(self) -> int:
-        """Calls that it ever got."""
+        """The number of calls that the replica ever got."""
 
     @property
     def cache(self) -> PrefixCache:
-        """Of which it reports how much is held."""
+        """The replica's cache, whose held part it reports."""
 
 
 class Balancer(Protocol):
     """Chooses among the replicas that are up."""
 
     def members(self, replicas: Sequence[Member]) -> None:
-        """These are up from now on."""
+        """Set the replicas that are up."""
 
     def choose(self, job: Job, now: float) -> Member:
-        """Where a job goes."""
+        """Return the replica for a job."""
 
     def ended(self, job: Job) -> None:
-        """A job that was sent has left its replica."""
+        """Note that a job has left its replica."""
 
 
 class LeastRequest:
-    """Of two at random the one with fewer calls."""
+    """Chooses, of two random replicas, the one with fewer calls."""
 
     def __init__(self, seed: int) -> None:
         self._draw = random.Random(seed)
         self._replicas: Sequence[Member] = ()
 
     def members(self, replicas: Sequence[Member]) -> None:
-        """These are up from now on."""
+        """Set the replicas that are up."""
         self._replicas = replicas
 
     def choose(self, job: Job, now: float) -> Member:
-        """The emptier of two, which may be the same."""
+        """Return the less loaded of two random replicas, which may be the same."""
         del job, now
         one, other = (self._replicas[int(self._draw.random() * len(self._replicas))] for _ in range(2))
         return one if one.num_active <= other.num_active else other
 
     def ended(self, job: Job) -> None:
-        """Replicas count by themselves."""
+        """Do nothing, since replicas count their calls."""
 
 
 class Maglev:
-    """By the job's key; with `bound` at most so many times the mean of running calls, then to another by the key."""
+    """Chooses by the job's key. With `bound`, a replica's calls are at most `bound` times the mean."""
 
     def __init__(self, bound: float | None = None, table_size: int = TABLE_SIZE) -> None:
         self._bound = bound
@@ -88,7 +88,7 @@ class Maglev:
         self._tables: dict[tuple[int, ...], list[int]] = {}
 
     def members(self, replicas: Sequence[Member]) -> None:
-        """These are up from now on."""
+        """Set the replicas that are up."""
         self._replicas = replicas
         names = tuple(each.number for each in replicas)
         if names not in self._tables:
@@ -96,7 +96,7 @@ class Maglev:
         self._table = self._tables[names]
 
     def choose(self, job: Job, now: float) -> Member:
-        """The key's own, or the first of the others in the key's order that isn't too full."""
+        """Return the key's replica, or the first replica below the bound in the key's order."""
         del now
         key = number_of(job.route_key)
         mine = self._replicas[self._table[key % self._size]]
@@ -109,37 +109,37 @@ class Maglev:
         return next((each for each in self._others(key) if each.num_active < most), mine)
 
     def ended(self, job: Job) -> None:
-        """Replicas count by themselves."""
+        """Do nothing, since replicas count their calls."""
 
     def _others(self, key: int) -> Iterator[Member]:
-        """All in an order that is the key's, drawn as far as it is needed."""
+        """Yield all replicas in a random order that depends only on the key."""
         draw, others = random.Random(key), list(self._replicas)
         for last in range(len(others), 0, -1):
-            place = int(draw.random() * last)
-            others[place], others[last - 1] = others[last - 1], others[place]
+            index = int(draw.random() * last)
+            others[index], others[last - 1] = others[last - 1], others[index]
             yield others[last - 1]
 
 
 def maglev_table(names: Sequence[int], size: int) -> list[int]:
-    """Each place's index of `names`. Eisenbud et al.: Maglev (2016)."""
+    """Return the index in `names` of each table entry. Eisenbud et al.: Maglev (2016)."""
     offsets = [number_of("offset", name) % size for name in names]
     skips = [number_of("skip", name) % (size - 1) + 1 for name in names]
     table, filled = [-1] * size, 0
-    places = list(offsets)
+    positions = list(offsets)
     while True:
         for index, skip in enumerate(skips):
-            place = places[index]
-            while table[place] >= 0:
-                place = (place + skip) % size
-            table[place] = index
-            places[index] = (place + skip) % size
+            position = positions[index]
+            while table[position] >= 0:
+                position = (position + skip) % size
+            table[position] = index
+            positions[index] = (position + skip) % size
             filled += 1
             if filled == size:
                 return table
 
 
 class Weighted:
-    """In turns, by weights of what each replica reports: calls a second, over how full it is (ORCA)."""
+    """Weighted round robin by each replica's report (ORCA): calls per second divided by utilization."""
 
     def __init__(self) -> None:
         self._replicas: Sequence[Member] = ()
@@ -150,14 +150,14 @@ class Weighted:
         self._seen: dict[int, int] = {}
 
     def members(self, replicas: Sequence[Member]) -> None:
-        """These are up from now on."""
+        """Set the replicas that are up."""
         self._replicas = replicas
         self._weights = [1.0] * len(replicas)
         self._turns = [((index + 1) / len(replicas), next(self._serial), index) for index in range(len(replicas))]
         heapq.heapify(self._turns)
 
     def choose(self, job: Job, now: float) -> Member:
-        """Who is next: earliest deadline first, whose deadlines are 1 / weight apart."""
+        """Return the replica with the earliest deadline; a replica's deadlines are 1 / weight apart."""
         del job
         if now >= self._next_weights:
             self._weigh(now)
@@ -166,7 +166,7 @@ class Weighted:
         return self._replicas[index]
 
     def ended(self, job: Job) -> None:
-        """Replicas count by themselves."""
+        """Do nothing, since replicas count their calls."""
 
     def _weigh(self, now: float) -> None:
         self._next_weights = now + _ORCA_PERIOD_S

@@ -1,7 +1,7 @@
-"""A replica's prefix cache, by whole prefixes instead of blocks: what was used longest ago goes first, from its end.
+"""A replica's prefix cache of whole prefixes instead of blocks; the least recently used is evicted first, from its end.
 
-A prompt is a part that others share and a part of its own, and both are kept under their keys. `BlockPool` does the
-same block by block.
+A prompt consists of a shared part and its own part, and both are cached under their keys. `BlockPool` does the same
+block by block.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections import OrderedDict
 
 from bench.fleet.simulated.job import Job
 
-Key = tuple[bool, int]  # whether it is a shared part, and which
+Key = tuple[bool, int]  # True for a shared part, and the part's key
 
 
 class PrefixCache:
-    """So many tokens of keys and values, held by running jobs or kept for later ones."""
+    """A cache of `capacity` tokens of keys and values, held by running jobs or kept for later jobs."""
 
     def __init__(self, capacity: int, block_size: int) -> None:
         self.capacity = capacity
@@ -23,23 +23,23 @@ class PrefixCache:
         self._block_size = block_size
         self._kept: OrderedDict[Key, int] = OrderedDict()
         self._holders: dict[int, int] = {}  # of shared parts that are held
-        self._ready: set[int] = set()  # of these, those that are computed
+        self._ready: set[int] = set()  # the computed ones of these
 
     def found(self, job: Job) -> int:
-        """How many of the prompt's first tokens are there; always less than all."""
+        """Return the number of the prompt's first tokens in the cache, always less than all."""
         if job.shared and job.shared_key not in self._ready and (True, job.shared_key) not in self._kept:
             return 0
         tokens = job.shared + min(self._kept.get((False, job.own_key), 0), job.own)
         return min(tokens, job.prompt - 1) // self._block_size * self._block_size
 
     def fits(self, job: Job, num_running: int) -> bool:
-        """Whether the job's prompt can be held, with a block more for everyone that runs."""
+        """Return True if the job's prompt fits, with one more block for each running job."""
         shared = 0 if job.shared_key in self._holders else job.shared
         own = job.own + job.generated + self._block_size
         return self.held + shared + own + num_running * self._block_size <= self.capacity
 
     def hold(self, job: Job) -> None:
-        """Take what the job's prompt needs; what is kept of it is no longer kept, but held."""
+        """Hold the tokens of the job's prompt; its kept tokens become held ones."""
         if job.shared:
             holders = self._holders.get(job.shared_key, 0)
             if holders == 0:
@@ -55,17 +55,17 @@ class PrefixCache:
         self._evict()
 
     def computed(self, job: Job) -> None:
-        """The job's prompt is computed: from now on its shared part is found."""
+        """Note that the job's prompt is computed; from now on its shared part is found."""
         if job.holds_shared:
             self._ready.add(job.shared_key)
 
     def grow(self, tokens: int) -> None:
-        """So many tokens more are held, by whom `release` is told."""
+        """Hold more tokens; `release` frees them with their job."""
         self.held += tokens
         self._evict()
 
     def release(self, job: Job, *, keeps: bool = True) -> None:
-        """The job ends or gives way. `job.held` is what it holds of its own by now."""
+        """Free the tokens of a job that ends or is preempted; `job.held` is the size of its own part."""
         self.held -= job.held
         own = job.held // self._block_size * self._block_size
         if keeps and own > 0:

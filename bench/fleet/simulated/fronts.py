@@ -1,4 +1,4 @@
-"""Several Envoys before one fleet, of which each counts only the calls that it has sent itself."""
+"""Several front proxies of one fleet, each of which counts only the calls that it has sent itself."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bench.fleet.simulated.job import Job
 
 
 class View:
-    """A replica as one Envoy sees it."""
+    """A replica as seen by one Envoy."""
 
     def __init__(self, member: Member) -> None:
         self.member = member
@@ -20,17 +20,17 @@ class View:
 
     @property
     def num_jobs(self) -> int:
-        """All that the replica got, of which it tells by itself."""
+        """The number of calls that the replica ever got, which it reports itself."""
         return self.member.num_jobs
 
     @property
     def cache(self) -> PrefixCache:
-        """The replica's, of which it tells by itself."""
+        """The replica's cache, whose held part it reports itself."""
         return self.member.cache
 
 
 class Fronts:
-    """Each call comes to one of the Envoys at random, which chooses by what it knows."""
+    """Sends each call to a random Envoy, which chooses a replica by its own view."""
 
     def __init__(self, make: Callable[[], Balancer], number: int, seed: int) -> None:
         self._balancers = [make() for _ in range(number)]
@@ -39,21 +39,21 @@ class Fronts:
         self._sent: dict[Job, View] = {}
 
     def members(self, replicas: Sequence[Member]) -> None:
-        """These are up from now on."""
+        """Set the replicas that are up."""
         for views, balancer in zip(self._views, self._balancers, strict=True):
             for replica in replicas:
                 views.setdefault(replica.number, View(replica))
             balancer.members([views[replica.number] for replica in replicas])
 
     def choose(self, job: Job, now: float) -> Member:
-        """Where a job goes."""
+        """Return the replica for a job."""
         balancer = self._balancers[int(self._draw.random() * len(self._balancers))]
         view = balancer.choose(job, now)
-        assert isinstance(view, View)  # noqa: S101  it was given such
+        assert isinstance(view, View)  # noqa: S101  its members are views
         view.num_active += 1
         self._sent[job] = view
         return view.member
 
     def ended(self, job: Job) -> None:
-        """A job has left its replica."""
+        """Note that a job has left its replica."""
         self._sent.pop(job).num_active -= 1

@@ -9,9 +9,10 @@ NEVER = float("inf")
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """A prompt of a part that others have too and a part of its own, and an answer. Seconds and tokens.
+    """A prompt, which consists of a shared part and its own part, and an answer. Units are seconds and tokens.
 
-    `own_key` names what the own part goes on: the earlier turns of its conversation. Affinity goes by `route_key`.
+    `own_key` identifies the job's conversation, whose earlier turns its own part continues. `route_key` is the key of
+    affinity.
     """
 
     arrived: float
@@ -26,19 +27,19 @@ class Job:
     first_token: float = NEVER
     ended: float = NEVER
     refused: bool = False
-    num_broken: int = 0  # times that its replica died under it
-    cached: int = 0  # of the prompt, when it began for the first time
+    num_broken: int = 0  # times that its replica died while it had the job
+    cached: int = 0  # prompt tokens that were cached when the job first began
     began: float = NEVER
     to_compute: int = 0
     generated: int = 0
-    last_step: int = 0  # of its replica, with which it ends
+    last_step: int = 0  # the step of its replica with which it ends
     held: int = 0  # tokens of the cache that are its own
     holds_shared: bool = False
     replica: int = -1
 
     @property
     def prompt(self) -> int:
-        """Its length."""
+        """The prompt's length."""
         return self.shared + self.own
 
     @property

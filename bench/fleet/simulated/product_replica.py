@@ -1,7 +1,7 @@
-"""A replica whose steps the product's own scheduler, block pool and sequences decide, token by token.
+"""A replica that uses the product's own scheduler, block pool and sequences, token by token.
 
-It stands in for `Replica`, to see whether that decides alike. A token of a prompt or an answer follows from its place
-in its conversation, so that a later turn begins with what is cached of the earlier ones.
+It replaces `Replica` to validate its decisions. A token of a prompt or an answer is determined by its position in the
+conversation, so that a later turn begins with the cached tokens of the earlier ones.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SHARED = 1 << 62
 
 
 class _NoText:
-    """A tokenizer whose tokens are no text."""
+    """A tokenizer without texts."""
 
     json = "{}"
     vocab_size = 1 << 62
@@ -45,7 +45,7 @@ class _NoText:
 
 
 class ProductReplica(Replica):
-    """As `Replica`, but for deaths."""
+    """A `Replica` with the product's scheduler; it does not support deaths."""
 
     num_replays = 0
 
@@ -76,7 +76,7 @@ class ProductReplica(Replica):
         return self._core.stats().num_running
 
     def add(self, job: Job, now: float) -> bool:
-        """Let a job wait."""
+        """Enqueue a job."""
         self.num_jobs += 1
         self.num_active += 1
         self._next_serial += 1
@@ -101,14 +101,14 @@ class ProductReplica(Replica):
         return True
 
     def go_on(self, now: float) -> list[Job]:
-        """The step that ran has ended; begin the next."""
+        """End the current step and begin the next; return the jobs that ended."""
         done, self._done = self._done, []
         self.num_active -= len(done)
         self._step(now)
         return done
 
     def run(self, step: Step) -> list[SampledToken | None]:
-        """The Runner's: let the step's time pass."""
+        """Advance the clock by the step's time, and return the sampled tokens (Runner's interface)."""
         decodes = [item for item in step.items if item.samples and item.num_new_tokens == 1]
         context = sum(len(item.sequence.token_ids) for item in decodes)
         num_tokens = step.num_tokens - len(decodes)
@@ -118,11 +118,11 @@ class ProductReplica(Replica):
         return [self._sampled(item.sequence) if item.samples else None for item in step.items]
 
     def follow(self, sequences: abc.Sequence[Sequence]) -> list[SampledToken]:
-        """The Runner's. Raises RuntimeError: there are no drafts to follow."""
+        """Raise RuntimeError, since there are no drafts (Runner's interface)."""
         raise RuntimeError(f"there are no drafts of {len(sequences)} sequences")
 
     def release(self, sequence: Sequence) -> None:
-        """The Runner's; nothing is kept."""
+        """Do nothing, since no state is kept (Runner's interface)."""
 
     def _sampled(self, sequence: Sequence) -> SampledToken:
         job = self._jobs[sequence.group.serial]
@@ -139,7 +139,7 @@ class ProductReplica(Replica):
         self.until = self._clock
         for serial, output in report.outputs:
             job = self._jobs[serial]
-            assert isinstance(output, GenerationOutput)  # noqa: S101  a generator's engine tells nothing else
+            assert isinstance(output, GenerationOutput)  # noqa: S101  a generator's engine emits nothing else
             timings = output.timings
             job.first_token = timings.first_token or NEVER
             if timings.finished is not None:

@@ -1,7 +1,8 @@
-"""One replica: an engine that computes steps, without tokens.
+"""A simulated replica: an engine that computes steps without tokens.
 
-What the product's scheduler decides token by token is decided here for runs of equal steps, so that a request costs
-about as much as a few tokens there. `tests/bench/test_fleet_replica.py` compares it with the product's own.
+It makes the decisions of the product's scheduler for runs of equal steps instead of token by token, so that simulating
+a request takes about as long as a few tokens there. `tests/bench/test_fleet_replica.py` compares it with the product's
+scheduler.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from bench.fleet.simulated.job import NEVER, Job
 from bench.fleet.simulated.step_model import StepModel
 from service.engine.core.step_times import StepTimes
 
-_MOST_STEPS = 64  # of one run: the contexts grow meanwhile
-_MAX_WAITS = 2.0  # as `service.engine.core.scheduler`
+_MOST_STEPS = 64  # of one run, since contexts grow meanwhile
+_MAX_WAITS = 2.0  # the same as in `service.engine.core.scheduler`
 _MEMORY = 0.95
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """What `EngineConfig` says of the same names."""
+    """The fields of `EngineConfig` with the same names."""
 
     max_batch_tokens: int = 2048
     max_batch_sequences: int = 64
@@ -33,7 +34,7 @@ class Sizes:
 
 
 class Replica:
-    """Takes jobs, and is asked to go on whenever `until` has come."""
+    """Accepts jobs; `go_on` must be called whenever the time `until` is reached."""
 
     def __init__(self, number: int, model: StepModel, sizes: Sizes) -> None:
         self.number = number
@@ -50,12 +51,12 @@ class Replica:
         self._times = StepTimes(sizes.max_slowdown)
         self._waiting: deque[Job] = deque()
         self._prefilling: list[Job] = []
-        self._decoding: list[tuple[int, int, Job]] = []  # a heap, by the step that is the last
-        self._context = 0  # tokens of those that decode
+        self._decoding: list[tuple[int, int, Job]] = []  # a heap, ordered by the last step
+        self._context = 0  # tokens of the decoding jobs
         self._num_steps = 0
         self._serial = 0
         self._run: tuple[float, float, int] = (0.0, 0.0, 0)  # beginning, seconds a step, steps
-        self._parts: list[tuple[Job, int]] = []  # tokens of prompts in the step that runs
+        self._parts: list[tuple[Job, int]] = []  # prompt tokens in the current step
         self._stay_s = 0.0
 
     @property
@@ -65,19 +66,19 @@ class Replica:
 
     @property
     def num_waiting(self) -> int:
-        """Jobs that have not."""
+        """Jobs that have not begun."""
         return len(self._waiting)
 
     @property
     def queue_wait_s(self) -> float:
-        """How long the one that is next has waited for a place, as one more would; see `Turnover`."""
-        places = self._sizes.max_batch_sequences
-        if not self._waiting and self.num_running < places:
+        """The estimated wait for a slot of one more job, by the mean time that jobs hold a slot."""
+        slots = self._sizes.max_batch_sequences
+        if not self._waiting and self.num_running < slots:
             return 0.0
-        return (len(self._waiting) + 1) / places * self._stay_s
+        return (len(self._waiting) + 1) / slots * self._stay_s
 
     def add(self, job: Job, now: float) -> bool:
-        """Let a job wait, unless it would have to for too long."""
+        """Enqueue a job, or reject it and return False if its wait would be too long."""
         self.num_jobs += 1
         if self.queue_wait_s > self._sizes.max_queue_wait_s:
             job.refused = True
@@ -92,7 +93,7 @@ class Replica:
         return True
 
     def go_on(self, now: float) -> list[Job]:
-        """The steps that ran have ended; begin the next. Gives the jobs that ended with them, or were given up."""
+        """End the current steps and begin the next; return the jobs that ended or were rejected."""
         done = self._end(now)
         while self._waiting and now - self._waiting[0].arrived > _MAX_WAITS * self._sizes.max_queue_wait_s:
             job = self._waiting.popleft()
@@ -106,7 +107,7 @@ class Replica:
         return done
 
     def die(self, now: float) -> list[Job]:
-        """Lose everything. Gives the jobs that were there, as far as they had come."""
+        """Lose all state; return the jobs that were there, with their progress."""
         lost = [*self._waiting, *self._prefilling, *(job for _, _, job in self._decoding)]
         if self.until < NEVER:
             began, step_s, _ = self._run
@@ -126,7 +127,7 @@ class Replica:
         """Choose the next step, or the run of steps until something changes."""
         self.version += 1
         num_decodes = len(self._decoding)
-        self._make_room(num_decodes)
+        self._preempt(num_decodes)
         num_decodes = len(self._decoding)
         self._parts = self._share_out(num_decodes, now)
         num_tokens = sum(tokens for _, tokens in self._parts)
@@ -142,7 +143,7 @@ class Replica:
         self.until = now + step_s * num_steps
 
     def _share_out(self, num_decodes: int, now: float) -> list[tuple[Job, int]]:
-        """Which prompts get how many tokens of the next step; begins jobs that wait while there is room."""
+        """Assign the next step's tokens to prompts; begin waiting jobs while there is capacity."""
         sizes = self._sizes
         left = sizes.max_batch_tokens - num_decodes
         if num_decodes:
@@ -203,7 +204,7 @@ class Replica:
         return done
 
     def _decode(self, job: Job, now: float) -> bool:
-        """The job's prompt is computed, and with it its next token; whether that is the last."""
+        """Generate the next token of a job whose prompt is computed; return True if it is the last one."""
         self.cache.computed(job)
         job.first_token = min(job.first_token, now)
         job.generated += 1
@@ -217,7 +218,7 @@ class Replica:
         return False
 
     def _cut_short(self, now: float) -> None:
-        """Somebody has come while only decodes run: the run ends with the step that runs now."""
+        """End a run of decodes with the current step, since a job has arrived."""
         began, step_s, num_steps = self._run
         num_begun = min(max(math.ceil((now - began) / step_s), 1), num_steps)
         self._run = (began, step_s, num_begun)
@@ -227,8 +228,8 @@ class Replica:
     def _steps_that_fit(self, num_decodes: int) -> int:
         return max((self.cache.capacity - self.cache.held) // num_decodes, 1)
 
-    def _make_room(self, num_decodes: int) -> None:
-        """Let the job that began last wait again while the next token of each doesn't fit."""
+    def _preempt(self, num_decodes: int) -> None:
+        """Preempt the jobs that began last until the next token of each remaining job fits."""
         while num_decodes > 1 and self.cache.held + num_decodes > self.cache.capacity:
             index = max(range(num_decodes), key=lambda each: self._decoding[each][1])
             last_step, _, job = self._decoding.pop(index)

@@ -1,4 +1,4 @@
-"""A fleet under traffic: events in the order of their time."""
+"""Discrete-event simulation of a fleet under traffic."""
 
 from __future__ import annotations
 
@@ -15,43 +15,43 @@ from bench.fleet.simulated.replica import Replica
 
 
 class Jobs(Protocol):
-    """What is asked: the first turns by their time, and what follows an answer."""
+    """The requests: first turns in order of time, and the turn after each answer."""
 
     def first_turns(self) -> Any:
-        """An iterator over jobs in the order of their arrival."""
+        """Return an iterator over jobs in the order of arrival."""
 
     def next_turn(self, job: Job) -> Job | None:
-        """What comes after an answer, if anything does."""
+        """Return the turn after an answer, or None if the conversation ends."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What happens to replicas. Times in seconds; a replica that starts has an empty cache."""
+    """Deaths and restarts of replicas. Times in seconds; a replica that starts has an empty cache."""
 
     deaths: tuple[tuple[float, int], ...] = ()  # when, and which
     start_s: float = 60.0  # from a replica's start to its first call
-    noticed_s: float = 1.0  # until callers of one that died are sent elsewhere
-    restart_from: float = NEVER  # a rolling restart begins: one after the other, each drained first
+    noticed_s: float = 1.0  # until a dead replica's calls are sent elsewhere
+    restart_from: float = NEVER  # start of a rolling restart of one replica after the other, each drained first
 
 
 @dataclass
 class Outcome:
-    """All that came of it."""
+    """The results of a run."""
 
-    jobs: list[Job] = field(default_factory=list)  # those that ended or were refused
+    jobs: list[Job] = field(default_factory=list)  # ended or rejected
     replicas: list[Replica] = field(default_factory=list)
-    replica_s: float = 0.0  # that replicas were paid for
+    replica_s: float = 0.0  # billed replica time
     until: float = 0.0
-    sizes: list[tuple[float, int]] = field(default_factory=list)  # of the fleet, when it changed
+    sizes: list[tuple[float, int]] = field(default_factory=list)  # (time, size) of each change of the fleet
 
 
 class Simulation:
-    """One run. The same arguments give the same outcome."""
+    """One run, which is deterministic."""
 
     def __init__(
         self, make: Callable[[int], Replica], balancer: Balancer, num_replicas: int, plan: Plan | None = None
     ) -> None:
-        """`make` gives the replica of a number."""
+        """Create the fleet; `make` returns the replica with a number."""
         self.now = 0.0
         self.replicas = [make(number) for number in range(num_replicas)]
         self.outcome = Outcome(replicas=self.replicas)
@@ -62,15 +62,15 @@ class Simulation:
         self._serial = count()
         self._paid_from = dict.fromkeys(range(num_replicas), 0.0)
         self._to_restart: list[Replica] = []
-        self._held_back: list[Job] = []  # while nobody is up
+        self._held_back: list[Job] = []  # while no replica is up
         self._members_changed()
 
     def at(self, when: float, what: Callable[[], None]) -> None:
-        """Let something happen."""
+        """Schedule an event."""
         heapq.heappush(self._events, (when, next(self._serial), what))
 
     def run(self, source: Jobs) -> Outcome:
-        """Until everything that was asked is answered."""
+        """Run until all requests are answered."""
         self._source = source
         first_turns = iter(source.first_turns())
 
@@ -92,7 +92,7 @@ class Simulation:
         return self.outcome
 
     def grow(self, number: int) -> None:
-        """Start so many more; they are paid for at once, and answer when they have loaded."""
+        """Start more replicas; they are billed immediately, and answer after loading."""
         for _ in range(number):
             replica = self._make(len(self.replicas))
             replica.is_up = False
@@ -101,7 +101,7 @@ class Simulation:
             self.at(self.now + self._plan.start_s, partial(self._up, replica))
 
     def shrink(self, number: int) -> None:
-        """Let the newest ones end what they have, and go."""
+        """Drain and stop the newest replicas."""
         staying = [each for each in self.replicas if each.is_up and not each.is_draining]
         for replica in staying[max(len(staying) - number, 1) :]:
             replica.is_draining = True
@@ -109,11 +109,11 @@ class Simulation:
         self._members_changed()
 
     def members(self) -> list[Replica]:
-        """Those that get calls."""
+        """Return the replicas that get calls."""
         return [each for each in self.replicas if each.is_up and not each.is_draining]
 
     def num_paid(self) -> int:
-        """Those that run or start, and are not to go."""
+        """Return the number of running and starting replicas, without those that drain."""
         return sum(each.number in self._paid_from and not each.is_draining for each in self.replicas)
 
     def _arrive(self, job: Job, then: Callable[[], None]) -> None:
@@ -165,7 +165,7 @@ class Simulation:
             self._restart_next()
 
     def _die(self, replica: Replica) -> None:
-        """Those who were there are sent elsewhere when it is noticed, and go on where they were."""
+        """Stop a replica; when the death is noticed, its jobs are sent elsewhere and resumed."""
         replica.is_up = False
         lost = replica.die(self.now)
         self._members_changed()

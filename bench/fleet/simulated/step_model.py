@@ -1,4 +1,4 @@
-"""How long a step takes, from a table of measurements."""
+"""Step times from a table of measurements."""
 
 from __future__ import annotations
 
@@ -15,41 +15,41 @@ _MAX_DECODES, _MAX_PROMPT_TOKENS = 1024, 8192
 
 @dataclass(frozen=True)
 class StepTable:
-    """Measured seconds. Between the points they are taken to lie on lines, and beyond the last on its line."""
+    """Measured seconds, interpolated linearly between points and extrapolated beyond the last."""
 
     name: str
     decode: Points  # by sequences, of a step that decodes these only, each with `context` tokens
-    prefill: Points  # by tokens, of a step that computes a prompt of so many only
+    prefill: Points  # by tokens, of a step that only computes a prompt of that length
     context: int = 0
-    context_s: float = 0.0  # a decode's additional time for each token more in its context
-    request_s: float = 0.0  # a request's own way in and out, beside its steps
+    context_s: float = 0.0  # a decode's additional time per additional token of context
+    request_s: float = 0.0  # a request's overhead in addition to its steps
     num_blocks: int = 4096
     block_size: int = 16
 
     def save(self, file: Path) -> None:
-        """As JSON."""
+        """Write the table as JSON."""
         file.write_text(json.dumps(asdict(self), indent=2) + "\n", encoding="utf-8")
 
 
 def load_table(file: Path) -> StepTable:
-    """From what `save` wrote."""
-    said = json.loads(file.read_text(encoding="utf-8"))
+    """Read a table that `save` wrote."""
+    data = json.loads(file.read_text(encoding="utf-8"))
     for name in ("decode", "prefill"):
-        said[name] = tuple((int(number), float(seconds)) for number, seconds in said[name])
-    return StepTable(**said)
+        data[name] = tuple((int(number), float(seconds)) for number, seconds in data[name])
+    return StepTable(**data)
 
 
 class StepModel:
-    """The table, quick to ask."""
+    """A step table with precomputed values for fast lookup."""
 
     def __init__(self, table: StepTable) -> None:
         self.table = table
         self._decode = _line(table.decode, _MAX_DECODES)
         self._prefill = _line(table.prefill, _MAX_PROMPT_TOKENS)
-        self._first = self._prefill[1]  # what a step costs for its first token, which one that does both pays once
+        self._first = self._prefill[1]  # the cost of a step's first token, which a mixed step has only once
 
     def seconds(self, num_decodes: int, num_prompt_tokens: int, context: float = 0.0) -> float:
-        """Of a step; `context` is the tokens of all sequences that decode together."""
+        """Return the time of a step; `context` is the total number of tokens of all decoding sequences."""
         if not num_decodes:
             return self._prefill[num_prompt_tokens]
         more = self.table.context_s * (context - num_decodes * self.table.context)
@@ -58,7 +58,7 @@ class StepModel:
 
 
 def _line(points: Points, last: int) -> list[float]:
-    """The values at 0, 1, … `last`; 0 is nothing."""
+    """Return the values at 0, 1, … `last`; the value at 0 is 0."""
     numbers, seconds = (np.array(each, dtype=float) for each in zip(*points, strict=True))
     slope = (seconds[-1] - seconds[-2]) / (numbers[-1] - numbers[-2]) if len(points) > 1 else 0.0
     at = np.arange(last + 1, dtype=float)
@@ -68,8 +68,8 @@ def _line(points: Points, last: int) -> list[float]:
     return found
 
 
-# What an H100-class device does with an 8 B model in bf16, in round numbers of public benchmarks: for the shape of a
-# large fleet, not for anybody's capacity plan. `python -m bench.fleet calibrate` measures a real one.
+# An 8 B model in bf16 on an H100-class device, in round numbers from public benchmarks. It shows the behaviour of a
+# large fleet and is not meant for capacity planning. `python -m bench.fleet calibrate` measures a real model.
 EXAMPLE = StepTable(
     "8b",
     decode=((1, 0.009), (16, 0.011), (64, 0.016), (128, 0.024), (256, 0.040)),

@@ -1,7 +1,7 @@
-"""A public shape of traffic: conversations with shared system prompts, hot keys, bursts and the course of a day.
+"""Synthetic traffic: conversations with shared system prompts, hot keys, bursts and a daily rhythm.
 
-Lengths are lognormal and popularity is Zipf's, as public traces of chats have them (Azure's of 2023 and 2024,
-Mooncake's, BurstGPT); the numbers are settings here, and nobody's.
+Lengths are lognormal and popularity follows Zipf's law, as in public traces of chats (Azure's of 2023 and 2024,
+Mooncake's, BurstGPT). The parameters are settings and not taken from a particular trace.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _HOT = 1 << 40  # keys of hot prompts begin here
 
 @dataclass(frozen=True)
 class Traffic:
-    """Times in seconds, lengths in tokens. Means are of the distribution, not of its logarithm."""
+    """The parameters of traffic. Times in seconds, lengths in tokens; means are those of the lognormal distribution."""
 
     conversations_per_s: float
     duration_s: float
@@ -31,12 +31,12 @@ class Traffic:
     think_s: float = 15.0  # between an answer's end and the next question; exponential
     question: float = 120.0
     answer: float = 180.0
-    sigma: float = 0.8  # of the logarithm of both
+    sigma: float = 0.8  # standard deviation of the logarithm of both
     longest: int = 2048
     system_prompts: int = 40
     system_prompt: int = 900
     zipf: float = 1.1
-    hot_per_s: float = 0.0  # calls that share one long prompt and a key, beside the conversations
+    hot_per_s: float = 0.0  # calls that share one long prompt and a key, in addition to the conversations
     hot_prompt: int = 3000
     burst_every_s: float = 0.0  # 0: no bursts
     burst_calls: int = 0  # conversations that begin at once in each
@@ -44,7 +44,7 @@ class Traffic:
     night: float = 0.25
 
     def rate(self, at: float) -> float:
-        """Conversations that begin in a second at an instant. A day begins at night."""
+        """Return the conversations that begin per second at time `at`; a day begins at night."""
         if not self.day_s:
             return self.conversations_per_s
         wave = 1 - (1 - self.night) * math.cos(2 * math.pi * at / self.day_s)
@@ -52,9 +52,9 @@ class Traffic:
 
 
 class Source:
-    """Draws the traffic: the first turns by the time, and each later one when the answer before it has ended.
+    """Generates the traffic: first turns by time, and each later turn when the previous answer has ended.
 
-    What a conversation asks is its own, whatever becomes of the others, so that all balancers get the same.
+    A conversation's requests don't depend on other conversations, so that all balancers get the same requests.
     """
 
     def __init__(self, traffic: Traffic, seed: int) -> None:
@@ -63,14 +63,14 @@ class Source:
         ranks = np.arange(1, traffic.system_prompts + 1, dtype=float) ** -traffic.zipf
         self._popularity = np.cumsum(ranks / ranks.sum()).tolist()
         self._num_conversations = 0
-        self._draws: dict[int, random.Random] = {}  # of the conversations that go on
+        self._draws: dict[int, random.Random] = {}  # of the active conversations
 
     def first_turns(self) -> Iterator[Job]:
-        """In the order of their arrival: a Poisson process thinned to the rate, bursts, and the hot calls."""
+        """Return jobs in the order of arrival: a Poisson process thinned to the rate, bursts, and hot calls."""
         return heapq.merge(self._conversations(), self._bursts(), self._hot(), key=attrgetter("arrived"))
 
     def next_turn(self, job: Job) -> Job | None:
-        """What its caller asks after the answer; None at the conversation's end. A refused caller has gone."""
+        """Return the next turn after an answer, or None if the conversation ends or the job was rejected."""
         traffic, draw = self.traffic, self._draws.pop(job.own_key, None)
         if draw is None or job.refused or draw.random() < 1 / traffic.turns:
             return None

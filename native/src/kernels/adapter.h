@@ -1,5 +1,5 @@
-// What adapters add to a product's sums: first x · downᵀ of their rows, then, where the sums of a row are finished,
-// that times upᵀ. Each sum is one chain along the columns, so a row's bits don't depend on the rows beside it.
+// The additions of adapters to a product's sums: first x · downᵀ of the adapters' rows, and then, when a row's sums are
+// complete, this result times upᵀ. Each sum is one chain along the columns, so a row's bits don't depend on other rows.
 #pragma once
 
 #include "../low_rank.h"
@@ -8,21 +8,21 @@
 namespace sluice {
 namespace SLUICE_SET {
 
-// The format of adapters beside weights of another: numbers, never whole ones.
+// The format of adapters for a format of weights; it is always a floating-point one.
 template <class Weight>
 using LowFormat = std::conditional_t<std::is_same_v<Weight, Float32Format>, Float32Format, BFloat16Format>;
 
 constexpr int kLowTileRows = kRegisters == 1 ? 4 : 2, kLowTileGroups = 2, kLowChunkRows = 16;
 
-// The second part of the products of one step's rows.
+// The second product, low · upᵀ, of the rows of a step.
 template <class Low>
 struct AddedSums {
   const AdaptedRows* adapted = nullptr;  // null: nothing is added
-  int product = 0;                       // its place among all layers' products
+  int product = 0;                       // index among the products of all layers
   const typename Low::Input* low = nullptr;
   size_t stride = 0;
 
-  // Add to the sums [count][16] of one row, whose groups begin at `group`.
+  // Add to the sums [count][16] of one row; the first group is `group`.
   SLUICE_INLINE void operator()(int row, int group, int count, float* sums) const {
     if (adapted == nullptr || adapted->part_of_row[row] < 0) return;
     const LowRank& low_rank = adapted->parts[adapted->part_of_row[row]].products[product];
@@ -39,7 +39,7 @@ struct AddedSums {
   }
 };
 
-// M rows, wherever they are, times N groups of a down; results go to the same rows of `out`.
+// Multiply M rows, which need not be adjacent, with N groups of a down; write the results to the same rows of `out`.
 template <class Low, int M, int N>
 void multiply_down(const Matrix& down, const int32_t* rows, int group, const typename Low::Input* x, size_t x_stride,
                    typename Low::Input* out, size_t out_stride) {
@@ -60,7 +60,7 @@ void multiply_down(const Matrix& down, const int32_t* rows, int group, const typ
   });
 }
 
-// A row of bytes, 128 above the value over its scale, as numbers.
+// Convert a row of bytes, which are 128 + value / scale, to floating point.
 template <class Input>
 void widen(const uint8_t* bytes, float scale, int width, Input* out) {
   for (int i = 0; i < padded(width); i += 16) {
@@ -70,7 +70,7 @@ void widen(const uint8_t* bytes, float scale, int width, Input* out) {
   }
 }
 
-// Up to kLowChunkRows of an adapter's rows times up to kLowTileGroups groups of its down.
+// Multiply up to kLowChunkRows of an adapter's rows with up to kLowTileGroups groups of its down.
 template <class Low>
 void multiply_down_chunk(const Matrix& down, const int32_t* rows, int num_rows, int group, const typename Low::Input* x,
                          size_t x_stride, typename Low::Input* out, size_t out_stride) {
@@ -90,8 +90,8 @@ inline int num_down_chunks(const AdaptedRows::Part& part, int product) {
   return row_chunks * ((part.products[product].down.groups + kLowTileGroups - 1) / kLowTileGroups);
 }
 
-// The first part of one product, whose inputs have `width` numbers: all threads' phases, or none where no adapter
-// changes it. Returns what adds the second.
+// Run the phases of the first product, x · downᵀ, whose inputs have `width` columns; there are none if no adapter
+// changes the product. Return the function object that adds the second product.
 template <class Weight, class Thread, class Inputs>
 AddedSums<LowFormat<Weight>> multiply_downs(Thread& thread, int product, int width, const Inputs& inputs) {
   using Low = LowFormat<Weight>;

@@ -1,7 +1,7 @@
 // Attention over the paged cache.
 //
-// A row is one query head of one new token. A row meets the keys of its context in blocks of 64 that begin at multiples
-// of 64, each whole, with what it must not see at weight zero; so its sums don't depend on the rows beside it.
+// A row is one query head of one new token. A row processes the keys of its context in whole blocks of 64 that begin at
+// multiples of 64; masked keys have weight zero. So its sums don't depend on other rows.
 #pragma once
 
 #include "cached.h"
@@ -21,7 +21,7 @@ constexpr int kAttendRows = 2, kAttendGroups = 2;
 constexpr int kAttendRows = 1, kAttendGroups = 2;
 #endif
 
-// The running state of the rows of one piece, in a thread's scratch memory.
+// The running softmax state of the rows of one piece, in a thread's scratch memory.
 template <class Format>
 struct Rows {
   using Input = typename Format::Input;
@@ -50,15 +50,15 @@ struct Rows {
   }
 };
 
-// Calls for what lies at `next` as far on as the weights in use lie behind `now`, a line of 64 bytes once.
+// Prefetch `next` at the same offset as the weights in use, once per cache line of 64 bytes.
 template <class Format>
-SLUICE_INLINE void call_for(const uint8_t* next, size_t offset, int step) {
-  constexpr int kSteps = 64 / (Format::kWeights * sizeof(typename Format::Weight));  // a line
+SLUICE_INLINE void prefetch_line(const uint8_t* next, size_t offset, int step) {
+  constexpr int kSteps = 64 / (Format::kWeights * sizeof(typename Format::Weight));  // per cache line
   if (next != nullptr && step % kSteps == 0) __builtin_prefetch(next + offset, 0, 2);
 }
 
-// The scores of M rows with N parts' keys. Blocks lie scattered, so while one is computed with, memory is called for
-// the one after it: `next`, which may be null.
+// Compute the scores of M rows with N parts' keys. Blocks are scattered, so `next`, the block after this one, is
+// prefetched meanwhile; it may be null.
 template <class Format, int M, int N>
 void score_tile(const Rows<Format>& rows, int row, int width, const Slots& slots, int part, const Slots* next) {
   const typename Format::Input* x[M];
@@ -73,10 +73,10 @@ void score_tile(const Rows<Format>& rows, int row, int width, const Slots& slots
   unroll<M>([&](auto m) __attribute__((always_inline)) {
     unroll<N>([&](auto n) __attribute__((always_inline)) { sums[m][n] = all16(0); });
   });
-  multiply_calling<Format>(sums, x, w, width / Format::kColumns,
-                           [&](int n, const uint8_t* at, int step) __attribute__((always_inline)) {
-                             call_for<Format>(ahead[n], static_cast<size_t>(at - slots.keys[part + n]), step);
-                           });
+  multiply_prefetching<Format>(
+      sums, x, w, width / Format::kColumns, [&](int n, const uint8_t* at, int step) __attribute__((always_inline)) {
+        prefetch_line<Format>(ahead[n], static_cast<size_t>(at - slots.keys[part + n]), step);
+      });
   unroll<M>([&](auto m) __attribute__((always_inline)) {
     unroll<N>([&](auto n) __attribute__((always_inline)) {
       store16(rows.scores + static_cast<size_t>(row + m) * kKeys + (part + n) * 16, sums[m][n]);
@@ -84,7 +84,7 @@ void score_tile(const Rows<Format>& rows, int row, int width, const Slots& slots
   });
 }
 
-// sums = sums * rescale + weights · values, for M rows and N groups of 16 dimensions.
+// Compute sums = sums * rescale + weights · values for M rows and N groups of 16 dimensions.
 template <class Format, int M, int N>
 void value_tile(const Rows<Format>& rows, int row, int width, const Slots& slots, int group, const Slots* next) {
   Lanes sums[M][N];
@@ -101,17 +101,17 @@ void value_tile(const Rows<Format>& rows, int row, int width, const Slots& slots
     for (int m = 0; m < M; ++m) x[m] = rows.weights + static_cast<size_t>(row + m) * kKeys + part * 16;
     for (int n = 0; n < N; ++n)
       w[n] = reinterpret_cast<const typename Format::Weight*>(slots.values[part]) + (group + n) * 256;
-    multiply_calling<Format>(sums, x, w, 16 / Format::kColumns,
-                             [&](int, const uint8_t* from, int step) __attribute__((always_inline)) {
-                               call_for<Format>(ahead, static_cast<size_t>(from - slots.values[part]), step);
-                             });
+    multiply_prefetching<Format>(
+        sums, x, w, 16 / Format::kColumns, [&](int, const uint8_t* from, int step) __attribute__((always_inline)) {
+          prefetch_line<Format>(ahead, static_cast<size_t>(from - slots.values[part]), step);
+        });
   }
   unroll<M>([&](auto m) __attribute__((always_inline)) {
     unroll<N>([&](auto n) __attribute__((always_inline)) { store16(at[m] + n * 16, sums[m][n]); });
   });
 }
 
-// From scores to weights: a row sees the keys [begin, end) of this block's 64.
+// Convert a row's scores to weights and update its running state; only the keys [begin, end) of the block are visible.
 template <class Format>
 void weigh(const Rows<Format>& rows, int row, int begin, int end, float scale) {
   float* scores = rows.scores + static_cast<size_t>(row) * kKeys;
@@ -143,7 +143,7 @@ void weigh(const Rows<Format>& rows, int row, int begin, int end, float scale) {
   store16(totals, fma16(load16(totals), all16(lanes[0]), sum));
 }
 
-// tile(row, M) for all rows, as many at a time as there are registers for; M is a constant.
+// Call body(row, M) for all rows in tiles of M rows, as many as fit the registers; M is a compile-time constant.
 template <class Body>
 SLUICE_INLINE void each_tile(int num_rows, const Body& body) {
   int row = 0;
@@ -182,7 +182,7 @@ void take_values(const Rows<Format>& rows, int num_rows, int width, const Slots&
   });
 }
 
-// The slots that a piece's tokens lie at, and the first that any of them sees.
+// The first and last slot of a piece's tokens, and the earliest slot that is visible to any of them.
 struct Span {
   int first, last, earliest;
 };
@@ -195,8 +195,8 @@ inline Span span_of(const Step& step, int layer, const Piece& piece) {
   return {first, first + piece.num_tokens - 1, window > 0 && first >= window ? first - window + 1 : 0};
 }
 
-// Attention of one piece's tokens with the heads of one kv head: queries come from step.wide, results go to `out`
-// [tokens][out_stride], heads side by side. `after` is what this thread will likely do next, or -1.
+// Compute attention of one piece's tokens with one kv head. Queries are read from step.wide; results are written to
+// `out` [tokens][out_stride], heads adjacent. `after` is the unit that this thread will likely compute next, or -1.
 template <class Format, class Out>
 void attend(const Step& step, int layer, int unit, int after, uint8_t* scratch, Out* out, size_t out_stride) {
   const Shape& shape = *step.shape;

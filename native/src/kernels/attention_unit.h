@@ -1,4 +1,4 @@
-// Attention's products with bf16 keys and values, by the tile unit: up to 16 rows with 16 keys, or dimensions, at once.
+// Attention's products with bf16 keys and values on the tile unit: up to 16 rows with 16 keys or 16 dimensions at once.
 #pragma once
 
 #include "cached.h"
@@ -7,8 +7,8 @@
 namespace sluice {
 namespace SLUICE_SET {
 
-// Registers 0 to 3 are sums. Of the inputs 4 takes 32 columns and 6 takes 16; 5 and 7 take as many of keys or values.
-// Rows are computed 16 at a time, whatever lies behind the last: to shape the registers anew takes longer.
+// Registers 0 to 3 hold sums. Registers 4 and 6 hold inputs of 32 and of 16 columns, 5 and 7 keys or values of the same
+// sizes. Rows are always computed 16 at a time, past the last one too, since to reconfigure the registers takes longer.
 struct alignas(64) AttentionShape {
   uint8_t palette = 1, start = 0, reserved[14] = {};
   uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 32, 64};
@@ -20,11 +20,11 @@ inline void begin_attention_on_unit() {
   _tile_loadconfig(&shape);
 }
 
-SLUICE_INLINE void call_lines(const uint8_t* at, int count) {
+SLUICE_INLINE void prefetch_lines(const uint8_t* at, int count) {
   for (int line = 0; line < count; ++line) __builtin_prefetch(at + line * 64, 0, 2);
 }
 
-// Adds the products of queries at column `d` with four parts' keys; GCC takes the registers' numbers as literals only.
+// Add the products of queries at column `d` with four parts' keys. GCC requires literal register numbers, so a macro.
 #define SLUICE_UNIT_MEET(query, key)              \
   do {                                            \
     _tile_loadd(query, x + d, query_bytes);       \
@@ -38,7 +38,7 @@ SLUICE_INLINE void call_lines(const uint8_t* at, int count) {
     _tile_dpbf16ps(3, query, key);                \
   } while (false)
 
-// The scores [rows][kKeys] of queries [rows][width] with 64 keys. Memory is called for those of `next`, which may be
+// Compute the scores [rows][kKeys] of queries [rows][width] with 64 keys, and prefetch the keys of `next`, which may be
 // null.
 inline void meet_keys_on_unit(const uint16_t* queries, int num_rows, int width, const Slots& slots, const Slots* next,
                               float* scores) {
@@ -54,7 +54,7 @@ inline void meet_keys_on_unit(const uint16_t* queries, int num_rows, int width, 
     for (; d + 32 <= width; d += 32) SLUICE_UNIT_MEET(4, 5);
     if (d < width) SLUICE_UNIT_MEET(6, 7);
     if (row == 0 && next != nullptr)
-      for (const uint8_t* keys : next->keys) call_lines(keys, width / 2);
+      for (const uint8_t* keys : next->keys) prefetch_lines(keys, width / 2);
     float* to = scores + static_cast<size_t>(row) * kKeys;
     _tile_stored(0, to, kStride);
     _tile_stored(1, to + 16, kStride);
@@ -65,7 +65,8 @@ inline void meet_keys_on_unit(const uint16_t* queries, int num_rows, int width, 
 
 #undef SLUICE_UNIT_MEET
 
-// sums [rows][width] = sums * rescale [rows] + weights [rows][kKeys] · 64 values. Memory is called for those of `next`.
+// Compute sums [rows][width] = sums * rescale [rows] + weights [rows][kKeys] · 64 values, and prefetch the values of
+// `next`, which may be null.
 inline void take_values_on_unit(const uint16_t* weights, const float* rescale, int num_rows, int width,
                                 const Slots& slots, const Slots* next, float* sums) {
   constexpr size_t kStride = kKeys * sizeof(uint16_t);
@@ -76,7 +77,7 @@ inline void take_values_on_unit(const uint16_t* weights, const float* rescale, i
     for (int d = 0; d < width; d += 16) store16(to + d, load16(to + d) * factor);
   }
   if (next != nullptr)
-    for (int part = slots.begin; part < slots.end; ++part) call_lines(next->values[part], width / 2);
+    for (int part = slots.begin; part < slots.end; ++part) prefetch_lines(next->values[part], width / 2);
   for (int row = 0; row < num_rows; row += kUnitRows) {
     const uint16_t* x = weights + static_cast<size_t>(row) * kKeys;
     float* to = sums + static_cast<size_t>(row) * width;

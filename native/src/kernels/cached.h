@@ -1,4 +1,4 @@
-// Where the cache's keys and values lie, and the writing of new ones.
+// Addresses of cached keys and values, and functions that write new ones.
 #pragma once
 
 #include "formats.h"
@@ -8,7 +8,7 @@ namespace SLUICE_SET {
 
 constexpr int kKeys = 64, kParts = kKeys / 16;
 
-// Where 16 slots of one head lie, of the sequence whose blocks `table` lists.
+// The keys and values of one head of one sequence, whose blocks `table` lists.
 struct Head {
   const Cache* cache;
   const int32_t* table;
@@ -28,7 +28,7 @@ inline Head head_of(const Step& step, int layer, int sequence, int kv_head) {
           layer * cache.layer_bytes + kv_head * cache.head_bytes};
 }
 
-// 16 numbers, or the first `count` of them and zeros.
+// Load 16 numbers, or the first `count` of them followed by zeros.
 SLUICE_INLINE Lanes load_some(const float* p, int count) {
   if (count >= 16) return load16(p);
   alignas(64) float some[16] = {};
@@ -44,35 +44,35 @@ SLUICE_INLINE void store_cached(typename Format::Weight* p, const Lanes& x) {
     store_input(p, x);
 }
 
-// Put one token's key and value [head_dim] of a head at its slot; with `clears`, zero the values of the slots after it.
-// A slot that holds nothing yet must hold a number, since its weight of zero is multiplied with it.
+// Write one token's key and value [head_dim] of a head to its slot; with `clears`, zero the values of the following
+// slots of the part. An unused slot must have finite values, since they are multiplied by a weight of zero.
 template <class Format>
 void write_slot(const Head& head, int slot, const float* key, const float* value, int head_dim, bool clears) {
   constexpr int pair = Format::kColumns;
   using Number = typename Format::Weight;
   auto* keys = reinterpret_cast<Number*>(head.keys(slot / 16));
   auto* values = reinterpret_cast<Number*>(head.values(slot / 16));
-  const int place = slot % 16, end = clears ? 16 : place + 1;
+  const int lane = slot % 16, end = clears ? 16 : lane + 1;
   for (int d = 0; d < head_dim; d += 16) {
     const int count = head_dim - d < 16 ? head_dim - d : 16;
     alignas(64) Number numbers[16];
     store_cached<Format>(numbers, load_some(key + d, count));
-    for (int i = 0; i < count; ++i) keys[(d + i) / pair * 16 * pair + place * pair + (d + i) % pair] = numbers[i];
+    for (int i = 0; i < count; ++i) keys[(d + i) / pair * 16 * pair + lane * pair + (d + i) % pair] = numbers[i];
     store_cached<Format>(numbers, load_some(value + d, count));
-    for (int s = place; s < end; ++s)
+    for (int s = lane; s < end; ++s)
       for (int i = 0; i < count; ++i)
-        values[d / 16 * 256 + s / pair * 16 * pair + i * pair + s % pair] = s == place ? numbers[i] : Number{0};
+        values[d / 16 * 256 + s / pair * 16 * pair + i * pair + s % pair] = s == lane ? numbers[i] : Number{0};
   }
 }
 
 // Keys and values of 64 slots of a head, in parts of 16.
 struct Slots {
   const uint8_t *keys[kParts], *values[kParts];
-  int begin, end;  // the parts that hold something to see
+  int begin, end;  // the parts with visible slots
 };
 
-// Those from `base` on, of which the slots [earliest, last] are to be seen. Another part stands for those outside: its
-// scores are masked.
+// Return the 64 slots from `base` on, of which [earliest, last] are visible. Parts outside of this range are replaced
+// by one inside it, and their scores are masked.
 inline Slots slots_of(const Head& head, int base, int earliest, int last) {
   Slots slots;
   slots.begin = earliest > base ? (earliest - base) / 16 : 0;

@@ -1,7 +1,7 @@
-// How a step along the columns of a packed weight is read and multiplied, for each type of weight.
+// How a step along the columns of a packed weight is loaded and multiplied, for each type of weight.
 //
-// A format has: Weight and Input, the stored types; kColumns, how many columns one step takes; kWeights, how many
-// elements of Weight that is for 16 rows; load, broadcast and add.
+// A format defines Weight and Input, the stored types; kColumns, the number of columns per step; kWeights, the number
+// of elements of Weight per step of 16 rows; and load, broadcast and add.
 #pragma once
 
 #include "lanes.h"
@@ -22,7 +22,7 @@ struct Float32Format {
   }
 };
 
-// Of keys and values only. It lies as Float32Format does, and is widened to it, which is exact.
+// A format of keys and values only. It has the layout of Float32Format and is widened to float32, which is exact.
 struct Float16Format : Float32Format {
   using Weight = uint16_t;
   static SLUICE_INLINE Loaded load(const Weight* w) { return load16_half(w); }
@@ -95,7 +95,7 @@ struct BFloat16Format {  // widened to float32, which is exact
 };
 #endif
 
-// Inputs are bytes, 128 above the value, and sums are int32 in the places of floats; both are scaled afterwards.
+// Inputs are bytes with an offset of 128, and sums are int32 stored in the bits of floats; both are scaled afterwards.
 struct Int8Format {
   using Weight = int8_t;
   using Input = uint8_t;
@@ -113,7 +113,7 @@ struct Int8Format {
     sum.v[0] = as_float(_mm512_dpbusd_epi32(as_int(sum.v[0]), x, w));
   }
 #else
-  // Even and odd bytes apart, as 16-bit numbers: the instruction that takes bytes would saturate.
+  // Even and odd bytes separately, as 16-bit numbers, since the instruction that takes bytes would saturate.
   struct Loaded {
     IntLanes even, odd;
   };
@@ -154,7 +154,7 @@ struct Int4Format {
   }
 
 #if defined(SLUICE_SET_avx512bf16)
-  // A table of the 16 values in bf16 turns a nibble into a number; it is there twice, as the index has a fifth bit.
+  // A table of the 16 values in bf16 converts a nibble to a number. It has two copies, since the index has five bits.
   static SLUICE_INLINE __m512i table() {
     const __m256i once = _mm256_setr_epi16(
         static_cast<short>(0xC100), static_cast<short>(0xC0E0), static_cast<short>(0xC0C0), static_cast<short>(0xC0A0),
@@ -192,18 +192,19 @@ struct Int4Format {
 #endif
 };
 
-// sums[m][n] += the products of `steps` steps along input row m and weight group n. Each sum is one chain along the
-// columns, so its bits don't depend on which rows and groups are computed together. call(n, weights, step) calls for
+// Add to sums[m][n] the products of `steps` steps along input row m and weight group n. Each sum is one chain along the
+// columns, so its bits don't depend on which rows and groups are computed together. prefetch(n, weights, step) prefetches
 // weights that are needed later.
-template <class Format, int M, int N, class Call>
-SLUICE_INLINE void multiply_calling(Lanes (&sums)[M][N], const typename Format::Input* const (&x)[M],
-                                    const typename Format::Weight* const (&w)[N], int steps, const Call& call) {
+template <class Format, int M, int N, class Prefetch>
+SLUICE_INLINE void multiply_prefetching(Lanes (&sums)[M][N], const typename Format::Input* const (&x)[M],
+                                        const typename Format::Weight* const (&w)[N], int steps,
+                                        const Prefetch& prefetch) {
   for (int step = 0; step < steps; ++step) {
     typename Format::Loaded weights[N];
     const size_t at = static_cast<size_t>(step) * Format::kWeights;
     unroll<N>([&](auto n) __attribute__((always_inline)) {
       weights[n] = Format::load(w[n] + at);
-      call(n, reinterpret_cast<const uint8_t*>(w[n] + at), step);
+      prefetch(n, reinterpret_cast<const uint8_t*>(w[n] + at), step);
     });
     unroll<M>([&](auto m) __attribute__((always_inline)) {
       const auto input = Format::broadcast(x[m] + step * Format::kColumns);
@@ -212,16 +213,16 @@ SLUICE_INLINE void multiply_calling(Lanes (&sums)[M][N], const typename Format::
   }
 }
 
-// The same; weights that lie `ahead` bytes behind those in use are called for, if it is not 0.
+// The same product, which prefetches weights `ahead` bytes after those in use unless `ahead` is 0.
 template <class Format, int M, int N>
 SLUICE_INLINE void multiply(Lanes (&sums)[M][N], const typename Format::Input* const (&x)[M],
                             const typename Format::Weight* const (&w)[N], int steps, size_t ahead = 0) {
-  multiply_calling<Format>(sums, x, w, steps, [&](int, const uint8_t* at, int) __attribute__((always_inline)) {
+  multiply_prefetching<Format>(sums, x, w, steps, [&](int, const uint8_t* at, int) __attribute__((always_inline)) {
     if (ahead > 0) __builtin_prefetch(at + ahead, 0, 2);
   });
 }
 
-// The same for weights of four bits; `scales` are those of each group's 32 columns at a time.
+// The same product for four-bit weights; `scales` has a scale per row of a group and 32 columns.
 template <int M, int N>
 SLUICE_INLINE void multiply_int4(Lanes (&sums)[M][N], const Half* const (&x)[M], const uint32_t* const (&w)[N],
                                  const uint16_t* const (&scales)[N], int columns, size_t ahead) {

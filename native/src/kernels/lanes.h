@@ -1,4 +1,4 @@
-// 16 floats, in as many registers as they take, and the small functions that all kernels use.
+// Vectors of 16 floats, in as many registers as the set needs, and the small functions that all kernels use.
 #pragma once
 
 #include <cstdint>
@@ -24,10 +24,10 @@ constexpr bool kHasDot = true;  // products of bf16 pairs
 using Half = uint16_t;          // inputs of bf16 weights
 #else
 constexpr bool kHasDot = false;
-using Half = float;  // without such an instruction it costs nothing to keep inputs as they are
+using Half = float;  // without such an instruction, float inputs cost nothing
 #endif
 
-// A loop whose counter is a constant in each turn, so that arrays of registers stay in registers.
+// Unrolled loop whose counter is a constant in each iteration, so that arrays of registers stay in registers.
 template <int N, class Body>
 SLUICE_INLINE void unroll(Body&& body) {
   [&]<int... I>(std::integer_sequence<int, I...>) __attribute__((always_inline)) {
@@ -58,7 +58,7 @@ SLUICE_INLINE Lanes load16_half(const uint16_t* p) {
   unroll<kRegisters>([&](auto r) __attribute__((always_inline)) { x.v[r] = load_half(p + r * kLanes); });
   return x;
 }
-// To nearest, ties to even, and to the largest number where it would be too large; what is not a number stays so.
+// Store as float16: round to nearest, ties to even, and saturate at the largest number; a NaN stays a NaN.
 SLUICE_INLINE void store16_half(uint16_t* p, const Lanes& x) {
   const V most = set1(65504.0f), least = set1(-65504.0f);
   unroll<kRegisters>([&](auto r)
@@ -104,7 +104,7 @@ SLUICE_INLINE Lanes max16(const Lanes& a, const Lanes& b) {
   return map(a, b, [](V x, V y) __attribute__((always_inline)) { return max(x, y); });
 }
 
-// The lanes in one order for every set: halves, quarters, eighths.
+// Reductions over the lanes, in the same order for every set: halves, quarters, eighths.
 SLUICE_INLINE float sum_of(const Lanes& x) {
   alignas(64) float a[16];
   store16(a, x);
@@ -120,7 +120,7 @@ SLUICE_INLINE float max_of(const Lanes& x) {
   return a[0];
 }
 
-// e to the x, for x up to 88; exactly 1 for 0 and 0 below -87. Cephes' polynomial, two units in the last place.
+// e to the power of x, for x up to 88; exactly 1 for 0, and 0 below -87. Cephes' polynomial; error at most 2 ulp.
 SLUICE_INLINE V exp(V x) {
   const V low = set1(-87.3f), high = set1(88.3f);
   const V clamped = min(max(x, low), high);
@@ -152,7 +152,7 @@ SLUICE_INLINE float bf16_to_float(uint16_t bits) {
   std::memcpy(&value, &wide, sizeof value);
   return value;
 }
-// To nearest, ties to even; a NaN stays one.
+// Round to nearest, ties to even; a NaN stays a NaN.
 SLUICE_INLINE uint16_t float_to_bf16(float value) {
   uint32_t bits;
   std::memcpy(&bits, &value, sizeof bits);
@@ -160,7 +160,7 @@ SLUICE_INLINE uint16_t float_to_bf16(float value) {
   return static_cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
 }
 
-// 16 floats into the type of a product's inputs.
+// Store floats in the type of a product's inputs.
 SLUICE_INLINE void store_input(float* p, const Lanes& x) { store16(p, x); }
 SLUICE_INLINE void store_input(uint16_t* p, const Lanes& x) {
 #if defined(SLUICE_SET_avx512bf16)

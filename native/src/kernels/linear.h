@@ -1,4 +1,4 @@
-// Products of some rows with a packed weight, tile by tile, and what is done with each tile's results.
+// Products of rows with a packed weight, computed tile by tile; a function processes each tile's results.
 #pragma once
 
 #include "../types.h"
@@ -12,17 +12,17 @@ namespace SLUICE_SET {
 
 constexpr int kMaxTileRows = 12, kMaxTileGroups = 8;
 
-// What a tile needs: results go to out[row][group][16].
+// The arguments of a tile; results are written to out[row][group][16].
 struct Tile {
   const void* x;
   size_t x_stride;  // in elements
-  int num_rows;     // may be fewer than the tile's: the last is computed again and dropped by the reader
+  int num_rows;     // if fewer than the tile's rows, the last row is computed repeatedly and the copies are ignored
   const uint8_t* w;
   size_t group_bytes;
   int padded_cols;
   float* out;
   const uint16_t* group_scales;  // of Int4
-  size_t ahead;                  // how far behind those in use the weights lie that memory should send, or 0
+  size_t ahead;                  // distance in bytes at which weights are prefetched, or 0
 };
 
 template <class Format, int M, int N>
@@ -52,8 +52,8 @@ void compute_tile(const Tile& tile) {
 
 using TileFunction = void (*)(const Tile&);
 
-// The tiles for up to `rows` rows, by how many groups they take: 1, 2, 4, 8; null where registers would not do.
-// Every row has a tile of two groups, since gate and up come in pairs.
+// The tiles for up to `rows` rows, by number of groups: 1, 2, 4, 8; null if there are too few registers. Every entry
+// has a tile of two groups, since gate and up are computed in pairs.
 struct TileRow {
   int rows;
   TileFunction by_groups[4];
@@ -93,10 +93,10 @@ SLUICE_INLINE const TileRow& tiles_for(int rows) {
   return kTiles<Format>[index];
 }
 
-// Groups are handed out to threads, and kept in the cache between tiles of rows, in blocks of this many.
+// The number of groups in a block, the unit that is assigned to threads and stays in the cache between tiles of rows.
 inline int groups_per_block(const Matrix& matrix, int num_rows, int num_threads) {
 #if defined(SLUICE_SET_amx)
-  constexpr size_t kNearBytes = 1280 * 1024;  // of weights, beside the inputs in a core's second cache
+  constexpr size_t kNearBytes = 1280 * 1024;  // bytes of weights that fit a core's L2 cache together with the inputs
 #else
   constexpr size_t kNearBytes = 384 * 1024;
 #endif
@@ -106,20 +106,20 @@ inline int groups_per_block(const Matrix& matrix, int num_rows, int num_threads)
   return block;
 }
 
-// A tile of many rows computes for so long that memory would be idle: it calls for the weights of the tile behind it.
-// Few rows keep memory busy by themselves, but where weights of four bits have to be taken apart.
+// The distance at which a tile prefetches. A tile of many rows computes long enough to leave memory idle, so it
+// prefetches the next tile's weights. Few rows keep memory busy anyway, except if four-bit weights must be unpacked.
 SLUICE_INLINE size_t ahead_of(int rows, int count, const Matrix& matrix) {
   return rows > 4 || matrix.group_scales != nullptr ? count * matrix.group_bytes : 0;
 }
 
-// One block. finish(row, group, sums, count): [count][16] sums of one row, its groups beginning at `group`. A pair of
-// groups that begins at an even one is never divided.
+// Multiply one block, the groups [from, to). finish(row, group, sums, count) gets the sums [count][16] of one row for
+// the groups from `group` on. A pair of groups that begins at an even group is never split.
 template <class Format, class Finish>
 void multiply_block(const Matrix& matrix, const void* x, size_t x_stride, int num_rows, int from, int to,
                     const Finish& finish) {
   if (to > matrix.groups) to = matrix.groups;
 #if defined(SLUICE_SET_amx)
-  constexpr bool is_exact = std::is_same_v<Format, Int8Format>;  // so one or two rows may go the way that is quicker
+  constexpr bool is_exact = std::is_same_v<Format, Int8Format>;  // so one or two rows can use the faster kernel
   if constexpr (kIsOnUnit<Format>)
     if (!is_exact || num_rows > 2)
       return multiply_block_on_unit<Format, kMaxTileGroups>(matrix, x, x_stride, num_rows, from, to, finish);
@@ -147,7 +147,7 @@ void multiply_block(const Matrix& matrix, const void* x, size_t x_stride, int nu
   }
 }
 
-// Int8 sums [count][16] of one row into floats, in place. Inputs were stored 128 above their values.
+// Convert the Int8 sums [count][16] of one row to floats, in place. Inputs were stored with an offset of 128.
 inline void scale_sums(const Matrix& matrix, int group, int count, float input_scale, float* sums) {
   for (int i = 0; i < count * 16; ++i) {
     int32_t sum;

@@ -1,4 +1,4 @@
-// What is done to single rows: normalisation, rotation, the embedding.
+// Operations on single rows: normalisation, quantization, rotation, embedding.
 #pragma once
 
 #include "../types.h"
@@ -7,7 +7,7 @@
 namespace sluice {
 namespace SLUICE_SET {
 
-// The inverse root mean square of x [width], padded with zeros to whole groups of 16.
+// The inverse root mean square of x [width], which is padded with zeros to a multiple of 16.
 SLUICE_INLINE float inverse_rms(const float* x, int padded_width, int width, float epsilon) {
   Lanes sums = all16(0);
   for (int i = 0; i < padded_width; i += 16) {
@@ -17,15 +17,14 @@ SLUICE_INLINE float inverse_rms(const float* x, int padded_width, int width, flo
   return 1.0f / __builtin_sqrtf(sum_of(sums) / static_cast<float>(width) + epsilon);
 }
 
-// A row [width], padded with zeros, times the inverse of its root mean square and `weight`.
+// RMS norm: multiply a row [width], padded with zeros, by the inverse of its root mean square and by `weight`.
 template <class Input>
 void normalize(const float* x, const float* weight, int width, float epsilon, Input* out) {
   const Lanes factor = all16(inverse_rms(x, padded(width), width, epsilon));
   for (int i = 0; i < padded(width); i += 16) store_input(out + i, load16(x + i) * factor * load16(weight + i));
 }
 
-// A row [width] as bytes, 128 above the value over the scale that is returned. A row that is not finite gets a scale
-// that is not a number.
+// Quantize a row [width] to bytes, 128 + value / scale, and return the scale, which is NaN if a value is not finite.
 inline float quantize(const float* x, int width, uint8_t* out) {
   const auto values = [&](int i) {
     if (i + 16 <= width) return load16(x + i);
@@ -51,7 +50,7 @@ inline float quantize(const float* x, int width, uint8_t* out) {
   return highest / 127 + sum_of(broken);
 }
 
-// A head in place: x[i] and x[i + half] turn by an angle. The head may be longer than what turns.
+// Rotate x[i] and x[i + half] of a head by an angle, in place. The head may have more dimensions than are rotated.
 inline void rotate(float* x, const float* cosines, const float* sines, int half) {
   for (int i = 0; i < half; ++i) {
     const float a = x[i], b = x[i + half];
@@ -70,7 +69,7 @@ inline void head_norm(float* x, const float* weight, int width, float epsilon) {
   for (i = 0; i < width; ++i) x[i] = x[i] * factor * weight[i];
 }
 
-// One row of a packed weight, as floats.
+// Unpack one row of a packed weight to floats.
 inline void unpack_row(const Matrix& matrix, int row, float* out) {
   const uint8_t* group = matrix.data + static_cast<size_t>(row / 16) * matrix.group_bytes;
   const int lane = row % 16;

@@ -1,4 +1,4 @@
-// The passes over a row of logits that sampling makes.
+// The passes of sampling over a row of logits.
 #pragma once
 
 #include "lanes.h"
@@ -7,7 +7,7 @@
 namespace sluice {
 namespace SLUICE_SET {
 
-// `values` from `i` on, filled up with `filler` after `count`.
+// Load 16 values from `i` on; values from `count` on are `filler`.
 SLUICE_INLINE Lanes load_some(const float* values, int i, int count, float filler) {
   if (i + 16 <= count) return load16(values + i);
   alignas(64) float some[16];
@@ -21,12 +21,12 @@ SLUICE_INLINE void store_some(float* values, int i, int count, const Lanes& x) {
   for (int j = 0; i + j < count; ++j) values[i + j] = some[j];
 }
 
-// `value` where x reaches the border, else 0.
+// `value` where x is at least `border`, 0 elsewhere.
 SLUICE_INLINE Lanes where_above(const Lanes& x, V border, const Lanes& value) {
   return map(x, value, [&](V a, V b) __attribute__((always_inline)) { return a >= border ? b : set1(0.0f); });
 }
 
-// How many of the values are `wanted`.
+// The number of values equal to `wanted`.
 SLUICE_INLINE int count_equal(const float* values, int count, float wanted) {
   int found = 0;
   for (int i = 0; i < count; ++i) found += values[i] == wanted;
@@ -106,7 +106,7 @@ int collect_between(const float* scaled, int count, float low, float high, int* 
     for (int i = from; i < end; ++i) num_between += (scaled[i] >= low) & (scaled[i] < high);
     if (num_between == 0) continue;
     for (int i = from; i < end; ++i) {
-      found[num_found] = i;  // written over by the next unless it counts
+      found[num_found] = i;  // overwritten by the next unless it is counted
       num_found += (scaled[i] >= low) & (scaled[i] < high);
     }
   }

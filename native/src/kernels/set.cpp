@@ -1,5 +1,5 @@
-// One instruction set: the step's templates, compiled with the flags of the set. Nothing of the standard library's
-// templates is used here, since the linker would keep one copy of them for all sets.
+// One instruction set: the step's templates, compiled with the flags of the set. Templates of the standard library must
+// not be used here, since the linker would keep one copy of them for all sets.
 #include "set.h"
 
 #include "sampling.h"
@@ -22,7 +22,7 @@ void run_step(const Step& step, int thread) {
 }
 
 uint64_t read_memory(const uint8_t* from, size_t bytes) {
-  constexpr int kStreams = 8;  // as many as a decode reads at a time
+  constexpr int kStreams = 8;  // the number of groups that a decode reads at a time
   const size_t each = bytes / kStreams / 64 * 64;
   IntLanes sums[kStreams] = {};
   for (size_t at = 0; at < each; at += 64) {
@@ -43,10 +43,10 @@ uint64_t read_memory(const uint8_t* from, size_t bytes) {
 
 namespace {
 
-// Sums begin differently and the input changes, or compilers would compute less than they are told.
+// Sums have different initial values and the input changes, so that compilers cannot eliminate products.
 template <class Format>
 uint64_t multiply_many(const uint8_t* numbers, int rounds, float* sum) {
-  constexpr int kSums = kRegisters == 1 ? 16 : kRegisters == 2 ? 5 : 2;  // enough to hide how long one addition takes
+  constexpr int kSums = kRegisters == 1 ? 16 : kRegisters == 2 ? 5 : 2;  // enough to hide the latency of an addition
   const auto weight = Format::load(reinterpret_cast<const typename Format::Weight*>(numbers));
   Lanes sums[kSums];
   unroll<kSums>([&](auto n) __attribute__((always_inline)) {
@@ -82,7 +82,7 @@ uint64_t multiply_registers(Type type, const uint8_t* numbers, int rounds, float
     case Type::Float32:
       return multiply_many<Float32Format>(numbers, rounds, sum);
     case Type::BFloat16:
-    case Type::Int4:  // whose products are those of bf16
+    case Type::Int4:  // uses the products of bf16
       return multiply_many<BFloat16Format>(numbers, rounds, sum);
     case Type::Int8:
       return multiply_many<Int8Format>(numbers, rounds, sum);

@@ -1,46 +1,46 @@
-// What each instruction set offers to the rest: one thread's part of a step.
+// The interface of an instruction set: one thread's part of a step, measurements, and the passes of sampling.
 #pragma once
 
 #include "../types.h"
 
 namespace sluice {
 
-// The calls of Phases that kernels make; compiled once, for every CPU.
+// The functions of Phases that kernels call, compiled once for all sets.
 int take_chunk(Phases& phases, uint32_t index, int count, int thread, int& part);
 void end_phase(Phases& phases, uint32_t index, int count, int done);
 
 using StepFunction = void (*)(const Step& step, int thread);
-// Reads memory and returns something that depends on all of it: how fast a step could be at best.
+// Read memory and return a value that depends on all of it, to measure the memory-bound limit of a step.
 using ReadFunction = uint64_t (*)(const uint8_t* from, size_t bytes);
 constexpr int kNumbers = 1024;
-// Multiplies kNumbers bytes of numbers in registers, as products with weights of that type do, adds the products up and
-// tells how many there were: how fast a step is at best where memory holds nothing up. `sum` depends on all of them.
+// Multiply and add kNumbers bytes of numbers in registers, like products with weights of that type, and return the
+// number of multiply-adds, to measure the compute-bound limit of a step. `sum` depends on all of them.
 using MultiplyFunction = uint64_t (*)(Type type, const uint8_t* numbers, int rounds, float* sum);
 
-// The largest of `count` logits, and where it lies first; not a number if one of them isn't.
+// The largest of `count` logits and its first index; the logit is NaN if one of them is NaN.
 struct Largest {
   float logit;
   int index;
 };
 using LargestFunction = Largest (*)(const float* logits, int count);
 
-constexpr int kBlock = 256;  // weights whose sum is told, so that a search need not read them all
-// scaled[i] = (logits[i] - largest) / divisor, weights[i] = e to the power of it; the sums of kBlock at a time.
+constexpr int kBlock = 256;  // weights per block sum, so that a search need not read all weights
+// Set scaled[i] = (logits[i] - largest) / divisor, weights[i] = exp(scaled[i]), and the sum of each kBlock weights.
 struct Scale {
   float largest, divisor;
 };
 using WeighFunction = void (*)(const float* logits, int count, Scale scale, float* scaled, float* weights,
                                double* block_sums);
 
-// How many of the scaled logits are at least `border`, and their weights' sum.
+// The number of scaled logits that are at least `border`, and the sum of their weights.
 struct Part {
   int count;
   double weight;
 };
 using PartFunction = Part (*)(const float* scaled, const float* weights, int count, float border);
-// Make the weights 0 where the scaled logit is below `border`, and sum up what is left.
+// Set the weights to 0 where the scaled logit is below `border`, and update the block sums.
 using DropFunction = void (*)(const float* scaled, int count, float border, float* weights, double* block_sums);
-// The places of the scaled logits from `low` up to, but not with, `high`; `found` has room for one more than `count`.
+// Collect the indices of the scaled logits in [low, high). `found` has capacity for `count` + 1 indices.
 using CollectFunction = int (*)(const float* scaled, int count, float low, float high, int* found);
 
 #define SLUICE_DECLARE_SET(name)                                                                     \

@@ -1,4 +1,4 @@
-// One thread's part of a step: the phases of all layers, whose chunks all threads share out.
+// One thread's part of a step: the phases of all layers, whose chunks are shared by all threads.
 #pragma once
 
 #include "adapter.h"
@@ -22,7 +22,7 @@ SLUICE_INLINE Lanes silu(const Lanes& x) {
   return map(x, [](V v) __attribute__((always_inline)) { return v / (set1(1.0f) + exp(set1(0.0f) - v)); });
 }
 
-// Weight: the format of the layers' weights; Head: that of the head.
+// Weight is the format of the layers' weights, Head the format of the head.
 template <class Weight, class Head>
 struct ThreadStep {
   using Input = typename Weight::Input;
@@ -32,12 +32,12 @@ struct ThreadStep {
   const Weights& weights;
   const Batch& batch;
   const int thread;
-  int num_rows;  // of the residual, which ends with the output rows alone
+  int num_rows;  // rows of the residual; after the last attention, only the output rows
   float* residual;
-  const AdaptedRows* adapted;  // those of these rows that adapters change; null: none
+  const AdaptedRows* adapted;  // the rows that adapters change; null: none
   uint32_t num_phases = 0;
 
-  // Run body(0) … body(count - 1), shared out among the threads, and come back when all are done.
+  // Run body(0) … body(count - 1), shared among the threads, and return when all are done.
   template <class Body>
   void phase(int count, const Body& body) {
     if (step.num_threads == 1) {
@@ -51,7 +51,7 @@ struct ThreadStep {
     end_phase(*step.phases, index, count, done);
   }
 
-  // As above for rows, some of them at a time.
+  // Run body(row) for all rows, shared among the threads in chunks of several rows.
   template <class Body>
   void each_row(int count, const Body& body) {
     const int size = count / (8 * step.num_threads) + 1;
@@ -61,7 +61,7 @@ struct ThreadStep {
     });
   }
 
-  // What goes into a product: rows in the type of a format's inputs, with their scales if they are bytes.
+  // The inputs of a product: rows in the format's input type, with their scales if they are bytes.
   struct Inputs {
     void* rows;
     size_t stride;
@@ -70,13 +70,13 @@ struct ThreadStep {
   Inputs inputs() const { return {step.input, static_cast<size_t>(step.input_stride), step.input_scales}; }
   Inputs inner() const { return {step.inner, static_cast<size_t>(step.inner_stride), step.inner_scales}; }
 
-  // What adapters add to the product of a layer with `matrix`.
+  // The additions of adapters to a layer's product with `matrix`.
   using Added = AddedSums<LowFormat<Weight>>;
   Added added(int index, Product product, const Matrix& matrix, const Inputs& inputs) {
     return multiply_downs<Weight>(*this, index * kProducts + product, matrix.cols, inputs);
   }
 
-  // finish(row, group, sums, count) for the products of all rows with `matrix`.
+  // Multiply all rows with `matrix`, and call finish(row, group, sums, count) for the results.
   template <class Format, class Finish>
   void multiply_all(const Matrix& matrix, const Inputs& inputs, const Finish& finish, const Added& added = {}) {
     const int size = groups_per_block(matrix, num_rows, step.num_threads);
@@ -96,7 +96,7 @@ struct ThreadStep {
   Input* input_row(int row) const {
     return static_cast<Input*>(step.input) + static_cast<size_t>(row) * step.input_stride;
   }
-  // Where results go that are inputs of the next product: those that become bytes are kept as floats at first.
+  // The row for results that are inputs of the next product. Results to be quantized are stored as floats first.
   auto* attended_row(int row) const {
     if constexpr (kIsInt8)
       return wide_row(row);
@@ -109,7 +109,7 @@ struct ThreadStep {
     else
       return static_cast<Input*>(step.inner) + static_cast<size_t>(row) * step.inner_stride;
   }
-  // The columns that only pad a row must be numbers.
+  // Zero the padding columns of a row, which must be finite.
   template <class T>
   static void clear_padding(T* row, int width) {
     for (int i = width; i < padded(width); ++i) store_input(row + i, 0.0f);
@@ -144,7 +144,7 @@ struct ThreadStep {
     });
   }
 
-  // The first `width` of each row of step.wide become inputs.
+  // Quantize the first `width` columns of each row of step.wide to inputs.
   void quantize_wide(int width, const Inputs& to) {
     each_row(num_rows, [&](int row) {
       to.scales[row] =
@@ -185,7 +185,7 @@ struct ThreadStep {
     multiply_all<Weight>(matrix, inputs(), finish, added);
   }
 
-  // body(format) with the format of keys and values.
+  // Call body(format) with the format of keys and values.
   template <class Body>
   void with_cached(const Body& body) {
     switch (step.cache->type) {
@@ -198,7 +198,7 @@ struct ThreadStep {
     }
   }
 
-  // Turn queries and keys, and put keys and values into the cache. Shared out by token and kv head.
+  // Rotate queries and keys, and write keys and values to the cache. Chunks are tokens and kv heads.
   void rotate_and_cache(int index) {
     const Layer& layer = weights.layers[index];
     const int group_size = shape.num_heads / shape.num_kv_heads, dim = shape.head_dim, half = shape.rotary_dim / 2;
@@ -219,9 +219,9 @@ struct ThreadStep {
       const int slot = batch.context_lengths[sequence] - end + token;
       const bool clears = token + 1 == end && slot % 16 <= token - batch.row_offsets[sequence];
       const float* key = heads + (shape.num_heads + kv_head) * dim;
-      const auto place = head_of(step, index, sequence, kv_head);
+      const auto head = head_of(step, index, sequence, kv_head);
       with_cached([&](auto format) {
-        write_slot<decltype(format)>(place, slot, key, key + shape.num_kv_heads * dim, dim, clears);
+        write_slot<decltype(format)>(head, slot, key, key + shape.num_kv_heads * dim, dim, clears);
       });
     });
   }
@@ -237,7 +237,7 @@ struct ThreadStep {
     if constexpr (kIsInt8) quantize_wide(shape.query_width(), inputs());
   }
 
-  // After the last attention only the output rows are of use. They move behind the tokens' rows.
+  // Copy the output rows behind the tokens' rows; after the last attention, only these are needed.
   Inputs keep_output_rows() {
     float* kept = residual_row(batch.num_tokens);
     const Inputs to{input_row(batch.num_tokens), inputs().stride, step.input_scales + batch.num_tokens};
@@ -295,7 +295,7 @@ void run(const Step& step, int thread) {
   for (int index = 0; index < step.shape->num_layers; ++index) mine.layer(index);
   if (step.batch.num_rows > 0) mine.logits();
 #if defined(SLUICE_SET_amx)
-  _tile_release();  // or each turn of this thread on its core would carry the tiles along
+  _tile_release();  // otherwise every context switch of this thread would save the tiles
 #endif
 }
 

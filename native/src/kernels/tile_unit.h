@@ -1,9 +1,9 @@
-// Products by the CPU's tile unit (AMX), which multiplies 16 rows of inputs with 16 of weights, 64 bytes of each at
-// once. A packed weight lies as the unit reads it: 1,024 bytes one behind the other are 16 rows of a group and 32
-// columns of bf16, or 64 of int8.
+// Products on the CPU's tile unit (AMX), which multiplies 16 rows of inputs with 16 rows of weights, 64 bytes of each
+// at once. A packed weight has the layout that the unit reads: 1,024 consecutive bytes are 16 rows of a group and 32
+// columns of bf16, or 64 columns of int8.
 //
-// Each sum takes up so many columns at a time, in one order, so its bits don't depend on the rows and groups beside it.
-// Sums of bf16 aren't those of the dot products of other sets; those of int8 are exact.
+// Each sum adds this number of columns at a time, in one order, so its bits don't depend on other rows and groups.
+// Sums of bf16 differ from those of the dot products of other sets; sums of int8 are exact.
 #pragma once
 
 #include <immintrin.h>
@@ -20,8 +20,8 @@ constexpr bool kIsOnUnit = std::is_same_v<Format, BFloat16Format> || std::is_sam
 constexpr int kUnitRows = 16;
 constexpr size_t kUnitBytes = 1024;
 
-// How many rows and bytes of each the eight tile registers take: 0 to 3 are sums, 4 and 7 inputs, 5 and 6 weights; 2, 3
-// and 7 are of `second` rows, if there are any.
+// The configuration of the eight tile registers, rows and bytes per row: 0 to 3 are sums, 4 and 7 inputs, 5 and 6
+// weights. Registers 2, 3 and 7 have `second` rows if it is not 0.
 struct alignas(64) UnitShape {
   uint8_t palette = 1, start = 0, reserved[14] = {};
   uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
@@ -34,19 +34,19 @@ struct alignas(64) UnitShape {
   }
 };
 
-// A row's sums [groups][16] lie `out_stride` floats behind those of the row before.
+// A row's sums [groups][16] begin `out_stride` floats after those of the previous row.
 struct UnitTile {
   const uint8_t* x;
   size_t x_bytes;  // from row to row
   const uint8_t* w;
   size_t group_bytes;
-  size_t w_bytes;  // of each group, that many columns' weights
+  size_t w_bytes;  // bytes of each group's weights to process
   float* out;
   size_t out_stride;
-  bool continues;  // adds to what lies in `out`
+  bool continues;  // add to the sums in `out`
 };
 
-// GCC takes the registers' numbers as literals only.
+// Macros, since GCC requires literal register numbers.
 #define SLUICE_UNIT_ADD(sum, input, weight)           \
   do {                                                \
     if constexpr (std::is_same_v<Format, Int8Format>) \
@@ -62,10 +62,10 @@ struct UnitTile {
       _tile_zero(sum);                                       \
   } while (false)
 
-// Up to 16 rows and N groups: 1, 2 or 4. Memory is called for the weights after the next.
+// Multiply up to 16 rows with N groups: 1, 2 or 4. The weights after the next are prefetched.
 template <class Format, int N>
 void multiply_some(const UnitTile& tile) {
-  const auto call = [](const uint8_t* w) __attribute__((always_inline)) {
+  const auto prefetch = [](const uint8_t* w) __attribute__((always_inline)) {
     unroll<16>([&](auto i) __attribute__((always_inline)) { __builtin_prefetch(w + 2 * kUnitBytes + i * 64, 0, 3); });
   };
   SLUICE_UNIT_BEGIN(0, tile.out);
@@ -76,19 +76,19 @@ void multiply_some(const UnitTile& tile) {
   const size_t next = tile.group_bytes;
   for (; w < end; w += kUnitBytes, x += 64) {
     _tile_loadd(4, x, tile.x_bytes);
-    call(w);
+    prefetch(w);
     _tile_loadd(5, w, 64);
     SLUICE_UNIT_ADD(0, 4, 5);
     if constexpr (N > 1) {
-      call(w + next);
+      prefetch(w + next);
       _tile_loadd(6, w + next, 64);
       SLUICE_UNIT_ADD(1, 4, 6);
     }
     if constexpr (N > 2) {
-      call(w + 2 * next);
+      prefetch(w + 2 * next);
       _tile_loadd(5, w + 2 * next, 64);
       SLUICE_UNIT_ADD(2, 4, 5);
-      call(w + 3 * next);
+      prefetch(w + 3 * next);
       _tile_loadd(6, w + 3 * next, 64);
       SLUICE_UNIT_ADD(3, 4, 6);
     }
@@ -100,7 +100,7 @@ void multiply_some(const UnitTile& tile) {
   if constexpr (N > 2) _tile_stored(3, tile.out + 48, stride);
 }
 
-// 16 rows and up to 16 more, and N groups: 1 or 2. Weights are let through the first cache, which is the inputs'.
+// Multiply 17 to 32 rows with N groups: 1 or 2. Weights bypass the L1 cache, which holds the inputs.
 template <class Format, int N>
 void multiply_many(const UnitTile& tile) {
   float* below = tile.out + kUnitRows * tile.out_stride;
@@ -128,11 +128,11 @@ void multiply_many(const UnitTile& tile) {
   if constexpr (N > 1) _tile_stored(3, below + 16, stride);
 }
 
-// As multiply_block of linear.h, for at most kMostGroups groups.
+// multiply_block of linear.h on the tile unit, for at most kMostGroups groups.
 template <class Format, int kMostGroups, class Finish>
 void multiply_block_on_unit(const Matrix& matrix, const void* inputs, size_t stride, int num_rows, int from, int to,
                             const Finish& finish) {
-  // Weights at a time, so that inputs stay in the first cache. The first rows take them as memory sends them best.
+  // Weight columns per pass, so that inputs stay in the L1 cache. The first rows read whole groups, which suits memory.
   constexpr size_t kColumnBytes = 10 * kUnitBytes;
   alignas(64) float out[2 * kUnitRows * kMostGroups * 16];
   const int count = to - from;
@@ -167,7 +167,7 @@ void multiply_block_on_unit(const Matrix& matrix, const void* inputs, size_t str
   }
 }
 
-// 16 rows and 32 columns of four-bit weights as bf16, as the unit reads them.
+// Widen 16 rows and 32 columns of four-bit weights to bf16, in the layout that the unit reads.
 SLUICE_INLINE void widen_int4(const uint32_t* words, uint16_t* wide) {
   for (int word = 0; word < Int4Format::kSteps; ++word) {
     const IntLanes columns = load16_int(words + word * 16);
@@ -177,7 +177,7 @@ SLUICE_INLINE void widen_int4(const uint32_t* words, uint16_t* wide) {
   }
 }
 
-// Sums of up to 16 rows of x with each of `blocks` pieces of widened weights, 32 columns each, into parts [4][16][16].
+// Multiply up to 16 rows of x with each of `blocks` blocks of 32 columns of widened weights, into parts [4][16][16].
 SLUICE_INLINE void multiply_widened(const uint8_t* x, size_t x_bytes, const uint16_t* wide, int blocks, float* parts) {
   _tile_zero(0);
   _tile_zero(1);
@@ -207,7 +207,7 @@ SLUICE_INLINE void multiply_widened(const uint8_t* x, size_t x_bytes, const uint
   _tile_stored(3, parts + 768, 64);
 }
 
-// As multiply_block of linear.h, for four-bit weights: the sums of 32 columns are scaled before they are added up.
+// multiply_block of linear.h on the tile unit for four-bit weights: sums of 32 columns are scaled and then added.
 template <int kMostGroups, class Finish>
 void multiply_int4_on_unit(const Matrix& matrix, const Half* inputs, size_t stride, int num_rows, int from, int to,
                            const Finish& finish) {
@@ -234,7 +234,7 @@ void multiply_int4_on_unit(const Matrix& matrix, const Half* inputs, size_t stri
           scale[b] = Int4Format::scales(scales + (block + b) * 16);
         }
         for (int top = 0; top < rows; top += kUnitRows) {
-          // To shape the registers anew takes longer than to compute rows again: the last tile begins before its rows.
+          // The last tile begins early and recomputes rows, since to reconfigure the registers takes longer.
           const int begin = top + tile_rows > rows ? rows - tile_rows : top;
           multiply_widened(x + begin * x_bytes + block * 64, x_bytes, wide, blocks, parts);
           for (int m = top - begin; m < tile_rows; ++m) {
@@ -250,7 +250,7 @@ void multiply_int4_on_unit(const Matrix& matrix, const Half* inputs, size_t stri
   }
 }
 
-// Adds products of `numbers` with themselves to four sums, 4 * rounds times, and stores one of them.
+// Add products of `numbers` with themselves to four sums, 4 * rounds times, and store one of the sums.
 template <class Format>
 void multiply_on_unit(const uint8_t* numbers, int rounds, float* out) {
   const UnitShape shape(kUnitRows);

@@ -1,4 +1,4 @@
-// One register of 4 floats, by the compiler's own vector types: SSE2 on x86, NEON on Arm, whatever there is elsewhere.
+// One register of 4 floats, by the compiler's vector types: SSE2 on x86, NEON on Arm, and whatever other CPUs have.
 #pragma once
 
 #include <cmath>
@@ -26,7 +26,7 @@ inline V set1(float x) { return V{x, x, x, x}; }
 #if defined(__ARM_NEON)
 inline V fma(V a, V b, V c) { return (V)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b); }
 #else
-inline V fma(V a, V b, V c) { return a * b + c; }  // rounded twice: there is no such instruction
+inline V fma(V a, V b, V c) { return a * b + c; }  // rounded twice, since there is no fused instruction
 #endif
 inline V max(V a, V b) { return a > b ? a : b; }
 inline V min(V a, V b) { return a < b ? a : b; }
@@ -55,14 +55,14 @@ inline VI shift_right(VI v) {
   return (VI)((VU)v >> N);
 }
 
-// Half precision. What is stored is at most 65,504 on either side, or not a number.
+// Half precision. Stored values are NaN or have a magnitude of at most 65,504.
 #if defined(__ARM_NEON)
 inline V load_half(const uint16_t* p) { return (V)vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p))); }
 inline void store_half(uint16_t* p, V v) { vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32((float32x4_t)v))); }
 #else
 inline V load_half(const uint16_t* p) {
   const VI bits{p[0], p[1], p[2], p[3]};
-  // The exponent is biased by 15 here and by 127 there; a factor also makes denormal numbers normal.
+  // The exponent's bias is 15 in float16 and 127 in float32; multiplication also normalizes denormal numbers.
   const VI scaled = (VI)((V)((bits & 0x7fff) << 13) * set1(0x1p112f));
   const VI special = ((bits & 0x7c00) == 0x7c00) & 0x7f800000;
   return (V)(scaled | special | (bits & 0x8000) << 16);
@@ -74,7 +74,7 @@ inline void store_half(uint16_t* p, V v) {
     std::memcpy(&bits, &size, sizeof bits);
     if (bits > 0x7f800000u) {
       bits = 0x7e00;
-    } else if (size < 0x1p-14f) {  // denormal: the last place of a half is that of a float between 0.5 and 1
+    } else if (size < 0x1p-14f) {  // denormal: its last bit is that of a float in [0.5, 1)
       const float shifted = size + 0.5f;
       std::memcpy(&bits, &shifted, sizeof bits);
       bits -= 0x3f000000u;

@@ -1,4 +1,4 @@
-"""Attention over the cache is softmax over each sequence's own context, whichever way the contexts are read."""
+"""Attention over the cache is softmax over each sequence's own context, for every way of reading the contexts."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ CASES = {
 
 
 def expected(queries: Tensor, keys: Tensor, values: Tensor, start: int, window: int | None) -> Tensor:
-    """[tokens, heads, head dim] of one sequence, head by head; its queries begin at position `start`."""
+    """Return attention [tokens, heads, head dim] of one sequence, head by head; queries begin at position `start`."""
     rows = torch.arange(start, start + len(queries))[:, None]
-    places = torch.arange(len(keys))
-    is_seen = (places <= rows) & (places > rows - window if window else True)
+    positions = torch.arange(len(keys))
+    is_seen = (positions <= rows) & (positions > rows - window if window else True)
     heads = []
     for head in range(NUM_HEADS):
         own = head * NUM_KV_HEADS // NUM_HEADS
@@ -38,11 +38,11 @@ def expected(queries: Tensor, keys: Tensor, values: Tensor, start: int, window: 
 
 
 @pytest.mark.parametrize("window", [None, 11], ids=["full", "window"])
-# 16 floats a head: short contexts, padded together. 4,096: a context of 5 tokens is too long for that already.
+# With 16 floats per head, contexts are short and are padded together. With 4,096, a context of 5 tokens is too long.
 @pytest.mark.parametrize("head_dim", [16, 4096], ids=["padded", "one by one"])
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_attention_equals_softmax(case: Any, head_dim: int, window: int | None) -> None:
-    """Decodes padded together or read one by one, adjacent blocks or scattered ones, with a window or without."""
+    """Decodes are correct padded or one by one, with adjacent or scattered blocks, with and without a window."""
     torch.manual_seed(0)
     cache = KVCache(CacheShape(1, NUM_KV_HEADS, head_dim, head_dim, torch.float32), NUM_BLOCKS, BLOCK_SIZE, CPU)
     batch = batch_of([Part([0] * end, start, end, table) for start, end, table in case])

@@ -1,4 +1,4 @@
-"""The table of backends: which of them serves a model, and the reason where none does or a forced one can't."""
+"""The table of backends: the backend that serves a model, and the error if none does or a forced one can't."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_load_refuses_what_it_cannot_serve(name: str, tmp_path: Path) -> None:
 
 
 def test_load_refuses_a_model_that_generates_no_text(tmp_path: Path) -> None:
-    """An image model has no next token."""
+    """An image model, which has no next token, is rejected."""
     save("llama", tmp_path)
     with pytest.raises(ModelLoadError, match=r"architecture vit is not supported: .*it is no causal"):
         choose_backend(spec(tmp_path, model_config=config("vit")))
@@ -67,7 +67,7 @@ def test_load_refuses_a_model_that_generates_no_text(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["gpt2", "mistral-window"])
 def test_load_refuses_missing_tensors_of_modules(name: str, tmp_path: Path) -> None:
-    """Transformers would start with random weights in their place."""
+    """Missing tensors are an error, since transformers would use random weights instead."""
     model = save(name, tmp_path)
     assert name in MODULES
     state = model.state_dict()
@@ -79,7 +79,7 @@ def test_load_refuses_missing_tensors_of_modules(name: str, tmp_path: Path) -> N
 
 
 def test_forward_needs_a_cache(tmp_path: Path) -> None:
-    """A backend that was given no cache says so."""
+    """A backend without a cache raises an error."""
     for name in ("llama", "gpt2"):
         save(name, tmp_path / name)
         source = spec(tmp_path / name)
@@ -94,7 +94,7 @@ def test_forward_needs_a_cache(tmp_path: Path) -> None:
 def test_auto_takes_the_lean_forward_where_it_can(
     name: str, expected: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The first row that can serve a model does; the log says why the ones before it can't."""
+    """The first backend that supports a model serves it; the log has the reasons against the previous ones."""
     save(name, tmp_path)
     with caplog.at_level(logging.INFO, logger=LOGGER):
         assert choose_backend(spec(tmp_path)).name == expected
@@ -106,7 +106,7 @@ def test_auto_takes_the_lean_forward_where_it_can(
 
 @pytest.mark.parametrize("name", ["llama3-rope", "qwen2-tied", "qwen3"])
 def test_transformers_can_be_forced(name: str, tmp_path: Path) -> None:
-    """Its logits of a model that the lean forward would serve are the reference's too."""
+    """The transformers backend gives the reference's logits also for a model that the lean forward supports."""
     model = save(name, tmp_path)
     assert choose_backend(spec(tmp_path), "transformers").name == "transformers"
     ids = tokens(20)
@@ -125,7 +125,7 @@ def test_transformers_can_be_forced(name: str, tmp_path: Path) -> None:
 def test_a_backend_that_can_not_serve_is_refused_where_it_is_forced(
     backend: str, name: str, message: str, tmp_path: Path
 ) -> None:
-    """No other takes its place; the reason is told."""
+    """No other backend is used instead, and the error has the reason."""
     save(name, tmp_path)
     with pytest.raises(ModelLoadError, match=message):
         choose_backend(spec(tmp_path), backend)
@@ -144,7 +144,7 @@ def test_a_backend_whose_rows_depend_on_the_batch_refuses_to_promise_otherwise(b
 @pytest.mark.parametrize("backend", ["torch", "transformers"])
 @pytest.mark.parametrize("quantization", ["int8", "int4"])
 def test_a_backend_without_quantised_weights_refuses_them(backend: str, quantization: str, tmp_path: Path) -> None:
-    """No other type takes their place; the setting is named."""
+    """No other type is used instead, and the error names the setting."""
     save("llama", tmp_path)
     message = rf"backend {backend}: it does not support {quantization} weights \(engine\.quantization\)$"
     with pytest.raises(ModelLoadError, match=message):
@@ -152,7 +152,7 @@ def test_a_backend_without_quantised_weights_refuses_them(backend: str, quantiza
 
 
 def test_a_new_backend_is_a_row(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """It comes before the others, may refuse by type and device, and brings the sampler that takes its logits."""
+    """It precedes the others, may reject types and devices, and has the sampler for its logits."""
 
     def unsupported_reason(source: ModelSpec) -> str | None:
         return None if source.dtype == "bfloat16" else "it computes in bfloat16 only"
@@ -172,7 +172,7 @@ def test_a_new_backend_is_a_row(tmp_path: Path, caplog: pytest.LogCaptureFixture
 
 
 def test_the_cache_of_a_backend_costs_what_its_tensors_take(tmp_path: Path) -> None:
-    """A block of 8 tokens: keys and values of 2 heads of 16 floats in 3 layers."""
+    """A block of 8 tokens has keys and values of 2 heads of 16 floats in 3 layers."""
     save("llama", tmp_path)
     for name in ("torch", "transformers"):
         assert load(tmp_path, backend=name).bytes_per_block(8) == 8 * 2 * 2 * 16 * 4 * 3

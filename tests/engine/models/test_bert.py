@@ -1,4 +1,4 @@
-"""BERT in numpy: its vectors are transformers' own, in any company."""
+"""BERT in numpy gives transformers' vectors in every batch."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def loaded(folder: Path, pooling: str = "mean", *, normalises: bool = False) -> 
 
 @pytest.mark.parametrize("pooling", ["mean", "cls", "lasttoken"])
 def test_vectors_are_those_of_transformers(pooling: str, tmp_path: Path) -> None:
-    """Of texts up to the full length, together and alone."""
+    """Vectors of texts up to the full length are equal, batched and alone."""
     model = save_encoder("bert", tmp_path)
     encoder = loaded(tmp_path, pooling)
     assert (encoder.num_dimensions, encoder.max_positions) == (32, 40)
@@ -44,7 +44,7 @@ def test_vectors_are_those_of_transformers(pooling: str, tmp_path: Path) -> None
 
 
 def test_weights_in_bfloat16_or_beneath_a_head_are_read(tmp_path: Path) -> None:
-    """Widened, and by the names that a model with a head on top gives them."""
+    """The weights are widened, and found by the names in a model with a head."""
     save_encoder("bert", tmp_path)
     edit(tmp_path, lambda tensors: tensors.update({name: value.bfloat16() for name, value in tensors.items()}))
     expected = loaded(tmp_path).run([np.arange(9)])[0]
@@ -58,7 +58,7 @@ def test_weights_in_bfloat16_or_beneath_a_head_are_read(tmp_path: Path) -> None:
 
 
 def test_what_is_no_plain_bert_is_left_to_transformers(tmp_path: Path) -> None:
-    """By its configuration, or by the names of its tensors; what is broken is told."""
+    """Other models are recognised by configuration or tensor names; broken ones are errors."""
     save_encoder("roberta", tmp_path)
     files = SentenceFiles(tmp_path)
     assert load_bert(read_model_config(tmp_path), Checkpoint(tmp_path), files) is None

@@ -1,4 +1,4 @@
-"""What only a CUDA device can show: torch's kernel, recordings and memory are what their doubles say of them."""
+"""On a CUDA device, torch's kernel, graphs and memory behave like their test doubles."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PARTS = [
 def test_kernel_equals_the_reference(
     dtype: torch.dtype, head_dim: int, heads: tuple[int, int], window: int | None
 ) -> None:
-    """Over scattered pages, for prompts, chunks and decodes at once."""
+    """The kernel is correct over scattered pages, for a batch of prompts, chunks and decodes."""
     from service.engine.models.attention.cuda_device import FLASH_ATTENTION  # noqa: PLC0415
 
     torch.manual_seed(0)
@@ -56,7 +56,7 @@ def test_kernel_equals_the_reference(
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Path]:
-    """Heads of a size that the kernel takes."""
+    """Save a model with a head size that the kernel supports."""
     folder = tmp_path_factory.mktemp("cuda")
     made = random_model(
         config(
@@ -77,7 +77,10 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Path]:
 
 @torch.inference_mode()
 def test_steps_on_the_device_are_transformers_own(model: tuple[Any, Path]) -> None:
-    """Prefill, then decodes from recordings: logits within bfloat16's rounding, and sized by the rule of memory."""
+    """Logits of a prefill and of replayed decodes equal transformers' up to bfloat16's rounding.
+
+    The cache has the size that the memory rule gives.
+    """
     theirs, folder = model
     loaded = load_model(str(folder), EngineConfig(max_batch_sequences=4, num_threads=1), device="cuda")
     assert loaded.config.block_size == PAGE

@@ -1,4 +1,4 @@
-"""What is written to the cache is read back, in place and by copy."""
+"""Keys and values that are written to the cache are read back, in place and by copy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def cache_with(slots: list[int], layer: int = 1) -> tuple[KVCache, Tensor]:
 
 
 def test_view_shows_what_was_written() -> None:
-    """A run of blocks is seen in place: keys first, then values, and only in the layer that was written."""
+    """A run of blocks is viewed in place, keys first and then values, only in the layer that was written."""
     slots = list(range(16, 16 + 11))
     cache, written = cache_with(slots)
     other, (keys, values) = cache.view(2, 11)
@@ -34,7 +34,7 @@ def test_view_shows_what_was_written() -> None:
 
 
 def test_gather_collects_rows_of_blocks() -> None:
-    """Scattered blocks come back in the order asked for, one row for each sequence."""
+    """Scattered blocks are returned in the requested order, one row per sequence."""
     cache, written = cache_with([*range(40, 48), *range(8, 16), *range(24, 32)])
     keys, values = cache.gather(1, torch.tensor([5, 1, 3, 5]), num_rows=2)
     assert keys.shape == values.shape == (2, 3, 16, 4)
@@ -43,7 +43,7 @@ def test_gather_collects_rows_of_blocks() -> None:
 
 
 def test_bytes_per_slot_counts_keys_and_values() -> None:
-    """Two tensors of 3 heads of 4 floats in 2 layers."""
+    """A slot has two tensors of 3 heads of 4 floats in 2 layers."""
     assert SHAPE.bytes_per_slot == 2 * 3 * 4 * 4 * 2
 
 
@@ -52,5 +52,5 @@ def test_bytes_per_slot_counts_keys_and_values() -> None:
     [([7], True), ([3, 4, 5], True), ([5, 4, 3], False), ([3, 5, 4, 6], False), ([0, 1, 3], False), ([2, 2], False)],
 )
 def test_is_run(blocks: list[int], expected: bool) -> None:  # noqa: FBT001
-    """Adjacent and ascending, not merely as far apart as a run is long."""
+    """A run's blocks are adjacent and ascending; first and last block alone do not suffice."""
     assert is_run(np.array(blocks, np.int32)) is expected

@@ -1,4 +1,4 @@
-"""What adapters make of a model's logits equals what PEFT makes of them, whoever else is in the batch."""
+"""Logits with adapters equal PEFT's, with any other sequences in the batch."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def assert_close(logits: Tensor, expected: Tensor) -> None:
     torch.testing.assert_close(logits, expected, atol=TOLERANCE, rtol=TOLERANCE)
 
 
-def put(backend: Backend[Any], place: int, folder: Path) -> None:
-    backend.put_adapter(place, read_adapter(folder, MAX_RANK))
+def put(backend: Backend[Any], slot: int, folder: Path) -> None:
+    backend.put_adapter(slot, read_adapter(folder, MAX_RANK))
 
 
 @pytest.mark.parametrize("shape", peft_adapters.SHAPES)
@@ -55,23 +55,23 @@ def test_two_adapters_and_the_base_share_a_batch(base: Path, tmp_path: Path) -> 
     put(backend, 0, first)
     put(backend, 3, second)
     texts = [tokens(count, seed) for seed, count in enumerate((9, 17, 5, 12))]
-    places = [3, -1, 0, 3]
+    slots = [3, -1, 0, 3]
     parts = [
-        Part(text, 0, len(text), list(range(index * 4, index * 4 + 4)), adapter=place)
-        for index, (text, place) in enumerate(zip(texts, places, strict=True))
+        Part(text, 0, len(text), list(range(index * 4, index * 4 + 4)), adapter=slot)
+        for index, (text, slot) in enumerate(zip(texts, slots, strict=True))
     ]
     folders = {3: second, 0: first}
     original = tiny_models.reload(base, torch.float32)
-    for logits, text, place in zip(tiny_models.run(backend, parts), texts, places, strict=True):
+    for logits, text, slot in zip(tiny_models.run(backend, parts), texts, slots, strict=True):
         expected = (
             tiny_models.reference(original, text)
-            if place < 0
-            else peft_adapters.merged_reference(base, folders[place], text)
+            if slot < 0
+            else peft_adapters.merged_reference(base, folders[slot], text)
         )
         assert_close(logits, expected)
 
 
-def test_a_place_is_free_again_for_another(base: Path, tmp_path: Path) -> None:
+def test_a_slot_can_be_reused(base: Path, tmp_path: Path) -> None:
     first = peft_adapters.save_adapter(base, tmp_path / "first", seed=1)
     second = peft_adapters.save_adapter(base, tmp_path / "second", seed=2)
     backend = tiny_models.load(base)
@@ -82,8 +82,8 @@ def test_a_place_is_free_again_for_another(base: Path, tmp_path: Path) -> None:
     assert_close(logits, peft_adapters.merged_reference(base, second, tokens(8)))
 
 
-def test_adapters_of_one_weight_and_two_scales_are_told_apart(base: Path, tmp_path: Path) -> None:
-    """What they have cached of a prompt is not the same."""
+def test_adapters_of_one_weight_and_two_scales_are_distinguished(base: Path, tmp_path: Path) -> None:
+    """Adapters that differ only in scale don't share cached prompts."""
     folder = peft_adapters.save_adapter(base, tmp_path / "a")
     shutil.copytree(folder, tmp_path / "b")
     file = tmp_path / "b" / "adapter_config.json"
@@ -94,7 +94,7 @@ def test_adapters_of_one_weight_and_two_scales_are_told_apart(base: Path, tmp_pa
 
 
 def test_input_major_layers_take_adapters(tmp_path: Path) -> None:
-    """GPT-2's, which transformers keeps the other way round."""
+    """Adapters apply to GPT-2's layers, whose weights transformers stores transposed."""
     base, folder = tmp_path / "base", tmp_path / "adapter"
     tiny_models.save("gpt2", base)
     peft_adapters.save_adapter(base, folder, target_modules=["c_attn", "c_fc"], fan_in_fan_out=True)

@@ -1,4 +1,4 @@
-"""Encoders: their vectors are those of an independent computation, alone and in batches."""
+"""Encoders give the vectors of an independent computation, alone and in batches."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def bundled() -> Path:
 
 @torch.inference_mode()
 def reference(folder: Path, texts: list[str], max_length: int) -> Tensor:
-    """As the model's card computes it: tokenize with padding and truncation, average over the mask, normalise."""
+    """Compute vectors as in the model card: tokenize with padding and truncation, average over the mask, normalise."""
     tokenizer: Any = transformers.AutoTokenizer.from_pretrained(folder)
     model: Any = transformers.AutoModel.from_pretrained(folder).eval()
     encoded = tokenizer(texts, padding=True, truncation=True, max_length=max_length, return_tensors="pt")
@@ -59,7 +59,7 @@ def reference(folder: Path, texts: list[str], max_length: int) -> Tensor:
 
 
 async def vectors(built: BuiltEncoder, *requests: list[list[int]]) -> list[list[Vector]]:
-    """What the engine makes of requests, one after the other."""
+    """Return the engine's vectors of sequential requests."""
     async with built.engine as engine:
         return [
             list((await engine.embed(EmbeddingRequest("r", [np.array(ids) for ids in inputs]))).vectors)
@@ -69,7 +69,7 @@ async def vectors(built: BuiltEncoder, *requests: list[list[int]]) -> list[list[
 
 @pytest.mark.slow
 async def test_bundled_model_makes_the_vectors_of_its_card() -> None:
-    """Within 1e-5, whole batch and one by one, texts cut at 256 tokens."""
+    """Vectors are equal within 1e-5, batched and one by one, with texts truncated at 256 tokens."""
     built = build_encoder(bundled(), EngineConfig(worker="thread"), device="cpu")
     assert (built.num_dimensions, built.info.max_model_len) == (384, 256)
     inputs = [built.tokenizer.encode(text, add_special_tokens=True) for text in TEXTS]
@@ -83,7 +83,7 @@ async def test_bundled_model_makes_the_vectors_of_its_card() -> None:
 @pytest.mark.parametrize("pooling", ["mean", "cls", "lasttoken"])
 @pytest.mark.parametrize("kind", CONFIGS)
 def test_encoder_equals_the_model_alone(kind: str, pooling: str, tmp_path: Path) -> None:
-    """Each family's vectors in padded batches are what transformers' model gives for each text without padding."""
+    """Each family's vectors in padded batches equal transformers' vectors of each text without padding."""
     model = save_encoder(kind, tmp_path)
     files = SentenceFiles(tmp_path, pooling=pooling)  # type: ignore[arg-type]  # it is one of them
     config = transformers.AutoConfig.from_pretrained(tmp_path)
@@ -99,7 +99,7 @@ def test_encoder_equals_the_model_alone(kind: str, pooling: str, tmp_path: Path)
 
 
 def test_pooling_leaves_padding_out() -> None:
-    """By hand: two texts of two and one tokens; what stands in the padding doesn't count."""
+    """Padding has no effect on hand-computed vectors of two texts with two tokens and one."""
     states = torch.tensor([[[1.0, 2.0], [3.0, 6.0]], [[5.0, 7.0], [1e9, 1e9]]])
     lengths = torch.tensor([2, 1])
     assert pool(states, lengths, "mean").tolist() == [[2.0, 4.0], [5.0, 7.0]]
@@ -119,13 +119,13 @@ def test_pooling_leaves_padding_out() -> None:
     ids=["none", "equal", "two lengths", "padding is free", "similar"],
 )
 def test_padded_batches_hold_similar_lengths(lengths: list[int], free: int, batches: list[list[int]]) -> None:
-    """The longest first; a batch ends where padding would cost more than a batch of its own."""
+    """Texts are sorted by descending length; a batch ends where padding would cost more than another batch."""
     assert list(padded_batches(lengths, free)) == batches
 
 
 @pytest.mark.parametrize(("kind", "length"), [("bert", 40), ("roberta", 38), ("mpnet", 38), ("distilbert", 40)])
 def test_length_is_what_the_positions_allow(kind: str, length: int, tmp_path: Path) -> None:
-    """RoBERTa's kin give two of their positions away; a text of the full length is encoded."""
+    """The RoBERTa family reserves two positions; a text of the full length is encoded."""
     save_encoder(kind, tmp_path)
     config = transformers.AutoConfig.from_pretrained(tmp_path)
     encoder = load_encoder(config, SentenceFiles(tmp_path), "float32", "cpu")
@@ -143,7 +143,7 @@ def test_length_is_what_the_positions_allow(kind: str, length: int, tmp_path: Pa
     ],
 )
 def test_folder_decides_the_length(settings: dict[str, int], wanted: int | None, length: int, tmp_path: Path) -> None:
-    """sentence_bert_config.json, else the positions; the engine's setting may be shorter."""
+    """The length is from sentence_bert_config.json or the positions; the engine's setting may be shorter."""
     pooling = {"pooling_mode_mean_tokens": True}
     files = {"modules": modules("Transformer", "Pooling"), "pooling": pooling, "sentence_bert_config": settings}
     save_encoder("bert", tmp_path, **files)
@@ -157,14 +157,14 @@ def test_folder_decides_the_length(settings: dict[str, int], wanted: int | None,
     ids=["default", "fewer are wanted", "as many as the settings allow"],
 )
 def test_batches_on_a_cpu_are_short(sizes: dict[str, Any], expected: int, tmp_path: Path) -> None:
-    """Larger ones would compute hardly more a second and let others wait longer."""
+    """Larger batches would hardly increase throughput and delay other requests."""
     save_encoder("bert", tmp_path)
     config = replace(EngineConfig(worker="thread"), **sizes)
     assert build_encoder(tmp_path, config, device="cpu").config.max_batch_tokens == expected
 
 
 def test_length_above_the_folders_is_refused(tmp_path: Path) -> None:
-    """Positions that were never trained, or don't exist, are not for serving."""
+    """Positions that were not trained or don't exist are not served."""
     save_encoder("bert", tmp_path)
     with pytest.raises(ModelLoadError, match=r"max_model_len 41 exceeds the maximum length of .*, 40"):
         build_encoder(tmp_path, EngineConfig(max_model_len=41, worker="thread"), device="cpu")
@@ -173,7 +173,7 @@ def test_length_above_the_folders_is_refused(tmp_path: Path) -> None:
 
 
 async def test_folder_decides_pooling_and_normalisation(tmp_path: Path) -> None:
-    """CLS and unit length, as its modules say."""
+    """CLS pooling and unit length are used if the folder's modules say so."""
     files = {
         "modules": modules("Transformer", "Pooling", "Normalize"),
         "pooling": {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False},
@@ -187,8 +187,8 @@ async def test_folder_decides_pooling_and_normalisation(tmp_path: Path) -> None:
     assert np.abs(vector - (state / state.norm()).numpy()).max() < 1e-6
 
 
-def test_fingerprint_tells_pooling_apart(tmp_path: Path) -> None:
-    """The same weights with another pooling are another model."""
+def test_fingerprint_depends_on_pooling(tmp_path: Path) -> None:
+    """The same weights with another pooling have another fingerprint."""
     pooling = {"pooling_mode_mean_tokens": True}
     save_encoder("bert", tmp_path, modules=modules("Transformer", "Pooling"), pooling=pooling)
     first = build_encoder(tmp_path, EngineConfig(worker="thread"), device="cpu").info
@@ -200,7 +200,7 @@ def test_fingerprint_tells_pooling_apart(tmp_path: Path) -> None:
 
 
 def test_head_of_a_checkpoint_is_left_out(tmp_path: Path) -> None:
-    """A model that was trained to fill in words, stored with its head and without a pooler, makes the same vectors."""
+    """A masked language model, stored with its head and without a pooler, gives the same vectors."""
     torch.manual_seed(0)
     model: Any = transformers.BertForMaskedLM(CONFIGS["bert"]())
     model.eval()
@@ -213,7 +213,7 @@ def test_head_of_a_checkpoint_is_left_out(tmp_path: Path) -> None:
 
 
 def test_missing_weights_are_refused(tmp_path: Path) -> None:
-    """A layer that the file lacks would be random."""
+    """A missing layer is an error, since it would be random."""
     save_encoder("bert", tmp_path)
     config = transformers.AutoConfig.from_pretrained(tmp_path)
     config.num_hidden_layers = 3
@@ -222,14 +222,14 @@ def test_missing_weights_are_refused(tmp_path: Path) -> None:
 
 
 def test_encoder_with_a_decoder_is_refused(tmp_path: Path) -> None:
-    """T5 and its kin aren't served."""
+    """Models of the T5 family are not supported."""
     config = transformers.T5Config(vocab_size=101, d_model=32, d_ff=48, num_layers=1, num_heads=2, d_kv=8)
     with pytest.raises(ModelLoadError, match="encoder-decoder models are not supported"):
         load_encoder(config, SentenceFiles(tmp_path), "float32", "cpu")
 
 
 def test_tokenizer_larger_than_the_model_is_refused(tmp_path: Path) -> None:
-    """An id without a row of the embedding would end the engine."""
+    """A larger tokenizer is an error, since an id without an embedding row would stop the engine."""
     save_encoder("bert", tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(config | {"vocab_size": 100}))
@@ -240,7 +240,7 @@ def test_tokenizer_larger_than_the_model_is_refused(tmp_path: Path) -> None:
 def save_dense(
     folder: Path, num_inputs: int, num_outputs: int, activation: str, *, bias: bool = True
 ) -> torch.nn.Linear:
-    """A Dense module's folder, as sentence-transformers writes it; its layer."""
+    """Write a Dense module's folder, as sentence-transformers does; return its layer."""
     folder.mkdir()
     said = {
         "in_features": num_inputs,
@@ -257,7 +257,7 @@ def save_dense(
 
 
 async def test_dense_modules_follow_the_pooling(tmp_path: Path) -> None:
-    """Two layers, with and without bias and activation, as torch computes them; another weight is another model."""
+    """Two layers, with and without bias and activation, equal torch's; another weight has another fingerprint."""
     kinds = modules("Transformer", "Pooling", "Dense", "Dense", "Normalize")
     model = save_encoder("bert", tmp_path, modules=kinds, pooling={"pooling_mode_mean_tokens": True})
     first = save_dense(tmp_path / "2_Dense", 32, 20, "Tanh")
@@ -276,7 +276,7 @@ async def test_dense_modules_follow_the_pooling(tmp_path: Path) -> None:
 
 
 def test_dense_module_of_another_shape_is_refused(tmp_path: Path) -> None:
-    """So is an activation that isn't known, by its name."""
+    """A Dense module of a wrong shape is rejected, and so is an unknown activation, by its name."""
     kinds = modules("Transformer", "Pooling", "Dense")
     save_encoder("bert", tmp_path, modules=kinds, pooling={"pooling_mode_mean_tokens": True})
     save_dense(tmp_path / "2_Dense", 32, 20, "Tanh")
@@ -291,7 +291,7 @@ def test_dense_module_of_another_shape_is_refused(tmp_path: Path) -> None:
 
 
 async def test_embedding_decoder_is_served_by_its_modules(tmp_path: Path) -> None:
-    """As Qwen3-Embedding: weights of a causal model, its last token's state at unit length, prompts in a file."""
+    """A model like Qwen3-Embedding is served: causal weights, last-token pooling at unit length, prompts in a file."""
     prompts = {"query": "Instruct: search\nQuery:", "document": ""}
     torch.manual_seed(0)
     causal: Any = transformers.Qwen3ForCausalLM(CONFIGS["qwen3"]())
@@ -322,10 +322,10 @@ async def test_embedding_decoder_is_served_by_its_modules(tmp_path: Path) -> Non
         ({"is_matryoshka": True, "matryoshka_dimensions": [16, 8]}, (8, 16)),
     ],
 )
-def test_folder_tells_what_vectors_may_be_cut_to(
+def test_folder_sets_the_allowed_dimensions(
     said: dict[str, Any], dimensions: tuple[int, ...] | None, tmp_path: Path
 ) -> None:
-    """None is any number, nothing that the folder doesn't say."""
+    """None allows any number of dimensions."""
     save_encoder("bert", tmp_path)
     file = tmp_path / "config.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | said))

@@ -1,4 +1,4 @@
-"""Every layout multiplies alike."""
+"""All layouts give the same products."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from service.engine.models.torch.linear import BlockedLinear, InputMajorLinear, 
 @pytest.mark.parametrize("with_biases", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_linear_equals_torch(outputs: int, inputs: int, rows: int, *, with_biases: bool, dtype: torch.dtype) -> None:
-    """The layout chosen on this CPU multiplies, and adds to a residual, as torch does; also for a slice as input."""
+    """The layout chosen on this CPU gives torch's products and sums with a residual, also for a slice as input."""
     torch.set_num_threads(1)
     generator = torch.Generator().manual_seed(0)
     weight = torch.randn(outputs, inputs, generator=generator).to(dtype)
@@ -33,5 +33,5 @@ def test_linear_equals_torch(outputs: int, inputs: int, rows: int, *, with_biase
 
 @pytest.mark.parametrize(("outputs", "inputs", "kind"), [(256, 256, InputMajorLinear), (1024, 1024, BlockedLinear)])
 def test_lay_out_blocks_large_weights_only(outputs: int, inputs: int, kind: type) -> None:
-    """On a CPU, weights from a million elements on get oneDNN's layout, smaller ones the plain one."""
+    """On a CPU, weights with at least a million elements get oneDNN's layout, and smaller ones the plain layout."""
     assert isinstance(lay_out(torch.zeros(outputs, inputs)), kind)

@@ -1,4 +1,4 @@
-"""A backend's logits are transformers' own, however the tokens are cut, mixed and stored."""
+"""A backend's logits are transformers', for every chunking, batch and block table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from service.engine.models.backend import Backend
 from service.engine.models.torch.decoder_shape import decoder_unsupported_reason
 from tests.engine.tiny_models import CONFIGS, LEAN, MODULES, Part, load, reference, reload, run, save, tokens
 
-# Contiguous, and scattered: what a block pool gives first, and what it gives in a crowd.
+# Contiguous and scattered blocks, as a block pool returns them when idle and when busy.
 TABLES = {"run": list(range(10, 16)), "scattered": [31, 2, 17, 5, 30, 9]}
 LENGTH = 45
 
@@ -35,7 +35,7 @@ def assert_close(logits: Tensor, expected: Tensor) -> None:
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
 def test_logits_equal_reference(model: tuple[Any, Path], backend: Backend[Tensor], table: list[int]) -> None:
-    """A whole prompt gives the reference's logits at every position, wherever its blocks lie."""
+    """A whole prompt gives the reference's logits at every position, for any block table."""
     ids = tokens(LENGTH)
     assert_close(run(backend, [Part(ids, 0, LENGTH, table)])[0], reference(model[0], ids))
 
@@ -45,7 +45,7 @@ def test_logits_equal_reference(model: tuple[Any, Path], backend: Backend[Tensor
 def test_logits_chunked_equal_whole(
     model: tuple[Any, Path], backend: Backend[Tensor], table: list[int], cuts: list[int]
 ) -> None:
-    """Chunks of any length, single tokens among them, give what the whole prompt gives."""
+    """Chunks of any length, including single tokens, give the logits of the whole prompt."""
     ids = tokens(LENGTH, seed=1)
     starts = [0, *cuts[:-1]]
     parts = [run(backend, [Part(ids, start, end, table)])[0] for start, end in zip(starts, cuts, strict=True)]
@@ -53,7 +53,7 @@ def test_logits_chunked_equal_whole(
 
 
 def test_logits_batched_equal_alone(model: tuple[Any, Path], backend: Backend[Tensor]) -> None:
-    """Prefills, chunks and decodes of unequal lengths in one batch give what each gives alone."""
+    """Prefills, chunks and decodes of different lengths in one batch give the same logits as alone."""
     cases = [
         (tokens(30, seed=2), 29, list(range(4))),  # decodes of unequal contexts
         (tokens(9, seed=3), 0, [20, 21]),  # a prefill between them
@@ -92,7 +92,7 @@ def test_logits_in_bfloat16_are_as_good_as_the_references(name: str, tmp_path: P
     our_error, their_error = (ours - exact).abs(), (theirs - exact).abs()
     assert our_error.mean() <= 2 * their_error.mean()
     assert our_error.max() <= 2 * their_error.max()
-    assert their_error.max() > 1e-3  # else the bound would say nothing
+    assert their_error.max() > 1e-3  # otherwise the bound would be meaningless
 
 
 @pytest.mark.parametrize("name", ["llama-tied", "qwen3", "gpt2"])
@@ -105,6 +105,6 @@ def test_widened_bfloat16_weights_are_exact(name: str, tmp_path: Path) -> None:
 
 
 def test_lean_forward_serves_its_families() -> None:
-    """Every configuration of the lean table is served by the lean forward, none of the other table is."""
+    """Every configuration of the lean table is served by the lean forward, and none of the other table."""
     assert {name: decoder_unsupported_reason(make()) for name, make in LEAN.items()} == dict.fromkeys(LEAN)
     assert all(decoder_unsupported_reason(make()) for make in MODULES.values())

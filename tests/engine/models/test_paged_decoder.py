@@ -1,7 +1,7 @@
-"""What a device computes in one attention call a layer, and from recordings, is what the model says.
+"""A decoder with one attention call per layer and recorded steps gives the model's logits.
 
-The kernel is a double in plain operators with the signature of torch's, so that plan and layout are tried; the kernel
-itself is tried by the tests marked `cuda`.
+The kernel is a double in plain operators with the signature of torch's kernel, which tests plan and layout. The kernel
+itself is tested by the tests marked `cuda`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from service.engine.runner.model_runner import ModelRunner
 from service.engine.sampler.torch_sampler import TorchSampler
 from service.generation.requests.parameters import SamplingParams, StopParams
 from service.generation.requests.request import GenerationRequest
-from tests.engine.accelerator_double import REFERENCE, RepeatingRecorder, accelerator, varlen_reference
+from tests.engine.accelerator_double import REFERENCE, accelerator, varlen_reference
 from tests.engine.driving import drive
 from tests.engine.fakes import group_of
 from tests.engine.peft_adapters import save_adapter
@@ -55,11 +55,11 @@ LENGTH = 45
 CONTEXTS = [3, 17, 40, 9, 24]  # of decodes
 
 
-def paged(folder: Path, beside: Accelerator | None = None) -> Decoder:
-    """The folder's decoder over pages."""
+def paged(folder: Path, other: Accelerator | None = None) -> Decoder:
+    """Return the folder's decoder with a paged cache."""
     source = spec(folder)
     decoder = load_decoder(
-        source.config, source.checkpoint, torch.float32, CPU, MAX_POSITIONS, accelerator=beside or accelerator()
+        source.config, source.checkpoint, torch.float32, CPU, MAX_POSITIONS, accelerator=other or accelerator()
     )
     decoder.allocate(NUM_BLOCKS, BLOCK_SIZE)
     return decoder
@@ -82,7 +82,7 @@ def assert_close(logits: Tensor, expected: Tensor) -> None:
 
 
 def decodes(decoder: Any, contexts: list[int], seed: int = 0) -> list[Part]:
-    """A decode each of texts whose beginnings are computed here, in blocks of their own."""
+    """Return a decode of each text after computing its prefix, in separate blocks."""
     parts, blocks = [], iter(range(NUM_BLOCKS - 1, -1, -1))
     for number, length in enumerate(contexts):
         ids = tokens(length, seed=seed + number)
@@ -94,12 +94,12 @@ def decodes(decoder: Any, contexts: list[int], seed: int = 0) -> list[Part]:
 
 
 def test_double_has_the_kernels_signature() -> None:
-    """By names, kinds and defaults of its parameters."""
+    """The double's parameters have the kernel's names, kinds and defaults."""
 
-    def told(function: Any) -> list[Any]:
+    def parameters(function: Any) -> list[Any]:
         return [(each.name, each.kind, each.default) for each in inspect.signature(function).parameters.values()]
 
-    assert told(varlen_reference) == told(varlen_attn)
+    assert parameters(varlen_reference) == parameters(varlen_attn)
 
 
 @pytest.mark.parametrize("cuts", [[LENGTH], [8, 20, 21, 22, LENGTH]])
@@ -110,7 +110,7 @@ def test_logits_equal_reference_however_a_text_is_cut(model: tuple[Any, Path], c
 
 
 def test_prefills_chunks_and_decodes_are_one_call_a_layer(qwen: tuple[Any, Path]) -> None:
-    """A mixed batch gives what each gives alone, by as many calls as there are layers."""
+    """A mixed batch gives the same logits as alone, with one call per layer."""
     calls: list[int] = []
 
     def counted(*args: Any, **kwargs: Any) -> Tensor:
@@ -155,13 +155,13 @@ def test_adapters_add_over_pages_what_they_add_elsewhere(qwen: tuple[Any, Path],
         (torch.float32, (8, 8), 8, None),
     ],
 )
-def test_what_the_kernel_cannot_has_the_other_cache(
+def test_shapes_that_the_kernel_does_not_support_get_the_other_cache(
     dtype: torch.dtype, dims: tuple[int, int], block_size: int, reason: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """And the log says why."""
+    """The log has the reason."""
     kernel = type(REFERENCE)(varlen_reference, REFERENCE.dtypes, 4, 4, 256, 1)
-    beside = Accelerator(kernel, accelerator().recorder, accelerator().limits)
-    cache = make_cache(beside, CacheShape(1, 1, *dims, dtype), 2, block_size, CPU)
+    other = Accelerator(kernel, accelerator().recorder, accelerator().limits)
+    cache = make_cache(other, CacheShape(1, 1, *dims, dtype), 2, block_size, CPU)
     assert type(cache) is (PageCache if reason is None else KVCache)
     assert (reason or "") in caplog.text
 
@@ -175,7 +175,7 @@ def test_sizes_by_the_rule() -> None:
 
 @pytest.mark.parametrize("num_sequences", [1, 2, 3, 4])
 def test_replays_give_what_was_computed_without_them(qwen: tuple[Any, Path], num_sequences: int) -> None:
-    """In a size of their own or filled up, time and again, with keys and values stored for the steps after."""
+    """Repeated replays, at an exact or padded size, give the same logits and store keys and values for later steps."""
     plain, recorded = paged(qwen[1]), paged(qwen[1])
     recorded.record_decodes()
     contexts = CONTEXTS[:num_sequences]
@@ -191,7 +191,7 @@ def test_replays_give_what_was_computed_without_them(qwen: tuple[Any, Path], num
     assert_close(torch.cat(stepwise), reference(qwen[0], ids)[25:])
 
 
-def test_rows_that_fill_up_write_to_nobodys_block(qwen: tuple[Any, Path]) -> None:
+def test_padding_rows_write_to_no_sequences_block(qwen: tuple[Any, Path]) -> None:
     """Three decodes replayed as four leave all other blocks as they were."""
     decoder = paged(qwen[1], accelerator(max_context=64))
     decoder.record_decodes()
@@ -204,7 +204,7 @@ def test_rows_that_fill_up_write_to_nobodys_block(qwen: tuple[Any, Path]) -> Non
 
 
 def test_replays_read_and_write_the_same_memory(qwen: tuple[Any, Path]) -> None:
-    """A recording's addresses are those of its first run; another batch changes what lies there."""
+    """A recording uses the addresses of its first run; another batch changes the contents at these addresses."""
     decoder = paged(qwen[1])
     decoder.record_decodes()
     first = run(decoder, decodes(decoder, CONTEXTS[:2], seed=1))
@@ -215,13 +215,13 @@ def test_replays_read_and_write_the_same_memory(qwen: tuple[Any, Path]) -> None:
 
 
 def test_other_batches_are_computed_without_recordings(qwen: tuple[Any, Path], tmp_path: Path) -> None:
-    """Prefills, mixed batches, adapters' sequences and batches larger than any size."""
+    """Prefills, mixed batches, sequences with adapters and batches above the largest size are not replayed."""
     decoder = paged(qwen[1])
     decoder.put_adapter(0, read_adapter(save_adapter(qwen[1], tmp_path), 64))
     decoder.record_decodes()
     ids = tokens(6, seed=3)
     run(decoder, [Part(ids, 0, 6, [0])])
-    parts = decodes(decoder, CONTEXTS)  # of contexts computed in their turn
+    parts = decodes(decoder, CONTEXTS)  # recomputes the contexts
     before = decoder.num_replays
     run(decoder, [parts[0], Part(ids, 2, 6, [0])])
     run(decoder, [Part(ids, 5, 6, [0], adapter=0)])
@@ -231,11 +231,11 @@ def test_other_batches_are_computed_without_recordings(qwen: tuple[Any, Path], t
 
 
 def test_recording_ends_at_its_limit_of_memory(qwen: tuple[Any, Path], caplog: pytest.LogCaptureFixture) -> None:
-    """The largest come first, and smaller batches are filled up to them."""
+    """The largest sizes are recorded first, and smaller batches are padded to them."""
     recorder = RepeatingRecorder(taken=400_000)
     decoder = paged(qwen[1], accelerator(max_sequences=20, recorder=recorder))
     decoder.record_decodes()
-    assert recorder.num_recorded == 3  # 20, 16 and 8 sequences: the third went over the limit of a million
+    assert recorder.num_recorded == 3  # 20, 16 and 8 sequences; the third exceeded the limit of a million
     assert "no more decodes are recorded: 3 of 6 sizes took 1 MB, the limit is 1 MB" in caplog.text
     parts = decodes(decoder, CONTEXTS)
     before = decoder.num_replays
@@ -245,9 +245,9 @@ def test_recording_ends_at_its_limit_of_memory(qwen: tuple[Any, Path], caplog: p
 
 
 def test_without_pages_nothing_is_recorded(qwen: tuple[Any, Path]) -> None:
-    beside = accelerator()
+    other = accelerator()
     kernel = type(REFERENCE)(varlen_reference, frozenset({torch.bfloat16}), 1, 1, 256, 1)
-    decoder = paged(qwen[1], Accelerator(kernel, beside.recorder, beside.limits))
+    decoder = paged(qwen[1], Accelerator(kernel, other.recorder, other.limits))
     decoder.record_decodes()
     ids = tokens(LENGTH)
     assert_close(run(decoder, [Part(ids, 0, LENGTH, SCATTERED)])[0], reference(qwen[0], ids))
@@ -255,7 +255,7 @@ def test_without_pages_nothing_is_recorded(qwen: tuple[Any, Path]) -> None:
 
 
 def test_replays_are_counted_in_the_engines_numbers(qwen: tuple[Any, Path]) -> None:
-    """A prompt of one step and four decodes, of which all were replayed."""
+    """A prompt of one step and four decodes count four replays."""
     source = spec(qwen[1])
     decoder = load_decoder(
         source.config, source.checkpoint, torch.float32, CPU, MAX_POSITIONS, accelerator=accelerator()

@@ -1,4 +1,4 @@
-"""A model that several processes share computes what it computes alone, and none outlives another."""
+"""A model divided among several processes gives the same logits, and no process outlives another."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ LENGTH = 45
 
 
 def children() -> set[int]:
-    """Processes that this one has started, and that run."""
+    """Return the running child processes of this process."""
     return {pid for pid in child_pids(os.getpid()) if is_running(pid)}
 
 
 @contextmanager
 def shared_out(folder: Path, num_ranks: int) -> Iterator[ParallelBackend]:
-    """The folder's model on `num_ranks` ranks, of which this process is the first."""
+    """Run the folder's model on `num_ranks` ranks, of which this process is the first."""
     source = replace(spec(folder), tensor_parallel=num_ranks)
     backend: Any = choose_backend(source, "torch").load(source)
     try:
@@ -48,7 +48,7 @@ def shared_out(folder: Path, num_ranks: int) -> Iterator[ParallelBackend]:
     [("llama-biases", 2), ("qwen3-tied", 2), ("llama-one-kv-head", 2), ("llama-head-dim", 4)],
 )
 def test_logits_equal_those_of_one_rank(name: str, num_ranks: int, tmp_path: Path) -> None:
-    """A prefill, chunks of others and decodes, with a vocabulary that the ranks can't share evenly."""
+    """Prefills, chunks and decodes are equal, with a vocabulary that can't be divided evenly."""
     save(name, tmp_path)
     alone = load(tmp_path)
     ids, other = tokens(LENGTH), tokens(20, seed=1)
@@ -67,20 +67,20 @@ def test_logits_equal_those_of_one_rank(name: str, num_ranks: int, tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_a_rank_that_dies_is_told_by_name(tmp_path: Path) -> None:
-    """Whether or not a step runs, and the step says the same."""
+def test_a_rank_that_dies_is_named(tmp_path: Path) -> None:
+    """The error names the rank during a step and without one, and the step raises the same error."""
     save("llama", tmp_path)
-    told: list[str] = []
+    reasons: list[str] = []
     ids = tokens(3)
     before = children()
     with shared_out(tmp_path, 2) as backend:
         run(backend, [Part(ids, 0, 2, [1])])
-        backend.watch(told.append)
+        backend.watch(reasons.append)
         (pid,) = children() - before
         os.kill(pid, signal.SIGKILL)
         with pytest.raises(RuntimeError, match=r"rank 1 of 2 .* ended by SIGKILL"):
             run(backend, [Part(ids, 2, 3, [1])])
-        assert told == ["rank 1 of 2 of tensor parallelism has ended: ended by SIGKILL"]
+        assert reasons == ["rank 1 of 2 of tensor parallelism has ended: ended by SIGKILL"]
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_a_rank_that_dies_is_told_by_name(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_shared_is_refused(name: str, num_ranks: int, reason: str, tmp_path: Path) -> None:
-    """With the number or the architecture that is in the way."""
+    """The error has the number or the architecture that prevents it."""
     save(name, tmp_path)
     with pytest.raises(ModelLoadError, match=reason):
         choose_backend(replace(spec(tmp_path), tensor_parallel=num_ranks))
@@ -108,7 +108,7 @@ def test_a_device_of_its_own_cannot_be_shared(tmp_path: Path) -> None:
 @pytest.mark.parametrize("num_ranks", [1, 2, 4])
 @pytest.mark.parametrize("name", LEAN)
 def test_ranks_together_have_the_whole_model(name: str, num_ranks: int, tmp_path: Path) -> None:
-    """Each reads its own share of the file only, as many weights as it is said to have."""
+    """Each rank reads only its own share of the file, with the reported number of weights."""
     save(name, tmp_path)
     config = CONFIGS[name]()
     assert parallel_unsupported_reason(config, num_ranks) is None

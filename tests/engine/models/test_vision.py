@@ -1,4 +1,4 @@
-"""A model that takes images gives transformers' own tokens, however its prompts are cut, mixed, kept and computed."""
+"""A model with image input gives transformers' tokens, for every chunking, batch, cached prefix and preemption."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def answers(folder: Path) -> dict[str, list[int]]:
-    """What transformers generates from each prompt."""
+    """Return transformers' answers to each prompt."""
     model = save_vision_model(folder)
     return {
         name: expected(model, folder, prompt_of(folder, *parts)[0], parts, NUM_TOKENS)
@@ -52,7 +52,7 @@ def answers(folder: Path) -> dict[str, list[int]]:
 
 
 class Product:
-    """An engine's core on the model of `folder`."""
+    """An engine core with the model of `folder`."""
 
     def __init__(self, folder: Path, *, num_blocks: int = 200, **sizes: Any) -> None:
         config = EngineConfig(
@@ -67,13 +67,13 @@ class Product:
         self.core = EngineCore(self.scheduler, ModelRunner(backend, TorchSampler(), num_blocks, 4))
 
     def run(self, *requests: GenerationRequest) -> list[list[GenerationOutput]]:
-        """The outputs of requests that run together."""
+        """Run requests together and return their outputs."""
         outputs, errors = drive(self.core, [group_of(request, max_model_len=MAX_POSITIONS) for request in requests])
         assert not errors
         return outputs
 
     def answers(self, *requests: GenerationRequest) -> list[list[int]]:
-        """The tokens of each request's first choice."""
+        """Return the tokens of each request's first choice."""
         return [tokens_of(outputs) for outputs in self.run(*requests)]
 
 
@@ -89,12 +89,12 @@ def asked(folder: Path, name: str, **fields: Any) -> GenerationRequest:
 
 @pytest.mark.parametrize("name", PROMPTS)
 def test_answers_are_the_references(folder: Path, answers: dict[str, list[int]], name: str) -> None:
-    """Alone, each prompt is answered as transformers answers it."""
+    """Each prompt alone has the same answer as in transformers."""
     assert Product(folder).answers(asked(folder, name)) == [answers[name]]
 
 
 def test_an_image_decides_the_answer(answers: dict[str, list[int]]) -> None:
-    """Otherwise the other tests here would say nothing."""
+    """The answer depends on the image, so that the other tests here are meaningful."""
     assert len({tuple(answer) for answer in answers.values()}) == len(PROMPTS)
 
 
@@ -102,13 +102,13 @@ def test_an_image_decides_the_answer(answers: dict[str, list[int]]) -> None:
 def test_a_mixed_batch_in_chunks_of_any_size_gives_the_same(
     folder: Path, answers: dict[str, list[int]], chunk: int
 ) -> None:
-    """Prompts with and without images, in one batch, cut where their images allow."""
+    """Prompts with and without images in one batch, chunked where their images allow it, give the same answers."""
     product = Product(folder, max_batch_tokens=max(chunk, 8), max_prefill_chunk=chunk, max_batch_sequences=6)
     assert product.answers(*(asked(folder, name) for name in PROMPTS)) == list(answers.values())
 
 
 def test_a_step_has_the_rest_of_an_image_or_nothing_of_it(folder: Path) -> None:
-    """However few tokens a step may have: the tokens of an image see each other."""
+    """An image's tokens attend to each other, so a step has all of its remaining tokens, whatever its limit."""
     product = Product(folder, max_batch_tokens=8, max_prefill_chunk=8, max_batch_sequences=2)
     request = asked(folder, "two images")
     group = group_of(request, max_model_len=MAX_POSITIONS)
@@ -127,7 +127,7 @@ def test_a_step_has_the_rest_of_an_image_or_nothing_of_it(folder: Path) -> None:
 
 
 def test_the_same_image_is_found_in_the_cache_and_another_is_not(folder: Path, answers: dict[str, list[int]]) -> None:
-    """Prompts of the very same tokens share blocks up to the first image that differs."""
+    """Prompts of equal tokens share blocks up to the first different image."""
     product = Product(folder)
     stopping = StopParams(max_tokens=NUM_TOKENS, ignore_eos=True)
     found = {}
@@ -136,7 +136,7 @@ def test_the_same_image_is_found_in_the_cache_and_another_is_not(folder: Path, a
         request = GenerationRequest(name, token_ids, SamplingParams(temperature=0), stopping, images=images)
         found[name] = product.run(request)[0]
     cached = {name: outputs[0].num_cached_tokens for name, outputs in found.items()}
-    before = 7 + 1  # words and what begins a text: two blocks of four
+    before = 7 + 1  # the text's tokens and the begin token: two blocks of four
     assert cached == {"first": 0, "again": 28, "other": before}
     assert tokens_of(found["first"]) == tokens_of(found["again"]) != tokens_of(found["other"])
     assert product.answers(asked(folder, "image")) == [answers["image"]]
@@ -145,8 +145,8 @@ def test_the_same_image_is_found_in_the_cache_and_another_is_not(folder: Path, a
 def test_a_prompt_goes_on_within_an_image_that_the_cache_has_the_beginning_of(
     folder: Path, answers: dict[str, list[int]]
 ) -> None:
-    """Where blocks end in the middle of an image, its other tokens still see those before."""
-    product = Product(folder, num_blocks=20)  # so few that the last blocks of a prompt are taken by the next
+    """If a cached block ends within an image, its remaining tokens still attend to the previous ones."""
+    product = Product(folder, num_blocks=20)  # so few that the next prompt takes the last blocks of the previous one
     num_cached = []
     for name in ("two images", "text", "two images", "image", "two images"):
         (outputs,) = product.run(asked(folder, name))
@@ -157,7 +157,7 @@ def test_a_prompt_goes_on_within_an_image_that_the_cache_has_the_beginning_of(
 
 
 def test_preempted_prompts_are_computed_again_with_their_images(folder: Path, answers: dict[str, list[int]]) -> None:
-    """With too few blocks for all, some give theirs back and begin anew."""
+    """With too few blocks for all, some prompts are preempted and recomputed."""
     product = Product(folder, num_blocks=23, prefix_caching=False)
     names = ["two images", "image", "images side by side"]
     assert product.answers(*(asked(folder, name) for name in names)) == [answers[name] for name in names]
@@ -170,8 +170,8 @@ def test_choices_share_the_prompt_and_its_images(folder: Path, answers: dict[str
     assert [tokens_of(outputs, choice) for choice in range(3)] == [answers["two images"]] * 3
 
 
-def test_logprobs_of_prompts_with_images_are_told(folder: Path, answers: dict[str, list[int]]) -> None:
-    """One for each token of the prompt but the first, and for each of the answer, whatever the step's size."""
+def test_logprobs_of_prompts_with_images_are_returned(folder: Path, answers: dict[str, list[int]]) -> None:
+    """Each prompt token but the first, and each answer token, has a logprob, for every step size."""
     options = LogprobsOptions()
     outputs = [
         Product(folder, **sizes).run(asked(folder, "image", logprobs=options, prompt_logprobs=options))[0]

@@ -1,4 +1,4 @@
-"""A step waits for its device once, when all that it asks for is known there."""
+"""A step synchronizes with its device only once, for all of its results."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from tests.engine.sampler.test_sampler import Only
 from tests.engine.sampling import sequence_of
 from tests.engine.tiny_models import BLOCK_SIZE, MAX_POSITIONS, NUM_BLOCKS, Part, batch_of, save, spec, tokens
 
-VOCAB_SIZE = 701  # no multiple of a word's bits
+VOCAB_SIZE = 701  # not a multiple of a mask word's bits
 WATERMARK = Watermark()
 
 
 class Instead(Only):
-    """Takes another token than the one that was drawn."""
+    """A constraint that replaces the drawn token by another."""
 
     def replace_token(self, token_id: int, num_left: int) -> int:
         assert num_left > 0
@@ -37,7 +37,7 @@ class Instead(Only):
 
 
 def sequences() -> list[Sequence]:
-    """One for each way that parameters have with a row."""
+    """Return one sequence for each kind of sampling parameters."""
     drawn = [
         SamplingParams(temperature=0),
         SamplingParams(top_k=20, top_p=0.8),
@@ -57,7 +57,7 @@ def sequences() -> list[Sequence]:
 
 
 def sample(make: Callable[[], list[Sequence]]) -> list[Any]:
-    """Each row's token and logprobs, or the words of its failure; the rows in another order than the sequences."""
+    """Return each row's token and logprobs or its error text; rows are in another order than the sequences."""
     wanted = make()
     logits = torch.randn(len(wanted), VOCAB_SIZE, generator=torch.Generator().manual_seed(1)) * 2
     found = TorchSampler(WATERMARK).sample(logits, wanted, list(range(len(wanted)))[::-1])
@@ -65,15 +65,15 @@ def sample(make: Callable[[], list[Sequence]]) -> list[Any]:
 
 
 def test_sampling_waits_once_whatever_is_asked_for() -> None:
-    """And chooses what it chooses on a CPU, where some of it is done in other ways."""
+    """The results equal those on a CPU, where some operations are implemented differently."""
     found, waits = on_device(lambda: sample(sequences))
     assert waits == ["cpu"]
     assert found == sample(sequences)
     assert sum(isinstance(each, str) for each in found) == 1
 
 
-def test_a_token_that_is_replaced_is_asked_for_once_more() -> None:
-    """Its logprob isn't that of the token which was drawn."""
+def test_a_token_that_is_replaced_is_requested_again() -> None:
+    """The logprob of a replaced token is not that of the drawn token, so a second wait is needed."""
 
     def make() -> list[Sequence]:
         return [sequence_of(constraint=Instead(7, 31), top_logprobs=1), sequence_of(top_logprobs=1)]
@@ -86,27 +86,27 @@ def test_a_token_that_is_replaced_is_asked_for_once_more() -> None:
 def test_prompts_logprobs_wait_once_a_prompt() -> None:
     options = LogprobsOptions(2, token_ids=(1, 700))
 
-    def told() -> Any:
+    def logprobs() -> Any:
         logits = torch.randn(5, VOCAB_SIZE, generator=torch.Generator().manual_seed(1))
         return TorchSampler(WATERMARK).prompt_logprobs(logits, 1, [4, 5, 6], options)
 
-    found, waits = on_device(told)
+    found, waits = on_device(logprobs)
     assert waits == ["cpu"]
-    assert found == told()
+    assert found == logprobs()
 
 
 def without_waits(query: Tensor, *_args: Any, **_kwargs: Any) -> Tensor:
-    """In the kernel's place: what it computes doesn't matter here."""
+    """Replace the kernel; its results don't matter here."""
     return query.clone()
 
 
 @pytest.mark.parametrize("records", [False, True])
 def test_a_forward_never_waits(tmp_path: Path, records: bool) -> None:  # noqa: FBT001
-    """Neither prompts and decodes together nor what is replayed; so the logits may be sampled from in turn."""
+    """Mixed batches and replayed steps don't wait, so that sampling can be enqueued after the forward."""
     save("qwen3", tmp_path)
-    source, beside = spec(tmp_path), accelerator()
+    source, other = spec(tmp_path), accelerator()
     kernel = VarlenKernel(without_waits, REFERENCE.dtypes, 1, 1, 256, 1)
-    made = Accelerator(kernel, beside.recorder, beside.limits)
+    made = Accelerator(kernel, other.recorder, other.limits)
     decoder = load_decoder(
         source.config, source.checkpoint, torch.float32, torch.device("cpu"), MAX_POSITIONS, accelerator=made
     )

@@ -1,4 +1,4 @@
-"""What a device's memory is for, by the rule, and what is said where it doesn't suffice."""
+"""The division of a device's memory, and the errors if it doesn't suffice."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FOLDER = Path("models/large")
 
 
 class Memory:
-    """A device of 64 GB, of which `taken` are."""
+    """A device of 64 GB, of which `taken` bytes are in use."""
 
     def __init__(self, taken: int, peak: int = 0) -> None:
         self._taken = taken
@@ -35,19 +35,19 @@ class Memory:
 
 
 def test_cache_takes_what_weights_a_step_and_recordings_leave() -> None:
-    """0.9 of 64 GB, less 16 GB that are taken, 3 GB of a step and 1 GB of recordings."""
+    """The cache gets 0.9 of 64 GB minus 16 GB in use, 3 GB for a step and 1 GB for recordings."""
     assert graph_bytes(Memory(0)) == GB
     assert cache_capacity(Memory(16 * GB), 0.9, 3 * GB) == int(57.6 * GB) - 20 * GB
 
 
 def test_what_others_have_taken_of_the_device_is_theirs() -> None:
-    """A second engine has what the first one and its part of the device leave."""
+    """A second engine gets the memory that the first engine and its share of the device leave."""
     assert cache_capacity(Memory(40 * GB), 0.9, 0) - cache_capacity(Memory(50 * GB), 0.9, 0) == 10 * GB
     assert cache_capacity(Memory(60 * GB), 0.9, 0) < 0
 
 
-def test_weights_without_room_are_refused_before_they_are_read() -> None:
-    """One line with all sizes."""
+def test_weights_that_do_not_fit_are_rejected_before_they_are_read() -> None:
+    """The error is one line with all sizes."""
     require_capacity(Memory(2 * GB), 0.9, 55 * GB, FOLDER)
     with pytest.raises(ModelLoadError) as caught:
         require_capacity(Memory(2 * GB), 0.9, 56 * GB, FOLDER)
@@ -74,19 +74,19 @@ def test_other_errors_pass_as_they_are() -> None:
 
 
 def test_largest_step_is_computed_and_measured() -> None:
-    """Its tokens are shared out among the sequences, and the sampler's copies of their logits are added."""
+    """The largest step's tokens are distributed over the sequences, and the sampler's copies of logits are added."""
     backend, memory = BlockBackend(), Memory(0, peak=5_000)
     taken = measure_step_bytes(
         backend, memory, num_tokens=70, num_sequences=4, max_positions=64, block_size=8, vocab_size=100
     )
     assert taken == 5_000 + 4 * 4 * 4 * 100
     assert memory.num_watched == 1
-    assert len(backend.memory) == 3  # blocks for 18 tokens, all of which were computed
+    assert len(backend.memory) == 3  # blocks for 18 tokens, all computed
     assert sum(token == 0 for block in backend.memory for token in block) == 18
 
 
 def test_no_sequence_of_the_largest_step_is_longer_than_the_model_allows() -> None:
-    """Two of 32 tokens at most, where 70 may be in a step."""
+    """A step of up to 70 tokens has two sequences of at most 32 tokens."""
     backend = BlockBackend()
     measure_step_bytes(
         backend, Memory(0), num_tokens=70, num_sequences=2, max_positions=32, block_size=8, vocab_size=100

@@ -1,4 +1,4 @@
-"""Guesses by a second model, whose cache shares the blocks' ids with the first."""
+"""Drafts by a second model, whose cache shares block ids with the first."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.engine.fakes import BLOCK_SIZE, Bench, config_of, request, sum_rule, 
 
 
 def draw(logits: Contexts, sequences: abc.Sequence[Sequence], ahead: abc.Sequence[int]) -> list[int]:
-    """What `sum_rule` says of the tokens that the model finds in its blocks."""
+    """Return the result of `sum_rule` for the tokens that the model reads from its blocks."""
     lengths = [len(sequence.token_ids) + distance for sequence, distance in zip(sequences, ahead, strict=True)]
     assert [len(context) for context in logits] == lengths
     return [sum_rule(sequence, context) for sequence, context in zip(sequences, logits, strict=True)]
@@ -28,7 +28,7 @@ def drafter(num_blocks: int, max_positions: int = 1000) -> ModelDrafter[Contexts
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_model_always_finds_its_own_tokens(data: st.DataObject) -> None:
-    """Whatever is preempted, shared, drafted or not: a model that says what the first one says is always right."""
+    """A draft model equal to the first one is always right, with any preemption, sharing and drafting."""
     num_blocks = data.draw(st.integers(10, 40), "num_blocks")
     bench = Bench(
         config_of(
@@ -56,7 +56,7 @@ def test_model_always_finds_its_own_tokens(data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("length", [5, 255, 256, 257, 700])
 def test_long_prompt_is_read_in_pieces_before_the_first_guess(length: int) -> None:
-    """No step waits for more than a few hundred of its tokens; then the guesses come, and are right."""
+    """No step waits for more than a few hundred prompt tokens; the following drafts are right."""
     bench = Bench(config_of(num_blocks=400, max_model_len=1000), drafter=drafter(400))
     prompt = "ab" * (length // 2) + "c" * (length % 2)
     bench.add(request(prompt, max_tokens=60, ignore_eos=True))
@@ -67,7 +67,7 @@ def test_long_prompt_is_read_in_pieces_before_the_first_guess(length: int) -> No
 
 
 def test_model_guesses_nothing_beyond_its_positions() -> None:
-    """A model with a shorter context helps as far as that goes."""
+    """A draft model with a shorter context drafts up to its end."""
     bench = Bench(config_of(max_model_len=100), drafter=drafter(64, max_positions=30))
     bench.add(request("hello", max_tokens=60, ignore_eos=True))
     bench.run()

@@ -1,4 +1,4 @@
-"""The runner and the sampler under the real scheduler: what else runs, and how it is cut, changes no token."""
+"""The runner and the sampler with the real scheduler: other requests and chunking change no token."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Core:
         self.errors: list[EngineError] = []
 
     def generate(self, *requests: GenerationRequest, **constraints: ConstraintState) -> list[list[GenerationOutput]]:
-        """Run the requests together, those with an id among `constraints` under them; the outputs of each."""
+        """Run the requests together, with the constraints of their ids; return the outputs of each."""
         groups = [group_of(request, max_model_len=MAX_POSITIONS) for request in requests]
         for group in groups:
             for sequence in group.sequences:
@@ -85,7 +85,7 @@ def ids(outputs: list[GenerationOutput]) -> list[int]:
 
 @pytest.fixture(scope="module")
 def alone(model: tuple[Any, Path]) -> list[list[int]]:
-    """Each request's tokens when nothing else runs."""
+    """Return each request's tokens when it runs alone."""
     return [ids(Core(model).generate(each)[0]) for each in REQUESTS]
 
 
@@ -110,7 +110,7 @@ def test_greedy_equals_transformers_generate(model: tuple[Any, Path]) -> None:
         ({}, 0),
         ({"max_batch_tokens": 16, "max_batch_sequences": 6}, 0),  # prompts in chunks
         ({"max_prefill_chunk": 5}, 0),
-        ({"num_blocks": 30}, 1),  # too few for all: some lose their blocks and are computed again
+        ({"num_blocks": 30}, 1),  # too few for all requests, so some are preempted and recomputed
         ({"max_batch_sequences": 2}, 0),
     ],
     ids=["together", "chunked", "small chunks", "preempted", "two at a time"],
@@ -118,14 +118,14 @@ def test_greedy_equals_transformers_generate(model: tuple[Any, Path]) -> None:
 def test_tokens_do_not_depend_on_the_batch(
     model: tuple[Any, Path], alone: list[list[int]], sizes: dict[str, int], min_preemptions: int
 ) -> None:
-    """Together, in chunks, or preempted and computed again, each request gets the tokens it gets alone."""
+    """Batched, chunked, or preempted and recomputed, each request gets the same tokens as alone."""
     core = Core(model, **sizes)
     assert [ids(outputs) for outputs in core.generate(*REQUESTS)] == alone
     assert core.core.stats().num_preemptions >= min_preemptions
 
 
 def test_tokens_do_not_depend_on_the_prefix_cache(model: tuple[Any, Path], alone: list[list[int]]) -> None:
-    """A prompt that is found in the cache gives the tokens that it gave before."""
+    """A cached prompt gives the same tokens as before."""
     core = Core(model)
     first = core.generate(*REQUESTS)
     second = core.generate(*REQUESTS)
@@ -134,7 +134,7 @@ def test_tokens_do_not_depend_on_the_prefix_cache(model: tuple[Any, Path], alone
 
 
 def test_choices_differ_and_repeat(model: tuple[Any, Path]) -> None:
-    """Choices of one request draw their own tokens, and the same ones each time."""
+    """Choices of one request draw different tokens, and the same ones each time."""
     wanted = GenerationRequest("r", PROMPTS[1], SamplingParams(seed=3), StopParams(max_tokens=8), n=3)
 
     def by_choice() -> list[list[int]]:
@@ -147,7 +147,7 @@ def test_choices_differ_and_repeat(model: tuple[Any, Path]) -> None:
 
 
 def test_logprobs_come_with_every_token(model: tuple[Any, Path]) -> None:
-    """Each output has one value for its token, with the candidates asked for."""
+    """Each output has one logprob for its token, with the requested candidates."""
     outputs = Core(model).generate(request(PROMPTS[0], GREEDY, logprobs=LogprobsOptions(3)))[0]
     assert len(outputs) == NUM_TOKENS
     for output in outputs:
@@ -183,7 +183,7 @@ class Stuck:
 
 
 def test_stuck_constraint_ends_its_request_only(model: tuple[Any, Path], alone: list[list[int]]) -> None:
-    """The request fails with a ConstraintFailed; those beside it get their tokens."""
+    """The request fails with a ConstraintFailed; the others get their tokens."""
     core = Core(model)
     outputs = core.generate(REQUESTS[0], request(PROMPTS[1], GREEDY, request_id="stuck"), REQUESTS[2], stuck=Stuck())
     assert [ids(each) for each in outputs] == [alone[0], [], alone[2]]

@@ -1,4 +1,4 @@
-"""The runner over a backend and a sampler that aren't torch's: what crosses the seam is enough to compute with."""
+"""The runner with a backend and a sampler that are not torch's: the interface has all data that they need."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def core_of(backend: BlockBackend, sampler: SumSampler, num_blocks: int = 64, **
     ids=["whole", "chunked", "preempted"],
 )
 def test_arrays_say_all_that_a_backend_needs(sizes: dict[str, int], min_preemptions: int) -> None:
-    """A backend that reads tokens back from its blocks sees each sequence's own, however the steps are cut."""
+    """A backend that reads tokens back from its blocks sees each sequence's own tokens for every chunking."""
     backend, sampler = BlockBackend(), SumSampler()
     core = core_of(backend, sampler, **sizes)
     wanted = [group_of(request(prompt, max_tokens=20, seed=seed)) for seed, prompt in enumerate(PROMPTS)]
@@ -49,7 +49,7 @@ def test_arrays_say_all_that_a_backend_needs(sizes: dict[str, int], min_preempti
 
 @pytest.mark.parametrize("max_batch_tokens", [512, 7], ids=["whole", "pieces"])
 def test_prompt_logprobs_are_collected_over_steps(max_batch_tokens: int) -> None:
-    """Those of all tokens but the first come with the first generated one, beside others that ask for none."""
+    """The first output has the logprobs of all prompt tokens but the first, also if other requests want none."""
     core = core_of(BlockBackend(), SumSampler(), max_batch_tokens=max_batch_tokens, max_batch_sequences=4)
     prompt = list(b"some prompt of many tokens")
     asks = group_of(request(prompt, prompt_logprobs=LogprobsOptions(2), max_tokens=3))
@@ -62,7 +62,7 @@ def test_prompt_logprobs_are_collected_over_steps(max_batch_tokens: int) -> None
 
 @pytest.mark.slow
 def test_runner_keeps_nothing_of_a_request_that_left() -> None:
-    """Not even what was collected of a prompt whose end it never saw."""
+    """Logprobs collected of an incomplete prompt are dropped too."""
     core = core_of(BlockBackend(), SumSampler(), max_batch_tokens=8, max_batch_sequences=4)
     group = group_of(request("some prompt of many tokens", prompt_logprobs=LogprobsOptions()))
     core.add(group)

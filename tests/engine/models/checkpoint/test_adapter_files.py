@@ -1,4 +1,4 @@
-"""Which adapters' folders are read, and with which words the others are refused."""
+"""Adapters' folders are read or rejected with an error that names the fault."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PAIR: dict[str, tuple[int, ...]] = {f"{STEM}.lora_A.weight": (2, 8), f"{STEM}.lo
 
 
 def write(folder: Path, config: object, shapes: dict[str, tuple[int, ...]]) -> Path:
-    """An adapter whose numbers are all one."""
+    """Write an adapter whose numbers are all one."""
     (folder / CONFIG).write_text(json.dumps(config))
     save_file({name: np.ones(shape, np.float32) for name, shape in shapes.items()}, folder / TENSORS)
     return folder

@@ -1,4 +1,4 @@
-"""What moves is told, the more seldom the longer it takes."""
+"""Progress is logged while bytes arrive, less often the longer it takes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from service.engine.models.checkpoint.byte_log import ByteLog
 
 
 def test_lines_come_while_bytes_move(caplog: pytest.LogCaptureFixture) -> None:
-    """After 2 s, then every 2 s, later after a tenth of the time, and at least every 15 s: never without a byte."""
+    """Intervals are 2 s, later a tenth of the elapsed time, and at most 15 s; nothing is logged without new bytes."""
     now = 0.0
     log = ByteLog("downloading org/name", lambda: now)
     reported: list[float] = []

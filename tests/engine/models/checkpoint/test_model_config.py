@@ -1,4 +1,4 @@
-"""What is read of config.json here is what transformers reads of it, and what is unusual is left to transformers."""
+"""config.json is read as transformers reads it, and unusual files are left to transformers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SIZES: dict[str, Any] = {
     "eos_token_id": [1, 2],
     "rope_theta": 5e5,
 }
-# As published: a file of transformers 4, with each of the fields that it may have.
+# A published file of transformers 4 with all fields that it may have.
 USUAL: dict[str, dict[str, Any]] = {
     "llama": {"model_type": "llama"},
     "llama, old names": {"model_type": "llama", "rope_scaling": {"type": "linear", "factor": 2.0}, "mlp_bias": True},
@@ -91,26 +91,26 @@ def assert_same(folder: Path) -> None:
 
 @pytest.mark.parametrize("name", USUAL)
 def test_usual_file_is_read_as_transformers_reads_it(name: str, tmp_path: Path) -> None:
-    """Every field, whether told or implied."""
+    """Every field is equal, whether given or implied."""
     assert_same(write(tmp_path, **USUAL[name]))
 
 
 @pytest.mark.parametrize("name", LEAN)
 def test_file_that_transformers_writes_is_usual(name: str, tmp_path: Path) -> None:
-    """Of each model that needs none of its modules."""
+    """The file of each model that needs no modules of transformers is usual."""
     CONFIGS[name]().save_pretrained(tmp_path)
     assert_same(tmp_path)
 
 
 @pytest.mark.parametrize("name", UNUSUAL)
 def test_unusual_file_is_left_to_transformers(name: str, tmp_path: Path) -> None:
-    """Where a default, or a layer of its own kind, would have to be known."""
+    """A file is unusual if it needs a default or a special layer that is not known here."""
     assert isinstance(read_model_config(write(tmp_path, **UNUSUAL[name])), transformers.PretrainedConfig)
 
 
 @pytest.mark.parametrize("values", [{"vocab_size": "many"}, {"num_attention_heads": 0}, {"hidden_size": -1.5}])
 def test_wrong_file_is_refused(values: dict[str, Any], tmp_path: Path) -> None:
-    """By the file's name."""
+    """The error names the file."""
     with pytest.raises(ModelLoadError, match=r"config\.json can't be used"):
         read_model_config(write(tmp_path, model_type="llama", **values))
 
@@ -140,7 +140,7 @@ ROPES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", ROPES)
 @pytest.mark.parametrize("head_dim", [16, 128])
 def test_rope_frequencies_are_those_of_transformers(name: str, head_dim: int) -> None:
-    """Of each scaling that is served, within the last bits of float32."""
+    """The frequencies of each supported scaling are equal up to float32's last bits."""
     kind = name.partition(" ")[0]
     rope = {"rope_type": kind, "rope_theta": 5e5, **ROPES[name]}
     sizes = {key: value for key, value in SIZES.items() if key != "rope_theta"} | {"max_position_embeddings": 128}

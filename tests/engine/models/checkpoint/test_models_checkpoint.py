@@ -1,4 +1,4 @@
-"""A broken folder of weights is refused with the file's name, and the tensor's."""
+"""A broken folder of weights is rejected with the names of the file and the tensor."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_load_refuses_a_broken_folder(name: str, folder: Path) -> None:
-    """Each fault is a ModelLoadError that names what is at fault."""
+    """Each fault is a ModelLoadError that names the faulty part."""
     break_it, message = BROKEN[name]
     break_it(folder)
     with pytest.raises(ModelLoadError, match=message):
@@ -63,14 +63,14 @@ def test_load_refuses_a_broken_folder(name: str, folder: Path) -> None:
 
 
 def test_checkpoint_refuses_other_types(folder: Path) -> None:
-    """Integers are not weights."""
+    """Tensors of integers are rejected."""
     edit(folder, lambda t: t.update({NAME: t[NAME].to(torch.int8)}))
     with pytest.raises(ModelLoadError, match=f"{FILE}: {NAME} has the type I8"):
         _ = Checkpoint(folder).dtype
 
 
 def test_a_file_that_is_cut_short_while_it_is_read_is_refused(folder: Path) -> None:
-    """An error instead of a signal that ends the process."""
+    """The error is raised instead of a signal that would end the process."""
     checkpoint = Checkpoint(folder)
     truncate(folder)
     last = checkpoint.describe()[-1]
@@ -79,11 +79,11 @@ def test_a_file_that_is_cut_short_while_it_is_read_is_refused(folder: Path) -> N
 
 
 @pytest.mark.slow
-def test_what_was_read_and_let_go_is_in_memory_no_longer(tmp_path: Path) -> None:
-    """A load of 128 MiB in pieces of 4 MiB never holds a quarter of them."""
+def test_pages_that_were_read_are_released(tmp_path: Path) -> None:
+    """Loading 128 MiB in pieces of 4 MiB never needs a quarter of it."""
     save_file({f"t{index}": torch.zeros(1 << 20) for index in range(32)}, tmp_path / FILE)
     checkpoint = Checkpoint(tmp_path)
-    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the peak begins anew
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # reset the peak
     before = kibibytes("VmRSS")
     for name, shape, _ in checkpoint.describe():
         checkpoint.take(name, shape)
@@ -96,7 +96,7 @@ def kibibytes(field: str) -> int:
 
 
 def test_load_reads_shards(folder: Path) -> None:
-    """A model in several files loads as from one; a file that the index names and nobody has is told by name."""
+    """A model in several files loads as from one; the error of a missing file in the index names it."""
     ids = tokens(9)
     part = Part(ids, 0, 9, [3, 4])
     expected = run(load(folder), [part])[0]
@@ -119,8 +119,8 @@ def test_load_reads_shards(folder: Path) -> None:
         load(folder)
 
 
-def test_checkpoint_tells_the_bytes_that_it_read(folder: Path) -> None:
-    """The sum of what a load reports is the size of all tensors."""
+def test_checkpoint_reports_the_bytes_that_it_read(folder: Path) -> None:
+    """The sum of the reported bytes is the size of all tensors."""
     checkpoint = Checkpoint(folder)
     read: list[int] = []
     checkpoint.on_read = read.append

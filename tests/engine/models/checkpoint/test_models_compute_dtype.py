@@ -1,4 +1,4 @@
-"""The type of arithmetic follows the weights where the device computes in it, and widens elsewhere."""
+"""The compute type is that of the weights if the device supports it, and is widened otherwise."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ F32, F16, BF16 = "float32", "float16", "bfloat16"
 def test_compute_dtype_auto(
     device: str, flags: str, types: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`auto` keeps the stored type where the device computes in it, and asks a CPU what that is."""
+    """`auto` keeps the stored type if the device supports it; a CPU's support is queried."""
     cpuinfo = tmp_path / "cpuinfo"
     cpuinfo.write_text(f"processor\t: 0\nflags\t\t: fpu {flags}\n\nprocessor\t: 1\n")
     monkeypatch.setattr(compute_dtype, "CPUINFO", cpuinfo)
@@ -39,11 +39,11 @@ def test_compute_dtype_auto(
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 @pytest.mark.parametrize(("choice", "expected"), [("float32", F32), ("bfloat16", BF16)])
 def test_compute_dtype_given(choice: ComputeDtype, stored: str, device: str, expected: str) -> None:
-    """A given type is taken, whatever the weights and the device."""
+    """A given type is used for all weights and devices."""
     assert choose_compute_dtype(choice, stored, device) == expected
 
 
 def test_compute_dtype_refuses_other_words() -> None:
-    """A typing error is told with the words that are known."""
+    """The error lists the known types."""
     with pytest.raises(ValueError, match="auto, float32, bfloat16, not 'fp8'"):
         choose_compute_dtype("fp8", F32, "cpu")  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""A load shows that it moves."""
+"""A load shows its progress."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from service.engine.models.checkpoint.progress import load_progress
 def test_progress_draws_a_bar_in_a_terminal(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The bar goes to stderr, with the model's name and the bytes read."""
+    """The bar is written to stderr, with the model's name and the bytes read."""
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", "120")
     with load_progress("tiny", 2_000_000) as on_read:
@@ -28,7 +28,7 @@ def test_progress_draws_a_bar_in_a_terminal(
 def test_progress_logs_elsewhere(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Without a terminal nothing is drawn; begin and end are logged."""
+    """Without a terminal no bar is drawn, and the begin and end are logged."""
     monkeypatch.setenv("TTY_COMPATIBLE", "0")
     with caplog.at_level(logging.INFO), load_progress("tiny", 2_000_000) as on_read:
         on_read(2_000_000)

@@ -1,4 +1,4 @@
-"""Checkpoints whose weights are packed compute what their numbers mean, on every backend."""
+"""Checkpoints with packed weights give the logits of their dequantized weights, on every backend."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def block_size_of(backend: str) -> int:
 
 
 def load_packed(folder: Path, backend: str) -> Backend[Any]:
-    """As the product loads a folder."""
+    """Load a folder as the product does."""
     model_config, size = read_model_config(folder), block_size_of(backend)
     source = ModelSpec(model_config, open_checkpoint(folder, model_config), "float32", "cpu", MAX_POSITIONS, size)
     loaded = choose_backend(source, backend).load(source)
@@ -66,7 +66,7 @@ def load_packed(folder: Path, backend: str) -> Backend[Any]:
 
 
 def logits(backend: Backend[Any], name: str, token_ids: list[int]) -> torch.Tensor:
-    """Of all tokens of one text."""
+    """Return the logits of all tokens of one text."""
     return run(backend, [Part(token_ids, 0, len(token_ids), list(range(8)))], block_size_of(name))[0].float()
 
 
@@ -83,7 +83,7 @@ def test_packed_weights_are_computed_as_what_they_mean(kind: str, backend: str, 
 
 
 def test_experts_of_four_bits_are_widened(tmp_path: Path) -> None:
-    """gpt-oss' blocks of 32 numbers with one exponent: as transformers widens them itself."""
+    """The blocks of gpt-oss, 32 numbers with one exponent, are widened as by transformers."""
     sizes: Any = {"hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 2, "head_dim": 16, "vocab_size": 101}
     heads: Any = {"num_attention_heads": 4, "num_key_value_heads": 2, "num_local_experts": 4, "num_experts_per_tok": 2}
     model = random_model(GptOssConfig(**sizes, **heads, max_position_embeddings=128))
@@ -104,7 +104,7 @@ def test_experts_of_four_bits_are_widened(tmp_path: Path) -> None:
 
 
 def test_biases_ties_and_parts_of_packed_weights_are_read(tmp_path: Path) -> None:
-    """What isn't packed stays as it is; a rank reads its rows or columns."""
+    """Unpacked tensors are not changed, and a rank reads its rows or columns."""
     save("qwen2-tied", tmp_path)
     meant = pack_folder(tmp_path, packing.gptq, {"quant_method": "gptq", "bits": 4})
     checkpoint = open_checkpoint(tmp_path, read_model_config(tmp_path))
@@ -138,7 +138,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("kind", REFUSED)
 def test_what_is_not_read_is_refused_with_what_is(kind: str, tmp_path: Path) -> None:
-    """Before a weight is read."""
+    """The error is raised before a weight is read, and lists the supported formats."""
     quantization, message = REFUSED[kind]
     save("qwen3", tmp_path)
     said = json.loads((tmp_path / "config.json").read_text()) | {"quantization_config": quantization}
@@ -156,7 +156,7 @@ BROKEN: dict[str, tuple[str, Packer, dict[str, Any]]] = {
 
 @pytest.mark.parametrize("kind", BROKEN)
 def test_broken_packing_is_refused_by_its_tensor(kind: str, tmp_path: Path) -> None:
-    """A part is gone, or doesn't fit the others: the error names folder and tensor."""
+    """If a part is missing or doesn't fit the others, the error names the folder and the tensor."""
     end, packer, quantization = BROKEN[kind]
     save("qwen3", tmp_path)
     pack_folder(tmp_path, packer, quantization)

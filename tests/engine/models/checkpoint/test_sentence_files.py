@@ -1,4 +1,4 @@
-"""What folders say of their vectors, and what of it is refused."""
+"""The embedding settings of folders are read, and unsupported ones are rejected."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MEAN = {"word_embedding_dimension": 8, "pooling_mode_cls_token": False, "pooling
 
 
 def write(folder: Path, **files: Any) -> Path:
-    """JSON files by their names without the ending; `pooling` stands for 1_Pooling/config.json."""
+    """Write JSON files, given by name without extension; `pooling` is 1_Pooling/config.json."""
     for name, value in files.items():
         file = folder / ("1_Pooling/config.json" if name == "pooling" else f"{name}.json")
         file.parent.mkdir(exist_ok=True)
@@ -26,12 +26,12 @@ def write(folder: Path, **files: Any) -> Path:
 
 
 def test_bare_folder_is_averaged(tmp_path: Path) -> None:
-    """Without modules.json a vector is the mean, as it comes."""
+    """Without modules.json, a vector is the mean and is not normalised."""
     assert SentenceFiles.read(tmp_path) == SentenceFiles(tmp_path, "mean", normalises=False, max_seq_length=None)
 
 
 def test_bundled_model_averages_and_normalises() -> None:
-    """MiniLM's own files."""
+    """The bundled MiniLM's files set mean pooling and normalisation."""
     folder = embedding_folder()
     assert folder is not None
     read = SentenceFiles.read(folder)
@@ -49,13 +49,13 @@ def test_bundled_model_averages_and_normalises() -> None:
     ],
 )
 def test_pooling_is_read_in_old_and_new_spelling(pooling: dict[str, Any], expected: str, tmp_path: Path) -> None:
-    """Flags, one name, or a list of one."""
+    """Pooling is read from flags, from one name, and from a list of one."""
     write(tmp_path, modules=modules("Transformer", "Pooling"), pooling=pooling)
     assert SentenceFiles.read(tmp_path).pooling == expected
 
 
 def test_files_of_other_families_and_layouts_are_read(tmp_path: Path) -> None:
-    """The transformer in a folder of its own, its settings named after its family, classes of a newer module."""
+    """A transformer in a subfolder, settings named after its family, and classes of a newer module are read."""
     kinds = modules("Transformer", "Pooling", "Normalize")
     kinds[0]["path"] = "0_Transformer"
     kinds[1]["type"] = "sentence_transformers.sentence_transformer.modules.pooling.Pooling"
@@ -69,7 +69,7 @@ def test_files_of_other_families_and_layouts_are_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("files", "words"),
+    ("files", "text"),
     [
         ({"modules": "["}, r"modules\.json can't be read"),
         ({"modules": {}}, r"modules\.json is not a JSON list"),
@@ -98,10 +98,10 @@ def test_files_of_other_families_and_layouts_are_read(tmp_path: Path) -> None:
         ({"pooling": MEAN, "sentence_bert_config": {"max_seq_length": "many"}}, "max_seq_length must be"),
     ],
 )
-def test_what_cannot_be_served_is_refused(files: dict[str, Any], words: str, tmp_path: Path) -> None:
+def test_what_cannot_be_served_is_refused(files: dict[str, Any], text: str, tmp_path: Path) -> None:
     """The error names the file and what is wrong with it."""
     write(tmp_path, **{"modules": modules("Transformer", "Pooling"), **files})
-    with pytest.raises(ModelLoadError, match=words):
+    with pytest.raises(ModelLoadError, match=text):
         SentenceFiles.read(tmp_path)
 
 
@@ -116,14 +116,14 @@ def test_what_cannot_be_served_is_refused(files: dict[str, Any], words: str, tmp
         (None, False),
     ],
 )
-def test_architecture_tells_an_encoder(architectures: list[str] | None, expected: bool, tmp_path: Path) -> None:  # noqa: FBT001  a table's column
-    """A model without a head makes vectors, one that predicts the next token doesn't."""
+def test_architecture_identifies_an_encoder(architectures: list[str] | None, expected: bool, tmp_path: Path) -> None:  # noqa: FBT001  a table's column
+    """A model without a head is an encoder; a model that predicts the next token is not."""
     write(tmp_path, config={"architectures": architectures})
     assert is_encoder(tmp_path) is expected
 
 
-def test_modules_tell_an_encoder(tmp_path: Path) -> None:
-    """Whatever the architecture; and the bundled models are what they are."""
+def test_modules_identify_an_encoder(tmp_path: Path) -> None:
+    """modules.json identifies an encoder of any architecture; the bundled models are identified correctly."""
     write(tmp_path, modules=[], config={"architectures": ["Qwen3ForCausalLM"]})
     assert is_encoder(tmp_path)
     folder = embedding_folder()

@@ -1,4 +1,4 @@
-// Where a tensor of a checkpoint goes: rows of a packed matrix, or a vector of floats.
+// The destination of a tensor of a checkpoint: rows of a packed matrix, or a vector of floats.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace sluice {
 
-struct Place {
+struct Destination {
   Matrix* matrix = nullptr;
   float* vector = nullptr;
   int first = 0, count = 0;  // rows, or elements
@@ -17,10 +17,10 @@ struct Place {
   bool is_found() const { return matrix != nullptr || vector != nullptr; }
 };
 
-// Which of a layer's matrices it is; kProducts if none.
+// The product of the layer that the matrix is the weight of; kProducts if it is none of the layer's.
 Product product_of(const Layer& layer, const Matrix& matrix);
 
-// `name` without "model.layers.N.".
-Place find_in_layer(Layer& layer, const Shape& shape, const std::string& name);
+// Find a layer's tensor by its name without "model.layers.N.".
+Destination find_in_layer(Layer& layer, const Shape& shape, const std::string& name);
 
 }  // namespace sluice
