@@ -98,7 +98,7 @@ def _write_look_back(
 def _write_match(
     attention: Attention, content: Tensor, rest: Tensor, fingerprint: Tensor, backs: tuple[Tensor, Tensor]
 ) -> None:
-    """Let heads 0 and 2 find the position after the last two tokens' earlier occurrence and copy half its content each."""
+    """Let heads 0 and 2 find the token after the last two tokens' earlier occurrence and copy half of it each."""
     one_back, two_back = backs
     head = attention.head_dim
     slowest = torch.arange(head // 2 - CONTENT_PAIRS, head // 2)
