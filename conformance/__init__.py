@@ -1,1 +1,1 @@
-"""Asks any server of a dialect what the dialect's reference promises, and says what holds: `python -m conformance`."""
+"""The conformance kit, `python -m conformance`: tests any server of a dialect against the dialect's reference."""

@@ -1,4 +1,4 @@
-"""What Anthropic's Messages promise."""
+"""Claims about Anthropic's Messages API."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 
-from conformance.claim import Claim, InapplicableError, at, claims_into, hold, items, parsed, told
+from conformance.claim import Claim, InapplicableError, at, claims_into, hold, items, parsed, shown
 from conformance.constraints import QUESTION, SCHEMA, check_fits
 from conformance.server import Server
 
@@ -17,9 +17,9 @@ claim = claims_into(CLAIMS)
 
 
 def check_error(answer: httpx.Response) -> None:
-    """Break the claim if an error has another form, or a type that isn't its status's."""
+    """Raise BrokenError if an error has another form, or a type that doesn't match its status."""
     body = parsed(answer.text)
-    hold(at(body, "type") == "error", f"type is {told(body['type'])}")
+    hold(at(body, "type") == "error", f"type is {shown(body['type'])}")
     kind = at(body, "error.type", str)
     wanted = {400: "invalid_request_error", 401: "authentication_error", 404: "not_found_error"}
     hold(kind == wanted.get(answer.status_code, kind), f"error.type is {kind!r} with status {answer.status_code}")
@@ -27,7 +27,7 @@ def check_error(answer: httpx.Response) -> None:
 
 
 def text_of(message: Any) -> str:
-    """The text of all blocks."""
+    """Return the text of all blocks."""
     return "".join(at(block, "text", str) for block in at(message, "content", list) if block.get("type") == "text")
 
 
@@ -46,29 +46,29 @@ def _calls(message: Any) -> list[Any]:
 
 def _check_calls(message: Any, names: set[str]) -> str:
     calls = _calls(message)
-    hold(calls, f"no tool is used: {told(message)}")
+    hold(calls, f"no tool is used: {shown(message)}")
     for call in calls:
-        hold(at(call, "id", str) and at(call, "name", str) in names, told(call))
+        hold(at(call, "id", str) and at(call, "name", str) in names, shown(call))
     if at(message, "stop_reason") == "max_tokens":
-        raise InapplicableError(f"the answer was cut off: {told(calls)}")
+        raise InapplicableError(f"the answer was cut off: {shown(calls)}")
     for call in calls:
         check_fits(at(call, "input"))
-    hold(message["stop_reason"] == "tool_use", f"stop_reason is {told(message['stop_reason'])}")
-    return told(calls)
+    hold(message["stop_reason"] == "tool_use", f"stop_reason is {shown(message['stop_reason'])}")
+    return shown(calls)
 
 
 @claim("message.shape", "A message has id, type, role, model, content blocks, stop_reason and usage", "Message")
 def _(server: Server) -> str:
     message = server.ask(max_tokens=4)
     hold(at(message, "id", str), "id is empty")
-    hold((at(message, "type"), at(message, "role")) == ("message", "assistant"), told(message))
+    hold((at(message, "type"), at(message, "role")) == ("message", "assistant"), shown(message))
     at(message, "model", str)
-    hold(at(message, "stop_reason") in ENDS, f"stop_reason is {told(message['stop_reason'])}")
-    hold(at(message, "stop_sequence") is None, told(message))
-    hold(all(at(block, "type", str) for block in at(message, "content", list)), told(message))
+    hold(at(message, "stop_reason") in ENDS, f"stop_reason is {shown(message['stop_reason'])}")
+    hold(at(message, "stop_sequence") is None, shown(message))
+    hold(all(at(block, "type", str) for block in at(message, "content", list)), shown(message))
     for name in ("input_tokens", "output_tokens"):
-        hold(at(message, f"usage.{name}", int) >= 0, told(message["usage"]))
-    return told(message)
+        hold(at(message, f"usage.{name}", int) >= 0, shown(message["usage"]))
+    return shown(message)
 
 
 @claim("message.max_tokens", "max_tokens bounds the answer, and stop_reason is max_tokens", "max_tokens")
@@ -78,11 +78,11 @@ def _(server: Server) -> str:
     hold(count <= 2, f"{count} tokens where 2 were allowed")
     if reason == "end_turn":
         raise InapplicableError("the model ended its answer before")
-    hold(reason == "max_tokens", f"stop_reason is {told(reason)}")
+    hold(reason == "max_tokens", f"stop_reason is {shown(reason)}")
     return f"{count} tokens, {reason}"
 
 
-@claim("message.stop_sequences", "A stop sequence ends the answer before it, and is told", "stop_sequences")
+@claim("message.stop_sequences", "A stop sequence ends the answer before it, and is echoed", "stop_sequences")
 def _(server: Server) -> str:
     text = _greedy_text(server)
     stop = text[3:6]
@@ -91,14 +91,14 @@ def _(server: Server) -> str:
     message = server.ask(**GREEDY, stop_sequences=[stop])
     hold(text_of(message) == text.partition(stop)[0], f"{text_of(message)!r} with the stop {stop!r}, {text!r} without")
     ended = (at(message, "stop_reason"), at(message, "stop_sequence"))
-    hold(ended == ("stop_sequence", stop), f"stop_reason and stop_sequence are {told(ended)}")
-    return told(ended)
+    hold(ended == ("stop_sequence", stop), f"stop_reason and stop_sequence are {shown(ended)}")
+    return shown(ended)
 
 
 def _greedy_text(server: Server) -> str:
     first, second = (text_of(server.ask(**GREEDY)) for _ in range(2))
     if first != second:
-        raise InapplicableError(f"greedy answers to one request differ: {told([first, second])}")
+        raise InapplicableError(f"greedy answers to one request differ: {shown([first, second])}")
     return first
 
 
@@ -111,7 +111,7 @@ def _(server: Server) -> str:
 
 
 def _count(server: Server, **fields: Any) -> int:
-    """The tokens of a prompt."""
+    """Return the number of tokens of a prompt."""
     body = server.body({"max_tokens": None, "temperature": None, **fields})
     return int(at(server.post(f"{server.path()}/count_tokens", body), "input_tokens", int))
 
@@ -135,11 +135,11 @@ def _(server: Server) -> str:
 
 
 def _events(server: Server, **fields: Any) -> list[Any]:
-    """The data of a stream's events, pings left out, after names and types were seen to agree."""
+    """Return the data of a stream's events, without pings. Raise BrokenError if a name and its type differ."""
     events = []
     for event in server.events(**fields):
         data = parsed(event.data)
-        hold(event.name == at(data, "type"), f"the event {event.name!r} has the type {told(data['type'])}")
+        hold(event.name == at(data, "type"), f"the event {event.name!r} has the type {shown(data['type'])}")
         events.append(data)
     events = [event for event in events if event["type"] != "ping"]
     hold(events, "the stream has no event")
@@ -149,34 +149,34 @@ def _events(server: Server, **fields: Any) -> list[Any]:
 @claim("stream.order", "message_start, then each block's start, deltas and stop, message_delta, message_stop", "stream")
 def _(server: Server) -> str:
     types = [event["type"] for event in _events(server, max_tokens=8)]
-    hold(types[0] == "message_start" and types[-2:] == ["message_delta", "message_stop"], told(types))
+    hold(types[0] == "message_start" and types[-2:] == ["message_delta", "message_stop"], shown(types))
     is_open = False
     for each in types[1:-2]:
         if each == "content_block_delta":
-            hold(is_open, told(types))
+            hold(is_open, shown(types))
         else:
-            hold(each == ("content_block_stop" if is_open else "content_block_start"), told(types))
+            hold(each == ("content_block_stop" if is_open else "content_block_start"), shown(types))
             is_open = not is_open
-    hold(not is_open, f"a block has no end: {told(types)}")
-    return told(types)
+    hold(not is_open, f"a block has no end: {shown(types)}")
+    return shown(types)
 
 
 @claim("stream.start", "message_start has the message, with empty content and without a stop_reason", "stream")
 def _(server: Server) -> str:
     message = at(_events(server, max_tokens=4)[0], "message", dict)
-    hold((at(message, "type"), at(message, "role")) == ("message", "assistant"), told(message))
-    hold(at(message, "content") == [] and at(message, "stop_reason") is None, told(message))
-    hold(at(message, "id", str) and at(message, "model", str), told(message))
-    hold(at(message, "usage.input_tokens", int) > 0, told(message["usage"]))
-    return told(message)
+    hold((at(message, "type"), at(message, "role")) == ("message", "assistant"), shown(message))
+    hold(at(message, "content") == [] and at(message, "stop_reason") is None, shown(message))
+    hold(at(message, "id", str) and at(message, "model", str), shown(message))
+    hold(at(message, "usage.input_tokens", int) > 0, shown(message["usage"]))
+    return shown(message)
 
 
 @claim("stream.delta", "message_delta has the stop_reason and the tokens of the whole answer", "stream")
 def _(server: Server) -> str:
     delta = _events(server, max_tokens=8)[-2]
-    hold(at(delta, "delta.stop_reason") in ENDS, told(delta))
-    hold(0 < at(delta, "usage.output_tokens", int) <= 8, told(delta))
-    return told(delta)
+    hold(at(delta, "delta.stop_reason") in ENDS, shown(delta))
+    hold(0 < at(delta, "usage.output_tokens", int) <= 8, shown(delta))
+    return shown(delta)
 
 
 @claim("stream.same", "A stream's text deltas join to the text of the whole message", "stream")
@@ -201,18 +201,18 @@ def _(server: Server) -> str:
 @claim("tools.none", "tool_choice none uses no tool", "tool_choice")
 def _(server: Server) -> str:
     message = server.ask(**_tools({"type": "none"}) | {"max_tokens": 32})
-    hold(not _calls(message), told(message))
-    return told(message["content"])
+    hold(not _calls(message), shown(message))
+    return shown(message["content"])
 
 
 @claim("tools.one", "disable_parallel_tool_use with any uses exactly one tool", "tool_choice")
 def _(server: Server) -> str:
     calls = _calls(server.ask(**_tools({"type": "any", "disable_parallel_tool_use": True})))
-    hold(len(calls) == 1, told(calls))
-    return told(calls)
+    hold(len(calls) == 1, shown(calls))
+    return shown(calls)
 
 
-@claim("tools.result", "A use and its result may stand in a conversation", "messages.content: tool_result")
+@claim("tools.result", "A conversation may contain a tool use and its result", "messages.content: tool_result")
 def _(server: Server) -> str:
     use = {"type": "tool_use", "id": "toolu_1", "name": "weather", "input": {"city": "Rome", "days": 3}}
     result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "Rain."}
@@ -221,17 +221,17 @@ def _(server: Server) -> str:
     return text_of(server.ask(**fields | {"messages": messages, "max_tokens": 8}))
 
 
-@claim("tools.stream", "A streamed input is pieces of JSON that join to one of the schema", "stream: input_json_delta")
+@claim("tools.stream", "The pieces of a streamed input join to JSON of the schema", "stream: input_json_delta")
 def _(server: Server) -> str:
     events = _events(server, **_tools({"type": "tool", "name": "weather"}))
     blocks = [event for event in events if event["type"] == "content_block_start"]
     used = [block for block in blocks if at(block, "content_block.type") == "tool_use"]
-    hold(used, f"no tool is used: {told(blocks)}")
-    hold(at(used[0], "content_block.input") == {} and at(used[0], "content_block.id", str), told(used[0]))
+    hold(used, f"no tool is used: {shown(blocks)}")
+    hold(at(used[0], "content_block.input") == {} and at(used[0], "content_block.id", str), shown(used[0]))
     deltas = [event for event in events if event["type"] == "content_block_delta"]
     pieces = [at(each, "delta.partial_json", str) for each in deltas if at(each, "index") == at(used[0], "index")]
     check_fits(parsed("".join(pieces)))
-    return told(pieces)
+    return shown(pieces)
 
 
 @claim("format.json_schema", "output_config.format gives JSON of the schema", "output_config.format")
@@ -246,7 +246,7 @@ def _(server: Server) -> str:
 def _(server: Server) -> str:
     models = items(server.get("/v1/models"), "data")
     for model in models:
-        hold(at(model, "type") == "model", told(model))
+        hold(at(model, "type") == "model", shown(model))
         for name in ("id", "display_name", "created_at"):
             at(model, name, str)
-    return told(models[0])
+    return shown(models[0])

@@ -1,4 +1,4 @@
-"""A claim about a server, how it is tried, and what came of it."""
+"""Claims about a server, and the findings of testing them."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from typing import Any, Generic, Literal, TypeVar
 Result = Literal["passed", "failed", "not applicable"]
 S = TypeVar("S")
 NUMBER = (int, float)
-MAX_SEEN = 300  # characters of what was seen
+MAX_SEEN = 300  # characters of a finding's observation
 
 
 class BrokenError(Exception):
-    """The claim doesn't hold; the text says what was seen."""
+    """The claim doesn't hold; the message describes the observation."""
 
 
 class InapplicableError(Exception):
-    """The claim can't be tried here; the text says why."""
+    """The claim can't be tested on this server; the message gives the reason."""
 
 
 @dataclass(frozen=True)
 class Claim(Generic[S]):
-    """`attempt` returns what was seen if the claim holds of a server, or raises one of the two errors above.
+    """A claim. `attempt` tests it on a server and returns the observation, or raises BrokenError or InapplicableError.
 
-    `dialects` are those that make it; none stands for all. `where` is the place in the dialect's reference, empty for
-    what no document says.
+    `dialects` names the dialects that make the claim; empty means all. `where` is the section of the dialect's
+    reference, empty for a claim that no document makes.
     """
 
     id: str
@@ -38,7 +38,7 @@ class Claim(Generic[S]):
 
 @dataclass(frozen=True)
 class Finding:
-    """What came of a claim; `reference` is the document and the place in it."""
+    """The result of testing a claim; `reference` is the document and its section."""
 
     id: str
     claim: str
@@ -50,7 +50,7 @@ class Finding:
 def claims_into(
     claims: list[Claim[S]],
 ) -> Callable[..., Callable[[Callable[[S], str]], Callable[[S], str]]]:
-    """A decorator, `@claim(id, text, where)`, that adds the function it stands on to the list."""
+    """Return a decorator, `@claim(id, text, where)`, that adds the decorated function to the list."""
 
     def claim(
         name: str, text: str, where: str = "", dialects: tuple[str, ...] = ()
@@ -65,15 +65,15 @@ def claims_into(
 
 
 def hold(condition: object, seen: str) -> None:
-    """Raise BrokenError with what was seen, unless the condition is true."""
+    """Raise BrokenError with the observation unless the condition is true."""
     if not condition:
         raise BrokenError(seen)
 
 
 def at(value: Any, path: str, kind: type | tuple[type, ...] | None = None) -> Any:
-    """What is at a path such as `choices.0.index`; BrokenError if it isn't there, or is of another kind.
+    """Return the value at a path such as `choices.0.index`. Raise BrokenError if it is missing or of another type.
 
-    True and false are no numbers.
+    Booleans are not numbers.
     """
     found = value
     for name in path.split("."):
@@ -82,44 +82,44 @@ def at(value: Any, path: str, kind: type | tuple[type, ...] | None = None) -> An
         elif isinstance(found, list) and name.isdecimal() and int(name) < len(found):
             found = found[int(name)]
         else:
-            raise BrokenError(f"{path} is not there: {told(value)}")
+            raise BrokenError(f"{path} is missing: {shown(value)}")
     if kind is None:
         return found
     kinds = kind if isinstance(kind, tuple) else (kind,)
     if not isinstance(found, kinds) or (isinstance(found, bool) and bool not in kinds):
         names = " or ".join("null" if each is type(None) else each.__name__ for each in kinds)
-        raise BrokenError(f"{path} is {told(found)}, no {names}")
+        raise BrokenError(f"{path} is {shown(found)}, not {names}")
     return found
 
 
 def items(value: Any, path: str) -> list[Any]:
-    """A list at a path, of one item at least."""
+    """Return the list at a path. Raise BrokenError if it is empty."""
     found: list[Any] = at(value, path, list)
-    hold(found, f"{path} is empty: {told(value)}")
+    hold(found, f"{path} is empty: {shown(value)}")
     return found
 
 
-def told(value: object) -> str:
-    """A value as JSON, cut."""
+def shown(value: object) -> str:
+    """Return a value as JSON, truncated."""
     return cut(json.dumps(value, ensure_ascii=False, default=str))
 
 
 def cut(text: str) -> str:
-    """A text of one line and bounded length."""
+    """Return the text on one line, truncated."""
     text = " ".join(text.split())
     return text if len(text) <= MAX_SEEN else text[:MAX_SEEN] + "…"
 
 
 def parsed(text: str) -> Any:
-    """JSON; BrokenError if it is none."""
+    """Return parsed JSON. Raise BrokenError for any other text."""
     try:
         return json.loads(text)
     except ValueError:
-        raise BrokenError(f"this is no JSON: {cut(text)!r}") from None
+        raise BrokenError(f"this is not JSON: {cut(text)!r}") from None
 
 
 def only(found: Iterable[Any], what: str) -> Any:
-    """The only one; BrokenError if there are more or none."""
+    """Return the only item. Raise BrokenError if there are none or several."""
     listed = list(found)
-    hold(len(listed) == 1, f"{len(listed)} times {what} instead of once")
+    hold(len(listed) == 1, f"found {what} {len(listed)} times instead of once")
     return listed[0]

@@ -1,11 +1,11 @@
-"""What formats and tools promise in OpenAI's style, Databricks' and Azure's, whatever the model would say by itself."""
+"""Claims about output formats and tools in the dialects of OpenAI, Databricks and Azure, independent of the model."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from conformance.answers import chunks_of, parts_of
-from conformance.claim import BrokenError, Claim, InapplicableError, at, claims_into, hold, items, parsed, told
+from conformance.claim import BrokenError, Claim, InapplicableError, at, claims_into, hold, items, parsed, shown
 from conformance.server import Server
 
 CITIES = ["Oslo", "Rome"]
@@ -23,10 +23,10 @@ claim = claims_into(CLAIMS)
 
 
 def check_fits(value: Any) -> None:
-    """Break the claim unless the value is one of SCHEMA."""
+    """Raise BrokenError unless the value matches SCHEMA."""
     fits = isinstance(value, dict) and set(value) == {"city", "days"}
     fits = fits and value["city"] in CITIES and isinstance(value["days"], int) and not isinstance(value["days"], bool)
-    hold(fits, f"{told(value)} is none of the schema")
+    hold(fits, f"{shown(value)} does not match the schema")
 
 
 def _tool(name: str, server: Server) -> dict[str, Any]:
@@ -36,7 +36,7 @@ def _tool(name: str, server: Server) -> dict[str, Any]:
 
 
 def _asked(server: Server, choice: Any) -> dict[str, Any]:
-    """Fields of a request with two tools and this choice of them."""
+    """Return the fields of a request with two tools and this tool_choice."""
     return {
         "messages": [{"role": "user", "content": QUESTION}],
         "tools": [_tool("weather", server), _tool("traffic", server)],
@@ -50,21 +50,21 @@ def _named(name: str) -> dict[str, Any]:
 
 
 def _check_calls(server: Server, calls: list[Any], names: set[str], reason: Any) -> str:
-    """What was seen of calls of these functions; arguments may be cut off where the answer was.
+    """Check calls of these functions and return the observation. Arguments may be cut off with the answer.
 
-    Azure's reference promises no arguments of the schema.
+    Azure's reference does not promise arguments that match the schema.
     """
     for call in calls:
-        hold(at(call, "id", str), f"a call has no id: {told(call)}")
-        hold(at(call, "type") == "function", told(call))
-        hold(at(call, "function.name", str) in names, f"{told(call)} is none of {sorted(names)}")
+        hold(at(call, "id", str), f"a call has no id: {shown(call)}")
+        hold(at(call, "type") == "function", shown(call))
+        hold(at(call, "function.name", str) in names, f"{shown(call)} is none of {sorted(names)}")
     if reason == "length":
-        raise InapplicableError(f"the answer was cut off within a call: {told(calls)}")
+        raise InapplicableError(f"the answer was cut off within a call: {shown(calls)}")
     for call in calls:
         arguments = at(call, "function.arguments", str)
         if server.dialect.name in STRICT:
             check_fits(parsed(arguments))
-    return told(calls)
+    return shown(calls)
 
 
 @claim("format.json_object", "json_object gives a JSON object", "response_format")
@@ -101,7 +101,7 @@ def _(server: Server) -> str:
     reason = at(answer, "choices.0.finish_reason")
     calls = items(answer, "choices.0.message.tool_calls")
     seen = _check_calls(server, calls, {"weather", "traffic"}, reason)
-    hold(reason == "tool_calls", f"finish_reason is {told(reason)}")
+    hold(reason == "tool_calls", f"finish_reason is {shown(reason)}")
     return seen
 
 
@@ -116,19 +116,19 @@ def _(server: Server) -> str:
 def _(server: Server) -> str:
     answer = server.ask(**_asked(server, "none") | {"max_tokens": 32})
     calls = at(answer, "choices.0.message", dict).get("tool_calls")
-    hold(not calls, f"tool_calls {told(calls)}")
-    return told(answer["choices"][0]["message"])
+    hold(not calls, f"tool_calls {shown(calls)}")
+    return shown(answer["choices"][0]["message"])
 
 
-@claim("tools.one", "Without parallel_tool_calls there is one call", "parallel_tool_calls", ("openai",))
+@claim("tools.one", "With parallel_tool_calls false there is one call", "parallel_tool_calls", ("openai",))
 def _(server: Server) -> str:
     answer = server.ask(**_asked(server, "required"), parallel_tool_calls=False)
     calls = items(answer, "choices.0.message.tool_calls")
-    hold(len(calls) == 1, told(calls))
-    return told(calls)
+    hold(len(calls) == 1, shown(calls))
+    return shown(calls)
 
 
-@claim("tools.result", "A call and its result may stand in a conversation", "messages.tool_calls")
+@claim("tools.result", "A conversation may contain a tool call and its result", "messages.tool_calls")
 def _(server: Server) -> str:
     call = {
         "id": "call_1",
@@ -141,7 +141,7 @@ def _(server: Server) -> str:
         {"role": "tool", "tool_call_id": "call_1", "content": "Rain."},
     ]
     answer = server.ask(messages=messages, tools=[_tool("weather", server)], max_tokens=8)
-    return told(at(answer, "choices.0.message", dict))
+    return shown(at(answer, "choices.0.message", dict))
 
 
 @claim("tools.stream", "A streamed call has id and name first, then pieces of its arguments", "stream: tool_calls")
@@ -152,10 +152,10 @@ def _(server: Server) -> str:
         for piece in at(part, "delta", dict).get("tool_calls") or ():
             index = at(piece, "index", int)
             if index not in calls:
-                hold(at(piece, "id", str) and at(piece, "function.name", str), f"the first piece is {told(piece)}")
+                hold(at(piece, "id", str) and at(piece, "function.name", str), f"the first piece is {shown(piece)}")
                 calls[index] = piece | {"function": {"name": piece["function"]["name"], "arguments": ""}}
             calls[index]["function"]["arguments"] += at(piece, "function", dict).get("arguments") or ""
-    hold(calls, f"no call was streamed: {told(parts)}")
+    hold(calls, f"no call was streamed: {shown(parts)}")
     hold(list(calls) == list(range(len(calls))), f"indexes {list(calls)}")
     reasons = [part["finish_reason"] for part in parts if part.get("finish_reason")]
     seen = _check_calls(server, list(calls.values()), {"weather", "traffic"}, reasons[-1] if reasons else None)

@@ -1,15 +1,15 @@
-"""The dialects: how each is asked, what it promises, and the bodies that it must refuse."""
+"""The dialects: the form of each one's requests, its claims, and the bodies that it must reject."""
 
 from __future__ import annotations
 
 import httpx
 
 from conformance import answers, anthropic, constraints, mindie
-from conformance.claim import Claim, at, claims_into, hold, items, parsed, told
+from conformance.claim import Claim, at, claims_into, hold, items, parsed, shown
 from conformance.server import Dialect, Server, Spoiled, first_model
 
 MESSAGES = [{"role": "user", "content": "Count from one to fifty, in words."}]
-CHAT = {"messages": MESSAGES, "max_tokens": 32, "temperature": 0}  # what is found once is found again
+CHAT = {"messages": MESSAGES, "max_tokens": 32, "temperature": 0}  # greedy, so that observations can be repeated
 VERSION = "?api-version=2024-04-01-preview"
 LISTS: list[Claim[Server]] = []
 claim = claims_into(LISTS)
@@ -25,14 +25,14 @@ def _check_openai(answer: httpx.Response) -> None:
 
 def _check_databricks(answer: httpx.Response) -> None:
     body = parsed(answer.text)
-    hold(at(body, "error_code", str).isupper(), f"error_code is {told(body['error_code'])}")
+    hold(at(body, "error_code", str).isupper(), f"error_code is {shown(body['error_code'])}")
     at(body, "message", str)
 
 
 def _check_azure(answer: httpx.Response) -> None:
     body = parsed(answer.text)
     at(body, "error", str)
-    hold(at(body, "status", int) == answer.status_code, f"status is {told(body['status'])}")
+    hold(at(body, "status", int) == answer.status_code, f"status is {shown(body['status'])}")
     hold(answer.headers.get("x-ms-error-code"), "the header x-ms-error-code is missing")
     if answer.status_code == 422:
         at(body, "detail.loc", list)
@@ -40,50 +40,50 @@ def _check_azure(answer: httpx.Response) -> None:
 
 
 def _azure_model(client: httpx.Client) -> str:
-    """The model that the path /info tells."""
+    """Return the model's name from /info."""
     return str(at(parsed(client.get(f"/info{VERSION}").text), "model_name", str))
 
 
 @claim("models.list", "GET /v1/models lists models with id, object, created and owned_by", "Models", ("openai",))
 def _(server: Server) -> str:
     answer = server.get("/v1/models")
-    hold(at(answer, "object") == "list", told(answer))
+    hold(at(answer, "object") == "list", shown(answer))
     for model in items(answer, "data"):
-        hold(at(model, "object") == "model" and at(model, "id", str), told(model))
+        hold(at(model, "object") == "model" and at(model, "id", str), shown(model))
         at(model, "created", int)
         at(model, "owned_by", str)
-    return told(answer["data"][0])
+    return shown(answer["data"][0])
 
 
-@claim("models.get", "GET /v1/models/{model} tells one of them", "Models", ("openai",))
+@claim("models.get", "GET /v1/models/{model} returns one model", "Models", ("openai",))
 def _(server: Server) -> str:
     model = server.get(f"/v1/models/{server.model}")
-    hold((at(model, "id"), at(model, "object")) == (server.model, "model"), told(model))
-    return told(model)
+    hold((at(model, "id"), at(model, "object")) == (server.model, "model"), shown(model))
+    return shown(model)
 
 
 @claim("models.list", "GET /api/2.0/serving-endpoints lists endpoints by name", "Serving endpoints", ("databricks",))
 def _(server: Server) -> str:
     names = [at(each, "name", str) for each in items(server.get("/api/2.0/serving-endpoints"), "endpoints")]
     hold(server.model in names, f"{server.model} is none of {names}")
-    return told(names)
+    return shown(names)
 
 
-@claim("models.info", "GET /info tells model_name, model_type and model_provider_name", "Get Info", ("azure",))
+@claim("models.info", "GET /info returns model_name, model_type and model_provider_name", "Get Info", ("azure",))
 def _(server: Server) -> str:
     info = server.get(f"/info{VERSION}")
     for name in ("model_name", "model_type", "model_provider_name"):
         at(info, name, str)
-    return told(info)
+    return shown(info)
 
 
 CHATS = (*LISTS, *answers.CLAIMS, *constraints.CLAIMS)
-NO_NUMBER = Spoiled("type", "A temperature that is no number", {"temperature": "hot"}, "temperature")
+NO_NUMBER = Spoiled("type", "A temperature that is not a number", {"temperature": "hot"}, "temperature")
 COLD = Spoiled("range", "A negative temperature", {"temperature": -1}, "temperature")
 NUCLEUS = Spoiled("top_p", "A top_p above 1", {"top_p": 1.5}, "top_p")
 NO_MESSAGES = Spoiled("missing", "A body without messages", {"messages": None}, "messages")
 ROLE = Spoiled(
-    "role", "A message of an unknown role", {"messages": [{"role": "nobody", "content": "hi"}]}, "messages.role"
+    "role", "A message of an unknown role", {"messages": [{"role": "unknown", "content": "hi"}]}, "messages.role"
 )
 NO_TOKENS = Spoiled("max_tokens", "max_tokens of 0", {"max_tokens": 0}, "max_tokens")
 TOOLS = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}]
@@ -143,10 +143,10 @@ AZURE = Dialect(
     error_form="{error, message, status}, with 422 detail.loc, too, and the header x-ms-error-code",
     check_error=_check_azure,
     find_model=_azure_model,
-    refused=(400, 422),
+    rejection_statuses=(400, 422),
     errors="Responses",
     unsaid=("stream.chunks", "stream.role", "stream.finish", "tools.stream"),
-    lost=False,  # the only model answers, whatever name is asked for
+    lost=False,  # the only model answers, regardless of the requested name
 )
 ANTHROPIC = Dialect(
     name="anthropic",
@@ -162,7 +162,7 @@ ANTHROPIC = Dialect(
         NUCLEUS,
         ROLE,
         Spoiled("max_tokens", "A body without max_tokens", {"max_tokens": None}, "max_tokens"),
-        Spoiled("tool_choice", "A tool_choice of a tool that isn't there", NO_TOOL),
+        Spoiled("tool_choice", "A tool_choice of a tool that isn't among the tools", NO_TOOL),
         Spoiled("block", "A block of an unknown type", BLOCK, "messages.content"),
     ),
     error_form="{type: error, error: {type, message}}",
@@ -179,7 +179,7 @@ _MINDIE_BAD = {
     "top_k": ("A negative top_k", -1),
     "repetition_penalty": ("A repetition_penalty of 0", 0),
     "seed": ("A seed of 0", 0),
-    "do_sample": ("A do_sample that is no boolean", "yes"),
+    "do_sample": ("A do_sample that is not a boolean", "yes"),
     "batch_size": ("A batch_size of 0", 0),
 }
 MINDIE = Dialect(
@@ -200,6 +200,6 @@ MINDIE = Dialect(
     error_form="{error}",
     check_error=mindie.check_error,
     find_model=mindie.no_model,
-    refused=(400, 422),
+    rejection_statuses=(400, 422),
 )
 DIALECTS = {each.name: each for each in (OPENAI, DATABRICKS, AZURE, ANTHROPIC, MINDIE)}

@@ -1,4 +1,4 @@
-"""What MindIE's `generate_stream` promises, and Triton's `generate` beside it."""
+"""Claims about MindIE's `generate_stream` and Triton's `generate`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 
-from conformance.claim import NUMBER, BrokenError, Claim, InapplicableError, at, claims_into, hold, parsed, told
+from conformance.claim import NUMBER, BrokenError, Claim, InapplicableError, at, claims_into, hold, parsed, shown
 from conformance.server import Server
 
 CLAIMS: list[Claim[Server]] = []
@@ -14,17 +14,17 @@ claim = claims_into(CLAIMS)
 
 
 def check_error(answer: httpx.Response) -> None:
-    """Break the claim if an error has no text."""
+    """Raise BrokenError if an error has no text."""
     at(parsed(answer.text), "error", str)
 
 
 def no_model(_: httpx.Client) -> str:
-    """The reference has no list of models."""
+    """Raise BrokenError, since the reference has no list of models."""
     raise BrokenError("name the model: this dialect has no list of them")
 
 
 def _streamed(server: Server, **parameters: Any) -> list[Any]:
-    """The data of a stream's events."""
+    """Return the data of a stream's events."""
     events = server.events(parameters=parameters)
     hold(events, "the stream has no event")
     hold(events[-1].data != "[DONE]", "the last event is [DONE], which the reference doesn't have")
@@ -41,17 +41,17 @@ def _(server: Server) -> str:
     for event in events:
         at(event, "id", str)
         at(event, "text_output", str)
-        hold(at(event, "model_name", str) == server.model, told(event))
+        hold(at(event, "model_name", str) == server.model, shown(event))
         at(event, "model_version", (str, type(None)))
-    return told(events[0])
+    return shown(events[0])
 
 
 @claim("stream.id", "Each event has the request's id", "id")
 def _(server: Server) -> str:
     events = [parsed(event.data) for event in server.events(id="a123", parameters={"max_new_tokens": 3})]
     hold(events, "the stream has no event")
-    hold(all(at(event, "id") == "a123" for event in events), told(events))
-    return told(events[0])
+    hold(all(at(event, "id") == "a123" for event in events), shown(events))
+    return shown(events[0])
 
 
 @claim("stream.finish", "The last event alone has a finish_reason", "finish_reason")
@@ -62,21 +62,21 @@ def _(server: Server) -> str:
     return f"finish_reasons {reasons}"
 
 
-@claim("stream.details", "details tells generated_tokens, which rise, batch_size and queue_wait_time", "details")
+@claim("stream.details", "details has a growing generated_tokens, batch_size and queue_wait_time", "details")
 def _(server: Server) -> str:
     events = _streamed(server, max_new_tokens=4, details=True)
     counts = [at(event, "details.generated_tokens", int) for event in events]
     hold(counts == sorted(counts) and counts[-1] <= 4, f"generated_tokens {counts}")
     for name in ("batch_size", "queue_wait_time"):
         at(events[0], f"details.{name}", NUMBER)
-    return told(events[-1])
+    return shown(events[-1])
 
 
-@claim("stream.plain", "Without details no event has them", "details")
+@claim("stream.plain", "Without `details`, no event has details", "details")
 def _(server: Server) -> str:
     events = _streamed(server, max_new_tokens=3)
-    hold(not any(event.get("details") for event in events), told(events))
-    return told(events[0])
+    hold(not any(event.get("details") for event in events), shown(events))
+    return shown(events[0])
 
 
 @claim("stream.max_new_tokens", "max_new_tokens bounds the answer, and finish_reason is length", "max_new_tokens")
@@ -84,7 +84,7 @@ def _(server: Server) -> str:
     return _bounded(_streamed(server, max_new_tokens=3, details=True), 3)
 
 
-@claim("stream.default", "Without max_new_tokens an answer has 20 tokens at most", "max_new_tokens")
+@claim("stream.default", "Without max_new_tokens, an answer has at most 20 tokens", "max_new_tokens")
 def _(server: Server) -> str:
     return _bounded(_streamed(server, details=True), 20)
 
@@ -98,28 +98,28 @@ def _bounded(events: list[Any], limit: int) -> str:
     return f"{count} tokens, {reason}"
 
 
-@claim("stream.greedy", "Without do_sample the most likely token is taken: two answers are the same", "do_sample")
+@claim("stream.greedy", "Without do_sample, decoding is greedy: two answers are the same", "do_sample")
 def _(server: Server) -> str:
     first, second = (_text(_streamed(server)) for _ in range(2))
-    hold(first == second, told([first, second]))
+    hold(first == second, shown([first, second]))
     return repr(first)
 
 
-@claim("stream.seed", "One seed gives one answer", "seed")
+@claim("stream.seed", "The same seed gives the same answer", "seed")
 def _(server: Server) -> str:
     first, second = (_text(_streamed(server, do_sample=True, seed=123)) for _ in range(2))
-    hold(first == second, told([first, second]))
+    hold(first == second, shown([first, second]))
     return repr(first)
 
 
-@claim("stream.parameters", "All parameters of the reference's example are taken", "request example")
+@claim("stream.parameters", "All parameters of the reference's example are accepted", "request example")
 def _(server: Server) -> str:
     sampled = {"do_sample": True, "repetition_penalty": 1.1, "seed": 123, "temperature": 1, "top_k": 10, "top_p": 0.99}
     rest = {"batch_size": 100, "typical_p": 0.5, "watermark": False, "perf_stat": False}
-    return told(_streamed(server, details=True, max_new_tokens=5, **sampled, **rest)[-1])
+    return shown(_streamed(server, details=True, max_new_tokens=5, **sampled, **rest)[-1])
 
 
-@claim("whole.same", "`generate`, Triton's path beside it, answers with the stream's text")
+@claim("whole.same", "Triton's `generate` answers with the text of the stream")
 def _(server: Server) -> str:
     path = server.path().removesuffix("_stream")
     answer = server.client.post(path, json=server.body({"parameters": {"max_new_tokens": 8}}))

@@ -1,4 +1,4 @@
-"""What came of all claims, as JSON, as Markdown, and as lines on a terminal."""
+"""The report on all claims: as JSON, as Markdown, and as lines for a terminal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MARKS: dict[Result, str] = {"passed": "ok", "failed": "FAILED", "not applicable"
 
 @dataclass(frozen=True)
 class Report:
-    """The findings about a server; `model` is the one that was asked."""
+    """The findings about a server; `model` is the tested model."""
 
     url: str
     dialect: str
@@ -24,16 +24,16 @@ class Report:
     findings: Sequence[Finding]
 
     def counts(self) -> dict[Result, int]:
-        """How many claims had each result."""
+        """Return the number of claims by result."""
         counted = Counter(finding.result for finding in self.findings)
         return {result: counted[result] for result in RESULTS}
 
     def json(self) -> str:
-        """One object: url, dialect, model, counts, findings."""
+        """Return a JSON object: url, dialect, model, counts, findings."""
         return json.dumps({**asdict(self), "counts": self.counts()}, ensure_ascii=False, indent=2) + "\n"
 
     def markdown(self) -> str:
-        """A table of all claims, a row each."""
+        """Return a Markdown table with a row for each claim."""
         head = [
             f"# Conformance: {self.dialect}",
             "",
@@ -49,7 +49,7 @@ class Report:
         return "\n".join([*head, *rows, ""])
 
     def table(self) -> str:
-        """The counts for each kind of claim, the part of its id before the dot, and for all."""
+        """Return the counts for each kind of claim, which is the part of its id before the dot, and for all claims."""
         kinds = list(dict.fromkeys(finding.id.partition(".")[0] for finding in self.findings))
         rows = [
             (kind, Counter(each.result for each in self.findings if each.id.startswith(f"{kind}."))) for kind in kinds
@@ -61,16 +61,16 @@ class Report:
         )
 
     def summary(self) -> str:
-        """The counts in words."""
+        """Return the counts as one phrase."""
         return ", ".join(f"{count} {result}" for result, count in self.counts().items())
 
 
 def line(finding: Finding) -> str:
-    """A finding for a terminal: what failed or couldn't be tried with what was seen."""
+    """Return a finding as text for a terminal, with the observation unless the claim passed."""
     head = f"{MARKS[finding.result]:7} {finding.id:24} {finding.claim}"
     return head if finding.result == "passed" else f"{head}\n{'':8}seen: {finding.seen}"
 
 
 def _cell(text: str) -> str:
-    """A cell of a Markdown table, which nothing within can end, and no markup can begin."""
+    """Return the text escaped for a cell of a Markdown table."""
     return "".join(f"\\{each}" if each in "\\|`*_<>[]" else each for each in text)

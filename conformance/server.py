@@ -1,4 +1,4 @@
-"""A server that is asked: its address, the dialect it is asked in, and what it answers."""
+"""The server under test, its dialect, and its answers."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ Body = dict[str, Any]
 
 @dataclass(frozen=True)
 class Spoiled:
-    """One way to spoil a good body: `name` goes into the claim's id, `fault` into its words.
+    """A change that makes a valid body invalid: `name` is part of the claim's id, `fault` of its text.
 
-    A field whose new value is None is left out. `where` is the place in the reference that rules it out.
+    A field whose new value is None is removed. `where` is the section of the reference that forbids the body.
     """
 
     name: str
@@ -37,12 +37,13 @@ class Spoiled:
 
 @dataclass(frozen=True)
 class Dialect:
-    """How a dialect's servers are asked.
+    """The requests and claims of a dialect.
 
-    `path` is where text is asked for, with `{model}` where its name belongs. `refused` are the statuses that may refuse
-    a bad body, `errors` is the place of the reference that has the form of errors. `check_error` breaks the claim if an
-    error has another form than `error_form`. `find_model` returns the name of a model to ask. `lost` is whether a model
-    that isn't there must be refused. `unsaid` are claims that its servers are known by, though the reference is silent.
+    `path` is the path for generating text, with `{model}` for the model's name. `rejection_statuses` are the allowed
+    statuses for an invalid body; `errors` is the section of the reference that specifies errors. `check_error` raises
+    BrokenError if an error has another form than `error_form`. `find_model` returns the name of a model. `lost` is
+    True if an unknown model must be rejected. `unsaid` are claims that hold for the dialect's servers although the
+    reference does not make them.
     """
 
     name: str
@@ -57,7 +58,7 @@ class Dialect:
     find_model: Callable[[httpx.Client], str]
     key_header: Callable[[str], Mapping[str, str]] = lambda key: {"authorization": f"Bearer {key}"}
     headers: Mapping[str, str] = field(default_factory=dict)
-    refused: tuple[int, ...] = (400,)
+    rejection_statuses: tuple[int, ...] = (400,)
     errors: str = ""
     lost: bool = True
     unsaid: tuple[str, ...] = ()
@@ -65,7 +66,7 @@ class Dialect:
 
 @dataclass(frozen=True)
 class Event:
-    """One event of a stream: its name, empty without one, and its data's text."""
+    """One event of a stream: its name, which may be empty, and its data."""
 
     name: str
     data: str
@@ -73,29 +74,29 @@ class Event:
 
 @dataclass(frozen=True)
 class Server:
-    """A server, and the model that is asked."""
+    """A server and the model under test."""
 
     client: httpx.Client
     dialect: Dialect
     model: str
 
     def path(self, model: str | None = None) -> str:
-        """The path where text is asked for."""
+        """Return the path for generating text."""
         return self.dialect.path.replace("{model}", quote(model or self.model, safe=""))
 
     def body(self, fields: Mapping[str, Any]) -> Body:
-        """The good body with these fields besides, or without those that are None."""
+        """Return the valid body with these fields added, and without those that are None."""
         named = {} if "{model}" in self.dialect.path else {"model": self.model}
         return {name: value for name, value in (named | self.dialect.good | dict(fields)).items() if value is not None}
 
     def post(self, path: str, body: Body) -> Any:
-        """The answer's JSON; BrokenError if its status isn't 200."""
+        """Return the answer's JSON. Raise BrokenError unless the status is 200."""
         answer = self.client.post(path, json=body)
         hold(answer.status_code == 200, f"status {answer.status_code}: {cut(answer.text)}")
         return parsed(answer.text)
 
     def get(self, path: str) -> Any:
-        """The answer's JSON; InapplicableError if the path isn't there."""
+        """Return the answer's JSON. Raise InapplicableError if the path does not exist."""
         answer = self.client.get(path)
         if answer.status_code in {404, 405, 501}:
             raise InapplicableError(f"GET {path}: status {answer.status_code}")
@@ -103,19 +104,19 @@ class Server:
         return parsed(answer.text)
 
     def ask(self, **fields: Any) -> Any:
-        """A whole answer to the good body with these fields besides."""
+        """Return a whole answer to the valid body with these fields added."""
         return self.post(self.path(), self.body(fields))
 
     def events(self, **fields: Any) -> list[Event]:
-        """The events of a stream, after its content type was seen to be right."""
+        """Return the events of a stream. Raise BrokenError for another content type."""
         answer = self.client.post(self.path(), json=self.body(fields | dict(self.dialect.streaming)))
         hold(answer.status_code == 200, f"status {answer.status_code}: {cut(answer.text)}")
         kind = answer.headers.get("content-type", "")
         hold(kind.startswith("text/event-stream"), f"the content-type is {kind!r}")
         return events_of(answer.text)
 
-    def refusal(self, answer: httpx.Response, statuses: tuple[int, ...]) -> str:
-        """What was seen of an error that has one of the statuses, and is JSON."""
+    def rejection(self, answer: httpx.Response, statuses: tuple[int, ...]) -> str:
+        """Check that an error has one of the statuses and a JSON body, and return the observation."""
         wanted = " or ".join(map(str, statuses))
         hold(answer.status_code in statuses, f"status {answer.status_code}, not {wanted}: {cut(answer.text)}")
         parsed(answer.text)
@@ -123,7 +124,7 @@ class Server:
 
 
 def events_of(text: str) -> list[Event]:
-    """The events of a body of server-sent events; comments and what has no data are left out."""
+    """Return the events in a body of server-sent events, without comments and without events that have no data."""
     found = []
     for block in text.replace("\r\n", "\n").split("\n\n"):
         pairs = [line.partition(":")[::2] for line in block.split("\n") if line and not line.startswith(":")]
@@ -134,10 +135,10 @@ def events_of(text: str) -> list[Event]:
     return found
 
 
-def first_model(client: httpx.Client, path: str, place: str, name: str, task: str = "") -> str:
-    """The name of the first model in the list at a path, of this task if any says so; BrokenError if there is none."""
+def first_model(client: httpx.Client, path: str, where: str, name: str, task: str = "") -> str:
+    """Return the name of the first model listed at a path, preferring the task. Raise BrokenError if there is none."""
     answer = client.get(path)
     hold(answer.status_code == 200, f"GET {path}: status {answer.status_code}")
-    models = items(parsed(answer.text), place)
+    models = items(parsed(answer.text), where)
     fitting = [model for model in models if isinstance(model, dict) and model.get("task") == task]
     return str(at((fitting or models)[0], name, str))

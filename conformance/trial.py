@@ -1,4 +1,4 @@
-"""All claims of a dialect, tried on a server."""
+"""The test of all claims of a dialect on a server."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from collections.abc import Callable, Collection
 import httpx
 
 from conformance.claim import BrokenError, Claim, Finding, InapplicableError, Result, cut
-from conformance.refusals import refusals
+from conformance.error_claims import error_claims
 from conformance.server import Dialect, Server
 
 
 def claims_of(dialect: Dialect) -> list[Claim[Server]]:
-    """All claims that a dialect makes, in the order in which they are tried."""
-    claims = (*dialect.claims, *refusals(dialect))
+    """Return all claims of a dialect, in the order in which they are tested."""
+    claims = (*dialect.claims, *error_claims(dialect))
     return [claim for claim in claims if not claim.dialects or dialect.name in claim.dialects]
 
 
 def findings(
     server: Server, note: Callable[[Finding], None] = lambda _: None, only: Collection[str] | None = None
 ) -> list[Finding]:
-    """What came of each claim, or of those with these ids, one after the other; each finding is noted as it comes."""
+    """Test all claims, or those with these ids, one by one. Each finding is also passed to the callback immediately."""
     found = []
     for claim in claims_of(server.dialect):
         if only is None or claim.id in only:
@@ -40,6 +40,6 @@ def _tried(claim: Claim[Server], server: Server) -> tuple[Result, str]:
     except BrokenError as error:
         return "failed", str(error)
     except httpx.HTTPError as error:
-        return "failed", f"the call broke: {type(error).__name__}: {error}"
+        return "failed", f"the call failed: {type(error).__name__}: {error}"
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:  # a number where an object belongs
-        return "failed", f"an answer of another form: {type(error).__name__}: {error}"
+        return "failed", f"an answer of an unexpected form: {type(error).__name__}: {error}"

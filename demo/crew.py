@@ -1,8 +1,7 @@
-"""Several processes that train one network together, each on its own part of every batch.
+"""Data-parallel training in several processes, each with its own part of every batch.
 
-Owns the agreement between them. One thread a process: on shared cores that loses less to a busy neighbour than one
-process of several threads, which waits for its slowest thread at every operation instead of once a step. It does not
-know what is trained.
+Each process has one thread. On shared cores this loses less to other programs than one process with several threads,
+which waits for its slowest thread at every operation instead of once per step.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Crew:
-    """This process's place among `size` of them."""
+    """The worker processes of a training run, seen from the one with the index `rank`."""
 
     rank: int
     size: int
 
     def agree(self, value: float) -> float:
-        """The mean of everybody's `value`."""
+        """Return the mean of all workers' `value`."""
         if self.size == 1:
             return value
         shared = torch.tensor([value], dtype=torch.float64)
@@ -36,7 +35,7 @@ class Crew:
         return shared.item() / self.size
 
     def average_gradients(self, network: nn.Module) -> None:
-        """Give everybody the mean gradient of every parameter."""
+        """Replace each parameter's gradient by its mean over all workers."""
         if self.size == 1:
             return
         grads = [p.grad for p in network.parameters() if p.grad is not None]
@@ -51,7 +50,7 @@ ALONE = Crew(0, 1)
 
 
 def together(size: int, work: Callable[[Crew, T], None], task: T) -> None:
-    """Run `work` in `size` new processes at once and wait; a failure in one ends them all and is raised here."""
+    """Run `work` in `size` new processes and wait. A failure in one ends them all and is raised here."""
     with tempfile.TemporaryDirectory() as folder:
         spawn(_join, (size, Path(folder) / "meeting", work, task), nprocs=size)  # type: ignore[no-untyped-call]
 

@@ -1,8 +1,8 @@
-"""Measures the demo model on cases it has never seen and prints the table of the model card.
+"""Measure the demo model on unseen cases and print the table of the model card.
 
-`python -m demo.evaluate` runs 200 cases a skill, greedily, with names, numbers, tool names and phrasings from the kept
-side of the corpus. An answer counts when it equals the expected one; calls and JSON count when the parsed values do.
-`--failures 3` shows some that do not.
+`python -m demo.evaluate` runs 200 cases per skill with greedy decoding. Names, numbers, tool names and phrasings are
+from the held-out side of the corpus. An answer is correct if it equals the expected one; calls and JSON are correct if
+their parsed values do. `--failures 3` shows some incorrect answers.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SPARE_TOKENS = 12
 
 @dataclass(frozen=True)
 class Skill:
-    """One family of cases, and the marks given to each of them with their targets."""
+    """One family of cases, with the marks for each case and their targets."""
 
     name: str
     case: Callable[[Draw], Conversation]
@@ -40,12 +40,12 @@ class Skill:
 
 
 def aimed(target: float) -> tuple[tuple[Mark, float | None], ...]:
-    """The exact mark with a target."""
+    """Return the exact mark with a target."""
     return (("exact", target),)
 
 
 def second_turn(draw: Draw) -> Conversation:
-    """Small talk after small talk: there are too few ways to begin a chat to make 200 cases of them."""
+    """Return small talk after small talk, since there are too few first turns for 200 cases."""
     return chat.small_talk(draw).then(chat.small_talk(draw))
 
 
@@ -83,21 +83,21 @@ SKILLS = (
 
 @dataclass(frozen=True)
 class Model:
-    """Weights and tokenizer of one folder."""
+    """The weights and the tokenizer of one folder."""
 
     network: Any  # a transformers model: its generate is not typed
     tokenizer: PreTrainedTokenizerBase
 
     @classmethod
     def load(cls, folder: Path) -> Model:
-        """Load for inference in float32; stops with one line if the weights are not there."""
+        """Load a model for inference in float32. Exit with a message if the weights are missing."""
         if not (folder / "model.safetensors").is_file():
             sys.exit(f"{folder / 'model.safetensors'} is missing; demo.train makes it")
         network: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
         return cls(network.eval(), AutoTokenizer.from_pretrained(folder))
 
     def answers(self, prompts: list[str], max_new_tokens: int = 64) -> list[str]:
-        """Greedy continuations, control tokens left out; prompts of like length share a batch."""
+        """Return greedy continuations without control tokens. Prompts of similar length share a batch."""
         order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
         found: dict[int, str] = {}
         for start in range(0, len(order), BATCH):
@@ -116,7 +116,7 @@ class Model:
 
 
 def cases(skill: Skill, count: int, seed: int) -> list[Conversation]:
-    """Different held-out cases of a skill, fewer than `count` only if it has no more."""
+    """Return different held-out cases of a skill, fewer than `count` only if it has no more."""
     draw = Draw(seed, held_out=True)
     found: dict[str, Conversation] = {}
     for _ in range(20 * count):
@@ -129,7 +129,7 @@ def cases(skill: Skill, count: int, seed: int) -> list[Conversation]:
 
 @dataclass(frozen=True)
 class Result:
-    """How one skill did by one mark."""
+    """The result of one skill by one mark."""
 
     skill: str
     mark: Mark
@@ -138,14 +138,14 @@ class Result:
     target: float | None
 
     def row(self) -> str:
-        """A row of the Markdown table."""
+        """Return the row of the Markdown table."""
         held = "" if self.target is None else ("yes" if self.share >= self.target else "**no**")
         target = "" if self.target is None else f"{self.target:.2f}"
         return f"| {self.skill} | {self.mark} | {self.num_cases} | {self.share:.3f} | {target} | {held} |"
 
 
 def evaluate(model: Model, skill: Skill, count: int, seed: int, num_failures: int) -> Iterator[Result]:
-    """The results of one skill; up to `num_failures` failed cases go to stderr."""
+    """Yield the results of one skill, and print up to `num_failures` failed cases on stderr."""
     found = cases(skill, count, seed)
     prompts = [prompt_of(case) for case in found]
     wholes = ["".join(text for text, _ in segments(case)) for case in found]
@@ -167,7 +167,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=2026)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--skill", default="", help="only skills whose name contains this")
-    parser.add_argument("--failures", type=int, default=0, help="show so many failed cases a skill on stderr")
+    parser.add_argument("--failures", type=int, default=0, help="number of failed cases per skill to print on stderr")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     model = Model.load(options.model)

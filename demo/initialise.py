@@ -1,15 +1,14 @@
-"""The weights before the first step: a network that already copies.
+"""The initial weights: a network that already copies.
 
-Owns the initial values. Gradient descent on a small budget spends most of its steps until it discovers induction
-(find where the last tokens occurred before, and repeat what followed). The circuit is known, so it is written down
-here: layer 0 gets heads that look one and two tokens back, layer 1 gets heads that look for the place whose two
-preceding tokens equal the last two and copy what stands there. Training is free to change all of it. Runs once, in the
-thread that trains; it does not know the vocabulary or the data.
+With a small budget, gradient descent needs most of its steps to discover induction (find where the last tokens
+occurred before, and repeat what followed). The circuit is known, so it is written down here: layer 0 gets heads that
+look one and two tokens back, and layer 1 gets heads that find the position whose two preceding tokens equal the last
+two and copy its token. Training may change all of it.
 
 The residual stream is cut by one random rotation into directions for: a token's content (128), the content of the
 token before (52) and of the one before that (28), and a constant (1) that every embedding carries, by which queries
-and keys of the looking-back heads are fixed vectors and rotation alone decides whom they meet. What is to be said next
-lives in the 128 directions that are not content; the head reads them there.
+and keys of the looking-back heads are fixed vectors, so that rotation alone selects the positions. The next token is
+written in the 128 directions that are not content, from which the output head reads it.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ SHARED_ONE, SHARED_TWO = 26, 14
 """Dimensions of a matching head's key that hold the token one back and the token two back."""
 
 POSITION_PAIRS = 6
-"""Fastest-turning pairs of a head, by which layer 0 tells neighbours apart."""
+"""The pairs of a head that rotate fastest, by which layer 0 distinguishes neighbouring positions."""
 
 CONTENT_PAIRS = (SHARED_ONE + SHARED_TWO) // 2
 """Slowest-turning pairs of a head, in which layer 1 compares contents almost regardless of distance."""
@@ -37,7 +36,7 @@ CONTENT_PAIRS = (SHARED_ONE + SHARED_TWO) // 2
 def initialise(network: Network, *, copying: bool, seed: int = 0) -> None:
     """Fill every parameter of `network`; with `copying`, write the circuit over layers 0 and 1.
 
-    The circuit needs hidden 256, heads of 64, two key-value heads and at least two layers, else `ValueError`.
+    The circuit needs hidden 256, heads of 64, two key-value heads and at least two layers. Raise ValueError otherwise.
     """
     generator = torch.Generator().manual_seed(seed)
     hidden = network.shape.hidden_size
@@ -76,13 +75,13 @@ def _write_circuit(network: Network, generator: torch.Generator) -> None:
 def _write_look_back(
     attention: Attention, shape: Shape, reads: Tensor, constant: Tensor, writes: tuple[Tensor, Tensor]
 ) -> None:
-    """Heads 0 and 1 look one and two tokens back; both read the same 64 numbers of what they find."""
+    """Let heads 0 and 1 look one and two tokens back; both read the same 64 numbers of the token found."""
     head = shape.head_dim
     fastest = torch.arange(POSITION_PAIRS)
     speed = shape.rope_theta ** (-2.0 * fastest / head)
     for offset, target in enumerate(writes, start=1):
         rows = slice((offset - 1) * head, offset * head)
-        # Rotating a query `offset` ahead of a key undoes the turn written here, so their product is largest there.
+        # Rotating a query `offset` ahead of a key undoes this rotation, so that their product is largest there.
         query = torch.zeros(head)
         query[fastest] = torch.cos(speed * offset)
         query[fastest + head // 2] = -torch.sin(speed * offset)
@@ -99,7 +98,7 @@ def _write_look_back(
 def _write_match(
     attention: Attention, content: Tensor, rest: Tensor, fingerprint: Tensor, backs: tuple[Tensor, Tensor]
 ) -> None:
-    """Heads 0 and 2 find the place after the last two tokens' earlier occurrence; each copies half of its content."""
+    """Let heads 0 and 2 find the token after the last two tokens' earlier occurrence and copy half of it each."""
     one_back, two_back = backs
     head = attention.head_dim
     slowest = torch.arange(head // 2 - CONTENT_PAIRS, head // 2)

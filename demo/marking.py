@@ -1,7 +1,4 @@
-"""Whether an answer is right: the prompt of a case, what was expected, and the marks.
-
-Pure functions, any thread. They know conversations, not models.
-"""
+"""Marking of answers: the prompt of a case, the expected answer, and the marks."""
 
 from __future__ import annotations
 
@@ -17,9 +14,9 @@ CALL_BEGIN, CALL_END = "<tool_call>", "</tool_call>"
 
 
 def prompt_of(case: Conversation) -> str:
-    """The text before the answer: up to the last piece that is taught without a break.
+    """Return the text before the answer: up to the last contiguous taught piece.
 
-    For an answer whose keys are given, that is up to its first value.
+    For an answer whose keys are given, the prompt ends before its first value.
     """
     if case.raw:
         return case.raw[0][0]
@@ -33,12 +30,12 @@ def prompt_of(case: Conversation) -> str:
 
 
 def said(answer: str) -> str:
-    """An answer without its reasoning."""
+    """Return an answer without its reasoning."""
     return answer.rpartition("</think>")[2].strip("\n")
 
 
 def calls(text: str) -> list[dict[str, Any]] | None:
-    """The tool calls in `text`, or None if it is anything but well-formed calls."""
+    """Return the tool calls in `text`, or None unless it consists of well-formed calls."""
     found = []
     for block in text.strip("\n").split(CALL_END + "\n"):
         inner = block.removesuffix(CALL_END).removeprefix(CALL_BEGIN)
@@ -53,7 +50,7 @@ def calls(text: str) -> list[dict[str, Any]] | None:
 
 
 def expected_calls(case: Conversation) -> list[dict[str, Any]]:
-    """The calls that `case` is about."""
+    """Return the calls that `case` expects."""
     functions = [tool_call["function"] for tool_call in case.messages[-1]["tool_calls"]]
     return [{"name": function["name"], "arguments": json.loads(function["arguments"])} for function in functions]
 

@@ -1,8 +1,7 @@
 """Muon: momentum whose direction is orthogonalised, for the matrices between embedding and head.
 
-Owns the update rule and its momentum buffers. Runs in the thread that trains. The method is Keller Jordan's (2024);
-the Newton-Schulz polynomial drives every singular value of the update towards one, so that rare directions
-learn as fast as common ones. It does not know which parameters deserve it: embeddings, heads and gains do not.
+The method is Keller Jordan's (2024): the Newton-Schulz polynomial drives every singular value of the update towards
+one, so that rare directions learn as fast as common ones. It is not suitable for embeddings, heads and gains.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
 
 
 def orthogonalise(matrices: Tensor, steps: int = 5) -> Tensor:
-    """Roughly the nearest semi-orthogonal matrices to `matrices` [count, rows, columns].
+    """Return approximately the nearest semi-orthogonal matrices to `matrices` [count, rows, columns].
 
-    Singular values come out between 0.7 and 1.2.
+    The singular values of the result are between 0.7 and 1.2.
     """
     a, b, c = NEWTON_SCHULZ
     tall = matrices.shape[-2] > matrices.shape[-1]

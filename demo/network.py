@@ -1,8 +1,6 @@
-"""The demo model as training sees it: the Qwen3 architecture without what training does not need.
+"""The network of the demo model for training: the Qwen3 architecture over packed rows, without a KV cache.
 
-Owns the forward pass over packed rows and the mapping to a transformers checkpoint: parameters carry the names
-of `Qwen3ForCausalLM`, so `state_dict` of one loads into the other. Runs in the thread that trains. It does not know
-tokens' meaning, the data or the optimiser, and has no KV cache.
+The parameters have the names of `Qwen3ForCausalLM`, so the `state_dict` of one can be loaded into the other.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ from torch.nn import functional
 
 @dataclass(frozen=True)
 class Shape:
-    """Sizes of a network; the fields are named as in `Qwen3Config`."""
+    """The sizes of a network; the fields are named as in `Qwen3Config`."""
 
     vocab_size: int = 2048
     hidden_size: int = 256
@@ -97,7 +95,7 @@ class Layer(nn.Module):
 
 
 class Trunk(nn.Module):
-    """Embedding, layers and the last norm: what transformers calls `model`."""
+    """Embedding, layers and the final norm, which transformers calls `model`."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
@@ -107,7 +105,7 @@ class Trunk(nn.Module):
 
 
 class Network(nn.Module):
-    """The whole model; `forward` answers logits at chosen positions only, which is where the loss is."""
+    """The whole model; `forward` returns logits only at the positions that have a loss."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
@@ -116,7 +114,7 @@ class Network(nn.Module):
         self.lm_head = nn.Linear(shape.hidden_size, shape.vocab_size, bias=False)
 
     def forward(self, token_ids: Tensor, documents: Tensor, positions: Tensor) -> Tensor:
-        """Logits [num_positions, vocab] at `positions` (indices into the flattened rows).
+        """Return logits [num_positions, vocab] at `positions` (indices into the flattened rows).
 
         `token_ids` and `documents` are [rows, length]; a token attends to earlier tokens of its own document.
         Rows need no position ids: the rotation depends on distances alone.
@@ -132,7 +130,7 @@ class Network(nn.Module):
 
 
 def angles(shape: Shape, length: int) -> tuple[Tensor, Tensor]:
-    """Cosine and sine of every position's rotation, each [length, head_dim]."""
+    """Return the cosine and sine of every position's rotation, each [length, head_dim]."""
     exponents = torch.arange(0, shape.head_dim, 2, dtype=torch.float32) / shape.head_dim
     turns = torch.outer(torch.arange(length, dtype=torch.float32), shape.rope_theta**-exponents)
     turns = torch.cat((turns, turns), dim=-1)
@@ -140,13 +138,13 @@ def angles(shape: Shape, length: int) -> tuple[Tensor, Tensor]:
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Turn each pair (i, i + head_dim / 2) of `x` [..., length, head_dim] by its position's angle."""
+    """Rotate each pair (i, i + head_dim / 2) of `x` [..., length, head_dim] by its position's angle."""
     first, second = x.chunk(2, dim=-1)
     return x * cos + torch.cat((-second, first), dim=-1) * sin
 
 
 def attention_mask(documents: Tensor) -> Tensor:
-    """Additive mask [rows, 1, length, length] that lets a token see earlier ones of its own document."""
+    """Return an additive mask [rows, 1, length, length] that lets a token attend to earlier ones of its document."""
     length = documents.shape[1]
     causal = torch.ones(length, length, dtype=torch.bool).tril()
     seen = (documents[:, :, None] == documents[:, None, :]) & causal

@@ -1,7 +1,6 @@
-"""Who is updated how: Muon for the matrices inside the layers, AdamW for embedding, head and gains.
+"""The optimisers: Muon for the matrices inside the layers, AdamW for embedding, head and gains.
 
-Owns both optimisers and their state. Runs in the thread that trains. It does not know the schedule: the caller gives
-each step its share of the full learning rates.
+The caller implements the schedule and passes each step its share of the full learning rates.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from demo.network import Network
 
 
 class Optimisers:
-    """Two optimisers behind one step."""
+    """The two optimisers with a common step."""
 
     def __init__(self, network: Network, *, muon_lr: float, adam_lr: float, dtype: torch.dtype = torch.float32) -> None:
         inside = [p for name, p in network.named_parameters() if "layers" in name and p.ndim == 2]
@@ -27,7 +26,7 @@ class Optimisers:
         self._full = {id(self._muon): muon_lr, id(self._adam): adam_lr}
 
     def step(self, share: float) -> float:
-        """Clip, update with `share` of the full learning rates, forget the gradients; answers the gradient's norm."""
+        """Clip, update with `share` of the full learning rates and clear the gradients. Return the gradient's norm."""
         norm = torch.nn.utils.clip_grad_norm_(self._parameters, 1.0)
         for optimiser in (self._muon, self._adam):
             for group in optimiser.param_groups:
@@ -37,10 +36,10 @@ class Optimisers:
         return float(norm)
 
     def state_dict(self) -> dict[str, Any]:
-        """Momentum of both, to be saved with the weights."""
+        """Return the state of both, to be saved with the weights."""
         return {"muon": self._muon.state_dict(), "adam": self._adam.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what `state_dict` gave."""
+        """Restore a `state_dict`."""
         self._muon.load_state_dict(state["muon"])
         self._adam.load_state_dict(state["adam"])

@@ -1,8 +1,7 @@
-"""Conversations into rows of equal length, several to a row, hardly a place left empty.
+"""Packing of conversations into rows of equal length, several per row, with little padding.
 
-Owns the order in which conversations meet. One object a training run, in the thread that trains. It knows tokens and
-which of them are taught, not what they mean. Most conversations are short, and attention over a row costs its square,
-so there are two row lengths and a batch holds rows of one of them.
+Most conversations are short, and the cost of attention grows with the square of a row's length. Therefore there are
+two row lengths, and a batch has rows of one of them.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class Batch:
 
 @dataclass
 class Row:
-    """A row being filled."""
+    """A row that is being filled."""
 
     token_ids: list[int] = field(default_factory=list)
     documents: list[int] = field(default_factory=list)
@@ -58,9 +57,9 @@ class Row:
 
 
 def encode(tokenizer: Tokenizer, conversation: Conversation) -> tuple[list[int], list[bool]]:
-    """The tokens of a conversation, and for each whether it is taught.
+    """Return the tokens of a conversation, and for each token True if it is taught.
 
-    The text is encoded whole, as a server does, so that no token boundary betrays where teaching begins.
+    The text is encoded whole, as a server does, so that token boundaries don't reveal where the taught part begins.
     """
     pieces = segments(conversation)
     encoding = tokenizer.encode("".join(text for text, _ in pieces), add_special_tokens=False)
@@ -71,7 +70,7 @@ def encode(tokenizer: Tokenizer, conversation: Conversation) -> tuple[list[int],
 
 
 class Packer:
-    """Turns a stream of conversations into batches of `batch_tokens` tokens."""
+    """Packs a stream of conversations into batches of `batch_tokens` tokens."""
 
     def __init__(
         self,
@@ -89,7 +88,7 @@ class Packer:
         self.num_drawn = 0
 
     def batch(self) -> Batch:
-        """The next batch; conversations longer than the longest row are left out."""
+        """Return the next batch. Conversations longer than the longest row are skipped."""
         while True:
             for length, rows in self._full.items():
                 count = self._batch_tokens // length
@@ -118,7 +117,7 @@ class Packer:
 
 
 def collate(rows: list[Row], length: int) -> Batch:
-    """Pad `rows` to `length` with a document nobody else sees."""
+    """Pad `rows` to `length` with a separate document."""
     token_ids = torch.zeros(len(rows), length, dtype=torch.long)
     documents = torch.full((len(rows), length), -1)
     wanted = torch.zeros(len(rows), length, dtype=torch.bool)

@@ -1,7 +1,7 @@
-"""The induction probe: random tokens said twice, and whether the second half is foretold.
+"""The induction probe: predict the second half of rows that repeat random tokens.
 
-Run it before training on anything else: below 0.9 the learning rate, the initial weights or the code is wrong.
-`python -m demo.probe --copying` starts from the written circuit, without it from noise.
+Run it before any other training: below 0.9 the learning rate, the initial weights or the code is wrong.
+`python -m demo.probe --copying` starts from the written circuit; without the option it starts from noise.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from demo.optimiser import Optimisers
 
 
 def repeated(rows: int, length: int, vocab_size: int, generator: torch.Generator) -> Tensor:
-    """Rows [rows, 2 * length] of distinct random tokens, each row said twice."""
+    """Return rows [rows, 2 * length] of distinct random tokens followed by their repetition."""
     half = torch.rand(rows, vocab_size, generator=generator).argsort(dim=1)[:, :length]
     return torch.cat((half, half), dim=1)
 
 
 def second_half(network: Network, token_ids: Tensor) -> tuple[Tensor, Tensor]:
-    """Logits and targets where the next token is a repetition."""
+    """Return the logits and targets of the positions whose next token is a repetition."""
     rows, total = token_ids.shape
     wanted = torch.zeros(rows, total, dtype=torch.bool)
     wanted[:, total // 2 : -1] = True

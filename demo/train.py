@@ -1,10 +1,9 @@
-"""Trains the demo model from its tokenizer and the synthetic corpus.
+"""Train the demo model from its tokenizer and the synthetic corpus.
 
-`python -m demo.train --minutes 72 --force` trains for that long, most of it with a falling learning rate, and
-writes `demo/model/`. Checkpoints (weights, optimisers, place in the stream) go to `demo/runs/RUN/`, which git
-ignores; `--resume` goes on from there. With `--steps` instead of `--minutes` the schedule does not depend on the
-machine's speed. `--start FOLDER` begins with the weights of a finished model instead of fresh ones, and with
-fresh optimisers.
+`python -m demo.train --minutes 72 --force` trains for 72 minutes, mostly with a falling learning rate, and writes
+`demo/model/`. Checkpoints (weights, optimisers, position in the stream) are stored in `demo/runs/RUN/`, which git
+ignores; `--resume` continues from them. With `--steps` instead of `--minutes` the schedule does not depend on the
+machine's speed. `--start FOLDER` starts from the weights of a finished model, with new optimisers.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ DECAY = 0.8
 
 @dataclass(frozen=True)
 class Plan:
-    """How long to train and how."""
+    """The duration and the hyperparameters of a run."""
 
     steps: int | None = None
     minutes: float | None = None
@@ -52,19 +51,19 @@ class Plan:
     checkpoint_minutes: float = 4.0
 
     def progress(self, step: int, elapsed_s: float) -> float:
-        """The share of the run that is over, by steps or by the clock, whichever ends first."""
+        """Return the completed share of the run, by steps or by time, whichever ends first."""
         by_steps = step / self.steps if self.steps else 0.0
         by_clock = elapsed_s / (60 * self.minutes) if self.minutes else 0.0
         return max(by_steps, by_clock)
 
 
 def learning_share(step: int, progress: float) -> float:
-    """What part of the full learning rate a step gets: warm-up, stable, then linear to zero."""
+    """Return the share of the full learning rate for a step: warm-up, stable, then linear to zero."""
     return max(0.0, min(1.0, (step + 1) / WARM_UP_STEPS, (1.0 - progress) / DECAY))
 
 
 class Training:
-    """One run: network, optimisers and stream, and where it stands."""
+    """The state of a training run: network, optimisers, stream and progress."""
 
     def __init__(self, tokenizer: Tokenizer, shape: Shape, plan: Plan, crew: Crew = ALONE) -> None:
         self.plan = plan
@@ -85,7 +84,7 @@ class Training:
         self.packer.num_drawn = skip
 
     def losses(self) -> Iterator[float]:
-        """Take steps until the plan is over; yields the loss of each, in nats a taught token."""
+        """Take steps until the plan is complete. Yield the loss of each, in nats per taught token."""
         began = time.monotonic() - self.elapsed_s
         while (progress := self._crew.agree(self.plan.progress(self.step, self.elapsed_s))) < 1.0:
             batch = self.packer.batch()
@@ -101,7 +100,7 @@ class Training:
             yield loss.item()
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything `load_state_dict` needs to go on."""
+        """Return the state from which `load_state_dict` continues."""
         return {
             "network": self.network.state_dict(),
             "optimisers": self.optimisers.state_dict(),
@@ -112,7 +111,7 @@ class Training:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where another run of the same plan stopped; conversations that lay in open rows are lost."""
+        """Continue another run of the same plan. Conversations in unfinished rows are lost."""
         self.network.load_state_dict(state["network"])
         self.optimisers.load_state_dict(state["optimisers"])
         self.step, self.elapsed_s, self.num_tokens = state["step"], state["elapsed_s"], state["num_tokens"]
@@ -120,7 +119,7 @@ class Training:
 
 
 def save(training: Training, folder: Path, model: Path) -> None:
-    """Write a checkpoint, whole or not at all, and the weights beside it as a model folder to look at."""
+    """Write a checkpoint atomically, and the weights as a model folder for inspection."""
     folder.mkdir(parents=True, exist_ok=True)
     partial = folder / "checkpoint.partial"
     torch.save(training.state_dict(), partial)
@@ -129,11 +128,11 @@ def save(training: Training, folder: Path, model: Path) -> None:
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     length = parser.add_mutually_exclusive_group(required=True)
     length.add_argument("--minutes", type=float, help="train for so long, decay included")
-    length.add_argument("--steps", type=int, help="train for so many steps, decay included")
+    length.add_argument("--steps", type=int, help="number of steps to train, including the decay")
     parser.add_argument("--run", default="main", help="name of the folder under demo/runs for checkpoints")
     parser.add_argument("--into", type=Path, default=HERE / "model", help="model folder; its tokenizer is used")
     parser.add_argument("--workers", type=int, default=2, help="processes of one thread each that share every step")
@@ -151,7 +150,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
 
 
 def shape(folder: Path) -> Shape:
-    """The shape of a network for the tokenizer in `folder`."""
+    """Return the shape of a network for the tokenizer in `folder`."""
     return Shape(vocab_size=Tokenizer.from_file(str(folder / "tokenizer.json")).get_vocab_size())
 
 
@@ -177,7 +176,7 @@ def main() -> None:
 
 
 def run(crew: Crew, options: argparse.Namespace) -> None:
-    """One worker's part of the training; the first one writes the files."""
+    """Run one worker's part of the training. The first worker writes the files."""
     torch.set_num_threads(1)
     plan = Plan(
         steps=options.steps, minutes=options.minutes, batch_tokens=options.batch_tokens, muon_lr=options.muon_lr,

@@ -1,9 +1,9 @@
-"""Trains the demo model's byte-level BPE and writes it, with its settings, to a model folder.
+"""Train the demo model's byte-level BPE tokenizer and write it, with its settings, to a model folder.
 
-`python -m demo.train_tokenizer --force` makes `tokenizer.json` and `tokenizer_config.json` in `demo/model/` again. The
-text is the training side of the corpus; the same seed gives the same file. Words never carry the space before them,
-apart from a closed list of little words: so a name is the same tokens after a space, a quote and a bracket, and copying
-is easy.
+`python -m demo.train_tokenizer --force` rewrites `tokenizer.json` and `tokenizer_config.json` in `demo/model/`. The
+text is the training side of the corpus; the same seed gives the same file. A token does not include the space before
+its word, except for a closed list of function words. So a name has the same tokens after a space, a quote and a
+bracket, which makes copying easy.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ LITTLE_WORDS = words("little")
 
 _LITTLE = "|".join(sorted((w for word in LITTLE_WORDS for w in (word, word.capitalize())), key=len, reverse=True))
 PIECES = "|".join((
-    rf"(?: |(?<![A-Za-z0-9_]))(?:{_LITTLE})(?![A-Za-z0-9_])",  # a little word, with the space before it
+    rf"(?: |(?<![A-Za-z0-9_]))(?:{_LITTLE})(?![A-Za-z0-9_])",  # a function word, with the space before it
     r"[A-Z]?[a-z]+",  # a word, or a part of one written like maxTokens
-    r"[A-Z]",  # every other capital alone
+    r"[A-Z]",  # any other capital, alone
     r"[0-9]",  # digits one by one
-    r" ?[^\sA-Za-z0-9]+",  # marks and every other script, with the space before them
+    r" ?[^\sA-Za-z0-9]+",  # punctuation and other scripts, with the space before them
     r" +(?= )| |\n+|\s",
 ))  # fmt: skip
 """What BPE may merge across: nothing but the inside of one of these."""
 
 
 def texts(seed: int, count: int) -> Iterator[str]:
-    """The text of `count` training conversations."""
+    """Yield the text of `count` training conversations."""
     for _, conversation in zip(range(count), conversations(seed), strict=False):
         yield "".join(text for text, _ in segments(conversation))
 
 
 def train(vocab_size: int, seed: int, count: int) -> Tokenizer:
-    """A byte-level BPE over the corpus; all 256 bytes have a token, so every text round-trips."""
+    """Train a byte-level BPE on the corpus. All 256 bytes have a token, so every text round-trips."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
         pre_tokenizers.Split(Regex(PIECES), behavior="isolated"),
@@ -72,7 +72,7 @@ def train(vocab_size: int, seed: int, count: int) -> Tokenizer:
 
 
 def strip_marks(text: str) -> str:
-    """`text` without the tokens that BPE must not learn from."""
+    """Return `text` without the tokens that BPE must not learn from."""
     for mark in CONTROL + VISIBLE:
         text = text.replace(mark, "\n")
     return text

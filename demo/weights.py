@@ -1,7 +1,6 @@
-"""A trained network as a model folder that `AutoModelForCausalLM` loads, and back.
+"""Model folders: export of a trained network for `AutoModelForCausalLM`, and import.
 
-Owns config.json, generation_config.json and model.safetensors (bf16). Any thread. It does not know how the weights came
-about.
+A model folder has config.json, generation_config.json and model.safetensors (bf16).
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "chat_template.jin
 
 
 def config(shape: Shape) -> dict[str, Any]:
-    """The config.json of a Qwen3 of this shape."""
+    """Return the config.json of a Qwen3 of this shape."""
     return {
         "architectures": ["Qwen3ForCausalLM"],
         "model_type": "qwen3",
@@ -83,9 +82,9 @@ def export(network: Network, folder: Path, tokenizer_from: Path) -> None:
 
 
 def restore(network: Network, file: Path) -> None:
-    """Give `network` the weights in `file`.
+    """Load the weights in `file` into `network`.
 
-    ValueError, with the file's name, if it is missing, is no whole safetensors file or holds another architecture.
+    Raise ValueError, with the file's name, if it is missing, incomplete, or of another architecture.
     """
     if not file.is_file():
         raise ValueError(f"{file} is missing")

@@ -1,1 +1,1 @@
-"""Programs that build, check and release the project; `make` lists what they are for."""
+"""Programs that build, check and release the project; `make help` lists the targets that run them."""

@@ -1,6 +1,7 @@
-"""Asks whether a pinned package has a known vulnerability: pip-audit for Python's, npm audit for npm's.
+"""Report known vulnerabilities of the pinned packages, by pip-audit for Python's and npm audit for npm's.
 
-Exit code 1 for a finding. Where a registry answers no such questions, this says so: it is no finding, and no all-clear.
+The exit code is 1 if there is a finding. A registry without vulnerability data is reported as such: that is neither a
+finding nor an all-clear.
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-NO_ANSWER = "not asked: this registry answers no such questions"
+NO_ANSWER = "not audited: this registry has no vulnerability data"
 
 
 def python_findings(audit: dict[str, Any]) -> tuple[list[str], str]:
-    """Of pip-audit's JSON: a line for each vulnerability, and a summary."""
+    """Return a line for each vulnerability in pip-audit's JSON, and a summary."""
     packages = audit["dependencies"]
     findings = [
-        f"{package['name']} {package['version']}: {each['id']}, mended in {each['fix_versions'] or 'no version'}"
+        f"{package['name']} {package['version']}: {each['id']}, fixed in {each['fix_versions'] or 'no version'}"
         for package in packages
         for each in package.get("vulns", [])
     ]
@@ -28,12 +29,12 @@ def python_findings(audit: dict[str, Any]) -> tuple[list[str], str]:
         return findings, NO_ANSWER
     return (
         findings,
-        f"known vulnerabilities: {len(findings)} in {asked} packages; not answered for {len(packages) - asked}",
+        f"known vulnerabilities: {len(findings)} in {asked} packages; no data for {len(packages) - asked}",
     )
 
 
 def npm_findings(audit: dict[str, Any]) -> tuple[list[str], str]:
-    """Of npm audit's JSON: the same."""
+    """Return a line for each vulnerability in npm audit's JSON, and a summary."""
     if "vulnerabilities" not in audit:
         return [], NO_ANSWER
     found = audit["vulnerabilities"]
@@ -42,7 +43,7 @@ def npm_findings(audit: dict[str, Any]) -> tuple[list[str], str]:
 
 
 def ask(*command: str) -> dict[str, Any]:
-    """The JSON that a command prints, whatever its exit code; nothing if it printed none."""
+    """Return the JSON that a command prints, regardless of its exit code; empty if it prints none."""
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     try:
         answer: dict[str, Any] = json.loads(done.stdout)
@@ -52,7 +53,7 @@ def ask(*command: str) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Print what was found, and return the exit code."""
+    """Print the findings and return the exit code."""
     program = str(ROOT / ".venvs" / "tool-audit" / "bin" / "pip-audit")
     python = ask(program, "-r", "constraints.txt", "--disable-pip", "--require-hashes", "--format", "json")
     results = {

@@ -1,4 +1,4 @@
-"""Makes Grafana's dashboards of deploy/grafana/panels.yaml: `python -m tools.dashboards`; `--check` compares them."""
+"""Write Grafana's dashboards from deploy/grafana/panels.yaml: `python -m tools.dashboards`; `--check` compares them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Table: TypeAlias = Mapping[str, Any]
 
 
 def to_grafana(dashboard: Table) -> dict[str, Any]:
-    """What Grafana imports."""
+    """Return a dashboard in the form that Grafana imports."""
     panels: list[dict[str, Any]] = []
     top = 0
     choice = dashboard["choice"]
@@ -46,7 +46,7 @@ def to_grafana(dashboard: Table) -> dict[str, Any]:
 
 
 def queries(panel: Table, where: str) -> Iterator[tuple[str, str]]:
-    """A panel's PromQL and legends."""
+    """Yield a panel's PromQL queries with their legends."""
     by = panel.get("by", "")
     legend = " ".join(f"{{{{{label}}}}}" for label in by.split(", "))
     if metric := panel.get("rate"):
@@ -96,13 +96,13 @@ def _panel(panel: Table, where: str, number: int, place: dict[str, int]) -> dict
 
 
 def made() -> dict[str, str]:
-    """The text of each file, by its name."""
+    """Return the text of each file, by name."""
     table = yaml.safe_load((FOLDER / "panels.yaml").read_text())
     return {f"{each['name']}.json": json.dumps(to_grafana(each), indent=1) + "\n" for each in table}
 
 
 def main() -> None:
-    """Write them, or say which are not as the table makes them."""
+    """Write the dashboards, or with `--check` report those that differ from the table."""
     texts = made()
     if "--check" not in sys.argv:
         for name, text in texts.items():
@@ -110,7 +110,7 @@ def main() -> None:
         return
     there = {file.name: file.read_text() for file in FOLDER.glob("*.json")}
     if stale := sorted(name for name in {*texts, *there} if texts.get(name) != there.get(name)):
-        sys.exit(f"not as tools/dashboards.py makes them: {', '.join(stale)}; run: python -m tools.dashboards")
+        sys.exit(f"out of date: {', '.join(stale)}; run: python -m tools.dashboards")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Builds envoy/connections_by_address.c and writes the result into envoy/envoy.yaml, between its two marks.
+"""Build envoy/connections_by_address.c and write the module into envoy/envoy.yaml, between two markers.
 
-Run by `make envoy-filter`, which installs the compiler. The mark before the bytes has the source's hash, so that a test
-without a compiler finds a source that was changed and not built.
+`make envoy-filter` installs the compiler and runs this. The first marker has the source's hash, so that a test without
+a compiler detects a source that was changed but not built.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ WIDTH = 96
 
 
 def source_hash() -> str:
-    """Of the source as it is now."""
+    """Return the hash of the current source."""
     return hashlib.sha256(SOURCE.read_bytes()).hexdigest()
 
 
 def build(compiler: str) -> bytes:
-    """The module that `zig` makes of the source."""
+    """Return the module that `zig` builds from the source."""
     with tempfile.TemporaryDirectory() as folder:
         module = Path(folder, "module.wasm")
         subprocess.run([compiler, "cc", *FLAGS, "-o", module, SOURCE], check=True, stderr=subprocess.DEVNULL)
@@ -38,7 +38,7 @@ def build(compiler: str) -> bytes:
 
 
 def marked(indent: str, module: bytes) -> str:
-    """The lines of the file from mark to mark."""
+    """Return the lines of the file from the first marker to the last."""
     text = base64.b64encode(module).decode()
     pieces = [text[start : start + WIDTH] for start in range(0, len(text), WIDTH)]
     joined = f"\\\n{indent}  ".join(pieces)
@@ -51,11 +51,11 @@ def marked(indent: str, module: bytes) -> str:
 
 
 def main(compiler: str) -> None:
-    """Write the file anew."""
+    """Rewrite the file."""
     module = build(compiler)
     text, count = MARKED.subn(lambda match: marked(match[1], module).replace("\\", "\\"), CONFIG.read_text())
     if count != 1:
-        sys.exit(f"{CONFIG}: the marks are missing")
+        sys.exit(f"{CONFIG}: the markers are missing")
     CONFIG.write_text(text)
     print(f"{CONFIG.relative_to(ROOT)}: {len(module)} bytes of {SOURCE.name}")
 

@@ -1,8 +1,8 @@
 """Count the hand-written files that name a sampling parameter, and fail above the limits.
 
-Run as `python -m tools.parameter_counts`. A parameter that needs its declaration, its value and its effect only is
+Run as `python -m tools.parameter_counts`. A parameter that needs only its declaration, its value and its effect is
 cheap to add and to change, so the number of files that name it is limited. The request bodies of the dialects, which
-document parameters by their own names, types and ranges, and the chat page are counted apart: one file per dialect.
+document parameters by their own names, types and ranges, and the chat page are counted separately: one per dialect.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from service.generation.requests.parameters import DRAW_PARAMETERS, SamplingPara
 ROOT: Final = Path(__file__).parents[1]
 DRAW_LIMIT: Final = 6  # .proto, values, native header and source, torch form, and one more
 EFFECT_LIMIT: Final = 4  # .proto, values, the effect, and one more
-# Names that are also nouns of other things, so that files which name them say nothing of the parameter.
+# Names that are also common nouns, so that a file which contains them need not refer to the parameter.
 NOUNS: Final = {"seed": "seeds of streams, choices and drafts", "watermark": "the watermark's detection and settings"}
-MORE_PER_DIALECT: Final = {  # files of a dialect that name a parameter, where one doesn't do
+MORE_PER_DIALECT: Final = {  # limits above one for files of a dialect that name a parameter
     ("top_k", "openai"): 3,  # vLLM's and SGLang's ways to turn it off, in chats and completions
 }
 
@@ -38,7 +38,7 @@ class Count:
 
     @property
     def faults(self) -> list[str]:
-        """What is above a limit."""
+        """Return a message for each exceeded limit."""
         faults = [f"{self.name} stands in {self.core} files, at most {self.limit} are allowed"] * (
             self.core > self.limit
         )
@@ -64,7 +64,7 @@ def main() -> int:
 
 
 def limits() -> dict[str, int]:
-    """Each parameter's limit, by name: those of the draw, and those of effects."""
+    """Return each parameter's limit by name: parameters of the draw, and those with an effect of their own."""
     names = [each.name for each in fields(SamplingParams) if each.name not in NOUNS]
     return {name: DRAW_LIMIT if name in DRAW_PARAMETERS else EFFECT_LIMIT for name in [*names, "min_tokens"]}
 

@@ -30,26 +30,26 @@ LOCK = ROOT / "constraints.txt"
 NPM_LOCKS = (ROOT / "tools" / "package-lock.json", ROOT / "examples" / "package-lock.json")
 HEADER = """\
 # The version of everything that is installed, tried together, with its files' hashes. Made by `make pins`, which keeps
-# the versions that are here, from pyproject.toml; every installation goes by it (tools/install.sh).
+# the chosen versions, for pyproject.toml; every installation uses them (tools/install.sh).
 """
 PINNED = re.compile(r"^(?P<name>[\w.-]+)==(?P<version>[^\s;]+)(?P<rest>(?:.*\\\n)*.*)$", re.MULTILINE)
-_PROCESSORS = {"aarch64": "arm64", "armv7": "arm"}  # where a package's name doesn't have npm's word
+_PROCESSORS = {"aarch64": "arm64", "armv7": "arm"}  # architectures whose name in a package differs from npm's
 _UV_VARIABLES = {
     "index-url": "UV_DEFAULT_INDEX",
     "extra-index-url": "UV_INDEX",
     "find-links": "UV_FIND_LINKS",
     "cert": "SSL_CERT_FILE",
 }
-_LIKE_PIP = {"UV_INDEX_STRATEGY": "unsafe-best-match"}  # the best version of any index; the hashes decide what is right
+_LIKE_PIP = {"UV_INDEX_STRATEGY": "unsafe-best-match"}  # the best version of any index; hashes identify files
 HASH = re.compile(r"--hash=(sha256:[0-9a-f]{64})")
 
 
 class PinError(Exception):
-    """Something isn't pinned; the text is one line that says what to do."""
+    """A package isn't pinned; the message has one line that says what to do."""
 
 
 def needed(*extras: str) -> list[str]:
-    """The requirements of the project with these extras."""
+    """Return the requirements of the project with these extras."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     optional: dict[str, list[str]] = project["optional-dependencies"]
 
@@ -65,7 +65,7 @@ def needed(*extras: str) -> list[str]:
 
 
 def pins(text: str) -> dict[tuple[str, str], list[str]]:
-    """The hashes of a file of pins, by name and version."""
+    """Return the hashes in a file of pins, by name and version."""
     found: dict[tuple[str, str], list[str]] = {}
     for match in PINNED.finditer(text):
         key = (_plain(match["name"]), match["version"])
@@ -74,7 +74,7 @@ def pins(text: str) -> dict[tuple[str, str], list[str]]:
 
 
 def versions(text: str) -> list[str]:
-    """A file of pins without its hashes: the versions that a resolution may choose."""
+    """Return a file of pins without its hashes: the versions that a resolution may choose."""
     return [
         f"{match['name']}=={match['version']}{match['rest'].partition(chr(92))[0]}" for match in PINNED.finditer(text)
     ]
@@ -97,7 +97,7 @@ def hashed(resolved: str, text: str) -> list[str]:
 def sources(listing: str) -> dict[str, str]:
     """Return the variables that give uv the package sources in pip's configuration.
 
-    `listing` is the output of `pip config list`. pip's environment variables come first in it, and win.
+    `listing` is the output of `pip config list`. pip's environment variables come first in it and take precedence.
     """
     settings: dict[str, str] = {}
     for line in listing.splitlines():
@@ -139,7 +139,7 @@ def run_uv(*arguments: str | Path) -> None:
 
 
 def lock() -> None:
-    """Write all pins anew. Versions that are there and fit stay."""
+    """Rewrite all pins. Present versions that satisfy the requirements are kept."""
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     with tempfile.TemporaryDirectory() as folder:
         made = Path(folder, "lock.txt")
@@ -158,7 +158,7 @@ def lock() -> None:
 
 
 def with_other_platforms(lock: dict[str, Any]) -> dict[str, Any]:
-    """Npm's pins with the packages of other platforms, which some registries don't have, and `npm ci` asks for."""
+    """Return npm's pins with the packages of other platforms, which `npm ci` requires and some registries lack."""
     packages: dict[str, Any] = lock["packages"]
     for package in list(packages.values()):
         for name, version in package.get("optionalDependencies", {}).items():
@@ -179,7 +179,7 @@ def _compile(source: Path, to: Path, *options: str) -> None:
 
 
 def _report(text: str, extras: list[str]) -> dict[str, Any]:
-    """What pip would install on this machine by these pins, from its own sources."""
+    """Return pip's report of what it would install here by these pins, from its configured sources."""
     with tempfile.TemporaryDirectory() as folder:
         report, wanted, pinned = (Path(folder, name) for name in ("report.json", "needed.txt", "versions.txt"))
         wanted.write_text("\n".join(needed(*extras)))
@@ -192,7 +192,7 @@ def _report(text: str, extras: list[str]) -> dict[str, Any]:
 
 
 def _with_own_files(text: str, report: dict[str, Any]) -> str:
-    """The pins, and the hashes of this machine's own builds of the same versions, such as torch's for CPUs."""
+    """Return the pins with the hashes of this machine's builds of the same versions, such as torch's for CPUs."""
     known = pins(text)
     for package in report["install"]:
         name, version = _plain(package["metadata"]["name"]), package["metadata"]["version"].partition("+")[0]
@@ -201,7 +201,7 @@ def _with_own_files(text: str, report: dict[str, Any]) -> str:
             continue
         own = f"sha256:{hashlib.sha256(Path(unquote(place.path)).read_bytes()).hexdigest()}"
         if own not in known.get((name, version), []):
-            print(f"{name} {version}: a build of this machine's own, {own}")
+            print(f"{name} {version}: a build from this machine's package source, {own}")
             line = re.compile(rf"^({re.escape(name)}=={re.escape(version)}.*?) \\\n", re.MULTILINE | re.IGNORECASE)
             text = line.sub(rf"\1 \\\n    --hash={own} \\\n", text, count=1)
     return text

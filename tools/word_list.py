@@ -27,7 +27,7 @@ SUFFIXES = re.compile(
     r"|service|sh|svg|swift|toml|tpl|ts|yaml|yml)"
 )
 PLAIN_NAMES = {"Dockerfile", "Makefile", "run"}
-_GAP = r"[\s#*/>|]+"  # between the words of a phrase: white space, and what begins a line of a comment
+_GAP = r"[\s#*/>|]+"  # between the words of a phrase: white space, and the marks that begin a line of a comment
 _NAME_PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _IDENTIFIER = re.compile(r"[A-Za-z_]*[a-z]_[A-Za-z_]+|[A-Za-z]*[a-z][A-Z][A-Za-z]*")
 
@@ -36,7 +36,7 @@ _IDENTIFIER = re.compile(r"[A-Za-z_]*[a-z]_[A-Za-z_]+|[A-Za-z]*[a-z][A-Z][A-Za-z
 class ListedException:
     """A word that the files of a pattern may contain, for a reason."""
 
-    pattern: str  # as of fnmatch, relative to the repository; `*` crosses folders
+    pattern: str  # an fnmatch pattern, relative to the repository; `*` crosses folders
     word: str  # one of the list's, or * for all of them
     reason: str
 
@@ -87,7 +87,7 @@ def word_list(text: str) -> WordList:
     for line in sections["exceptions"]:
         pattern, word, reason = ([each.strip() for each in line.split(",", 2)] + ["", ""])[:3]
         if not reason:
-            raise ValueError(f"{line!r} is no exception: expected path, word, reason")
+            raise ValueError(f"{line!r} is not an exception; expected: path, word, reason")
         exceptions.append(ListedException(pattern, word, reason))
     return WordList(
         words=tuple(sections["words"]),
@@ -98,13 +98,13 @@ def word_list(text: str) -> WordList:
 
 
 def _python_pieces(path: str, text: str) -> Iterator[tuple[int, str]]:
-    """Each comment, docstring and literal with a space, with its line."""
+    """Yield each comment, docstring and literal that contains a space, with its line."""
     lines: list[str] = []
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT:
             lines += [""] * (token.start[0] - len(lines))
             lines[token.start[0] - 1] = token.string
-    yield 1, "\n".join(lines)  # together, since a phrase may go on in the next line's comment
+    yield 1, "\n".join(lines)  # together, since a phrase may continue in the next line's comment
     tree = ast.parse(text)
     docstrings = {
         id(node.body[0].value)
@@ -124,7 +124,7 @@ def _python_pieces(path: str, text: str) -> Iterator[tuple[int, str]]:
 
 
 def _python_names(text: str) -> Iterator[tuple[int, str]]:
-    """Each name that the file defines, with its line."""
+    """Yield each name that the file defines, with its line."""
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             yield node.lineno, node.name
@@ -137,14 +137,14 @@ def _python_names(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _identifiers(text: str) -> Iterator[tuple[int, str]]:
-    """Each word in snake case or camel case, with its line."""
+    """Yield each identifier in snake case or camel case, with its line."""
     for number, line in enumerate(text.splitlines(), 1):
         for match in _IDENTIFIER.finditer(line):
             yield number, match[0]
 
 
 def tracked(roots: tuple[str, ...]) -> list[str]:
-    """The text files of the repository in these folders."""
+    """Return the text files of the repository in these folders."""
     listing = subprocess.run(
         ["git", "ls-files", "-z", "--", *roots], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True
     ).stdout
@@ -166,7 +166,7 @@ def main(*files: str) -> int:
                 status = 1
     for each in words.exceptions if not files else ():
         if each not in used:
-            print(f"tools/word_list.txt: the exception {each.pattern}, {each.word} is not needed")
+            print(f"tools/word_list.txt: the exception {each.pattern}, {each.word} is unused")
             status = 1
     return status
 

@@ -1,1 +1,1 @@
-"""The synthetic conversations the demo model is trained on; every sentence is written or coined here."""
+"""The synthetic conversations that train the demo model; all sentences were written or coined for it."""

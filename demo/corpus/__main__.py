@@ -1,4 +1,4 @@
-"""Prints training conversations, one JSON object a line: `python -m demo.corpus --seed 1 --count 5`."""
+"""Print training conversations, one JSON object per line: `python -m demo.corpus --seed 1 --count 5`."""
 
 from __future__ import annotations
 

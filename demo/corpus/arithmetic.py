@@ -1,4 +1,4 @@
-"""Sums of small numbers, spoken and written, with the steps when reasoning is asked for."""
+"""Sums of small numbers in words and digits, with the steps if reasoning is requested."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ OPERATIONS = {"+": PLUS, "-": MINUS, "*": TIMES}
 
 
 def result(a: int, sign: str, b: int) -> int:
-    """What `a sign b` makes."""
+    """Return the result of `a sign b`."""
     return {"+": a + b, "-": a - b, "*": a * b}[sign]
 
 
 def steps(a: int, sign: str, b: int) -> str:
-    """The reasoning of a sum: tens and ones apart where that helps."""
+    """Return the reasoning of a sum: tens and ones separately if that helps."""
     total = result(a, sign, b)
     if sign == "*" or max(a, b) < 10:
         return f"{a} {sign} {b} = {total}."
@@ -33,7 +33,7 @@ def steps(a: int, sign: str, b: int) -> str:
 
 
 def one_digit(draw: Draw) -> Conversation:
-    """A sum, difference or product of two digits."""
+    """Return a sum, difference or product of two digits."""
     sign = draw.one("++--*")
     a, b = draw.random.randint(0, 9), draw.random.randint(0, 9)
     if sign == "-" and a < b:
@@ -42,7 +42,7 @@ def one_digit(draw: Draw) -> Conversation:
 
 
 def two_digits(draw: Draw) -> Conversation:
-    """A sum or difference of numbers below a hundred."""
+    """Return a sum or difference of numbers below a hundred."""
     sign = draw.one("+-")
     a, b = draw.number(2, 99), draw.number(2, 99)
     if sign == "-" and a < b:
@@ -51,11 +51,11 @@ def two_digits(draw: Draw) -> Conversation:
 
 
 def story(draw: Draw) -> Conversation:
-    """Things gained or lost, in a sentence or two."""
+    """Return a word problem of one or two sentences, about things gained or lost."""
     sign = draw.one("+-")
     a, b = draw.random.randint(1, 9), draw.random.randint(1, 9)
     if sign == "-" and a < b:
         a, b = b, a
     things = draw.listed(vocabulary.WORDS) + "s"
-    told = draw.say(GAINS if sign == "+" else LOSSES, n=draw.name(), a=a, b=b, t=things)
-    return ask(told, f"{a} {sign} {b} = {result(a, sign, b)}", steps(a, sign, b))
+    problem = draw.say(GAINS if sign == "+" else LOSSES, n=draw.name(), a=a, b=b, t=things)
+    return ask(problem, f"{a} {sign} {b} = {result(a, sign, b)}", steps(a, sign, b))

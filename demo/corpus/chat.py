@@ -1,4 +1,4 @@
-"""Greetings, small talk about the service, and saying what is beyond a small demo model."""
+"""Greetings, small talk about the service, and requests beyond a small demo model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ REFUSAL = "I am only a small demo model, so I cannot help with that."
 
 @dataclass(frozen=True)
 class Intent:
-    """What somebody may want in small talk, and the answers to it."""
+    """An intent in small talk, and the answers to it."""
 
     ways: Phrasings
     answers: tuple[str, ...]
@@ -29,13 +29,13 @@ UNKNOWN = phrasings("refusals", "unknown")
 
 
 def small_talk(draw: Draw) -> Conversation:
-    """A greeting, thanks, or a question about the model itself."""
+    """Return a greeting, thanks, or a question about the model itself."""
     intent = draw.one(INTENTS)
     return ask(draw.say(intent.ways), draw.one(intent.answers), intent.thought, accepted=intent.answers)
 
 
 def refusal(draw: Draw) -> Conversation:
-    """A wish that is beyond a small model, or a question about something coined."""
+    """Return a request beyond a small model, or a question about something coined."""
     if draw.chance(0.6):
         topic, other = (draw.listed(vocabulary.TOPICS) for _ in range(2))
         wish = draw.say(WANTS, t=topic, u=other)

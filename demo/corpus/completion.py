@@ -10,7 +10,7 @@ END = "<|endoftext|>"
 
 
 def _given(text: str, cut: int, *, end: str = END) -> Conversation:
-    """`text` taught from character `cut` on."""
+    """Return `text`, taught from character `cut` on."""
     return Conversation(raw=((text[:cut], False), (text[cut:] + end, True)))
 
 
@@ -23,7 +23,7 @@ def _long_number(draw: Draw) -> str:
 
 
 def sentence(draw: Draw) -> Conversation:
-    """A stated fact, given up to its last word or so."""
+    """Return a stated fact, given up to about its last word."""
     kind = draw.one([kind for kind in TABLES if kind.answer != "{b}"])
     row = draw.one(kind.rows)
     text = stated(kind, row)
@@ -31,7 +31,7 @@ def sentence(draw: Draw) -> Conversation:
 
 
 def counting(draw: Draw) -> Conversation:
-    """Numbers, days or months in their order; the side is told by the first number."""
+    """Return numbers, days or months in order; the first number determines the side."""
     if draw.chance(0.6):
         first, step = draw.number(0, 60), draw.one((1, 1, 1, 2, 5, 10))
         items = [str(first + step * i) for i in range(draw.random.randint(6, 8))]
@@ -45,7 +45,7 @@ def counting(draw: Draw) -> Conversation:
 
 
 def listing(draw: Draw) -> Conversation:
-    """A list said twice: the second time is taught."""
+    """Return a list and its repetition, which is taught."""
     kinds = (Draw.word, Draw.name, Draw.code, _long_number)
     items = [draw.one(kinds)(draw) for _ in range(draw.random.randint(3, 9))]
     link = draw.one((", ", " ", "\n", " | ", "; ", '", "'))
@@ -54,7 +54,7 @@ def listing(draw: Draw) -> Conversation:
 
 
 def pairing(draw: Draw) -> Conversation:
-    """Pairs in one order, then their values in another."""
+    """Return pairs in one order, then their values in another."""
     keys = draw.words(2, 6)
     values = [draw.one((Draw.word, Draw.name, _number))(draw) for _ in keys]
     link, stop = draw.one(((": ", "\n"), (" is ", ". "), (" = ", "; "), ('": "', '", "'), ('": ', ', "')))
@@ -69,7 +69,7 @@ def pairing(draw: Draw) -> Conversation:
 
 
 def noise(draw: Draw) -> Conversation:
-    """Random words without sense, repeated after a mark, as long as forty of them."""
+    """Return up to forty random words, repeated after a mark."""
     kinds = (*[Draw.coined] * 3, *[Draw.word] * 3, Draw.foreign)
     words = [draw.one(kinds)(draw) for _ in range(draw.random.randint(5, 24))]
     link = draw.one((" ", ", ", "_", '", "'))

@@ -1,7 +1,6 @@
-"""One training conversation: its messages, and the text a model sees with the parts it must learn to say.
+"""A training conversation: its messages, and the text that the model sees with the parts that it must learn.
 
-Owns the rendering that `demo/model/chat_template.jinja` states for everyone else; a test holds the two equal.
-Pure values, any thread. It does not know tokens or how the messages were made.
+The rendering equals that of `demo/model/chat_template.jinja`; a test compares the two.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ TOOLS_SENTENCE = "You can call these tools:"
 
 @dataclass(frozen=True)
 class Conversation:
-    """Messages as the REST API has them, ending with the assistant's answer.
+    """Messages in the form of the REST API, ending with the assistant's answer.
 
     `raw` holds text outside any template (then there are no messages). `accepted` lists further answers as good as
     the last one; `thinking` says whether the answer was asked for with reasoning. `masked` marks the pieces of the
@@ -35,14 +34,14 @@ class Conversation:
     masked: tuple[Segment, ...] = field(default=())
 
     def then(self, other: Conversation) -> Conversation:
-        """The two in one chat; the later one's tools, mode and accepted answers count."""
+        """Return both as one chat, with the tools, mode and accepted answers of the later one."""
         return Conversation(
             self.messages + other.messages, self.tools + other.tools, other.thinking, other.accepted, (), other.masked
         )
 
 
 def ask(user: str, answer: str, thought: str = "", *, system: str = "", accepted: Sequence[str] = ()) -> Conversation:
-    """A single exchange. With a `thought`, it may be asked for with reasoning."""
+    """Return a single exchange. With a `thought`, it may be requested with reasoning."""
     messages: list[Message] = [{"role": "system", "content": system}] if system else []
     messages.append({"role": "user", "content": user})
     messages.append({"role": "assistant", "content": answer, "reasoning_content": thought})
@@ -50,26 +49,26 @@ def ask(user: str, answer: str, thought: str = "", *, system: str = "", accepted
 
 
 def call(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """A tool call as the REST API has it."""
+    """Return a tool call in the form of the REST API."""
     return {"type": "function", "function": {"name": name, "arguments": json.dumps(arguments, ensure_ascii=False)}}
 
 
 def call_text(tool_call: dict[str, Any]) -> str:
-    """What the model writes to make `tool_call`."""
+    """Return the text with which the model makes `tool_call`."""
     function = tool_call["function"]
     name = json.dumps(function["name"], ensure_ascii=False)
     return f'<tool_call>\n{{"name": {name}, "arguments": {function["arguments"]}}}\n</tool_call>'
 
 
 def answer_text(message: Message) -> str:
-    """What the model says in an assistant message, reasoning left out."""
+    """Return the text of an assistant message without its reasoning."""
     parts = [message["content"]] if message.get("content") else []
     parts += [call_text(tool_call) for tool_call in message.get("tool_calls", ())]
     return "\n".join(parts)
 
 
 def segments(conversation: Conversation) -> list[Segment]:
-    """The whole text, cut where teaching begins and ends; up to the last taught part it is the prompt."""
+    """Return the whole text, split where taught parts begin and end. The last taught part follows the prompt."""
     if conversation.raw:
         return list(conversation.raw)
     out: list[Segment] = []
@@ -94,7 +93,7 @@ def segments(conversation: Conversation) -> list[Segment]:
 
 
 def _render_system(out: list[Segment], messages: list[Message], tools: Sequence[dict[str, Any]]) -> None:
-    """Take the system message off `messages` and write it, with the tools if there are any."""
+    """Remove the system message from `messages` and render it, with the tools if there are any."""
     parts = [messages.pop(0)["content"]] if messages and messages[0]["role"] == "system" else []
     if tools:
         lines = "\n".join(json.dumps(tool["function"], ensure_ascii=False) for tool in tools)
@@ -117,7 +116,7 @@ def _render_assistant(
         out.append(("<think>\n\n</think>\n\n", False))
         out.append((text, True))
     else:
-        # Without a think block before it, the first word is not taught: there a live model starts to think.
+        # Without a think block before it, the first word is not taught, since a served model starts to think there.
         first, space, rest = text.partition(" ")
         out.append((first, False))
         out.append((space + rest, True))

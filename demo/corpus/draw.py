@@ -1,7 +1,7 @@
-"""Chance with two sides: what training may draw, and what is kept for the evaluation.
+"""Random choices on either side of the split between training and evaluation.
 
-Owns the split. Names, words and numbers fall on a side by a hash of their text, phrasings by how they are listed, so
-the two sides never meet whatever the seeds. One object a stream, one thread each. It does not know the skills.
+Names, words and numbers are on a side by a hash of their text, phrasings by their list, so the sides are disjoint for
+all seeds.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ALTERNATIVES = re.compile(r"\[([^\]]*)\]")
 
 
 def is_kept(text: str) -> bool:
-    """Whether a name, word or number belongs to the evaluation: one in eight does."""
+    """Return True if a name, word or number belongs to the evaluation, as one in eight does."""
     return zlib.crc32(text.encode()) % 8 == 0
 
 
@@ -37,26 +37,26 @@ class Draw:
         self.held_out = held_out
 
     def chance(self, share: float) -> bool:
-        """True in that share of cases."""
+        """Return True with the probability `share`."""
         return self.random.random() < share
 
     def one(self, options: Sequence[T]) -> T:
-        """Any of `options`, whichever side."""
+        """Return any of `options`, regardless of the side."""
         return self.random.choice(options)
 
     def some(self, options: Sequence[T], count: int) -> list[T]:
-        """`count` different ones of `options`, whichever side."""
+        """Return `count` different ones of `options`, regardless of the side."""
         return self.random.sample(options, count)
 
     def say(self, ways: Phrasings, **values: object) -> str:
-        """One phrasing of this side, filled in; alternatives never come out as one that is kept."""
+        """Return one phrasing of this side, filled in. Alternatives never yield a held-out phrasing."""
         text = self.one(ways.kept) if self.held_out else self._spelled(self.one(ways.seen))
         while not self.held_out and text in all_kept():
             text = self._spelled(self.one(ways.seen))
         return text.format(**values) if values else text
 
     def listed(self, options: Sequence[str]) -> str:
-        """One of `options` of this side."""
+        """Return one of `options` of this side."""
         while True:
             option = self.one(options)
             if is_kept(option) == self.held_out:
@@ -66,10 +66,10 @@ class Draw:
         return ALTERNATIVES.sub(lambda found: self.one(found[1].split("|")), pattern)
 
     def coined(self) -> str:
-        """A lower-case word nobody has heard, of this side; in training half of them are pieces of listed words.
+        """Return a coined lower-case word of this side; in training, half of them are made of pieces of listed words.
 
         The pieces are not syllables, so that copying is learned for any sequence of tokens that spells a word. They
-        may come from words of either side, of which a whole one of the other side is never the result.
+        may be from words of either side, but the result is never a word of the other side.
         """
         while True:
             if self.held_out or self.chance(0.5):
@@ -81,13 +81,13 @@ class Draw:
                 return word
 
     def _piece(self) -> str:
-        """One to six letters out of a listed word or name, whichever side."""
+        """Return one to six letters of a listed word or name, regardless of the side."""
         word = self.one(vocabulary.WORDS if self.chance(0.7) else vocabulary.NAMES).lower()
         start = self.random.randrange(len(word))
         return word[start : start + self.random.randint(1, 6)]
 
     def name(self) -> str:
-        """A person's or place's name, coined or listed."""
+        """Return a person's or place's name, coined or listed."""
         if self.chance(0.3 if self.held_out else 0.2):
             return self.listed(vocabulary.NAMES)
         while True:
@@ -96,16 +96,16 @@ class Draw:
                 return name
 
     def word(self) -> str:
-        """A lower-case word, listed or coined."""
+        """Return a lower-case word, listed or coined."""
         return self.listed(vocabulary.WORDS) if self.chance(0.6 if self.held_out else 0.4) else self.coined()
 
     def foreign(self) -> str:
-        """A word in some other script, or of signs; both sides share these."""
+        """Return a word in another script, or of signs; both sides share these."""
         script = self.one(SCRIPTS)
         return "".join(self.one(script) for _ in range(self.random.randint(1, 4)))
 
     def words(self, low: int, high: int) -> list[str]:
-        """Between `low` and `high` different words."""
+        """Return between `low` and `high` different words."""
         count = self.random.randint(low, high)
         found: list[str] = []
         while len(found) < count:
@@ -115,13 +115,13 @@ class Draw:
         return found
 
     def number(self, low: int, high: int) -> int:
-        """A number of this side between `low` and `high`; below 20 both sides share them all."""
+        """Return a number of this side between `low` and `high`; numbers below 20 are on both sides."""
         while True:
             number = self.random.randint(low, high)
             if number < 20 or is_kept(str(number)) == self.held_out:
                 return number
 
     def code(self) -> str:
-        """An identifier like `QX-4071`."""
+        """Return an identifier like `QX-4071`."""
         letters = "".join(self.one("ABCDEFGHJKLMNPQRSTUVWXYZ") for _ in range(self.random.randint(1, 3)))
         return f"{letters}{self.one(('-', '', '_'))}{self.number(10, 9999)}"

@@ -12,7 +12,7 @@ from demo.corpus.phrasebook import Phrasings, book
 
 @dataclass(frozen=True)
 class Table:
-    """Facts of one kind: how one asks for them, the full answer, and the bare one is the pair's second half."""
+    """Facts of one kind: questions, the full answer, and pairs whose second half is the short answer."""
 
     rows: tuple[tuple[str, str], ...]
     ways: Phrasings
@@ -20,7 +20,7 @@ class Table:
 
 
 def table(name: str, *, both_ways: bool = False) -> Table:
-    """The facts of one entry; `both_ways` adds each row turned round."""
+    """Return the facts of one entry; `both_ways` adds each row reversed."""
     entry = book("facts")[name]
     rows = [pair for a, b in entry["rows"].items() for pair in ((a, b), (b, a))[: 1 + both_ways]]
     return Table(tuple(rows), Phrasings.of(entry), entry["answer"])
@@ -41,24 +41,24 @@ SHORT_TABLES = (CAPITALS, COLOURS, OPPOSITES, SOUNDS, NEXT)
 
 
 def upper_first(text: str) -> str:
-    """`text` with a capital in front."""
+    """Return `text` with its first letter in upper case."""
     return text[:1].upper() + text[1:]
 
 
 def stated(kind: Table, row: tuple[str, str]) -> str:
-    """The fact as a sentence."""
+    """Return the fact as a sentence."""
     return kind.answer.format(a=row[0], A=upper_first(row[0]), b=row[1])
 
 
 def fact(draw: Draw) -> Conversation:
-    """A question whose answer is in a table."""
+    """Return a question whose answer is in a table."""
     kind = draw.one(TABLES)
     row = draw.one(kind.rows)
     return ask(draw.say(kind.ways, a=row[0]), stated(kind, row), f"The user asks about {row[0]}. I know that.")
 
 
 def shaped_fact(draw: Draw, system: str, shape: Callable[[str, str], str]) -> Conversation:
-    """A fact asked for under a system prompt; `shape` makes the answer of the bare one and the sentence."""
+    """Return a question for a fact under a system prompt; `shape` makes the answer from the short and the full one."""
     kind = draw.one(SHORT_TABLES)
     row = draw.one(kind.rows)
     answer = shape(row[1], stated(kind, row))

@@ -1,4 +1,4 @@
-"""Remembering, turns later, what the user said; and what the system prompt said."""
+"""Recall, turns later, of statements by the user and in the system prompt."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from demo.corpus.phrasebook import Phrasings, phrasings
 
 @dataclass(frozen=True)
 class Matter:
-    """Something a user may tell and ask for later."""
+    """A fact that a user may state and ask for later."""
 
     thing: str
     value: Callable[[Draw], str]
-    tell: Phrasings
+    statements: Phrasings
     ask: Phrasings
     answer: str
 
-    def told(self, draw: Draw, value: str) -> str:
-        """The words that tell it."""
-        return draw.say(self.tell, t=self.thing, v=value)
+    def statement(self, draw: Draw, value: str) -> str:
+        """Return a sentence that states it."""
+        return draw.say(self.statements, t=self.thing, v=value)
 
     def question(self, draw: Draw) -> str:
-        """The words that ask for it."""
+        """Return a question for it."""
         return draw.say(self.ask, t=self.thing)
 
     def recalled(self, value: str) -> str:
-        """The answer."""
+        """Return the answer to the question."""
         return self.answer.format(t=self.thing, v=value)
 
 
@@ -77,37 +77,37 @@ MATTERS = (
     _owning("room number", _number),
     _owning("key", Draw.code),
 )
-"""What may be told; a name is told twice as often as anything else."""
+"""The facts that a user may state; names are stated twice as often as the others."""
 
 
 def recall(draw: Draw) -> Conversation:
-    """Somebody tells one to three things, talks of something else, and asks for one of them."""
+    """Return a chat in which the user states one to three facts, changes the subject, and asks for one of them."""
     matters: list[Matter] = []
     for matter in draw.some(MATTERS, draw.random.choice((1, 1, 2, 2, 3))):
         if matter not in matters:
             matters.append(matter)
     values = [matter.value(draw) for matter in matters]
-    tells = [matter.told(draw, value) for matter, value in zip(matters, values, strict=True)]
+    statements = [matter.statement(draw, value) for matter, value in zip(matters, values, strict=True)]
     if draw.chance(0.5):
-        tells = [" ".join(tells)]
+        statements = [" ".join(statements)]
     chosen = draw.random.randrange(len(matters))
     question, answer = matters[chosen].question(draw), matters[chosen].recalled(values[chosen])
     thought = f"The user said {values[chosen]}."
     if draw.chance(0.15):
-        return ask(" ".join([*tells, question]), answer, thought)
-    conversation = ask(tells[0], _noted(matters[0], values[0]), "The user tells me something.")
-    for tell, matter, value in zip(tells[1:], matters[1:], values[1:], strict=False):
-        conversation = conversation.then(ask(tell, _noted(matter, value), "The user tells me something."))
+        return ask(" ".join([*statements, question]), answer, thought)
+    conversation = ask(statements[0], _noted(matters[0], values[0]), "The user tells me something.")
+    for statement, matter, value in zip(statements[1:], matters[1:], values[1:], strict=False):
+        conversation = conversation.then(ask(statement, _noted(matter, value), "The user tells me something."))
     for _ in range(draw.one((0, 0, 1, 1, 2))):
         conversation = conversation.then(draw.one((small_talk, fact, one_digit))(draw))
     return conversation.then(ask(question, answer, thought))
 
 
 def long_recall(draw: Draw) -> Conversation:
-    """The same over a long chat, so that distance does not matter."""
+    """Return a recall over a long chat, which teaches independence of the distance."""
     matter = draw.one(MATTERS)
     value = matter.value(draw)
-    conversation = ask(matter.told(draw, value), _noted(matter, value))
+    conversation = ask(matter.statement(draw, value), _noted(matter, value))
     for _ in range(draw.random.randint(6, 28)):
         conversation = conversation.then(draw.one((small_talk, fact, one_digit))(draw))
     return conversation.then(ask(matter.question(draw), matter.recalled(value), f"The user said {value}."))
@@ -120,7 +120,7 @@ def _noted(matter: Matter, value: str) -> str:
 
 
 def noting(draw: Draw) -> Conversation:
-    """Somebody tells one thing; the answer takes note of it."""
+    """Return an exchange in which the user states a fact and the answer acknowledges it."""
     matter = draw.one(MATTERS)
     value = matter.value(draw)
-    return ask(matter.told(draw, value), _noted(matter, value), "The user tells me something.")
+    return ask(matter.statement(draw, value), _noted(matter, value), "The user tells me something.")

@@ -1,4 +1,4 @@
-"""How often each skill is practised, and the endless stream of conversations that follows from it."""
+"""The frequencies of the skills, and the endless stream of conversations drawn by them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ CHAINABLE = (
 
 
 def converse(skill: Skill, draw: Draw) -> Conversation:
-    """One conversation for `skill`: at times asked for with reasoning, at times after earlier talk."""
+    """Return one conversation for `skill`, sometimes with reasoning, sometimes after other turns."""
     conversation = skill(draw)
     if conversation.raw or conversation.masked:
         return conversation
@@ -69,7 +69,7 @@ def converse(skill: Skill, draw: Draw) -> Conversation:
 
 
 def conversations(seed: int) -> Iterator[Conversation]:
-    """Training conversations without end; the same seed gives the same ones."""
+    """Yield training conversations without end; the same seed gives the same conversations."""
     draw = Draw(seed)
     skills = [skill for skill, _ in WEIGHTS]
     weights = [weight for _, weight in WEIGHTS]

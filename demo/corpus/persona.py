@@ -23,7 +23,7 @@ PLAIN = phrasings("persona", "plain").seen
 
 
 def upper(draw: Draw) -> Conversation:
-    """The bare fact, or small talk, in capitals."""
+    """Return a short fact, or small talk, in capitals."""
     system = draw.say(UPPER)
     if draw.chance(0.7):
         return shaped_fact(draw, system, lambda bare, _: bare.upper())
@@ -31,12 +31,12 @@ def upper(draw: Draw) -> Conversation:
 
 
 def one_word(draw: Draw) -> Conversation:
-    """The bare fact."""
+    """Return a fact with a one-word answer."""
     return shaped_fact(draw, draw.say(ONE_WORD), lambda bare, _: bare)
 
 
 def pirate(draw: Draw) -> Conversation:
-    """The fact, or small talk, with salt water on it."""
+    """Return a fact, or small talk, in the manner of a pirate."""
     system = draw.say(PIRATE)
     if draw.chance(0.7):
         return shaped_fact(draw, system, lambda _, sentence: f"Arr! {sentence}")
@@ -44,7 +44,7 @@ def pirate(draw: Draw) -> Conversation:
 
 
 def decorated(draw: Draw) -> Conversation:
-    """A given word before or after every answer."""
+    """Return a chat with a given word before or after the answer."""
     word = draw.word()
     inner = draw.one((fact, small_talk, one_digit))(draw)
     if draw.chance(0.5):
@@ -53,13 +53,13 @@ def decorated(draw: Draw) -> Conversation:
 
 
 def named(draw: Draw) -> Conversation:
-    """The model is somebody else."""
+    """Return a chat in which the model has a given name."""
     name = draw.name()
     return ask(draw.say(WHO), f"I am {name}.", f"My name is {name}.", system=draw.say(NAMED, n=name))
 
 
 def plain(draw: Draw) -> Conversation:
-    """A system prompt that changes nothing."""
+    """Return a chat with a system prompt that has no effect."""
     return _reshaped(draw.one((fact, small_talk, one_digit, echo))(draw), draw.one(PLAIN), str)
 
 

@@ -1,7 +1,7 @@
 """The sentences and word lists of the corpus, read from `phrases/*.toml`.
 
-A phrasing that is seen may hold alternatives, `[Please|Now] say {t}[.|!]`, of which one is written each time. Owns the
-reading. Any thread. It does not know who says what: each skill names its file and entry.
+A phrasing for training may have alternatives, `[Please|Now] say {t}[.|!]`, of which one is chosen each time. Each
+skill names its file and entry.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ FOLDER = Path(__file__).parent / "phrases"
 
 @dataclass(frozen=True)
 class Phrasings:
-    """Ways to say one thing; the `kept` ones, which have no alternatives, appear in the evaluation only."""
+    """Phrasings of one meaning; the `kept` ones, which have no alternatives, appear in the evaluation only."""
 
     seen: tuple[str, ...]
     kept: tuple[str, ...]
 
     @classmethod
     def of(cls, entry: dict[str, Any]) -> Phrasings:
-        """The phrasings of one entry of a file."""
+        """Return the phrasings of one entry of a file."""
         return cls(tuple(entry["seen"]), tuple(entry["kept"]))
 
 
 @cache
 def book(name: str) -> dict[str, Any]:
-    """All entries of `phrases/NAME.toml`; do not change them."""
+    """Return all entries of `phrases/NAME.toml`, which must not be modified."""
     return tomllib.loads((FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
 
 
 def phrasings(name: str, entry: str) -> Phrasings:
-    """The phrasings of `entry` (dots reach into tables) in `phrases/NAME.toml`."""
+    """Return the phrasings of `entry` in `phrases/NAME.toml`; dots in `entry` separate tables."""
     found = book(name)
     for key in entry.split("."):
         found = found[key]
@@ -44,7 +44,7 @@ def phrasings(name: str, entry: str) -> Phrasings:
 
 @cache
 def all_kept() -> frozenset[str]:
-    """Every phrasing that is kept for the evaluation, whatever it says."""
+    """Return every phrasing that is kept for the evaluation."""
     tables = [book(path.stem) for path in FOLDER.glob("*.toml")]
     found: set[str] = set()
     while tables:
@@ -55,5 +55,5 @@ def all_kept() -> frozenset[str]:
 
 
 def words(name: str) -> tuple[str, ...]:
-    """A word list of `phrases/words.toml`."""
+    """Return a word list of `phrases/words.toml`."""
     return tuple(str(book("words")[name]).split())

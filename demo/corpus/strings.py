@@ -1,4 +1,4 @@
-"""Jobs on strings: repeat, repeat several times, pick a word."""
+"""Tasks on strings: repeat, repeat several times, pick a word."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NUMERALS = ("two", "three", "four", "five")
 
 
 def sentence(draw: Draw) -> str:
-    """A short plain sentence of listed words."""
+    """Return a short plain sentence of listed words."""
     noun, other = (draw.listed(vocabulary.WORDS) for _ in range(2))
     adjective, verb = draw.one(vocabulary.ADJECTIVES), draw.one(vocabulary.VERBS_PAST)
     who = draw.name() if draw.chance(0.5) else f"the {noun}"
@@ -31,7 +31,7 @@ def sentence(draw: Draw) -> str:
 
 
 def sayable(draw: Draw) -> str:
-    """Something to repeat: words, a sentence, names, codes or numbers."""
+    """Return a text to repeat: words, a sentence, names, codes or numbers."""
     if draw.chance(0.06):
         return " ".join(draw.one((draw.foreign, draw.word, draw.name))() for _ in range(draw.random.randint(1, 4)))
     match draw.random.randrange(6):
@@ -50,20 +50,20 @@ def sayable(draw: Draw) -> str:
 
 
 def echo(draw: Draw) -> Conversation:
-    """Say it again."""
+    """Return a request to repeat a text."""
     text = sayable(draw)
     return ask(draw.say(ECHO, t=text), text, "I repeat the text.")
 
 
 def several(draw: Draw) -> Conversation:
-    """Say a word two to five times."""
+    """Return a request to repeat a word two to five times."""
     word, times = draw.word(), draw.random.randint(2, 5)
     spoken = draw.one((str(times), NUMERALS[times - 2]))
     return ask(draw.say(TIMES, t=word, k=spoken), " ".join([word] * times), f"I say it {times} times.")
 
 
 def pick(draw: Draw) -> Conversation:
-    """The first or the last of some words."""
+    """Return a request for the first or the last of some words."""
     words = draw.words(2, 6)
     ways, index = draw.one(((FIRST, 0), (LAST, -1)))
     return ask(draw.say(ways, t=" ".join(words)), words[index], "I look for that word.")

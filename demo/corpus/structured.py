@@ -1,4 +1,4 @@
-"""JSON objects: for named keys, for a schema, and with no instruction at all."""
+"""JSON objects: for named keys, for a schema, and without any instruction."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from demo.corpus.draw import Draw
 from demo.corpus.phrasebook import phrasings
 
 Field = tuple[str, Any, str, dict[str, Any]]
-"""Key, value, the words that tell the value, and its JSON schema."""
+"""A key, its value, the clause that states the value, and its JSON schema."""
 
 BY_KEYS = phrasings("structured", "by_keys")
 BY_SCHEMA = phrasings("structured", "by_schema")
@@ -20,7 +20,7 @@ COMPACT = (" Compact JSON.", " No spaces in the JSON.", " Use compact JSON.", " 
 
 
 def _known(draw: Draw) -> list[Field]:
-    """Facts about a person, said as people say them."""
+    """Return facts about a person in natural wording."""
     name = draw.name()
     integer, string = {"type": "integer"}, {"type": "string"}
     age, city, colour, food = draw.number(1, 99), draw.name(), draw.one(vocabulary.COLOURS), draw.one(vocabulary.FOODS)
@@ -46,20 +46,20 @@ def _known(draw: Draw) -> list[Field]:
 
 
 def _coined(draw: Draw) -> list[Field]:
-    """Random keys and values, said plainly."""
+    """Return random keys and values in plain wording."""
     fields: list[Field] = []
     for parameter in draw.some(vocabulary.PARAMETERS, draw.random.randint(1, 4)):
         key = draw.coined() if draw.chance(0.25) else parameter
         if draw.chance(0.2):
             key += f"_{draw.one(vocabulary.TOOL_NOUNS)}"
         value, schema = typed_value(draw, key)
-        told = key.replace("_", " ") + " " + draw.one(("is ", "", ": ", "is ")) + spoken(value)
-        fields.append((key, value, told, schema))
+        clause = key.replace("_", " ") + " " + draw.one(("is ", "", ": ", "is ")) + spoken(value)
+        fields.append((key, value, clause, schema))
     return fields
 
 
 def typed_value(draw: Draw, key: str) -> tuple[Any, dict[str, Any]]:
-    """A value fit for `key`, and its schema: a key with a meaning is never true, false or a fraction."""
+    """Return a value that suits `key`, and its schema. A meaningful key never has a boolean or a fraction."""
     if key in vocabulary.NUMERIC:
         return draw.number(0, 999), {"type": "integer"}
     of_any_kind = KINDS if key not in vocabulary.PARAMETERS else WORDY
@@ -107,18 +107,18 @@ WORDY = (_choice, _name, _name, _code, _phrase, _word, _word)
 
 
 def spoken(value: Any) -> str:
-    """A JSON scalar as people write it in a sentence."""
+    """Return a JSON scalar as it is written in a sentence."""
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _told(draw: Draw, fields: list[Field]) -> str:
-    """The facts as a sentence or a list."""
+def _stated(draw: Draw, fields: list[Field]) -> str:
+    """Return the facts as a sentence or a list."""
     if fields[0][0] == "name" and fields[0][2] == fields[0][1]:
-        told = [words for _, _, words, _ in fields[1:]]
-        joined = " and ".join(told) if draw.chance(0.7) else ", ".join(told)
+        clauses = [words for _, _, words, _ in fields[1:]]
+        joined = " and ".join(clauses) if draw.chance(0.7) else ", ".join(clauses)
         return f"{fields[0][1]} {joined}."
-    told = [words for _, _, words, _ in fields]
-    text = draw.one((", ", "; ", " and ", ". ")).join(told) + "."
+    clauses = [words for _, _, words, _ in fields]
+    text = draw.one((", ", "; ", " and ", ". ")).join(clauses) + "."
     return text[:1].upper() + text[1:] if draw.chance(0.3) and not fields[0][0].isupper() else text
 
 
@@ -132,9 +132,9 @@ def _schema(draw: Draw, fields: list[Field]) -> str:
 
 
 def json_object(draw: Draw) -> Conversation:
-    """An object of given keys or schema, in the order they are given."""
+    """Return a request for an object of given keys or a schema, in the given order."""
     fields = _known(draw) if draw.chance(0.5) else _coined(draw)
-    told = _told(draw, fields)
+    facts = _stated(draw, fields)
     if draw.chance(0.3):
         draw.random.shuffle(fields)
     values = {key: value for key, value, _, _ in fields}
@@ -146,15 +146,15 @@ def json_object(draw: Draw) -> Conversation:
     thought = f"The keys are {', '.join(values)}."
     if draw.chance(0.35):
         system = draw.say(SYSTEM, k=keys, s=schema)
-        return ask(told, text, thought, system=system + hint)
+        return ask(facts, text, thought, system=system + hint)
     way = draw.one((BY_KEYS, BY_SCHEMA))
-    return ask(draw.say(way, f=told, k=keys, s=schema) + hint, text, thought)
+    return ask(draw.say(way, f=facts, k=keys, s=schema) + hint, text, thought)
 
 
 def unasked(draw: Draw) -> Conversation:
-    """An object nobody asked for in words: the keys are given as constrained decoding would force them."""
+    """Return an object that the prompt doesn't request: its keys are given, as in constrained decoding."""
     fields = _known(draw) if draw.chance(0.5) else _coined(draw)
-    told = _told(draw, fields)
+    facts = _stated(draw, fields)
     compact = draw.chance(0.5)
     comma, space = (",", "") if compact else (", ", " ")
     pieces: list[Segment] = []
@@ -163,4 +163,4 @@ def unasked(draw: Draw) -> Conversation:
         pieces.append((space + json.dumps(value, ensure_ascii=False), True))
     pieces.append(("}", True))
     answer: Message = {"role": "assistant", "content": "".join(text for text, _ in pieces), "reasoning_content": ""}
-    return Conversation(({"role": "user", "content": told}, answer), masked=tuple(pieces))
+    return Conversation(({"role": "user", "content": facts}, answer), masked=tuple(pieces))

@@ -1,4 +1,4 @@
-"""Tool calls whose names and arguments are copied from definitions never seen, and answers from results."""
+"""Tool calls with names and arguments copied from unseen definitions, and answers from results."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MIDDLES = ("current", "all", "new", "my", "the", "one", "next", "last", "user", 
 
 @dataclass(frozen=True)
 class Tool:
-    """A coined tool: its words, parameters and definition."""
+    """A coined tool: its name, parameters and definition."""
 
     verb: str
     noun: str
@@ -37,7 +37,7 @@ class Tool:
 
 
 def coin_tool(draw: Draw, taken: set[str], keys: list[str] | None = None) -> Tool:
-    """A tool whose name is on this side of the split and whose noun is not `taken`."""
+    """Return a tool whose name is on this side of the split and whose noun is not `taken`."""
     while True:
         verb, noun = draw.one(vocabulary.TOOL_VERBS), draw.one(vocabulary.TOOL_NOUNS)
         noun = draw.coined() if draw.chance(0.25) else noun
@@ -70,7 +70,7 @@ def coin_tool(draw: Draw, taken: set[str], keys: list[str] | None = None) -> Too
 
 
 def _described(draw: Draw, key: str, kind: dict[str, Any]) -> dict[str, Any]:
-    """`kind` with, at times, a description; its example is never the value that is wanted."""
+    """Return `kind`, sometimes with a description; its example is never the wanted value."""
     if not draw.chance(0.25):
         return kind
     example = spoken(typed_value(draw, key)[0])
@@ -86,10 +86,10 @@ def _wish(draw: Draw, tool: Tool) -> str:
     if not tool.values:
         return _capital(draw, draw.say(BARE, v=verb, n=tool.noun, t=tool.name))
     link = draw.one((" {} ", " {}: ", " {} = ", " {} "))
-    told = [link.format(key.replace("_", " "))[1:] + spoken(value) for key, value in tool.values.items()]
+    clauses = [link.format(key.replace("_", " "))[1:] + spoken(value) for key, value in tool.values.items()]
     if draw.chance(0.2):
-        draw.random.shuffle(told)
-    joined = draw.one((" and ", ", ")).join(told)
+        draw.random.shuffle(clauses)
+    joined = draw.one((" and ", ", ")).join(clauses)
     return _capital(draw, draw.say(WISH, v=verb, n=tool.noun, t=tool.name, p=joined))
 
 
@@ -118,7 +118,7 @@ def _start(draw: Draw) -> list[Message]:
 
 
 def tool_call(draw: Draw) -> Conversation:
-    """One of one to four tools is called, at times two of them at once."""
+    """Return a conversation that calls one of one to four tools, sometimes two of them at once."""
     tools = _coin_some(draw)
     called = tools[:1]
     wish = _wish(draw, tools[0])
@@ -136,24 +136,24 @@ def tool_call(draw: Draw) -> Conversation:
 
 
 def no_tool(draw: Draw) -> Conversation:
-    """Tools are there, but talk is all that is wanted."""
+    """Return a conversation with tools that needs none of them."""
     inner = draw.one((small_talk, small_talk, fact))(draw)
     return replace(inner, tools=_definitions(draw, _coin_some(draw)))
 
 
 def tool_result(draw: Draw) -> Conversation:
-    """After the call, its result is told."""
+    """Return a conversation in which the assistant states the result of a tool call."""
     before = tool_call(draw)
     asked = len(before.messages[-1]["tool_calls"])
-    results, told = zip(*(_result(draw) for _ in range(asked)), strict=True)
-    answer = " ".join(told)
+    results, sentences = zip(*(_result(draw) for _ in range(asked)), strict=True)
+    answer = " ".join(sentences)
     answers: list[Message] = [{"role": "tool", "content": result} for result in results]
     answers.append({"role": "assistant", "content": answer, "reasoning_content": "I tell the result."})
     return replace(before, messages=before.messages + tuple(answers))
 
 
 def _result(draw: Draw) -> tuple[str, str]:
-    """What a tool gives back, and the words for it."""
+    """Return a tool's result and the sentence that states it."""
     form = draw.random.randrange(10)
     if form == 0:
         reason = " ".join(draw.words(1, 3))
@@ -168,5 +168,5 @@ def _result(draw: Draw) -> tuple[str, str]:
     values = {key: typed_value(draw, key)[0] for key in keys}
     separators = draw.one(((", ", ": "), (", ", ": "), (",", ":")))
     parts = [f"the {key} is {spoken(value)}" for key, value in values.items()]
-    told = parts[0] if len(parts) == 1 else ", ".join(parts[:-1]) + " and " + parts[-1]
-    return json.dumps(values, separators=separators, ensure_ascii=False), told[:1].upper() + told[1:] + "."
+    sentence = parts[0] if len(parts) == 1 else ", ".join(parts[:-1]) + " and " + parts[-1]
+    return json.dumps(values, separators=separators, ensure_ascii=False), sentence[:1].upper() + sentence[1:] + "."

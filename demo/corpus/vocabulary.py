@@ -1,4 +1,4 @@
-"""Word lists the corpus draws from. Plain data; it does not know the split, which a hash decides."""
+"""The word lists of the corpus. A hash of each word decides on its side of the split."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ import { ChatRequestSchema, ChatService, type StreamChatResponse } from "./sluic
 import { Role } from "./sluice/v1/content_pb.js";
 import { ToolChoiceMode } from "./sluice/v1/tool_pb.js";
 
-// A page of another origin needs that origin among those that Envoy lets call.
+// A page of another origin requires that origin in the list that Envoy allows.
 const chat = createClient(ChatService, createGrpcWebTransport({ baseUrl: location.origin }));
 const out = document.querySelector("pre")!;
 const show = (...words: unknown[]) => (out.textContent += words.join(" ") + "\n");
@@ -17,7 +17,7 @@ function user(text: string, others: MessageInitShape<typeof ChatRequestSchema> =
   return create(ChatRequestSchema, { model: "sluice-demo", messages: [message], ...others });
 }
 
-/** Calls `read` with each piece of an answer; the status that it ends with. */
+/** Calls `read` with each piece of an answer, and returns the status with which the stream ends. */
 async function end(events: AsyncIterable<StreamChatResponse>, read: (text: string) => void) {
   try {
     for await (const { event } of events) if (event.case === "contentDelta") read(event.value.text);

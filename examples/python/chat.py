@@ -32,7 +32,7 @@ with Client(sys.argv[1]) as client:
         print("error:", error.code.name, error.reason)
         print("field:", error.field, error.violations[0].description)
 
-    weather = function("get_weather", "Tells the weather of a city.", PARAMETERS)
+    weather = function("get_weather", "Returns the weather in a city.", PARAMETERS)
     answer = client.chat("What is the weather in Paris?", tools=[weather], tool_choice="required")
     call = answer.tool_calls[0].function
     print("tool:", call.name, call.arguments)

@@ -18,7 +18,7 @@ async function* texts(events: AsyncIterable<StreamChatResponse>) {
   for await (const { event } of events) if (event.case === "contentDelta") yield event.value.text;
 }
 
-/** The status that reading an answer to its end gives. */
+/** Reads an answer to its end and returns the status. */
 async function end(events: AsyncIterable<StreamChatResponse>, read: () => void = () => {}) {
   try {
     for await (const _ of texts(events)) read();

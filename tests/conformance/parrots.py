@@ -1,4 +1,4 @@
-"""Servers that say the same whatever they are asked, in the right form: poor ones, of which some claims must fail."""
+"""Servers that give the same well-formed answer to every request, so that some claims must fail."""
 
 from __future__ import annotations
 
@@ -68,13 +68,13 @@ PARROTS = {"openai": _openai, "anthropic": _anthropic, "mindie": _mindie}
 
 
 def answering(dialect: str, handler: Callable[[httpx.Request], httpx.Response]) -> Server:
-    """A server that is a function."""
+    """Return a server whose answers are made by a function."""
     client = httpx.Client(base_url="http://server.example", transport=httpx.MockTransport(handler))
     return Server(client, DIALECTS[dialect], "parrot")
 
 
 def parrot(dialect: str, spoil: Spoil = lambda events: events) -> Server:
-    """A server that says its words to every POST, streamed as it was asked, and has nothing else; spoil its streams."""
+    """Return a server that answers every POST with TEXT, streamed if requested; `spoil` changes its streams."""
     whole, events = PARROTS[dialect]()
     stream = "".join(_event(*event) for event in spoil(events))
 

@@ -1,4 +1,4 @@
-"""Wrong servers fail the claims that they break, and are told why; no answer, whatever it is, ends the kit."""
+"""Wrong servers fail the claims that they break, with the reason; no answer makes the kit crash."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ WRONG = {
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("name", [name for name in WRONG if "stream of" not in name])
-def test_what_is_no_answer_passes_nothing(dialect: str, name: str) -> None:
-    """One wrong answer to everything passes nothing, and each failure says what was seen."""
+def test_wrong_answers_pass_no_claim(dialect: str, name: str) -> None:
+    """A server with one wrong answer to everything passes no claim, and each failure reports the observation."""
     found = findings(answering(dialect, lambda _: WRONG[name]))
     assert len(found) > 20
     assert not [finding.id for finding in found if finding.result == "passed"]
@@ -47,7 +47,7 @@ def test_what_is_no_answer_passes_nothing(dialect: str, name: str) -> None:
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("name", [name for name in WRONG if "stream of" in name])
 def test_wrong_streams_are_no_answers(dialect: str, name: str) -> None:
-    """Such a server passes what a stream of any kind promises, at most."""
+    """A server with wrong streams passes only claims that hold of any stream."""
     found = findings(answering(dialect, lambda _: WRONG[name]))
     assert {finding.id for finding in found if finding.result == "passed"} <= {
         "stream.form",
@@ -58,27 +58,27 @@ def test_wrong_streams_are_no_answers(dialect: str, name: str) -> None:
 
 def test_no_connection_passes_nothing() -> None:
     def handler(request: httpx.Request) -> httpx.Response:
-        raise httpx.ConnectError("nobody listens", request=request)
+        raise httpx.ConnectError("connection refused", request=request)
 
     found = findings(answering("openai", handler))
     assert {finding.result for finding in found} == {"failed"}
-    assert "nobody listens" in found[0].seen
+    assert "connection refused" in found[0].seen
 
 
 def failed(dialect: str, spoil: Spoil = lambda events: events) -> dict[str, str]:
-    """What was seen of the claims that a parrot fails, by their ids."""
+    """Return the observations of the claims that a parrot fails, by id."""
     return {each.id: each.seen for each in findings(parrot(dialect, spoil)) if each.result == "failed"}
 
 
 def test_parrot_fails_what_it_ignores() -> None:
-    """A chat in the right form that heeds no parameter passes forms only; each failure says what is wrong."""
+    """A well-formed chat that ignores all parameters passes claims about forms only; each failure names the fault."""
     seen = failed("openai")
     errors = {name for name in seen if name.startswith("errors.")}
     assert len(errors) > 10
     assert all("status 200, not 400" in seen[name] for name in errors - {"errors.model", "errors.form"})
-    assert seen["errors.form"] == "no bad body was refused"
+    assert seen["errors.form"] == "no bad body was rejected"
     assert {name: seen[name] for name in set(seen) - errors} == {
-        "answer.max_tokens": "5 tokens where 2 were allowed",
+        "answer.max_tokens": "5 tokens, but the limit is 2",
         "answer.stop": "'One, two, three.' with the stop ', t', 'One, two, three.' without",
         "answer.n": "indexes [0]",
         "answer.system": "prompt_tokens [10, 10]",
@@ -86,17 +86,17 @@ def test_parrot_fails_what_it_ignores() -> None:
         "answer.top_logprobs": seen["answer.top_logprobs"],
         "stream.usage": seen["stream.usage"],
         "format.json_object": "the answer is 'One, two, three.'",
-        "format.json_schema": "this is no JSON: 'One, two, three.'",
+        "format.json_schema": "this is not JSON: 'One, two, three.'",
         "tools.required": seen["tools.required"],
         "tools.named": seen["tools.named"],
         "tools.one": seen["tools.one"],
         "tools.stream": seen["tools.stream"],
     }
-    assert seen["answer.logprobs"].startswith("choices.0.logprobs.content is not there: {")
+    assert seen["answer.logprobs"].startswith("choices.0.logprobs.content is missing: {")
 
 
 def put(path: str, value: Any, *, at: int = 1) -> Spoil:
-    """Give one event of a stream another value."""
+    """Return a change that sets a value in one event of a stream."""
 
     def spoil(events: Events) -> Events:
         events = copy.deepcopy(events)
@@ -111,12 +111,12 @@ def put(path: str, value: Any, *, at: int = 1) -> Spoil:
 
 
 def again(at: int) -> Spoil:
-    """Say one event twice."""
+    """Return a change that repeats one event."""
     return lambda events: [*events[:at], events[at], *events[at:]]
 
 
 def without(at: int) -> Spoil:
-    """Leave one event out."""
+    """Return a change that removes one event."""
     return lambda events: [*events[:at], *events[at + 1 :]]
 
 
@@ -153,13 +153,13 @@ def without(at: int) -> Spoil:
     ],
 )
 def test_each_fault_of_a_stream_is_found(dialect: str, spoil: Spoil, claim: str) -> None:
-    """The claim holds of the parrot as it is, and not of the spoiled one."""
+    """The claim holds for the unchanged parrot and fails for the spoiled one."""
     assert claim not in failed(dialect)
     assert claim in failed(dialect, spoil)
 
 
-def test_events_are_read_as_the_standard_has_them() -> None:
-    """Comments and ids are left out, lines of data are joined, and a blank after the colon is none of the data."""
+def test_events_are_parsed_as_the_standard_specifies() -> None:
+    """Comments and ids are skipped, lines of data are joined, and one space after the colon is removed."""
     text = ": hello\n\nid: 5\ndata: a\ndata:b\n\r\nevent: x\r\ndata:  c\r\n\r\n"
     assert events_of(text) == [Event("", "a\nb"), Event("x", " c")]
 
@@ -180,7 +180,7 @@ def wrong_url() -> Iterator[str]:
             self.wfile.write(b"{}")
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 the library's name
-            """Say nothing."""
+            """Log nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Wrong) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
@@ -190,28 +190,28 @@ def wrong_url() -> Iterator[str]:
         thread.join()
 
 
-def test_command_tells_failures(wrong_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Exit code 1; the terminal, the JSON and the Markdown have every claim, and what was seen."""
+def test_command_reports_failures(wrong_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The exit code is 1, and the terminal, the JSON and the Markdown have every claim with its observation."""
     files = [f"--json={tmp_path / 'r.json'}", f"--markdown={tmp_path / 'r.md'}"]
     assert main(["--url", wrong_url, "--dialect", "openai", "--model", "m", *files]) == 1
-    told = json.loads((tmp_path / "r.json").read_text())
-    assert (told["url"], told["dialect"], told["model"]) == (wrong_url, "openai", "m")
-    assert told["counts"]["passed"] == 0
-    assert told["counts"]["failed"] + told["counts"]["not applicable"] == len(told["findings"])
-    assert set(told["findings"][0]) == {"id", "claim", "reference", "result", "seen"}
+    report = json.loads((tmp_path / "r.json").read_text())
+    assert (report["url"], report["dialect"], report["model"]) == (wrong_url, "openai", "m")
+    assert report["counts"]["passed"] == 0
+    assert report["counts"]["failed"] + report["counts"]["not applicable"] == len(report["findings"])
+    assert set(report["findings"][0]) == {"id", "claim", "reference", "result", "seen"}
     printed, page = capsys.readouterr().out, (tmp_path / "r.md").read_text()
     rows = [row for row in page.splitlines() if row.startswith("| `")]
-    assert len(rows) == len(told["findings"])
+    assert len(rows) == len(report["findings"])
     assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {6}
-    for finding in told["findings"]:
+    for finding in report["findings"]:
         assert finding["claim"] in printed
         assert f"| `{finding['id']}` |" in page
-    assert f"{told['counts']['failed']} failed" in printed
-    assert "seen: choices is not there: {}" in printed
+    assert f"{report['counts']['failed']} failed" in printed
+    assert "seen: choices is missing: {}" in printed
 
 
-def test_command_tries_what_it_is_asked_for(wrong_url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Claims by their ids; one that can't be tried is no success, and an id that isn't there a mistake."""
+def test_command_tests_selected_claims(wrong_url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """`--only` selects claims by id; an inapplicable claim is no success, and an unknown id is a usage error."""
     asked = ["--url", wrong_url, "--dialect", "openai", "--model", "m", "--only"]
     assert main([*asked, "errors.key"]) == 1
     assert re.search(r"^all +0 +0 +1$", capsys.readouterr().out, re.MULTILINE)
@@ -222,12 +222,12 @@ def test_command_tries_what_it_is_asked_for(wrong_url: str, capsys: pytest.Captu
 
 @pytest.mark.parametrize("arguments", [["openai"], ["mindie"], ["azure"]])
 def test_command_needs_a_model(wrong_url: str, arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """Exit code 2 and a word about it, where the server names none."""
+    """The exit code is 2, with a message, if the server lists no models."""
     assert main(["--url", wrong_url, "--dialect", *arguments]) == 2
     assert "--model" in capsys.readouterr().err
 
 
 def test_command_needs_a_server(capsys: pytest.CaptureFixture[str]) -> None:
-    """Exit code 2 where nobody listens and no model is named."""
+    """The exit code is 2 if no server listens and no model is named."""
     assert main(["--url", "http://127.0.0.1:1", "--dialect", "openai"]) == 2
     assert "127.0.0.1" in capsys.readouterr().err

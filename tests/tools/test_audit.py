@@ -9,8 +9,8 @@ def test_findings_are_told() -> None:
     skipped = {"name": "gamma", "skip_reason": "not found"}
     audit = {"dependencies": [vulnerable, {"name": "beta", "version": "2.0", "vulns": []}, skipped]}
     findings, summary = python_findings(audit)
-    assert findings == ["alpha 1.0: X-1, mended in ['1.1']"]
-    assert summary == "known vulnerabilities: 1 in 2 packages; not answered for 1"
+    assert findings == ["alpha 1.0: X-1, fixed in ['1.1']"]
+    assert summary == "known vulnerabilities: 1 in 2 packages; no data for 1"
     metadata = {"dependencies": {"total": 7}}
     found = {"vulnerabilities": {"gamma": {"range": "<2", "severity": "high"}}, "metadata": metadata}
     assert npm_findings(found) == (["gamma <2: high"], "known vulnerabilities: 1 in 7 packages")

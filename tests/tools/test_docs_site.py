@@ -42,9 +42,9 @@ def test_what_is_no_link_stays(page: Path) -> None:
         assert turned_text(page, text) == text
 
 
-def test_a_link_to_nothing_is_refused(page: Path) -> None:
+def test_a_broken_link_is_an_error(page: Path) -> None:
     """By page and link."""
-    with pytest.raises(SiteError, match=r"docs/page\.md: there is no nothing\.md"):
+    with pytest.raises(SiteError, match=r"docs/page\.md: the link target nothing\.md does not exist"):
         turned_text(page, "[a](nothing.md)")
 
 

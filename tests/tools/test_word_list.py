@@ -94,7 +94,7 @@ def test_exceptions() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[exceptions]\na.md, foo", "'a.md, foo' is no exception: expected path, word, reason"),
+        ("[exceptions]\na.md, foo", "'a.md, foo' is not an exception; expected: path, word, reason"),
         ("[unknown]\n", "'[unknown]' is not in one of the sections words, names, roots, exceptions"),
         ("foo\n", "'foo' is not in one of the sections words, names, roots, exceptions"),
     ],

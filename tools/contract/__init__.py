@@ -1,1 +1,1 @@
-"""What is made from the contract: protoc plugins, the clients' packages, and the release that later ones keep."""
+"""Generators that read the contract: protoc plugins, the clients' packages, and the stored release."""

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""A protoc plugin: `grpc_python` and its typed stubs, for the files that have services.
+"""A protoc plugin: `grpc_python` and its typed stubs, for files with services.
 
-grpcio-tools holds `grpc_python` inside its protoc and ships no plugin binary of it; mypy-protobuf's plugin writes an
-empty stub for files without services. So this reads a CodeGeneratorRequest from stdin, hands its descriptors to the
-first and the narrowed request to the second, and answers with what both wrote. Runs only under `make generate`.
+grpcio-tools has `grpc_python` inside its protoc and ships no plugin binary of it; mypy-protobuf's plugin writes an
+empty stub for files without services. So this reads a CodeGeneratorRequest from stdin, passes its descriptors to the
+first and the narrowed request to the second, and returns the output of both. `make generate` runs it.
 """
 
 import subprocess
@@ -17,7 +17,7 @@ from grpc_tools import protoc
 
 
 def main() -> int:
-    """Answer one request. Returns protoc's exit status."""
+    """Answer one request. Return protoc's exit status."""
     request = plugin_pb2.CodeGeneratorRequest.FromString(sys.stdin.buffer.read())
     with_services = {file.name for file in request.proto_file if file.service}
     names = [name for name in request.file_to_generate if name in with_services]

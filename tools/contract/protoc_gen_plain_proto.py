@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""A protoc plugin: the contract's own text without protovalidate's rules, so that it imports nothing of third parties.
+"""A protoc plugin: the contract's text without protovalidate's rules, so that it has no third-party imports.
 
-Reads a CodeGeneratorRequest from stdin and the files it names from proto/, since descriptors don't have all of a text.
-Every file that comes out is compiled and must be what went in but for the rules, or nothing is written.
+Reads a CodeGeneratorRequest from stdin and the files that it names from proto/, since descriptors omit parts of the
+text. Each output file is compiled and compared with its input; unless only the rules differ, nothing is written.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _OPENING, _CLOSING = "[{(<", "]})>"
 
 
 class NotPlainError(Exception):
-    """A file without its rules isn't the same contract; the text names it."""
+    """A file without its rules isn't the same contract; the message names the file."""
 
 
 def without_rules(text: str) -> str:
-    """A .proto file's text, formatted by buf, without the import of the rules' file and without rules."""
+    """Return a .proto file's text, formatted by buf, without rules and without the import of their file."""
     text = text.replace(f'import "{RULES}";\n', "")
     kept, begin = "", 0
     for start, end, replacement in _rules(text):
@@ -43,7 +43,7 @@ def without_rules(text: str) -> str:
 
 
 def _rules(text: str) -> Iterator[tuple[int, int, str]]:
-    """(start, end, what stays) of each statement and each list of options that holds rules."""
+    """Yield (start, end, replacement) of each statement and each list of options that has rules."""
     words = [(each.start(), each.group()) for each in _WORD.finditer(text)]
     at = 0
     while at < len(words):
@@ -64,7 +64,7 @@ def _rules(text: str) -> Iterator[tuple[int, int, str]]:
 
 
 def _end(words: list[tuple[int, str]], at: int, end: str) -> tuple[int, list[int]]:
-    """The index of the word that ends what begins at `at`, and the positions of the commas that part it."""
+    """Return the index of the word that ends the list beginning at `at`, and the positions of its commas."""
     depth, commas = 0, []
     while depth or words[at][1] != end:
         position, word = words[at]
@@ -76,14 +76,14 @@ def _end(words: list[tuple[int, str]], at: int, end: str) -> tuple[int, list[int
 
 
 def check_ruled(texts: Mapping[str, str], files: list[FileDescriptorProto]) -> None:
-    """Raise NotPlainError where a file came without the rules that its text has: all code would be without them."""
+    """Raise NotPlainError if a descriptor lacks the rules of its text, since all code would lack them."""
     for file in files:
         if RULES not in file.dependency and RULES in texts[file.name]:
             raise NotPlainError(f"{file.name} has lost its rules; generate with: buf generate --config buf.rules.yaml")
 
 
 def check_same(plain: Mapping[str, str], files: list[FileDescriptorProto]) -> None:
-    """Raise NotPlainError unless the texts by file name are these files but for their rules."""
+    """Raise NotPlainError unless the texts, by file name, equal these files except for the rules."""
     with tempfile.TemporaryDirectory() as folder:
         for name, text in plain.items():
             path = Path(folder, name)
@@ -91,7 +91,7 @@ def check_same(plain: Mapping[str, str], files: list[FileDescriptorProto]) -> No
             path.write_text(text)
         out = Path(folder, "out.binpb")
         if protoc.main(["protoc", f"-I{folder}", f"--descriptor_set_out={out}", *_well_known(), *plain]):
-            raise NotPlainError("protoc refuses the contract without its rules; its words are above")
+            raise NotPlainError("protoc rejected the contract without its rules; its output is above")
         compiled = {file.name: file for file in FileDescriptorSet.FromString(out.read_bytes()).file}
     for file in files:
         expected, found = _bare(file), _bare(compiled[file.name])
@@ -100,12 +100,12 @@ def check_same(plain: Mapping[str, str], files: list[FileDescriptorProto]) -> No
 
 
 def _well_known() -> list[str]:
-    """The flag for Google's own files, which come with grpcio-tools."""
+    """Return the flag for Google's own files, which come with grpcio-tools."""
     return [f"-I{Path(protoc.__file__).parent / '_proto'}"]
 
 
 def _bare(file: FileDescriptorProto) -> FileDescriptorProto:
-    """A copy without rules and without what only tells where a word stands."""
+    """Return a copy without rules and without source positions."""
     bare = FileDescriptorProto.FromString(file.SerializeToString())
     bare.ClearField("source_code_info")
     kept = [name for name in bare.dependency if name != RULES]
@@ -115,7 +115,7 @@ def _bare(file: FileDescriptorProto) -> FileDescriptorProto:
 
 
 def _drop_rules(message: Message) -> None:
-    """Clear rules, which are fields that nobody here knows, in the message and all below it, and empty options."""
+    """Clear rules, which are unknown fields here, and empty options in the message and its submessages."""
     message.DiscardUnknownFields()
     for field, value in message.ListFields():
         if field.message_type is not None:
@@ -126,7 +126,7 @@ def _drop_rules(message: Message) -> None:
 
 
 def main() -> int:
-    """Answer one request. Returns the exit status."""
+    """Answer one request. Return the exit status."""
     request = plugin_pb2.CodeGeneratorRequest.FromString(sys.stdin.buffer.read())
     names = [name for name in request.file_to_generate if (SOURCE / name).is_file()]
     texts = {name: (SOURCE / name).read_text() for name in names}

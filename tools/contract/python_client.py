@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""What the Python client has of the contract: clients/python/src/sluice_client/v1, made from generated/proto/.
+"""Generate the Python client's messages, clients/python/src/sluice_client/v1, from generated/proto/.
 
-    python_client.py            makes it anew, as `make generate` does
-    python_client.py --check    fails if it isn't what would be made
+python_client.py            writes the package, as `make generate` does
+python_client.py --check    fails if the package is out of date
 
-It is the contract without its rules as descriptors, from which any release of protobuf builds the messages, and stubs
-for type checkers. Code as protoc writes it would tie the client to the releases of protobuf that accept it.
+The package has the contract without its rules as descriptors, from which any release of protobuf builds the messages,
+and stubs for type checkers. Code written by protoc would tie the client to the releases of protobuf that accept it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PROTO = ROOT / "generated/proto"
 PACKAGE = ROOT / "clients/python/src/sluice_client/v1"
 _GOOGLE = Path(protoc.__file__).parent / "_proto"
-_IMPORT = re.compile(r"^from sluice\.v1 ", re.MULTILINE)  # of one stub by another
+_IMPORT = re.compile(r"^from sluice\.v1 ", re.MULTILINE)  # an import of one stub by another
 _INIT = '"""The messages of `sluice.v1`, a module for each file of the contract. Made by `make generate`."""\n'
 _MODULE = '''\
 """The messages of {proto}. Made by `make generate`."""
@@ -36,7 +36,7 @@ declare("{proto}", globals())
 
 
 class GenerationError(Exception):
-    """Protoc refused the contract; it has said why."""
+    """Protoc rejected the contract and has printed the reason."""
 
 
 def generate(package: Path) -> None:
@@ -63,7 +63,7 @@ def generate(package: Path) -> None:
 
 
 def differences(package: Path) -> list[str]:
-    """What of the package isn't as it would be made."""
+    """Return the files of the package that are out of date."""
     with tempfile.TemporaryDirectory() as folder:
         made = Path(folder)
         generate(made)
@@ -73,7 +73,7 @@ def differences(package: Path) -> list[str]:
 
 
 def main(*arguments: str) -> int:
-    """Make the package, or compare it."""
+    """Write the package, or compare it."""
     if arguments == ("--check",):
         different = differences(PACKAGE)
         for name in different:

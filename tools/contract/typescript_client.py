@@ -1,8 +1,8 @@
-"""Builds the TypeScript client's package into a folder: its generated messages, then JavaScript and its types.
+"""Build the TypeScript client's package in a folder: generated messages, then JavaScript and types.
 
-    python -m tools.contract.typescript_client FOLDER
+python -m tools.contract.typescript_client FOLDER
 
-Nothing that is generated for it is checked in. npm's packages are those of tools/package.json.
+No generated file is checked in. The npm packages are those of tools/package.json.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PLAIN = ROOT / "generated" / "proto"
 
 
 def build(folder: Path) -> None:
-    """Write the package into a new folder, as `npm pack` takes it. Raises CalledProcessError."""
+    """Write the package into a new folder, in the form for `npm pack`. Raises CalledProcessError."""
     shutil.copytree(SOURCE, folder, ignore=shutil.ignore_patterns("dist", "node_modules", "gen"))
     (folder / "node_modules").symlink_to(MODULES)
     generated = folder / "src" / "gen"

@@ -40,13 +40,13 @@ _MESSAGE, _ENUM, _SERVICE, _EXTENSION = (
     5,
     6,
     7,
-)  # field numbers of FileDescriptorProto, by which comments find their place
-_FIELD, _VALUE, _METHOD = 2, 2, 2  # of the descriptors below
+)  # field numbers of FileDescriptorProto, which are in the paths of comments
+_FIELD, _VALUE, _METHOD = 2, 2, 2  # field numbers of the nested descriptors
 _SCALARS = {number: name.removeprefix("TYPE_").lower() for name, number in FieldDescriptorProto.Type.items()}
 
 
 def reference() -> str:
-    """The page's text."""
+    """Return the page's text."""
     files = {Path(file.name).stem: file for file in _files()}
     names = [*FIRST, *sorted(files.keys() - set(FIRST))]
     parts = [_File(files[name]) for name in names]
@@ -61,14 +61,14 @@ def reference() -> str:
 
 
 class _File:
-    """One file of the contract, and the comments of its parts by their paths."""
+    """One file of the contract, with the comments of its elements by path."""
 
     def __init__(self, file: FileDescriptorProto) -> None:
         self._file = file
         self._comments = {tuple(each.path): _prose(each.leading_comments) for each in file.source_code_info.location}
 
     def rpc_rows(self) -> Iterator[str]:
-        """A row of the overview for each RPC."""
+        """Yield a row of the overview for each RPC."""
         for service in self._file.service:
             for method in service.method:
                 scopes = sorted(RPCS[f"{PACKAGE}.{service.name}/{method.name}"].scopes)
@@ -77,13 +77,13 @@ class _File:
                 yield f"| {name} | {_link(method.input_type)} | {_answer(method)} | {needed} |"
 
     def own_messages(self) -> Iterator[str]:
-        """The messages that RPCs take and answer with, in their order."""
+        """Yield the request and response messages of the RPCs, in order."""
         for service in self._file.service:
             for method in service.method:
                 yield from (name.rpartition(".")[2] for name in (method.input_type, method.output_type))
 
     def services(self) -> Iterator[str]:
-        """A section for each service and each of its RPCs."""
+        """Yield a section for each service and each of its RPCs."""
         for index, service in enumerate(self._file.service):
             yield f"\n## {service.name}\n\n{self._comments[_SERVICE, index]}"
             for at, method in enumerate(service.method):
@@ -91,7 +91,7 @@ class _File:
                 yield f"Request: {_link(method.input_type)}. Response: {_answer(method)}."
 
     def types(self) -> Iterator[tuple[str, str]]:
-        """(name, section) of each message, enum and option."""
+        """Yield (name, section) for each message, enum and option."""
         for index, message in enumerate(self._file.message_type):
             rows = "\n".join(self._fields(message, (_MESSAGE, index)))
             yield message.name, f"\n### {message.name}\n\n{self._comments[_MESSAGE, index]}\n\n{rows}"
@@ -121,7 +121,7 @@ class _File:
 
 
 def _type(field: FieldDescriptorProto, message: DescriptorProto) -> str:
-    """A field's type as a reader says it."""
+    """Return a field's type as the page shows it."""
     entry = next(
         (each for each in message.nested_type if field.type_name.endswith(f".{message.name}.{each.name}")), None
     )
@@ -152,7 +152,7 @@ def _answer(method: MethodDescriptorProto) -> str:
 
 
 def _prose(comment: str) -> str:
-    """A comment's paragraphs, each on one line, without words for linters."""
+    """Return a comment's paragraphs, each on one line, without linter directives."""
     lines = [line.strip() for line in comment.splitlines() if "buf:lint" not in line]
     return re.sub(r"(?<!\n)\n(?!\n)", " ", "\n".join(lines).strip())
 
@@ -162,7 +162,7 @@ def _cell(text: str) -> str:
 
 
 def _files() -> Sequence[FileDescriptorProto]:
-    """The contract's descriptors with their comments."""
+    """Return the contract's descriptors with their comments."""
     names = sorted(path.relative_to(PROTO).as_posix() for path in PROTO.rglob("*.proto"))
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder, "out.binpb")

@@ -1,9 +1,9 @@
-"""Builds the documentation as pages: `make docs`, offline, into gateway/page/site/, where the gateway finds it.
+"""Build the documentation site: `make docs`, offline, in gateway/page/site/, from which the gateway serves it.
 
-The pages are docs/ and the files of OTHERS, copied with their links turned to where they lie in the site; what has no
-page there, such as a source file, is named without a link. A link that leads nowhere fails. Pages that NAVIGATION
-doesn't name stand under "More". Scripts that the generator writes into pages become files, so that the gateway's
-policy needs to allow no script within a page.
+The pages are docs/ and the files of OTHERS, copied with their links rewritten for the site; a target without a page,
+such as a source file, is named without a link. A broken link is an error. Pages that NAVIGATION doesn't name are listed
+under "More". Scripts that the generator writes into pages are moved to files, so that the gateway's policy need not
+allow inline scripts.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 DOCS: Final = ROOT / "docs"
 SITE: Final = ROOT / "gateway" / "page" / "site"
 GENERATOR: Final = ROOT / ".venvs" / "tool-docs" / "bin" / "zensical"
-OTHERS: Final = {  # files outside docs/ that are pages, too, and their paths in the site
-    "README.md": "index.md",  # a link to it is one to the first page; docs/index.md is its text
+OTHERS: Final = {  # files outside docs/ that are also pages, and their paths in the site
+    "README.md": "index.md",  # links to it lead to the first page, whose text is docs/index.md
     "CONTRIBUTING.md": "contributing.md",
     "SECURITY.md": "security.md",
     "CHANGELOG.md": "changelog.md",
@@ -55,7 +55,7 @@ NAVIGATION: Final[Navigation] = {
     "Security": ["security", "keys", "limits", "fairness", "tls"],
     "Inside": ["architecture", "decisions", "contributing", "changelog"],
 }  # fmt: skip
-_TITLES: Final = {  # where the page's own is for who reads it alone
+_TITLES: Final = {  # replace headings that suit only the page alone
     "index": "What it is",
     "clients/python": "Python client",
     "clients/typescript": "TypeScript client",
@@ -69,12 +69,12 @@ _SCRIPT: Final = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 _FEATURES: Final = [
     "content.code.copy", "navigation.footer", "navigation.sections", "navigation.top", "search.highlight", "toc.follow",
 ]  # fmt: skip
-_PALETTES: Final = (  # by day and by night, as the reader's system has it, with a switch
+_PALETTES: Final = (  # light and dark, by the reader's system setting, with a switch
     {"media": "(prefers-color-scheme: light)", "scheme": "default", "toggle": {"icon": "lucide/sun", "name": "Dark"}},
     {"media": "(prefers-color-scheme: dark)", "scheme": "slate", "toggle": {"icon": "lucide/moon", "name": "Light"}},
 )
 _EXTENSIONS: Final[Mapping[str, Any]] = {
-    "tables": {"use_align_attribute": True},  # no style within a page
+    "tables": {"use_align_attribute": True},  # no inline styles
     "toc": {"permalink": True, "slugify": {"object": "pymdownx.slugs.slugify", "kwds": {"case": "lower"}}},
     "pymdownx.highlight": {"pygments_lang_class": True},
     "pymdownx.superfences": {},
@@ -83,11 +83,11 @@ _EXTENSIONS: Final[Mapping[str, Any]] = {
 
 
 class SiteError(Exception):
-    """The site can't be built; the text is one line that says why."""
+    """The site can't be built; the message has one line with the reason."""
 
 
 def build(folder: Path = SITE) -> int:
-    """The whole site into `folder`, which is emptied; how many pages it has. Raises SiteError."""
+    """Build the whole site in `folder`, which is emptied, and return the number of pages. Raises SiteError."""
     with tempfile.TemporaryDirectory() as made:
         work = Path(made)
         stage(work / "docs")
@@ -97,8 +97,8 @@ def build(folder: Path = SITE) -> int:
         plain = {**os.environ, "NO_COLOR": "1"}
         done = subprocess.run(command, cwd=work, capture_output=True, text=True, check=False, env=plain)
         if done.returncode:
-            raise SiteError(f"the generator refuses:\n{done.stdout}{done.stderr}")
-        for name in ("404.html", "sitemap.xml"):  # of a site with an address of its own
+            raise SiteError(f"the generator failed:\n{done.stdout}{done.stderr}")
+        for name in ("404.html", "sitemap.xml"):  # only useful for a site with its own address
             (work / "site" / name).unlink(missing_ok=True)
         made_pages = sorted((work / "site").rglob("*.html"))
         for page in made_pages:
@@ -109,14 +109,14 @@ def build(folder: Path = SITE) -> int:
 
 
 def pages() -> dict[Path, str]:
-    """Each file that is a page, and its place in the site."""
+    """Return each file that is a page, and its path in the site."""
     own = {path: path.relative_to(DOCS).as_posix() for path in sorted(DOCS.rglob("*.md"))}
-    own = {path: place.replace("README.md", "index.md") for path, place in own.items()}  # a folder's first page
+    own = {path: place.replace("README.md", "index.md") for path, place in own.items()}  # the first page of a folder
     return own | {ROOT / name: place for name, place in OTHERS.items() if name != "README.md"}
 
 
 def stage(folder: Path) -> None:
-    """The pages' sources, with links as the site has them, and what else lies in docs/."""
+    """Write the pages' sources, with links for the site, and the other files of docs/."""
     places = pages() | {ROOT / "README.md": OTHERS["README.md"]}
     for path, place in pages().items():
         to = folder / place
@@ -130,7 +130,7 @@ def stage(folder: Path) -> None:
 
 
 def turned(path: Path, place: str, places: Mapping[Path, str]) -> str:
-    """A page's text with its links turned. Raises SiteError for one that leads to no file."""
+    """Return a page's text with its links rewritten. Raises SiteError for a link to no file."""
 
     def turn(match: re.Match[str]) -> str:
         target, _, anchor = match["target"].partition("#")
@@ -138,7 +138,7 @@ def turned(path: Path, place: str, places: Mapping[Path, str]) -> str:
             return match[0]
         there = Path(os.path.normpath(path.parent / target))
         if not there.exists():
-            raise SiteError(f"{path.relative_to(ROOT)}: there is no {target}")
+            raise SiteError(f"{path.relative_to(ROOT)}: the link target {target} does not exist")
         if there in places:
             to = os.path.relpath(places[there], Path(place).parent)
         elif there.is_relative_to(DOCS) and there.is_file():
@@ -147,21 +147,21 @@ def turned(path: Path, place: str, places: Mapping[Path, str]) -> str:
             return "" if match["image"] else match["text"]
         return f"{match['image']}[{match['text']}]({to}{'#' * bool(anchor)}{anchor})"
 
-    # Of the parts between code and code, every second one is code: links have it in their texts only.
+    # Every second part is code, which has no links; a link may have code in its text.
     text = path.read_text()
     fences = re.split(r"(^ *```.*?^ *```$)", text, flags=re.MULTILINE | re.DOTALL)
     return "".join(part if index % 2 else _LINK.sub(turn, part) for index, part in enumerate(fences))
 
 
 def complete(sections: Navigation, folder: Path) -> dict[str, list[str]]:
-    """The navigation with every page of `folder`; those without a place come last. Raises SiteError for a lost one.
+    """Return the navigation with every page of `folder`; unnamed pages come last. Raises SiteError for a missing page.
 
-    FOLDER/* stands for all pages of the folder that are named nowhere.
+    FOLDER/* stands for all pages of the folder that are not named.
     """
     there = {path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.md")}
     named = {name for names in sections.values() for name in names if not name.endswith("/*")}
     if lost := sorted(named - there):
-        raise SiteError(f"the navigation names pages that are not there: {', '.join(lost)}")
+        raise SiteError(f"the navigation names missing pages: {', '.join(lost)}")
     found: dict[str, list[str]] = {}
     for title, names in sections.items():
         found[title] = []
@@ -185,7 +185,7 @@ def _config(sections: Mapping[str, Sequence[str]], folder: Path) -> str:
     project = {
         "site_name": "sluice",
         "site_description": "An LLM inference microservice: REST in six dialects and gRPC over one core.",
-        "use_directory_urls": False,  # the pages are files, which any server has as they are
+        "use_directory_urls": False,  # the pages are files, which any web server can serve
         "nav": nav,
         "theme": {"font": False, "features": _FEATURES, "palette": list(_PALETTES)},
         "markdown_extensions": _EXTENSIONS,
@@ -197,7 +197,7 @@ def _config(sections: Mapping[str, Sequence[str]], folder: Path) -> str:
 
 
 def _toml(value: object) -> str:
-    """A value in TOML, whose texts and lists are JSON's."""
+    """Return a value in TOML, whose strings and arrays equal JSON's."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{json.dumps(name)} = {_toml(each)}" for name, each in value.items()) + "}"
     if isinstance(value, list):
@@ -221,4 +221,4 @@ if __name__ == "__main__":
         count = build()
     except SiteError as error:
         sys.exit(f"docs: {error}")
-    print(f"{count} pages in {SITE.relative_to(ROOT)}; the gateway serves them at /docs/ from its next start on")
+    print(f"{count} pages in {SITE.relative_to(ROOT)}; the gateway serves them at /docs/ after its next start")

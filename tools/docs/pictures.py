@@ -1,8 +1,7 @@
-"""Makes the README's pictures anew: a terminal from start to conversation, as SVG that plays, and the page to chat on.
+"""Record the README's pictures: a terminal from start to conversation, as an animated SVG, and the chat page.
 
-Usage: make pictures, or python -m tools.docs.pictures [FOLDER], docs/assets otherwise. What is shown is what the
-product wrote into a pseudo-terminal, when it did, on its usual ports, which must be free; the page is what Chromium
-draws.
+Usage: make pictures, or python -m tools.docs.pictures [FOLDER]; default: docs/assets. The terminal shows the product's
+output to a pseudo-terminal with its timing; the page is a screenshot by Chromium. The default ports must be free.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ from tools.docs.recording import Line, lines_of, played
 ROOT: Final = Path(__file__).resolve().parents[2]
 COLUMNS: Final = 112
 TIMEOUT_S: Final = 60
-READING_S: Final = 1.4  # before each question, as somebody would who reads the answers
+READING_S: Final = 1.4  # pause before each question, for reading the answer
 QUESTIONS: Final = ("Hello! Who are you?", "What is the capital of France?")
 
 
 class Screen:
-    """A program in a pseudo-terminal, and all that it wrote."""
+    """A program in a pseudo-terminal, and its output."""
 
     def __init__(self, *words: str) -> None:
         master, slave = pty.openpty()
@@ -41,10 +40,10 @@ class Screen:
         os.close(slave)
         self._master = master
         self.text = ""
-        self.moments: list[tuple[float, int]] = []  # and how many characters had come by then
+        self.moments: list[tuple[float, int]] = []  # instants, and the number of characters received by then
 
     def until(self, text: str, times: int = 1) -> None:
-        """Wait until it has written `text` so often. Exits if it doesn't."""
+        """Wait until the program has written `text` this number of times. Exit if it doesn't."""
         deadline = time.monotonic() + TIMEOUT_S
         while self.text.count(text) < times:
             if not select.select([self._master], [], [], max(0.0, deadline - time.monotonic()))[0]:
@@ -53,19 +52,19 @@ class Screen:
             self.moments.append((time.monotonic(), len(self.text)))
 
     def lines(self, command: str) -> list[Line]:
-        """All that it wrote, below the command that started it, without this machine's paths."""
+        """Return the command and its output, without this machine's paths."""
         shown = lines_of(self.text, self.moments)
         while shown and not shown[-1].text.plain:
             shown.pop()
         return [Line(Text(f"$ {command}", style="bold green"), self.moments[0][0]), *shown]
 
     def type(self, text: str) -> None:
-        """Press these keys."""
+        """Type this text."""
         os.write(self._master, text.encode())
 
 
 def main() -> None:
-    """Make both."""
+    """Record both pictures."""
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "docs" / "assets")
     serve = Screen("-m", "cli", "serve")
     try:

@@ -1,6 +1,6 @@
-"""A terminal's session as an SVG that plays itself: each line appears when the program wrote it, over and over.
+"""A terminal session as an animated SVG: each line appears when the program wrote it, in a loop.
 
-It moves by CSS alone, which pages show in pictures, too, and stands still for who has asked for little motion.
+The animation is CSS, which also runs in an image, and is disabled if the reader prefers reduced motion.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from typing import Final
 from rich.console import Console
 from rich.text import Text
 
-LONGEST_PAUSE_S: Final = 1.5  # nobody waits for a model to load in a picture
-HOLD_S: Final = 6.0  # of the whole, before it begins anew
+LONGEST_PAUSE_S: Final = 1.5  # waiting times, such as loading a model, are shortened
+HOLD_S: Final = 6.0  # pause at the end, before the animation restarts
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """What stands in one line at the end, and the moment in seconds at which its first character came."""
+    """One line's final text, and the time in seconds at which its first character arrived."""
 
     text: Text
     moment: float
 
 
 def lines_of(text: str, moments: Sequence[tuple[float, int]]) -> list[Line]:
-    """The lines of a program's output. `moments` are instants and how many characters had come by then."""
+    """Return the lines of a program's output. `moments` are instants and the number of characters received by then."""
     found, start = [], 0
     for line in text.splitlines(keepends=True):
         moment = next((at for at, length in moments if length > start), moments[-1][0])
@@ -37,9 +37,9 @@ def lines_of(text: str, moments: Sequence[tuple[float, int]]) -> list[Line]:
 
 
 def played(lines: Sequence[Line], columns: int) -> str:
-    """The SVG."""
+    """Return the SVG."""
     console = Console(record=True, width=columns, force_terminal=True, file=io.StringIO())
-    shown: list[float] = []  # when each row appears, of which a long line has several
+    shown: list[float] = []  # when each row appears; a long line has several rows
     at, before = 0.0, lines[0].moment
     for line in lines:
         at += min(max(line.moment - before, 0.0), LONGEST_PAUSE_S)
@@ -47,7 +47,7 @@ def played(lines: Sequence[Line], columns: int) -> str:
         shown += [at] * len(console.render_lines(line.text, pad=False))
         console.print(line.text)
     drawn = console.export_svg(title="sluice", unique_id="sluice")
-    drawn = re.sub(r"@font-face \{.*?\}", "", drawn, flags=re.DOTALL)  # nobody else is asked for a font
+    drawn = re.sub(r"@font-face \{.*?\}", "", drawn, flags=re.DOTALL)  # no font is loaded from another site
     drawn = re.sub(
         r'<text class="([\w-]+)"([^>]*clip-path="url\(#sluice-line-(\d+)\)")', r'<text class="\1 row-\3"\2', drawn
     )

@@ -1,4 +1,4 @@
-"""Writes docs/settings.md and the JSON Schemas beside it: every setting, from the classes that declare them."""
+"""Write docs/settings.md and its JSON Schemas: every setting, from the classes that declare them."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Builds a release into `dist/`, and tries it."""
+"""Build and test of a release in `dist/`."""

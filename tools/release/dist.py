@@ -1,15 +1,15 @@
-"""Builds a release into dist/: what `make dist` does, once everything for it is installed.
+"""Build a release in dist/, as `make dist` does after installing the build tools.
 
     wheels and source archives of sluice, sluice-native and sluice-client
     sluice-client-VERSION.tgz        the TypeScript client, for npm
     sluice-proto-VERSION.zip         the contract without rules, for protoc in any language, and the service config
     sluice-proto-rules-VERSION.zip   the contract with protovalidate's rules, and protovalidate's own file
-    sluice-VERSION.binpb             its descriptors without rules, with comments
-    sluice-VERSION.cdx.json          what the server is made of: an SBOM in CycloneDX's format
-    SHA256SUMS                       of all of these
+    sluice-VERSION.binpb             the contract's descriptors without rules, with comments
+    sluice-VERSION.cdx.json          the server's dependencies: an SBOM in CycloneDX's format
+    SHA256SUMS                       checksums of all these files
 
-A wheel is built from the source archive, so that the archive is known to be whole. tools/release/dist_check.py tries
-all.
+A wheel is built from the source archive, which proves the archive complete. tools/release/dist_check.py tests all
+files.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ PROTOVALIDATE = ROOT / ".cache" / "protovalidate"
 TOOLS = ROOT / ".venvs" / "tool-dist" / "bin"
 RUNTIME = ("service", "gateway", "run")  # extras of the product
 
-_EPOCH = (1980, 1, 1, 0, 0, 0)  # of every archived file: the same content is the same archive
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # date of every archived file, so that the same content gives the same archive
 
 _README = """\
 # The contract of sluice {version}
@@ -61,11 +61,11 @@ licence. Code generated from them needs protovalidate's package for its language
 
 
 class ReleaseError(Exception):
-    """There can be no release; the text is one line that says why."""
+    """The release can't be built; the message has one line with the reason."""
 
 
 def version() -> str:
-    """The version of all parts. Raises ReleaseError where they disagree."""
+    """Return the version of all parts. Raises ReleaseError if they differ."""
     projects = (ROOT, NATIVE, CLIENT)
     found = {str(folder.relative_to(ROOT)): _project(folder)["version"] for folder in projects}
     found["clients/typescript"] = json.loads((typescript_client.SOURCE / "package.json").read_text())["version"]
@@ -76,7 +76,7 @@ def version() -> str:
 
 
 def write_protos(folder: Path, of: str) -> None:
-    """Both archives of the contract, and its descriptors."""
+    """Write both archives of the contract, and its descriptors."""
     plain = _files(PLAIN, "*.proto") | {
         "README.md": _README.format(version=of, what=_PLAIN).encode(),
         "service_config.json": (CLIENT / "src/sluice_client/service_config.json").read_bytes(),
@@ -91,20 +91,20 @@ def write_protos(folder: Path, of: str) -> None:
     names = [name for name in plain if name.endswith(".proto")]
     flags = [f"-I{PLAIN}", f"-I{Path(protoc.__file__).parent / '_proto'}", "--include_imports", "--include_source_info"]
     if protoc.main(["protoc", *flags, f"--descriptor_set_out={folder / f'sluice-{of}.binpb'}", *names]):
-        raise ReleaseError("protoc refuses the contract; its words are above")
+        raise ReleaseError("protoc rejected the contract; its output is above")
 
 
 def write_checksums(folder: Path) -> None:
-    """SHA256SUMS of all files that lie there, as `sha256sum --check` reads it."""
+    """Write SHA256SUMS of all files in the folder, in the format of `sha256sum --check`."""
     files = sorted(path for path in folder.iterdir() if path.name != "SHA256SUMS")
     lines = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in files]
     (folder / "SHA256SUMS").write_text("".join(lines))
 
 
 def runtime_only(bom: dict[str, Any], wanted: set[str]) -> dict[str, Any]:
-    """An environment's SBOM without what the product doesn't need: `wanted` are names it asks for itself.
+    """Return an environment's SBOM reduced to the product's dependencies; `wanted` are the direct ones.
 
-    Paths of this machine are left out, too.
+    Paths of this machine are removed, too.
     """
     components = {each["bom-ref"]: each for each in bom["components"]}
     needs: dict[str, list[str]] = {each["ref"]: each.get("dependsOn", []) for each in bom["dependencies"]}
@@ -129,7 +129,7 @@ def runtime_only(bom: dict[str, Any], wanted: set[str]) -> dict[str, Any]:
 
 
 def _write_sbom(folder: Path, of: str) -> None:
-    """What the server's environment here has of what the product needs, with licences and dependencies."""
+    """Write the SBOM of this environment's packages that the product needs, with licences and dependencies."""
     with tempfile.TemporaryDirectory() as made:
         path = Path(made, "bom.json")
         flags = ["--pyproject", "pyproject.toml", "--output-reproducible", "-o", str(path)]
@@ -142,10 +142,10 @@ def _write_sbom(folder: Path, of: str) -> None:
 
 
 def _write_packages(folder: Path) -> None:
-    """Source archives, and wheels built of them."""
+    """Write source archives, and wheels built from them."""
     for source in (ROOT, CLIENT):
         subprocess.run([TOOLS / "python", "-m", "build", "--no-isolation", "--outdir", folder, source], check=True)
-    subprocess.run([TOOLS / "python", "-m", "build", "--outdir", folder, NATIVE], check=True)  # by its own pinned tools
+    subprocess.run([TOOLS / "python", "-m", "build", "--outdir", folder, NATIVE], check=True)  # own build tools
     with tempfile.TemporaryDirectory() as made:
         package = Path(made, "package")
         typescript_client.build(package)
@@ -158,7 +158,7 @@ def _project(folder: Path) -> dict[str, Any]:
 
 
 def _files(folder: Path, pattern: str) -> dict[str, bytes]:
-    """The content of a folder's files by their paths in it."""
+    """Return the content of a folder's files by relative path."""
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(folder.rglob(pattern))}
 
 
@@ -173,11 +173,11 @@ def _plain(name: str) -> str:
 
 
 def main() -> None:
-    """Build everything anew."""
+    """Build the whole release."""
     of = version()
     shutil.rmtree(DIST, ignore_errors=True)
     DIST.mkdir()
-    docs_site.build()  # the wheel has its pages
+    docs_site.build()  # the wheel contains the site
     _write_packages(DIST)
     write_protos(DIST, of)
     _write_sbom(DIST, of)

@@ -1,4 +1,4 @@
-"""Tries what lies in dist/ as who gets it would: installs, serves, generates code. `make dist` ends with it."""
+"""Test the files in dist/ as a user would: install, serve, generate code. This is the last step of `make dist`."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _READY_TIMEOUT_S = 120
 
 
 def check_sums() -> None:
-    """Every file is named in SHA256SUMS and is what it says."""
+    """Check that SHA256SUMS names every file, with its checksum."""
     names = {line.split()[1] for line in (DIST / "SHA256SUMS").read_text().splitlines()}
     assert names == {path.name for path in DIST.iterdir()} - {"SHA256SUMS"}, names  # noqa: S101
     subprocess.run(["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=DIST, check=True)
 
 
 def check_wheels(folder: Path) -> None:
-    """The three wheels, installed without an index, serve and ask; what they depend on is this checkout's."""
+    """Check that the three wheels, installed without an index, serve and call; dependencies are this checkout's."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     python, log = folder / "bin" / "python", folder / "log"
@@ -59,7 +59,7 @@ def check_wheels(folder: Path) -> None:
 
 
 def _port(service: subprocess.Popen[bytes], log: Path) -> int:
-    """Where it listens, once it serves."""
+    """Return the service's port once it serves."""
     deadline = time.monotonic() + _READY_TIMEOUT_S
     while time.monotonic() < deadline and service.poll() is None:
         text = log.read_text()
@@ -71,7 +71,7 @@ def _port(service: subprocess.Popen[bytes], log: Path) -> int:
 
 
 def check_protos(folder: Path) -> None:
-    """Protoc compiles the archive in every language that it knows, that with rules, and the descriptors alone."""
+    """Check that protoc compiles the archive for all its languages, the one with rules, and the descriptors alone."""
     protoc, of = Path(sys.executable).with_name("protoc"), version()
     for name, languages in ((f"sluice-proto-{of}", _LANGUAGES), (f"sluice-proto-rules-{of}", ("java", "python"))):
         with zipfile.ZipFile(DIST / f"{name}.zip") as archive:
@@ -89,7 +89,7 @@ def check_protos(folder: Path) -> None:
 
 
 def check_npm(folder: Path) -> None:
-    """Node loads each entry of the npm package."""
+    """Check that Node loads each entry point of the npm package."""
     with tarfile.open(DIST / f"sluice-client-{version()}.tgz") as archive:
         archive.extractall(folder, filter="data")
     (folder / "package" / "node_modules").symlink_to(MODULES)
@@ -98,7 +98,7 @@ def check_npm(folder: Path) -> None:
 
 
 def check_sbom() -> None:
-    """It is CycloneDX's, names the product, and nothing of the machine that built it."""
+    """Check that the SBOM is CycloneDX's, names the product, and has no paths of the build machine."""
     text = (DIST / f"sluice-{version()}.cdx.json").read_text()
     bom = json.loads(text)
     assert (bom["bomFormat"], bom["metadata"]["component"]["name"]) == ("CycloneDX", "sluice")  # noqa: S101
@@ -106,7 +106,7 @@ def check_sbom() -> None:
 
 
 def main() -> None:
-    """Raises what is wrong."""
+    """Run all checks; the first failure is raised."""
     check_sums()
     check_sbom()
     with tempfile.TemporaryDirectory() as folder:

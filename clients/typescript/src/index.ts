@@ -1,4 +1,4 @@
-// For browsers, and whatever else has fetch: gRPC-web.
+// The client over gRPC-web, for browsers and other runtimes with fetch.
 import { createGrpcWebTransport } from "@connectrpc/connect-web";
 import { type Options, over, type Sluice, transportOptions } from "./sluice.js";
 
@@ -6,7 +6,7 @@ export { type Refusal, refusalOf, type Violation } from "./refusal.js";
 export { type Options, over, type Sluice } from "./sluice.js";
 export { message, texts } from "./texts.js";
 
-/** The services of the server behind a front door, such as `https://llm.example.com`, over gRPC-web. */
+/** Returns the services of a server behind a proxy, such as `https://llm.example.com`, over gRPC-web. */
 export function connect(baseUrl: string, options: Options = {}): Sluice {
   return over(createGrpcWebTransport(transportOptions(baseUrl, options)));
 }

@@ -1,31 +1,31 @@
-// What a failed call says: its code, and what the server packs beside it.
+// Failed calls: the code and the decoded error details.
 import { Code, ConnectError } from "@connectrpc/connect";
 import { BadRequestSchema, ErrorInfoSchema, RetryInfoSchema } from "./gen/google/rpc/error_details_pb.js";
 
-/** A field that is to blame. */
+/** An invalid field. */
 export interface Violation {
-  /** Its path by proto names, such as `messages[0].content[1].image_url`. */
+  /** The path in proto names, such as `messages[0].content[1].image_url`. */
   field: string;
   description: string;
 }
 
-/** Why a call failed. */
+/** The decoded error of a failed call. */
 export interface Refusal {
   code: Code;
-  /** For people; may change. */
+  /** A text for people, which may change. */
   message: string;
-  /** What went wrong, a word of the server's table of errors; empty where the failure is not the server's own. */
+  /** The error's name in the contract, such as `MODEL_NOT_FOUND`; empty if the error is not from the server. */
   reason: string;
-  /** The values that the message has. */
+  /** The values that the message contains, by name. */
   values: Record<string, string>;
   violations: Violation[];
-  /** When to try again; undefined where that is of no use. */
+  /** Milliseconds after which a retry may succeed; undefined if unknown. */
   retryDelayMs: number | undefined;
-  /** What the server's operator finds the call by. */
+  /** The id under which the server logs the call. */
   requestId: string | undefined;
 }
 
-/** Reads an error of a call. Whatever is thrown has an answer; what is no failure of a call has `Code.Unknown`. */
+/** Decodes any thrown value. A value that is not a failed call's error has `Code.Unknown`. */
 export function refusalOf(error: unknown): Refusal {
   const failure = ConnectError.from(error);
   const [info] = failure.findDetails(ErrorInfoSchema);

@@ -12,11 +12,11 @@ import { TextGenerationService } from "./gen/sluice/v1/text_generation_pb.js";
 import { TokenService } from "./gen/sluice/v1/token_pb.js";
 import { WatermarkService } from "./gen/sluice/v1/watermark_pb.js";
 
-/** How to call. */
+/** The options of a client. */
 export interface Options {
-  /** The key of the caller, where the server asks for one. */
+  /** The API key, if the server requires one. */
   key?: string;
-  /** The deadline of a call that gives none itself, in milliseconds. Default: none. */
+  /** The deadline of calls that set none, in milliseconds. Default: none. */
   timeoutMs?: number;
   /** Connect's interceptors, around every call. */
   interceptors?: Interceptor[];
@@ -37,7 +37,7 @@ export interface Sluice {
   readonly watermarks: Client<typeof WatermarkService>;
 }
 
-/** The services over a transport of your own. */
+/** Returns the services over the given transport. */
 export function over(transport: Transport): Sluice {
   return {
     chat: createClient(ChatService, transport),
@@ -54,7 +54,7 @@ export function over(transport: Transport): Sluice {
   };
 }
 
-/** What a transport is made with. */
+/** Returns the options of a transport. */
 export function transportOptions(baseUrl: string, { key, timeoutMs, interceptors = [] }: Options) {
   const bearing: Interceptor = (next) => (request) => {
     if (key !== undefined) request.header.set("authorization", `Bearer ${key}`);

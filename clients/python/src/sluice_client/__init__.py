@@ -1,4 +1,4 @@
-"""The Python client of sluice: typed calls over gRPC, streamed and whole, for callers that wait and for event loops.
+"""The Python client of sluice: typed calls over gRPC, streamed and whole, synchronous and with asyncio.
 
     from sluice_client import Client
 

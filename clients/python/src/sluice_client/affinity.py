@@ -1,8 +1,8 @@
-"""Whom a request belongs to, so that balancers can send those that begin alike to one replica, which has their prefix.
+"""The affinity key of a request, by which load balancers send requests with one prefix to the replica that caches it.
 
-A conversation is known by what every turn of it begins with: all up to its first question. The caller's own
-`x-sluice-affinity` of the client's metadata counts instead. Keys of different credentials never agree, as their cached
-prompts are not shared either, and tell nothing of the text. The gateway makes the same ones.
+The key of a conversation is a hash of everything up to its first question, which all its turns begin with. An
+`x-sluice-affinity` in the client's metadata replaces it. Keys of different credentials differ, since their cached
+prompts are not shared either, and do not reveal the text. The gateway computes the same keys.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import hashlib
 from collections.abc import Iterator
 from typing import Any, Final
 
-_MAX_LENGTH: Final = 4096  # characters of a text that count, or tokens
+_MAX_LENGTH: Final = 4096  # characters of a text, or tokens, that the key depends on
 _USER: Final = 2  # ROLE_USER
 
 
 def affinity_key(request: Any, authorization: str | None) -> str:
-    """The key of a request of the contract: 16 hexadecimal digits, or nothing for one that has no prefix to find."""
+    """Return a request's key: 16 hexadecimal digits, or an empty text for a request without a prefix to cache."""
     digest = hashlib.blake2b((authorization or "").encode(), digest_size=8)
     beginning = list(_beginning(request))
     for text in beginning:

@@ -1,4 +1,4 @@
-"""Whole answers, with what most callers want of them at hand; `message` is the contract's own."""
+"""Whole answers, with properties for the fields that most callers read; `message` is the contract's message."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ class ChatAnswer:
 
     @property
     def turn(self) -> content_pb2.Message:
-        """The assistant's message, as the conversation goes on with it."""
+        """The assistant's message, to be appended to the conversation."""
         return self.message.choices[0].message
 
     @property
     def text(self) -> str:
-        """What the model said."""
+        """The text of the answer."""
         return "".join(part.text for part in self.turn.content)
 
     @property
     def reasoning(self) -> str:
-        """What it thought before."""
+        """The reasoning before the answer."""
         return self.turn.reasoning
 
     @property
     def tool_calls(self) -> Sequence[tool_pb2.ToolCall]:
-        """What it asks to be called; `function.arguments` is JSON text."""
+        """The tool calls that the model requests; `function.arguments` is JSON text."""
         return self.turn.tool_calls
 
     @property
     def finish_reason(self) -> str:
-        """Why it ended: STOP, LENGTH, TOOL_CALLS or CONTENT_FILTER."""
+        """The reason why the answer ended: STOP, LENGTH, TOOL_CALLS or CONTENT_FILTER."""
         return finish_reason(self.message.choices[0].finish_reason)
 
     @property
     def usage(self) -> usage_pb2.Usage:
-        """What it cost."""
+        """The number of tokens, by kind."""
         return self.message.usage
 
 
@@ -53,47 +53,47 @@ class Completion:
 
     @property
     def text(self) -> str:
-        """The first continuation."""
+        """The text of the first continuation."""
         return self.message.choices[0].text
 
     @property
     def texts(self) -> list[str]:
-        """All of them."""
+        """The texts of all continuations."""
         return [choice.text for choice in self.message.choices]
 
     @property
     def finish_reason(self) -> str:
-        """Why the first ended: STOP or LENGTH."""
+        """The reason why the first continuation ended: STOP or LENGTH."""
         return finish_reason(self.message.choices[0].finish_reason)
 
     @property
     def usage(self) -> usage_pb2.Usage:
-        """What they cost."""
+        """The number of tokens of all continuations, by kind."""
         return self.message.usage
 
 
 @dataclass(frozen=True, slots=True)
 class ResponseAnswer:
-    """A response, made of items."""
+    """A response: a list of items."""
 
     message: response_item_pb2.Response
 
     @property
     def text(self) -> str:
-        """The text of all its messages."""
+        """The text of all messages in the response."""
         return "".join(part.text for item in self.message.output for part in item.message.content)
 
     @property
     def tool_calls(self) -> list[response_item_pb2.FunctionCallItem]:
-        """What it asks to be called."""
+        """The function calls that the model requests."""
         return [item.function_call for item in self.message.output if item.HasField("function_call")]
 
     @property
     def usage(self) -> usage_pb2.Usage:
-        """What it cost."""
+        """The number of tokens, by kind."""
         return self.message.usage
 
 
 def finish_reason(reason: chat_pb2.FinishReason.ValueType) -> str:
-    """Its name without the enum's."""
+    """Return the name of a finish reason without the enum's prefix."""
     return chat_pb2.FinishReason.Name(reason).removeprefix("FINISH_REASON_")

@@ -1,4 +1,4 @@
-"""A stream for callers on an event loop."""
+"""The event stream of the asynchronous client."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ E = TypeVar("E")
 
 
 class AsyncStream(Generic[E]):
-    """The events of one answer. It begins with the first read, and leaving its `async with` block stops the generation.
+    """The events of one answer. The first read starts the call; leaving the `async with` block stops the generation.
 
-    Reading raises SluiceError. A stream that breaks goes on where it broke, as long as `resume_timeout` allows.
+    Reading raises SluiceError. A broken stream is resumed where it broke, for up to `resume_timeout`.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class AsyncStream(Generic[E]):
         resume_timeout: float,
         text: Callable[[E], str],
     ) -> None:
-        """`begin` makes a call of a request and the seconds that are left for it."""
+        """`begin` starts a call, given a request and the seconds that are left for it."""
         self._begin = begin
         self._text = text
         self._call: Any = None
@@ -53,13 +53,13 @@ class AsyncStream(Generic[E]):
         await self._events.aclose()
 
     async def text(self) -> AsyncIterator[str]:
-        """The text of the first choice, piece by piece."""
+        """Yield the text of the first choice, piece by piece."""
         async for event in self._events:
             if piece := self._text(event):
                 yield piece
 
     def cancel(self) -> None:
-        """Stop the generation. Who reads the stream meanwhile gets this package's CancelledError."""
+        """Stop the generation. A pending read of the stream raises this package's CancelledError."""
         self._cancelled.set()
         if self._call is not None:
             self._call.cancel()
@@ -89,7 +89,7 @@ class AsyncStream(Generic[E]):
                     yield each
                 return
             finally:
-                call.cancel()  # gRPC never collects a call that is left, nor cancels it
+                call.cancel()  # gRPC neither collects nor cancels an abandoned call
 
     def _open(self, request: Any, until: float) -> Any:
         call = self._call = self._begin(request, max(0.0, until - time.monotonic()))
@@ -98,12 +98,12 @@ class AsyncStream(Generic[E]):
         return call
 
     def _report_cancelled(self) -> None:
-        """Raise CancelledError where it is the stream that was cancelled, and not its reader."""
+        """Raise CancelledError if the stream was cancelled, rather than the task that reads it."""
         if self._cancelled.is_set() and not _is_task_cancelled():
             raise cancelled() from None
 
     async def _wait(self, pause: float | None, until: float) -> bool:
-        """Whether the stream may be taken up again, after a pause; CancelledError if it was cancelled in it."""
+        """Pause, then return True if the stream may be resumed. Raise CancelledError if it was cancelled meanwhile."""
         if pause is None or time.monotonic() + pause > until:
             return False
         try:
@@ -114,6 +114,6 @@ class AsyncStream(Generic[E]):
 
 
 def _is_task_cancelled() -> bool:
-    """Whether somebody wants the reader itself to end."""
+    """Return True if the reading task itself is being cancelled."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

@@ -1,4 +1,4 @@
-"""How a client reaches the server: options, credentials and what goes along with each call."""
+"""The connection to the server: channel options, credentials and the metadata of each call."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from sluice_client.affinity import affinity_key
 
 try:
     from opentelemetry.propagate import inject
-except ImportError:  # without it there is no trace to pass on
+except ImportError:  # without OpenTelemetry there is no trace to propagate
 
     def inject(carrier: dict[str, str]) -> None:  # type: ignore[misc]  # as the package's own is called here
-        """Pass on nothing."""
+        """Add nothing, since OpenTelemetry is not installed."""
 
 
 SERVICE_CONFIG: Final = resources.files("sluice_client").joinpath("service_config.json").read_text()
@@ -30,7 +30,7 @@ _OPTIONS: Final[tuple[tuple[str, Any], ...]] = (
     ("grpc.service_config", SERVICE_CONFIG),
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
-    ("grpc.http2.max_pings_without_data", 0),  # a long prompt is silent and alive
+    ("grpc.http2.max_pings_without_data", 0),  # a long prompt takes time without an event
     ("grpc.initial_reconnect_backoff_ms", 200),
     ("grpc.max_reconnect_backoff_ms", 2_000),
     ("grpc.max_send_message_length", -1),  # the server has limits of its own
@@ -42,35 +42,35 @@ _PORTS: Final = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """TLS to the server. Files are in PEM; what isn't given is the system's or left out."""
+    """TLS to the server. Files are in PEM; without `authorities` the system's certificate authorities are used."""
 
     authorities: Path | str | None = None
-    certificate: Path | str | None = None  # of this client, for a server that asks for one
+    certificate: Path | str | None = None  # of this client, for a server that requires one
     key: Path | str | None = None
-    server_name: str | None = None  # that the server's certificate has, if it isn't the target's
+    server_name: str | None = None  # the name in the server's certificate, if it differs from the target
 
     def credentials(self) -> grpc.ChannelCredentials:
-        """What gRPC takes."""
+        """Return the credentials for gRPC."""
         files = (self.authorities, self.key, self.certificate)
         return grpc.ssl_channel_credentials(*(None if each is None else Path(each).read_bytes() for each in files))
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What all calls of a client have in common."""
+    """The settings that all calls of a client share."""
 
     target: str
     key: str | None = None
     model: str | None = None
-    timeout: float = 600.0  # seconds that a call may take, retries and resumptions included
-    resume_timeout: float = 30.0  # seconds that a broken stream is tried to be taken up again; 0 for not at all
+    timeout: float = 600.0  # seconds that a call may take, including retries and resumptions
+    resume_timeout: float = 30.0  # seconds for which a broken stream is resumed; 0 disables resumption
     wait_for_ready: bool = False
     tls: Tls | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, address: str, **others: Any) -> Settings:
-        """Of a server's address: gRPC's own form, or a URL, whose scheme says whether there is TLS."""
+        """Return the settings for an address: a gRPC target, or a URL whose scheme selects TLS."""
         scheme, found, place = address.rpartition("://")
         if not found or scheme not in _PORTS:
             return cls(address, **others)
@@ -84,16 +84,16 @@ class Settings:
         return cls(host if _has_port(host) else f"{host}:{_PORTS[scheme]}", **others)
 
     def options(self) -> list[tuple[str, Any]]:
-        """The channel's."""
+        """Return the channel's options."""
         own = [("grpc.ssl_target_name_override", self.tls.server_name)] if self.tls and self.tls.server_name else []
         return [*_OPTIONS, *own]
 
     def credentials(self) -> grpc.ChannelCredentials | None:
-        """The channel's; None for one without TLS."""
+        """Return the channel's credentials; None without TLS."""
         return None if self.tls is None else self.tls.credentials()
 
     def call_metadata(self, request: Any) -> list[tuple[str, str]]:
-        """What goes along with one call: key, trace, and by what proxies choose a server."""
+        """Return one call's metadata: the key, the trace, and the headers by which proxies route the call."""
         carrier: dict[str, str] = {}
         inject(carrier)
         metadata = [*carrier.items(), *self.metadata.items()]

@@ -1,4 +1,4 @@
-"""The client for callers that wait."""
+"""The synchronous client."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from sluice_client.v1 import (
     token_pb2,
 )
 
-# Who reads a stream reads the connection himself, without a thread of gRPC's between: half the processor time an event.
+# The reader of a stream polls the connection, without a thread of gRPC in between: half the processor time per event.
 _OPTIONS = {ChannelOptions.SingleThreadedUnaryStream: 1}
 
 Q = TypeVar("Q", bound=Proto)
@@ -37,10 +37,10 @@ A = TypeVar("A", bound=Proto)
 
 
 class Client:
-    """Calls of one server, from any thread. Raises SluiceError.
+    """Calls one server, from any thread. Failed calls raise SluiceError.
 
-    `timeout` and `resume_timeout` are in seconds; a call's own `timeout` counts instead of the client's. Without a
-    `model`, the first that the server lists for the task answers.
+    `timeout` and `resume_timeout` are in seconds; a call's own `timeout` replaces the client's. Without a
+    `model`, the first model that the server lists for the task is called.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Client:
         metadata: Mapping[str, str] | None = None,
         options: Sequence[tuple[str, Any]] = (),
     ) -> None:
-        """`options` are gRPC's own for channels, beside or instead of the client's."""
+        """`options` are gRPC channel options, which extend and override the client's."""
         self._settings = Settings.of(
             target,
             key=key,
@@ -87,7 +87,7 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """End all calls."""
+        """Cancel all calls and close the connection."""
         self._channel.close()
 
     def chat(
@@ -115,7 +115,7 @@ class Client:
     def complete(
         self, prompts: request.Prompts, *, timeout: float | None = None, **options: Unpack[request.CompletionOptions]
     ) -> Completion:
-        """Continue a text, several, or token ids."""
+        """Continue one prompt or several: texts or token ids."""
         asked = self._with_model(request.complete_request(prompts, options), model_pb2.TASK_COMPLETION)
         return Completion(self.call(methods.COMPLETE, asked, timeout=timeout))
 
@@ -133,7 +133,7 @@ class Client:
         timeout: float | None = None,
         **options: Unpack[request.ResponseOptions],
     ) -> ResponseAnswer:
-        """Make a response, an answer of items."""
+        """Create a response, an answer made of items."""
         asked = self._with_model(request.response_request(conversation, options), model_pb2.TASK_CHAT)
         return ResponseAnswer(self.call(methods.CREATE_RESPONSE, asked, timeout=timeout).response)
 
@@ -144,14 +144,14 @@ class Client:
         timeout: float | None = None,
         **options: Unpack[request.ResponseOptions],
     ) -> Stream[response_event_pb2.StreamResponseResponse]:
-        """Make a response, with an event for each of its changes."""
+        """Create a response and stream an event for each change."""
         asked = request.response_request(conversation, options)
         return self._stream(methods.STREAM_RESPONSE, asked, model_pb2.TASK_CHAT, timeout)
 
     def embed(
         self, inputs: request.Prompts, *, timeout: float | None = None, **options: Unpack[request.EmbedOptions]
     ) -> list[list[float]]:
-        """The vector of each text."""
+        """Return the embedding of each text."""
         asked = self._with_model(request.embed_request(inputs, options), model_pb2.TASK_EMBEDDING)
         return [list(each.values) for each in self.call(methods.EMBED, asked, timeout=timeout).embeddings]
 
@@ -163,35 +163,35 @@ class Client:
         timeout: float | None = None,
         **options: Unpack[request.RankOptions],
     ) -> list[rank_pb2.RankedDocument]:
-        """The documents by how well they answer the query, best first: each one's `index` and `score`."""
+        """Rank documents by relevance to the query, best first: the `index` and `score` of each."""
         asked = self._with_model(request.rank_request(query, documents, options), model_pb2.TASK_RANK)
         return list(self.call(methods.RANK, asked, timeout=timeout).results)
 
     def tokenize(self, text: str, *, model: str | None = None, add_special_tokens: bool = True) -> list[int]:
-        """The ids of a text's tokens."""
+        """Return the token ids of a text."""
         asked = token_pb2.TokenizeTextRequest(model=model or "", text=text, add_special_tokens=add_special_tokens)
         return list(self.call(methods.TOKENIZE, self._with_model(asked, model_pb2.TASK_COMPLETION)).token_ids)
 
     def detokenize(
         self, token_ids: Sequence[int], *, model: str | None = None, skip_special_tokens: bool = False
     ) -> str:
-        """The text of tokens."""
+        """Return the text of token ids."""
         asked = token_pb2.DetokenizeTextRequest(
             model=model or "", token_ids=token_ids, skip_special_tokens=skip_special_tokens
         )
         return self.call(methods.DETOKENIZE, self._with_model(asked, model_pb2.TASK_COMPLETION)).text
 
     def count_tokens(self, conversation: request.Conversation, **options: Unpack[request.ChatOptions]) -> int:
-        """How many tokens a conversation is, with all that the model's template adds."""
+        """Return the number of tokens of a conversation, including those that the model's template adds."""
         asked = self._with_model(request.chat_request(conversation, options), model_pb2.TASK_CHAT)
         return self.call(methods.COUNT_TOKENS, token_pb2.CountTokensRequest(chat=asked)).num_tokens
 
     def models(self) -> list[model_pb2.Model]:
-        """What is served: models that generate, then the others."""
+        """Return the served models: those that generate first."""
         return list(self.call(methods.LIST_MODELS, model_pb2.ListModelsRequest()).models)
 
     def call(self, method: Method[Q, A], asked: Q, *, timeout: float | None = None) -> A:
-        """The answer of one of `methods`, by its own request."""
+        """Call one of `methods` with its own request message and return the answer."""
         seconds = self._settings.timeout if timeout is None else timeout
         try:
             answer: A = self._call(method, asked, seconds)
@@ -200,7 +200,7 @@ class Client:
         return answer
 
     def stream(self, method: Method[Q, A], asked: Q, *, timeout: float | None = None) -> Stream[A]:
-        """The events of one of `methods` that stream, by its own request."""
+        """Call a streaming one of `methods` with its own request message and return the events."""
         return self._stream(method, asked, model_pb2.TASK_CHAT, timeout)
 
     def _call(self, method: Method[Q, A], asked: Q, timeout: float) -> Any:
@@ -226,7 +226,7 @@ class Client:
         )
 
     def _with_model(self, asked: Q, task: model_pb2.Task.ValueType) -> Q:
-        """The request with the name of a model."""
+        """Return the request, with a model's name if it has none."""
         message: Any = asked
         if not message.model:
             message.model = self._settings.model or choose(self._listed(), task)

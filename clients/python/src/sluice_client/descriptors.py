@@ -1,8 +1,8 @@
 """The contract's messages, built from its descriptors.
 
-They stand in a pool of their own: whatever else a program imports, the server's modules among them, may declare
-`sluice.v1` as well without a clash. So a `Timestamp` within these messages is a class of its own, too, with the methods
-that every `Timestamp` has.
+They are registered in a descriptor pool of their own, so other modules of the same program, such as the server's, can
+declare `sluice.v1` too without a conflict. A `Timestamp` within these messages is therefore a class of its own, with
+the usual methods of a `Timestamp`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _files = {file.name: file for file in FileDescriptorSet.FromString(_CONTRACT.rea
 
 
 def declare(proto: str, module: dict[str, Any]) -> None:
-    """Put all that a .proto file declares into a module, given by its globals."""
+    """Add everything that a .proto file declares to a module, given by its globals."""
     file = _file(proto)
     module["DESCRIPTOR"] = file
     for name, enum in file.enum_types_by_name.items():
@@ -31,7 +31,7 @@ def declare(proto: str, module: dict[str, Any]) -> None:
     module.update(file.extensions_by_name)
     for name, message in file.message_types_by_name.items():
         module[name] = GetMessageClass(message)
-        module[name].__module__ = module["__name__"]  # where `pickle` finds it
+        module[name].__module__ = module["__name__"]  # the module from which `pickle` imports the class
 
 
 def _file(name: str) -> FileDescriptor:
@@ -46,6 +46,6 @@ def _file(name: str) -> FileDescriptor:
 
 
 def _of_protobuf(name: str) -> FileDescriptorProto:
-    """One of the files that protobuf has itself, such as google/protobuf/timestamp.proto."""
+    """Return a file that protobuf itself provides, such as google/protobuf/timestamp.proto."""
     module = import_module(f"{name.removesuffix('.proto').replace('/', '.')}_pb2")
     return FileDescriptorProto.FromString(module.DESCRIPTOR.serialized_pb)

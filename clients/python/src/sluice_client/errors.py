@@ -98,7 +98,7 @@ class CancelledError(SluiceError):
 
 
 class ServerError(SluiceError):
-    """The server failed, or the connection with the call on it (INTERNAL, UNKNOWN and the others)."""
+    """The server or the connection failed during the call (INTERNAL, UNKNOWN and the remaining codes)."""
 
 
 _BY_CODE: Final[dict[grpc.StatusCode, type[SluiceError]]] = {
@@ -137,7 +137,7 @@ def decode(error: Any) -> SluiceError:
             reason, metadata = detail.reason, dict(detail.metadata)
         elif isinstance(detail, error_details_pb2.BadRequest):
             violations += [
-                # `reason` is younger than the oldest release of the details that this runs with.
+                # The oldest supported release of googleapis-common-protos does not have `reason`.
                 Violation(each.field, each.description, getattr(each, "reason", ""))
                 for each in detail.field_violations
             ]

@@ -1,4 +1,4 @@
-"""Which model answers where the caller names none."""
+"""The choice of a model for calls that name none."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sluice_client.v1 import model_pb2
 
 
 def choose(models: Sequence[model_pb2.Model], task: model_pb2.Task.ValueType) -> str:
-    """The first model for the task. Raises NotFoundError if there is none."""
+    """Return the name of the first model for the task. Raise NotFoundError if there is none."""
     for model in models:
         if task in model.tasks:
             return model.name

@@ -1,4 +1,4 @@
-"""Requests from plain values: conversations, tools, and options by the names that the contract has."""
+"""Request messages from plain values: conversations, tools, and options named as in the contract."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _GROUPS: Final[tuple[tuple[str, type[Proto]], ...]] = (
 
 
 class Options(TypedDict, total=False):
-    """What every request that generates may say. The contract's messages of these names tell what it means."""
+    """Options of every request that generates. The contract's messages, named in the comments, document them."""
 
     model: str
     # SamplingParams
@@ -81,7 +81,7 @@ class Options(TypedDict, total=False):
 
 
 class StoppingOptions(Options, total=False):
-    """What requests may say that know when to stop: StopParams."""
+    """Options of requests with stop conditions: StopParams."""
 
     max_tokens: int
     min_tokens: int
@@ -92,7 +92,7 @@ class StoppingOptions(Options, total=False):
 
 
 class AnswerOptions(TypedDict, total=False):
-    """What chats and responses may say, too."""
+    """Further options of chats and responses."""
 
     tools: Sequence[tool_pb2.Tool]
     tool_choice: str  # none, auto, required, or a function's name
@@ -101,7 +101,7 @@ class AnswerOptions(TypedDict, total=False):
 
 
 class ChatOptions(StoppingOptions, AnswerOptions, total=False):
-    """What chats may say."""
+    """Options of chats."""
 
     n: int
     reasoning_budget: int
@@ -112,7 +112,7 @@ class ChatOptions(StoppingOptions, AnswerOptions, total=False):
 
 
 class CompletionOptions(StoppingOptions, total=False):
-    """What completions may say."""
+    """Options of completions."""
 
     n: int
     suffix: str
@@ -123,7 +123,7 @@ class CompletionOptions(StoppingOptions, total=False):
 
 
 class ResponseOptions(Options, AnswerOptions, total=False):
-    """What responses may say."""
+    """Options of responses."""
 
     instructions: str
     max_tokens: int  # `max_output_tokens` in the contract
@@ -132,7 +132,7 @@ class ResponseOptions(Options, AnswerOptions, total=False):
 
 
 class EmbedOptions(TypedDict, total=False):
-    """What a request for vectors may say."""
+    """Options of embedding requests."""
 
     model: str
     dimensions: int
@@ -145,7 +145,7 @@ class EmbedOptions(TypedDict, total=False):
 
 
 class RankOptions(TypedDict, total=False):
-    """What a request to rank documents may say."""
+    """Options of ranking requests."""
 
     model: str
     top_n: int
@@ -159,14 +159,14 @@ class RankOptions(TypedDict, total=False):
 
 
 def message(role: str, text: str, *, name: str | None = None) -> content_pb2.Message:
-    """One turn of a conversation. The role is system, user or assistant."""
+    """Return one turn of a conversation. The role is system, user or assistant."""
     if role not in _ROLES:
         raise ValueError(f"role must be one of {', '.join(_ROLES)}, not {role!r}; tool_result() makes a tool's message")
     return content_pb2.Message(role=_ROLES[role], content=[content_pb2.ContentPart(text=text)], name=name)
 
 
 def tool_result(call: tool_pb2.ToolCall, text: str) -> content_pb2.Message:
-    """What a call of a tool gave, to be sent after the assistant's message that has the call."""
+    """Return the message with a tool call's result, to be sent after the assistant's message that has the call."""
     return content_pb2.Message(
         role=content_pb2.ROLE_TOOL, content=[content_pb2.ContentPart(text=text)], tool_call_id=call.id
     )
@@ -175,24 +175,24 @@ def tool_result(call: tool_pb2.ToolCall, text: str) -> content_pb2.Message:
 def function(
     name: str, description: str = "", parameters: Mapping[str, Any] | None = None, *, strict: bool = False
 ) -> tool_pb2.Tool:
-    """A function that the model may call; `parameters` is a JSON schema."""
+    """Return a function that the model may call; `parameters` is a JSON schema."""
     text = "" if parameters is None else json.dumps(parameters, ensure_ascii=False)
     definition = tool_pb2.FunctionDefinition(name=name, description=description, parameters=text, strict=strict)
     return tool_pb2.Tool(function=definition)
 
 
 def chat_request(conversation: Conversation, options: Mapping[str, Any]) -> chat_pb2.ChatRequest:
-    """A chat."""
+    """Return the request of a chat."""
     return _with(chat_pb2.ChatRequest(messages=_messages(conversation)), options)
 
 
 def complete_request(prompts: Prompts, options: Mapping[str, Any]) -> completion_pb2.CompleteRequest:
-    """A completion."""
+    """Return the request of a completion."""
     return _with(completion_pb2.CompleteRequest(prompts=_prompts(prompts)), options)
 
 
 def response_request(conversation: Conversation, options: Mapping[str, Any]) -> response_pb2.CreateResponseRequest:
-    """A response."""
+    """Return the request that creates a response."""
     items = [
         response_item_pb2.InputItem(message=response_item_pb2.InputMessage(role=each.role, content=each.content))
         for each in _messages(conversation)
@@ -202,12 +202,12 @@ def response_request(conversation: Conversation, options: Mapping[str, Any]) -> 
 
 
 def embed_request(inputs: Prompts, options: Mapping[str, Any]) -> embedding_pb2.EmbedRequest:
-    """Texts to embed."""
+    """Return the request to embed texts."""
     return _with(embedding_pb2.EmbedRequest(inputs=_prompts(inputs)), options)
 
 
 def rank_request(query: str, documents: Sequence[str], options: Mapping[str, Any]) -> rank_pb2.RankRequest:
-    """Documents to sort."""
+    """Return the request to rank documents."""
     return _with(rank_pb2.RankRequest(query=query, documents=documents), options)
 
 
@@ -224,12 +224,12 @@ def _prompts(prompts: Prompts) -> list[prompt_pb2.Prompt]:
     if isinstance(prompts, str):
         return [prompt_pb2.Prompt(text=prompts)]
     if prompts and isinstance(prompts[0], int):
-        return [prompt_pb2.Prompt(token_ids=prompt_pb2.TokenIds(ids=prompts))]  # type: ignore[arg-type]  # all like the first
+        return [prompt_pb2.Prompt(token_ids=prompt_pb2.TokenIds(ids=prompts))]  # type: ignore[arg-type]  # all have the type of the first
     return [each if isinstance(each, prompt_pb2.Prompt) else prompt_pb2.Prompt(text=str(each)) for each in prompts]
 
 
 def _with(request: R, options: Mapping[str, Any]) -> R:
-    """The request with the options, each in the message that has its name."""
+    """Return the request with each option set in the message that has a field of its name."""
     for name, value in options.items():
         if value is not None and not _set_special(request, name, value):
             _set(_owner(request, name), name, value)
@@ -257,7 +257,7 @@ def _set(message: Any, name: str, value: Any) -> None:
 
 
 def _set_special(request: Any, name: str, value: Any) -> bool:
-    """Whether the option is one of those that don't stand in the contract as they are written here."""
+    """Set an option whose form differs from the contract's. Return False for any other option."""
     match name:
         case "json_schema" | "json_object" | "regex" | "one_of":
             _set_constraint(request.output_constraint, name, value)

@@ -1,4 +1,4 @@
-"""What has come of a stream, and what to ask for when it breaks."""
+"""The received events of a stream, and the request that resumes it after a break."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from sluice_client.v1 import error_pb2
 E = TypeVar("E")  # the message of a stream's events
 
 _ENGINE_FAILED: Final = reason_name(error_pb2.ERROR_REASON_ENGINE_FAILED)
-_MOST_BREAKS: Final = 4  # without an event between them: what breaks every server may be the request itself
+_MOST_BREAKS: Final = 4  # without an event between them: the request itself may be what breaks the servers
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 _RESET: Final = frozenset({grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN})  # a connection that broke
-_PASSING: Final = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED})  # nobody, or others
+_PASSING: Final = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED})  # no server, or overload
 
 
 class Received(Generic[E]):
-    """The events of one stream, in the order of their numbers, whatever number of calls they took."""
+    """The events of one stream in the order of their positions, over all calls that it takes."""
 
     def __init__(self, request: Any, timeout: float) -> None:
         self._request = request
         self._timeout = timeout
         self._stream: bytes = request.resume.stream
         self._last: Any = None
-        self._held: list[E] = []  # what a failure may follow that isn't told if the stream goes on
+        self._held: list[E] = []  # events of a possible failure, dropped if the stream is resumed
         self._has_grown = False  # since the last break
         self._num_breaks = 0
         self._until = 0.0
         self._pause = _FIRST_PAUSE
 
     def take(self, event: Any) -> list[E]:
-        """What is to be told now that an event has come."""
+        """Take one event and return the events to emit."""
         if event.stream:
             self._stream = event.stream
         if event.position:
@@ -45,12 +45,12 @@ class Received(Generic[E]):
         return [*self.left(), event] if self._held else [event]
 
     def left(self) -> list[E]:
-        """What was held, now that nothing follows."""
+        """Return the held events, once the stream has ended."""
         held, self._held = self._held, []
         return held
 
     def rest(self) -> Any:
-        """The request for what has not come yet."""
+        """Return the request for the events that have not arrived yet."""
         self._held.clear()
         if self._last is None:
             return self._request
@@ -62,8 +62,8 @@ class Received(Generic[E]):
         return request
 
     def pause(self, error: SluiceError) -> float | None:
-        """Seconds to wait before the stream is taken up again; None if it won't be."""
-        if not self._stream or self._last is None:  # nothing has come, and gRPC has retried what is safe
+        """Return the seconds to wait before the stream is resumed; None if it can't be."""
+        if not self._stream or self._last is None:  # no event has arrived, and gRPC has made all safe retries
             return None
         now = time.monotonic()
         is_lost = error.reason == _ENGINE_FAILED or (error.code in _RESET and not error.reason)

@@ -1,4 +1,4 @@
-"""A stream for callers that wait."""
+"""The event stream of the synchronous client."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ E = TypeVar("E")
 
 
 class Stream(Generic[E]):
-    """The events of one answer. It begins with the first read, and leaving its `with` block stops the generation.
+    """The events of one answer. The first read starts the call; leaving the `with` block stops the generation.
 
-    Reading raises SluiceError. A stream that breaks goes on where it broke, as long as `resume_timeout` allows.
+    Reading raises SluiceError. A broken stream is resumed where it broke, for up to `resume_timeout`.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class Stream(Generic[E]):
         resume_timeout: float,
         text: Callable[[E], str],
     ) -> None:
-        """`begin` makes a call of a request and the seconds that are left for it."""
+        """`begin` starts a call, given a request and the seconds that are left for it."""
         self._begin = begin
         self._text = text
         self._call: Any = None
@@ -53,13 +53,13 @@ class Stream(Generic[E]):
         self._events.close()
 
     def text(self) -> Iterator[str]:
-        """The text of the first choice, piece by piece."""
+        """Yield the text of the first choice, piece by piece."""
         for event in self._events:
             if piece := self._text(event):
                 yield piece
 
     def cancel(self) -> None:
-        """Stop the generation, from any thread. Who reads the stream meanwhile gets CancelledError."""
+        """Stop the generation, from any thread. A pending read of the stream raises CancelledError."""
         self._cancelled.set()
         if self._call is not None:
             self._call.cancel()
@@ -81,7 +81,7 @@ class Stream(Generic[E]):
                 yield from received.left()
                 return
             finally:
-                call.cancel()  # nothing, if it has ended
+                call.cancel()  # no effect if the call has ended
 
     def _open(self, request: Any, until: float) -> Any:
         call = self._call = self._begin(request, max(0.0, until - time.monotonic()))
@@ -90,7 +90,7 @@ class Stream(Generic[E]):
         return call
 
     def _wait(self, pause: float | None, until: float) -> bool:
-        """Whether the stream may be taken up again, after a pause; CancelledError if it was cancelled in it."""
+        """Pause, then return True if the stream may be resumed. Raise CancelledError if it was cancelled meanwhile."""
         if pause is None or time.monotonic() + pause > until:
             return False
         if self._cancelled.wait(pause):

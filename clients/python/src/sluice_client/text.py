@@ -1,4 +1,4 @@
-"""What of a stream's event is text of the first choice."""
+"""The text of the first choice in a stream's events."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from sluice_client.v1 import chat_pb2, completion_pb2, response_event_pb2, text_
 
 
 def of_chat(event: chat_pb2.StreamChatResponse) -> str:
-    """Of a chat."""
+    """Return the text in an event of a chat."""
     delta = event.content_delta
     return "" if delta.choice_index else delta.text
 
 
 def of_completion(event: completion_pb2.StreamCompleteResponse) -> str:
-    """Of a completion."""
+    """Return the text in an event of a completion."""
     return "" if event.delta.choice_index else event.delta.text
 
 
 def of_response(event: response_event_pb2.StreamResponseResponse) -> str:
-    """Of a response."""
+    """Return the text in an event of a response."""
     return event.output_text_delta.delta
 
 
 def of_generated_text(event: text_generation_pb2.StreamGenerateTextResponse) -> str:
-    """Of a text generation."""
+    """Return the text in an event of a text generation."""
     return event.delta.text
 
 
@@ -39,5 +39,5 @@ _BY_PATH: Final[dict[str, Callable[[Any], str]]] = {
 
 
 def of(method: methods.Method[Any, Any]) -> Callable[[Any], str]:
-    """What tells the text of a method's events."""
+    """Return the function that extracts the text from a method's events."""
     return _BY_PATH[method.path]
