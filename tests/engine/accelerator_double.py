@@ -82,7 +82,7 @@ class RepeatedWork:
         self.result.copy_(self._work())
 
 
-class RepeatingRecorder:
+class RunAgain:
     """A Recorder. Each recording reports `taken` bytes as used."""
 
     def __init__(self, taken: int = 0) -> None:
@@ -98,6 +98,6 @@ class RepeatingRecorder:
 
 
 def accelerator(
-    max_sequences: int = 4, max_context: int = 128, max_bytes: int = 10**6, recorder: RepeatingRecorder | None = None
+    max_sequences: int = 4, max_context: int = 128, max_bytes: int = 10**6, recorder: RunAgain | None = None
 ) -> Accelerator:
-    return Accelerator(REFERENCE, recorder or RepeatingRecorder(), GraphLimits(max_sequences, max_context, max_bytes))
+    return Accelerator(REFERENCE, recorder or RunAgain(), GraphLimits(max_sequences, max_context, max_bytes))

@@ -39,7 +39,7 @@ class Adapters:
             raise AdapterLost(f"the adapter {name!r} is not loaded")
 
     async def load(self, name: str, folder: Path) -> AdapterLoaded:
-        """Load an adapter. Raises AdapterRefused, TooManyAdapters, or the error that prevents any request."""
+        """Load an adapter. Raise AdapterRefused or TooManyAdapters, or an error of the engine."""
         async with self._changing:
             if name in self._folders:
                 raise AdapterRefused(f"the model has an adapter named {name!r}")
