@@ -71,7 +71,7 @@ def tried(kind: str) -> Row:
 def _served(kind: str, model: object, folder: Path) -> Row:
     outcome = asyncio.run(compare(model, folder))
     if outcome.backend is None:
-        reason = outcome.message.rpartition("backend transformers: ")[2].rpartition("can't be served: ")[2]
+        reason = outcome.message.rpartition("backend transformers: ")[2].rpartition("is not supported: ")[2]
         return Row(kind, "", f"refused: {reason}")
     backend = outcome.backend
     if backend == "transformers":
