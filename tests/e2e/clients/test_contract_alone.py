@@ -1,4 +1,4 @@
-"""Clients that have nothing of ours but a running product: its descriptor set, through Envoy."""
+"""Clients that have only the descriptor set of a running product, downloaded through Envoy."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ MODEL = "sluice-demo"
 
 @pytest.fixture(scope="module")
 def served(stack: Stack) -> bytes:
-    """What the front door serves as the contract."""
+    """Return the descriptor set that the public listener serves."""
     answer = httpx.get(f"{stack.door}/sluice.binpb", timeout=60)
     assert (answer.status_code, answer.headers["content-type"].partition(";")[0]) == (200, "application/x-protobuf")
     return answer.content
 
 
 def test_a_client_is_built_from_it(stack: Stack, served: bytes) -> None:
-    """A pool of this file alone has all that a streamed chat takes; its text is REST's."""
+    """A descriptor pool of this file alone can make a streamed chat, and its text equals REST's."""
     pool = DescriptorPool()
     for file in FileDescriptorSet.FromString(served).file:
         pool.Add(file)
@@ -51,7 +51,7 @@ def test_a_client_is_built_from_it(stack: Stack, served: bytes) -> None:
 
 
 def test_code_is_made_from_it(served: bytes, tmp_path: Path) -> None:
-    """With `--descriptor_set_in`, protoc needs neither a .proto file nor anything of protovalidate."""
+    """With `--descriptor_set_in`, protoc needs no .proto files and no protovalidate."""
     descriptors = tmp_path / "sluice.binpb"
     descriptors.write_bytes(served)
     names = [file.name for file in FileDescriptorSet.FromString(served).file if file.name.startswith("sluice/")]
