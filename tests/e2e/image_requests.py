@@ -1,4 +1,4 @@
-"""Images as files and in requests, and the requests themselves."""
+"""Images as files and data URLs, and requests with them."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tests.e2e.stack import Stack
 
 
 def file_of(image: Image.Image, kind: str = "PNG") -> bytes:
-    """An image's file."""
+    """Return an image as a file."""
     written = io.BytesIO()
     image.save(written, kind)
     return written.getvalue()
 
 
 def data_url(image: Image.Image, kind: str = "PNG") -> str:
-    """An image in a URL."""
+    """Return an image as a data URL."""
     return f"data:image/{kind.lower()};base64,{base64.b64encode(file_of(image, kind)).decode()}"
 
 

@@ -26,7 +26,7 @@ SIZES = {
     "NUM_BLOCKS": "72",
     "MAX_MODEL_LEN": "1024",
     "MAX_PREFILL_CHUNK": "64",
-    "MAX_QUEUE_WAIT_S": "60",
+    "MAX_QUEUE_WAIT_S": "1e9",  # no request is rejected for its expected wait
 }
 BEGINNINGS = ("", "Be brief. ", "The house on the hill is old, and nobody lives there any more. " * 8)
 WORDS = ["red", "house", "seven", "Anna", "water", "because", "gate", "slowly", "tell", "me", "why", "the", "moon"]
@@ -198,7 +198,7 @@ def assert_same(body: dict[str, Any], said: Answer, alone: Answer) -> None:
 
 
 async def test_200_seeds_give_the_same_tokens_alone_and_in_a_batch(crowded: Stack) -> None:
-    """At temperature 2, streamed and whole, over REST and gRPC, with preemptions and neighbours who leave."""
+    """Tokens at temperature 2 do not depend on the batch, the API, streaming, preemptions or aborted requests."""
     draw = random.Random(11)
     bodies = [random_body(draw) for _ in range(NUM_REQUESTS)]
     async with doors_of(crowded) as doors:

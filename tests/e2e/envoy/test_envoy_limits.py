@@ -14,7 +14,7 @@ from sluice.v1 import chat_pb2_grpc
 
 from runner.proxy.envoy_config import connection_manager
 from tests.e2e.answers.test_chat import grpc_request
-from tests.e2e.crowd import SlowUpstream, connections, door_with, full_backlog, health, is_closed, serves
+from tests.e2e.connections import SlowUpstream, connections, door_with, full_backlog, health, is_closed, serves
 from tests.e2e.door import Door, http_filter
 from tests.e2e.stack import Stack, free_ports
 from tests.waiting import GUARD_S

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-from tests.e2e.crowd import connections, door_with, health, is_closed, serves
+from tests.e2e.connections import connections, door_with, health, is_closed, serves
 from tests.e2e.door import Door
 from tests.e2e.stack import Stack
 

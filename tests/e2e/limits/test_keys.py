@@ -14,7 +14,7 @@ from google.rpc import error_details_pb2, status_pb2
 from sluice.v1 import chat_pb2, chat_pb2_grpc, content_pb2, model_pb2, model_pb2_grpc
 
 from service.auth.key import new_key
-from tests.e2e.guarded import AZURE, CHAT, CHAT_PATH, HIDDEN, MESSAGES, MODEL, NOBODYS, Guarded, told
+from tests.e2e.guarded import AZURE, CHAT, CHAT_PATH, HIDDEN, MESSAGES, MODEL, NOBODYS, Guarded, error_body
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def test_tokens_need_their_own_scope(guarded: Guarded, path: str, body: dict[str
     """Which who may generate need not have."""
     asked = {"model": MODEL, **body}
     answer = guarded.post(path, asked, authorization=f"Bearer {guarded.keys['operator']}")
-    assert (answer.status_code, told(answer)["error"]["message"]) == (403, "the key lacks the scope tokenize")
+    assert (answer.status_code, error_body(answer)["error"]["message"]) == (403, "the key lacks the scope tokenize")
     assert guarded.post(path, asked, authorization=f"Bearer {guarded.keys['team']}").status_code == 200
 
 

@@ -12,7 +12,7 @@ import openai
 import pytest
 
 from service.auth.key import new_key
-from tests.e2e.guarded import AZURE, HIDDEN, MESSAGES, MODEL, Guarded, told
+from tests.e2e.guarded import AZURE, HIDDEN, MESSAGES, MODEL, Guarded, error_body
 from tests.e2e.stack import ROOT
 
 
@@ -87,7 +87,7 @@ def test_each_dialect_refuses_a_wrong_key(guarded: Guarded, dialect: str, key: s
     """With 401 in its own shape, and the challenge that HTTP asks for."""
     asked = DIALECTS[dialect]
     answer = guarded.post(asked.path, asked.body, authorization=f"Bearer {key}")
-    assert (answer.status_code, told(answer)) == (401, asked.unauthorized)
+    assert (answer.status_code, error_body(answer)) == (401, asked.unauthorized)
     assert answer.headers["www-authenticate"] == 'Bearer realm="sluice", error="invalid_token"'
 
 
@@ -96,7 +96,7 @@ def test_each_dialect_refuses_a_missing_scope(guarded: Guarded, dialect: str) ->
     """With 403 in its own shape."""
     asked = DIALECTS[dialect]
     answer = guarded.post(asked.path, asked.body, authorization=f"Bearer {guarded.keys['embedder']}")
-    assert (answer.status_code, told(answer)) == (403, asked.forbidden)
+    assert (answer.status_code, error_body(answer)) == (403, asked.forbidden)
     challenge = 'Bearer realm="sluice", error="insufficient_scope", scope="generate"'
     assert answer.headers["www-authenticate"] == challenge
 
@@ -131,7 +131,7 @@ def test_faults_of_a_body_are_told_to_who_has_a_key(guarded: Guarded, dialect: s
             return httpx.post(guarded.base + asked.path, content=body, headers=headers, timeout=60)
 
         wrong, missing, good = send(new_key("team")), send(None), send(guarded.keys["team"])
-        assert (wrong.status_code, told(wrong)) == (401, asked.unauthorized)
+        assert (wrong.status_code, error_body(wrong)) == (401, asked.unauthorized)
         assert missing.status_code == 401
         assert "www-authenticate" in missing.headers
         assert good.status_code == (415 if kind == "text/plain" else 400)
