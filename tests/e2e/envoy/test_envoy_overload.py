@@ -1,4 +1,4 @@
-"""What Envoy does when its heap is full."""
+"""Envoy's overload actions when its heap is full."""
 
 import select
 import subprocess
@@ -14,7 +14,7 @@ from tests.e2e.stack import Stack
 
 
 def only(action: str) -> Callable[[dict[str, Any]], None]:
-    """A heap that is full from the start, and one action against it."""
+    """Return a change that makes the heap full from the start and keeps one overload action."""
 
     def change(config: dict[str, Any]) -> None:
         manager = config["overload_manager"]
@@ -25,7 +25,7 @@ def only(action: str) -> Callable[[dict[str, Any]], None]:
 
 
 def test_a_full_heap_stops_requests(stack: Stack) -> None:
-    """503 with when to come back, over gRPC UNAVAILABLE."""
+    """Requests get 503 with Retry-After, and UNAVAILABLE over gRPC."""
     with Door(stack.ports["gateway"], stack.ports["service"], only("stop_accepting_requests"), healthy=False) as door:
         door.until(lambda: door.stat("overload.envoy.overload_actions.stop_accepting_requests.active") == 1)
         answer = httpx.get(f"{door.url}/v1/models", timeout=60)
@@ -35,7 +35,7 @@ def test_a_full_heap_stops_requests(stack: Stack) -> None:
 
 
 def test_a_full_heap_stops_connections(stack: Stack) -> None:
-    """No new connection is taken up."""
+    """No new connection is accepted."""
     with Door(
         stack.ports["gateway"], stack.ports["service"], only("stop_accepting_connections"), healthy=False
     ) as door:
@@ -46,22 +46,22 @@ def test_a_full_heap_stops_connections(stack: Stack) -> None:
 
 
 def test_a_full_heap_ends_keep_alive(stack: Stack) -> None:
-    """Connections end with their answer."""
+    """Connections are closed after their response."""
     with door_with(stack, only("disable_http_keepalive")) as door:
         door.until(lambda: door.stat("overload.envoy.overload_actions.disable_http_keepalive.active") == 1)
         assert httpx.get(f"{door.url}/v1/models", timeout=60).headers["connection"] == "close"
 
 
 def test_a_full_heap_shortens_idle_times(stack: Stack) -> None:
-    """Idle connections are closed after seconds instead of minutes."""
+    """Idle connections are closed long before the normal timeout of five minutes."""
     with door_with(stack, only("reduce_timeouts")) as door:
         door.until(lambda: door.stat("overload.envoy.overload_actions.reduce_timeouts.scale_percent") == 100)
         with connections(door, 1) as (connection,):
             assert is_closed(connection)
 
 
-def test_a_full_heap_gives_memory_back(stack: Stack) -> None:
-    """What Envoy's allocator holds and nothing uses goes back to the machine, again and again."""
+def test_a_full_heap_releases_memory(stack: Stack) -> None:
+    """Envoy repeatedly returns unused memory of its allocator to the system."""
     with door_with(stack, only("shrink_heap")) as door:
         door.until(lambda: door.stat("overload.envoy.overload_actions.shrink_heap.active") == 1)
         door.until(lambda: door.stat("overload.envoy.overload_actions.shrink_heap.shrink_count") > 0)
@@ -69,7 +69,7 @@ def test_a_full_heap_gives_memory_back(stack: Stack) -> None:
 
 
 def test_a_full_heap_resets_the_largest_streams(stack: Stack, tmp_path: Path) -> None:
-    """A caller for whom Envoy has to hold 20 MiB loses its stream where the heap has no room; others don't."""
+    """A stream that makes Envoy buffer 20 MiB is reset when the heap is too small; other requests succeed."""
     pressure = "overload.envoy.resource_monitors.fixed_heap.pressure"
     (tmp_path / "body").write_bytes(bytes(20 << 20))
 
