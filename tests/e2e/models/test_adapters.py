@@ -1,4 +1,4 @@
-"""Adapters through the whole product: as settings name them, and as administrators load them while it runs."""
+"""Adapters in the whole product: from settings, and loaded by administrators at run time."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ TARGETS: dict[str, dict[str, Any]] = {
 
 
 class Run(NamedTuple):
-    """The product with the demo's model and one adapter, and a folder with another."""
+    """The product with the demo model and one adapter, and a folder with another adapter."""
 
     stack: Stack
     channel: grpc.Channel
     folder: Path
-    expected: dict[str, str]  # by the adapter, what PEFT generates
+    expected: dict[str, str]  # PEFT's text by adapter
 
     def load(self, name: str, path: str = "", model: str = "demo") -> adapter_pb2.Adapter:
         request = adapter_pb2.LoadAdapterRequest(model=model, name=name, path=path or name)
@@ -70,18 +70,18 @@ class Run(NamedTuple):
     def ids(self) -> list[str]:
         return [each["id"] for each in httpx.get(f"{self.stack.door}/v1/models", timeout=60).json()["data"]]
 
-    def text(self, model: str, told: str = "", **values: Any) -> str:
-        """`told` is the model that the answer names, if not this one."""
+    def text(self, model: str, answering: str = "", **values: Any) -> str:
+        """Return a greedy text. `answering` is the model that the answer names, if it is not `model`."""
         body = {"model": model, "prompt": PROMPT, "max_tokens": NUM_TOKENS, "temperature": 0, **values}
         answer = httpx.post(f"{self.stack.door}/v1/completions", json=body, timeout=60)
         assert answer.status_code == 200, answer.text
-        assert answer.json()["model"] in {told or model, f"demo:{model}"}
+        assert answer.json()["model"] in {answering or model, f"demo:{model}"}
         text: str = answer.json()["choices"][0]["text"]
         return text
 
 
 def generated(folder: Path | None) -> str:
-    """PEFT's own greedy text, of the adapter merged into the model."""
+    """Return PEFT's greedy text of the adapter merged into the model."""
     import torch  # noqa: PLC0415
     from tokenizers import Tokenizer  # noqa: PLC0415
 
@@ -127,7 +127,7 @@ def test_texts_equal_those_of_peft_merged(run: Run) -> None:
 
 
 def test_adapters_of_one_batch_get_their_own_texts(run: Run) -> None:
-    """What is cached of the same prompt by one is no other's, and neither n nor logprobs change a text."""
+    """Adapters do not share cached prompts, and neither n nor logprobs change a text."""
     models = ["demo", "french", "demo:terse"] * 4
     with run.loaded("terse"), ThreadPoolExecutor(len(models)) as pool:
         texts = list(pool.map(lambda model: run.text(model, n=2, logprobs=1), models))
@@ -169,8 +169,8 @@ def test_an_adapter_is_served_from_its_load_to_its_unload(run: Run) -> None:
     assert "demo:terse" in gone.json()["error"]["message"]
 
 
-def test_a_name_may_come_to_mean_another_adapter(run: Run) -> None:
-    """What the cache has of the one is not found by the other."""
+def test_a_name_may_be_reused_for_another_adapter(run: Run) -> None:
+    """The new adapter does not use the old one's cached prompts."""
     run.load("changing", "terse")
     assert run.text("changing") == run.expected["terse"]
     run.unload("changing")
@@ -179,8 +179,8 @@ def test_a_name_may_come_to_mean_another_adapter(run: Run) -> None:
     run.unload("changing")
 
 
-def test_an_unload_waits_for_what_runs(run: Run) -> None:
-    """A stream that has begun goes on to its end with its adapter; new requests are refused from the unload on."""
+def test_an_unload_waits_for_running_requests(run: Run) -> None:
+    """A running stream completes with its adapter; new requests are rejected from the unload on."""
     stub: Any = completion_pb2_grpc.CompletionServiceStub(run.channel)
     request = completion_pb2.CompleteRequest(model="demo:terse")
     request.prompts.add().text = PROMPT
@@ -193,8 +193,8 @@ def test_an_unload_waits_for_what_runs(run: Run) -> None:
     assert "".join(each.delta.text for each in (first, *stream)) == run.expected["terse"]
 
 
-def test_a_stream_of_an_adapter_goes_on_after_a_break(run: Run) -> None:
-    """In other company than it began in; not once its name means another adapter."""
+def test_a_stream_of_an_adapter_is_resumed(run: Run) -> None:
+    """A stream resumes in another batch, but not once its name means another adapter."""
     stub: Any = completion_pb2_grpc.CompletionServiceStub(run.channel)
     request = completion_pb2.CompleteRequest(model="demo:going")
     request.prompts.add().text = PROMPT
@@ -215,7 +215,7 @@ def test_a_stream_of_an_adapter_goes_on_after_a_break(run: Run) -> None:
     run.unload("going")
 
 
-def test_an_adapter_is_there_again_after_its_worker_has_died(run: Run) -> None:
+def test_an_adapter_is_loaded_again_after_its_worker_has_died(run: Run) -> None:
     with run.loaded("terse"):
         (worker,) = run.stack.workers()
         os.kill(worker, signal.SIGKILL)
@@ -230,7 +230,7 @@ def _answers(run: Run, model: str) -> bool:
     return httpx.post(f"{run.stack.door}/v1/completions", json=body, timeout=60).status_code == 200
 
 
-REFUSALS: dict[str, tuple[Callable[[Run], object], grpc.StatusCode, str]] = {
+ERRORS: dict[str, tuple[Callable[[Run], object], grpc.StatusCode, str]] = {
     "an unknown model": (lambda run: run.load("terse", model="other"), grpc.StatusCode.NOT_FOUND, "'other'"),
     "a name that is taken": (lambda run: run.load("french"), grpc.StatusCode.ALREADY_EXISTS, "'french' is taken"),
     "a model's name": (lambda run: run.load("demo", "terse"), grpc.StatusCode.ALREADY_EXISTS, "'demo' is taken"),
@@ -242,9 +242,9 @@ REFUSALS: dict[str, tuple[Callable[[Run], object], grpc.StatusCode, str]] = {
 }
 
 
-@pytest.mark.parametrize("refusal", REFUSALS)
-def test_what_cannot_be_is_refused_with_its_reason(run: Run, refusal: str) -> None:
-    call, code, text = REFUSALS[refusal]
+@pytest.mark.parametrize("error", ERRORS)
+def test_invalid_changes_are_rejected_with_their_reason(run: Run, error: str) -> None:
+    call, code, text = ERRORS[error]
     with pytest.raises(grpc.RpcError) as caught:
         call(run)
     assert caught.value.code() is code
@@ -277,8 +277,8 @@ def test_adapters_sleep_and_wake_with_their_model(run: Run) -> None:
         assert run.text("french") == run.expected["french"]
 
 
-def test_an_adapter_may_go_while_its_model_sleeps(run: Run) -> None:
-    """It isn't there when the model is woken, and nothing else has to wait for that."""
+def test_an_adapter_may_be_unloaded_while_its_model_sleeps(run: Run) -> None:
+    """The adapter is absent when the model wakes, and the wake does not wait for it."""
     models: Any = model_pb2_grpc.ModelServiceStub(run.channel)
     run.load("dreaming", "terse")
     models.SleepModel(model_pb2.SleepModelRequest(model="demo"))
@@ -325,4 +325,4 @@ def test_endpoints_may_have_adapters(run: Run) -> None:
     }
     made = httpx.post(f"{run.stack.door}/api/2.0/serving-endpoints", json=body, timeout=60)
     assert made.status_code == 200, made.text
-    assert run.text("writers", told="demo:french") == run.expected["french"]
+    assert run.text("writers", answering="demo:french") == run.expected["french"]

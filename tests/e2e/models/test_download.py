@@ -1,4 +1,4 @@
-"""A model of the hub, from a slow hub of our own to an answer."""
+"""A model of the hub, from a slow local hub to an answer."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from tests.engine.hub_server import serving_hub
 
 
 def test_a_download_shows_bytes_and_speed_and_is_served(tmp_path: Path) -> None:
-    """In the run's own output, while the weights trickle in."""
+    """The run's output shows the progress of the download."""
     folder, home = tmp_path / "model", tmp_path / "home"
     shutil.copytree(DEMO_FOLDER, folder)
-    (folder / "filler.json").write_bytes(b" " * 41_000_000)  # nobody reads it
+    (folder / "filler.json").write_bytes(b" " * 41_000_000)  # not used by the model
     with serving_hub("org/slow", folder, pause_s=0.06) as url:
         stack = Stack("org/slow", environment={"HF_ENDPOINT": url, "HF_HOME": str(home), "HF_HUB_OFFLINE": "0"})
         try:
@@ -31,8 +31,8 @@ def test_a_download_shows_bytes_and_speed_and_is_served(tmp_path: Path) -> None:
             assert stack.stop() == 0
 
 
-def test_what_cannot_be_had_is_one_line(tmp_path: Path) -> None:
-    """A hub that nobody answers at, and a model that the hub doesn't have: the run ends, and says which."""
+def test_a_failed_download_is_one_line(tmp_path: Path) -> None:
+    """The run ends with the reason if the hub is unreachable or does not have the model."""
     with serving_hub("org/slow", DEMO_FOLDER) as url:
         for endpoint, reason in (("http://127.0.0.1:1", "http://127.0.0.1:1 can't be reached"), (url, "404")):
             folder = str(tmp_path / reason[:3])
