@@ -178,7 +178,7 @@ def test_images_are_fetched_where_the_settings_allow_it(
 
 
 def test_the_chat_page_attaches_images(vision: Stack) -> None:
-    """Chosen, pasted and dropped ones, for a model that takes them; they stay in the browser with the conversation."""
+    """Images can be chosen, pasted and dropped for a vision model, and are stored with the conversation."""
     found = seen(vision, "images")
     assert found["hiddenFromText"]
     assert (found["attached"], found["shown"], found["left"], found["kept"]) == (3, 3, 0, 3)

@@ -16,7 +16,7 @@ NUM_REQUESTS, NUM_CUTS = 8, 4
 
 @pytest.mark.parametrize("kind", KINDS, ids=[kind.name for kind in KINDS])
 async def test_stream_cut_anywhere_resumes_exactly(stack: Stack, kind: CutKind) -> None:
-    """Random requests with tools, constraints, stop strings, penalties, logprobs, several choices, in company."""
+    """Random requests with tools, constraints, stop strings, penalties, logprobs and choices resume concurrently."""
     draw = random.Random(kind.name)
     async with grpc.aio.insecure_channel(f"127.0.0.1:{stack.ports['envoy']}") as channel:
 
