@@ -1,4 +1,4 @@
-"""`sluice serve` as somebody sees it in a terminal, and what it says of wrong words."""
+"""`sluice serve` in a terminal, and its errors about invalid arguments."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ PORTS = ("envoy", "envoy-admin", "gateway", "service", "service-metrics")
 
 
 def test_a_terminal_shows_people_what_happens(tmp_path: Path) -> None:
-    """Short lines instead of JSON, the greeting as the last thing, a request when one comes, and a clean end."""
+    """The terminal shows short lines instead of JSON, the greeting last, each request, and a clean stop."""
     flags = [f"--{name}-port={port}" for name, port in zip(PORTS, free_ports(len(PORTS)), strict=True)]
-    words = ["serve", f"demo={ROOT / 'demo/model'}", *flags, "--endpoints-file", str(tmp_path / "endpoints.json")]
-    with Terminal(*words, env={}) as terminal:
+    arguments = ["serve", f"demo={ROOT / 'demo/model'}", *flags, "--endpoints-file", str(tmp_path / "endpoints.json")]
+    with Terminal(*arguments, env={}) as terminal:
         before = terminal.until("Ctrl-C stops everything.\n")
         assert "model is ready" in before
         assert '{"' not in before.partition("Try:")[0]
@@ -37,7 +37,7 @@ def test_a_terminal_shows_people_what_happens(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "text"),
+    ("arguments", "code", "text"),
     [
         (["/nowhere"], 1, "run: model nowhere: /nowhere has no config.json; expected a model's folder or a hub id"),
         (["a/x", "b/x"], 2, "run: Value error, a/x and b/x are both named x; rename one, as in NAME=b/x"),
@@ -46,11 +46,11 @@ def test_a_terminal_shows_people_what_happens(tmp_path: Path) -> None:
         (["--keys-file", "/nowhere/keys.yaml"], 1, "/nowhere/keys.yaml"),
     ],
 )
-def test_wrong_words_are_named(words: list[str], code: int, text: str, tmp_path: Path) -> None:
-    """By one line without a traceback, before anything serves."""
+def test_invalid_arguments_are_named(arguments: list[str], code: int, text: str, tmp_path: Path) -> None:
+    """The error is one line without a traceback, before anything serves."""
     flags = [f"--{name}-port={port}" for name, port in zip(PORTS, free_ports(len(PORTS)), strict=True)]
     flags += ["--endpoints-file", str(tmp_path / "endpoints.json")]
-    command = [sys.executable, "-m", "cli", "serve", *flags, *words]
+    command = [sys.executable, "-m", "cli", "serve", *flags, *arguments]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == code, done.stdout + done.stderr
     assert text in done.stdout + done.stderr

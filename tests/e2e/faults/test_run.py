@@ -94,7 +94,7 @@ def test_run_gives_up_a_process_that_dies_repeatedly() -> None:
     finally:
         stack.stop()
     assert re.search(
-        r"^run: gateway has exited 5 times in \d+ s, at last with code -9, and is not ", stack.output, re.MULTILINE
+        r"^run: gateway has exited 5 times in \d+ s, the last time with code -9, and is not ", stack.output, re.MULTILINE
     )
     wait_until(partial(none_runs, pids))
 

@@ -93,7 +93,7 @@ def test_markdown_is_drawn(stack: Stack) -> None:
 
 
 def test_settings_shape_the_request(stack: Stack) -> None:
-    """Ranges are told before anything is sent, likelihoods and schemas show, code runs, keys are kept if asked."""
+    """Settings are checked before sending and take effect, code snippets run, and keys are stored only on request."""
     found = seen(stack, "settings")
     assert found["range"].startswith("Temperature: ")
     assert "".join(token for token, _ in found["tokens"]) == ANSWER
