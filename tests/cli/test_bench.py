@@ -150,7 +150,9 @@ def test_a_table_and_a_plot_are_for_people(slow: str) -> None:
 def test_arrivals_do_not_wait_for_answers(slow: str) -> None:
     """With --rate more requests are open at once than --concurrency allows, and the run ends after --seconds."""
     Slow.least_open = 3
-    report = json.loads(sluice("bench", "--rate", "200", "-n", "40", "-c", "1", "--warm-up", "0", "--json", url=slow).stdout)
+    report = json.loads(
+        sluice("bench", "--rate", "200", "-n", "40", "-c", "1", "--warm-up", "0", "--json", url=slow).stdout
+    )
     assert report["concurrency"] is None
     assert report["requests"] == 40
     assert Slow.most_open >= 3

@@ -14,6 +14,7 @@ import pytest
 
 from tests.e2e.stack import ROOT, Stack
 from tests.engine import peft_adapters
+from tests.waiting import GUARD_S
 
 pytestmark = pytest.mark.slow
 
@@ -30,7 +31,7 @@ class Administered(NamedTuple):
         """Run a command with a user's key."""
         env = {**os.environ, "SLUICE_URL": " ".join(urls or (self.stack.door,)), "SLUICE_API_KEY": self.keys[who]}
         command = [sys.executable, "-m", "cli", *words]
-        return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=60, check=False)
+        return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=GUARD_S, check=False)
 
     def output(self, *words: str) -> str:
         """Run a command that succeeds, and return its output."""

@@ -11,7 +11,7 @@ import pytest
 
 from tests.cli.terminal import Terminal
 from tests.e2e.stack import ROOT, Stack
-from tests.waiting import wait_until
+from tests.waiting import GUARD_S, wait_until
 
 GREEDY = ["--set", "temperature=0"]
 QUESTION = "Who are you?"
@@ -23,7 +23,7 @@ def sluice(*words: str, text: str | None = None, url: str) -> subprocess.Complet
     """Run a command to its end."""
     return subprocess.run(
         [sys.executable, "-m", "cli", *words, "--url", url],
-        cwd=ROOT, input=text, capture_output=True, text=True, timeout=60, check=False,
+        cwd=ROOT, input=text, capture_output=True, text=True, timeout=GUARD_S, check=False,
         stdin=subprocess.DEVNULL if text is None else None,
     )  # fmt: skip
 
@@ -88,7 +88,7 @@ def test_a_closed_output_causes_no_traceback(stack: Stack) -> None:
     """`sluice chat … | head -c 1` ends without an error."""
     done = subprocess.run(  # noqa: S602  as users type it
         f"{sys.executable} -m cli chat 'Count to 1000.' --url {stack.door} --set ignore_eos=true | head -c 1",
-        shell=True, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True,
+        shell=True, cwd=ROOT, capture_output=True, text=True, timeout=GUARD_S, check=True,
     )  # fmt: skip
     assert len(done.stdout) == 1
     assert done.stderr == ""
@@ -148,7 +148,7 @@ def test_ctrl_c_stops_an_answer_and_not_the_program(stack: Stack) -> None:
     """Ctrl-C stops the generation at the server, and the conversation continues."""
     with Terminal("chat", *ENDLESS, env={"SLUICE_URL": stack.door}) as terminal:
         terminal.until("> ")
-        terminal.interrupt_until("Ctrl-D or /exit ends")
+        terminal.interrupt_until("Ctrl-D or /exit exits")
         terminal.until("> ")
         terminal.type("Count to 1000.\n")
         terminal.until("Count to 1000.\n")

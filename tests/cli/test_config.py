@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.stack import ROOT
+from tests.waiting import GUARD_S
 
 
 def config(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run `sluice config`."""
     return subprocess.run(
         [sys.executable, "-m", "cli", "config", *arguments],
-        cwd=ROOT, env={**os.environ, **variables}, capture_output=True, text=True, timeout=60, check=False,
+        cwd=ROOT, env={**os.environ, **variables}, capture_output=True, text=True, timeout=GUARD_S, check=False,
     )  # fmt: skip
 
 

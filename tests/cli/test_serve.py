@@ -10,6 +10,7 @@ import pytest
 
 from tests.cli.terminal import Terminal
 from tests.e2e.stack import ROOT, free_ports
+from tests.waiting import GUARD_S
 
 pytestmark = pytest.mark.slow
 
@@ -27,7 +28,7 @@ def test_a_terminal_shows_people_what_happens(tmp_path: Path) -> None:
         assert "  models          demo\n" in before
         door = flags[0].partition("=")[2]
         command = [sys.executable, "-m", "cli", "chat", "Who are you?", "--url", f"http://127.0.0.1:{door}"]
-        subprocess.run(command, cwd=ROOT, capture_output=True, timeout=60, check=True)
+        subprocess.run(command, cwd=ROOT, capture_output=True, timeout=GUARD_S, check=True)
         between = terminal.until("POST /v1/chat/completions")
         assert "Try:" not in between
         terminal.type("\x03")
@@ -51,7 +52,7 @@ def test_invalid_arguments_are_named(arguments: list[str], code: int, text: str,
     flags = [f"--{name}-port={port}" for name, port in zip(PORTS, free_ports(len(PORTS)), strict=True)]
     flags += ["--endpoints-file", str(tmp_path / "endpoints.json")]
     command = [sys.executable, "-m", "cli", "serve", *flags, *arguments]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=GUARD_S, check=False)
     assert done.returncode == code, done.stdout + done.stderr
     assert text in done.stdout + done.stderr
     assert "Traceback" not in done.stdout + done.stderr

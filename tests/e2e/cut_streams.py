@@ -28,6 +28,7 @@ from sluice.v1 import (
 
 from service.answering.kind import CHAT, COMPLETION, TEXT_GENERATION
 from service.contract.response_renderer import ResponseFold
+from tests.waiting import GUARD_S
 
 MODEL = "sluice-demo"
 OPENS_CALL = 2042  # the model's token <tool_call>
@@ -50,7 +51,7 @@ class CutKind:
     fold: Callable[[], Any]
 
     async def read(self, channel: grpc.aio.Channel, request: Any) -> AsyncIterator[Any]:
-        async for event in self.stub(channel)(request, timeout=100):
+        async for event in self.stub(channel)(request, timeout=GUARD_S):
             yield event
 
     def whole(self, events: Iterable[Any], *, cached: bool = True) -> Any:

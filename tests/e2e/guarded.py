@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 
 from tests.e2e.stack import ROOT, Stack
+from tests.waiting import GUARD_S
 
 MODEL, HIDDEN, NOBODYS = "sluice-demo", "all-minilm-l6-v2", "nobodys-minilm-0"
 
@@ -38,16 +39,16 @@ class Guarded:
 
     def post(self, path: str, body: dict[str, Any], **headers: str) -> httpx.Response:
         """Send a body and return the response."""
-        return httpx.post(self.base + path, json=body, headers=headers, timeout=60)
+        return httpx.post(self.base + path, json=body, headers=headers, timeout=GUARD_S)
 
     def get(self, path: str, key: str) -> httpx.Response:
         """Send a GET request with a key and return the response."""
-        return httpx.get(self.base + path, headers={"authorization": f"Bearer {key}"}, timeout=60)
+        return httpx.get(self.base + path, headers={"authorization": f"Bearer {key}"}, timeout=GUARD_S)
 
     def command(self, *arguments: str) -> Any:
         """Run `sluice keys` and return its JSON."""
         command = [sys.executable, "-m", "cli", "keys", *arguments, "--file", str(self.path), "--json"]
-        return json.loads(subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=60).stdout)
+        return json.loads(subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=GUARD_S).stdout)
 
 
 def error_body(answer: httpx.Response) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import httpx
 from PIL import Image
 
 from tests.e2e.stack import Stack
+from tests.waiting import GUARD_S
 
 
 def file_of(image: Image.Image, kind: str = "PNG") -> bytes:
@@ -34,14 +35,14 @@ def openai_content(*parts: Any) -> list[dict[str, Any]]:
 
 
 def ask(vision: Stack, path: str, body: dict[str, Any], **headers: str) -> Any:
-    answer = httpx.post(f"{vision.door}{path}", json=body, headers=headers, timeout=60)
+    answer = httpx.post(f"{vision.door}{path}", json=body, headers=headers, timeout=GUARD_S)
     assert answer.status_code == 200, answer.text
     return answer.json()
 
 
 def chat(vision: Stack, content: Any, model: str = "vision", **fields: Any) -> httpx.Response:
     body = {"model": model, "messages": [{"role": "user", "content": content}], "temperature": 0, "max_tokens": 8}
-    return httpx.post(f"{vision.door}/v1/chat/completions", json=body | fields, timeout=60)
+    return httpx.post(f"{vision.door}/v1/chat/completions", json=body | fields, timeout=GUARD_S)
 
 
 def by_url(url: str) -> list[dict[str, Any]]:

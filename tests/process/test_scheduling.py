@@ -50,10 +50,10 @@ def test_another_policy_stays(change: Callable[[], None], monkeypatch: pytest.Mo
 def test_a_forbidden_change_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     """Some containers do not permit a change of the policy."""
 
-    def refuse(*_: object) -> None:
+    def reject(*_: object) -> None:
         raise PermissionError(1, "Operation not permitted")
 
-    monkeypatch.setattr(os, "sched_setscheduler", refuse)
+    monkeypatch.setattr(os, "sched_setscheduler", reject)
     let_others_finish()
     monkeypatch.undo()
     assert os.sched_getscheduler(0) == os.SCHED_OTHER

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import GUARD_S
+
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,7 +33,7 @@ def rejection(process: str, *arguments: str, **variables: str) -> str:
         env=BARE | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'generated'}"} | variables,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=GUARD_S,
         check=False,
     )
     assert ended.returncode == 2, ended.stderr

@@ -20,6 +20,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from prometheus_client import generate_latest
 
 from process.telemetry.telemetry import EXPORT_TIMEOUT_S, ProcessTelemetry
+from tests.waiting import GUARD_S
 
 
 @dataclass
@@ -30,7 +31,7 @@ class Collector:
     resources: list[dict[str, str]] = field(default_factory=list)
     remaining_s: list[float] = field(default_factory=list)
     is_awaited: list[bool] = field(default_factory=list)
-    both: threading.Barrier = field(default_factory=lambda: threading.Barrier(2, timeout=60))
+    both: threading.Barrier = field(default_factory=lambda: threading.Barrier(2, timeout=GUARD_S))
 
     def receive(self, batches: Any, context: grpc.ServicerContext) -> None:
         """Store the resources, and wait for the other kind."""

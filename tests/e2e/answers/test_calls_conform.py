@@ -10,6 +10,7 @@ import jsonschema
 import pytest
 
 from tests.e2e.stack import Stack
+from tests.waiting import GUARD_S
 
 OPENS_CALL = "2042"  # the bundled model's token <tool_call>
 SCHEMA = {
@@ -42,7 +43,7 @@ def ask(stack: Stack, **fields: Any) -> httpx.Response:
         "seed": 3,
         **fields,
     }
-    return httpx.post(f"{stack.door}/v1/chat/completions", json=body, timeout=60)
+    return httpx.post(f"{stack.door}/v1/chat/completions", json=body, timeout=GUARD_S)
 
 
 def streamed(answer: httpx.Response) -> dict[tuple[int, int], dict[str, str]]:

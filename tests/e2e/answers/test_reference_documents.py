@@ -12,6 +12,7 @@ import pytest
 
 from service.settings.config import DEMO_FOLDER
 from tests.e2e.stack import Stack
+from tests.waiting import GUARD_S
 
 MODEL = "sluice-demo"
 MESSAGES = [{"role": "user", "content": "What is the capital of France?"}]
@@ -22,7 +23,7 @@ JSON = {"accept": "application/json"}
 
 def post(stack: Stack, path: str, body: dict[str, Any], **headers: str) -> httpx.Response:
     """Return the response of the public listener."""
-    return httpx.post(stack.door + path, json=body, headers=headers, timeout=60)
+    return httpx.post(stack.door + path, json=body, headers=headers, timeout=GUARD_S)
 
 
 def events(answer: httpx.Response) -> list[dict[str, Any]]:

@@ -18,6 +18,7 @@ from sluice.v1 import chat_pb2, chat_pb2_grpc, logprobs_pb2
 from gateway.dialects.openai.chat import OpenAITranslator
 from gateway.dialects.seam.http_request import HttpRequest
 from tests.e2e.stack import Stack
+from tests.waiting import GUARD_S
 
 NUM_REQUESTS, NUM_LEAVING, NUM_AT_ONCE = 200, 60, 64
 # A cache too small for all requests, and a chunk size that splits prompts.
@@ -39,7 +40,7 @@ SCHEMA = {
 
 
 @pytest.fixture(scope="module")
-def crowded() -> Iterator[Stack]:
+def small_cache() -> Iterator[Stack]:
     """The product on the native backend, with a cache that is too small for all requests."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in SIZES.items():
@@ -145,14 +146,14 @@ class Doors:
 
     async def grpc(self, body: dict[str, Any]) -> Answer:
         found: Answer = {}
-        for each in (await self._chats.Chat(message_of(body), timeout=100)).choices:
+        for each in (await self._chats.Chat(message_of(body), timeout=GUARD_S)).choices:
             choice = found[each.index] = Choice(end=ENDS[each.finish_reason])
             choice.add_message("".join(part.text for part in each.message.content), each.logprobs)
         return found
 
     async def grpc_stream(self, body: dict[str, Any], leave_after: int | None = None) -> Answer:
         found: Answer = {}
-        call = self._chats.StreamChat(message_of(body), timeout=100)
+        call = self._chats.StreamChat(message_of(body), timeout=GUARD_S)
         async for event in call:
             if event.sequence_number == leave_after:
                 call.cancel()
@@ -182,7 +183,7 @@ def message_of(body: dict[str, Any]) -> chat_pb2.ChatRequest:
 async def doors_of(stack: Stack) -> AsyncIterator[Doors]:
     limits = httpx.Limits(max_connections=NUM_AT_ONCE)
     async with (
-        httpx.AsyncClient(base_url=stack.door, timeout=100, limits=limits) as http,
+        httpx.AsyncClient(base_url=stack.door, timeout=GUARD_S, limits=limits) as http,
         grpc.aio.insecure_channel(f"127.0.0.1:{stack.ports['envoy']}") as channel,
     ):
         yield Doors(http, channel)
@@ -197,11 +198,11 @@ def assert_same(body: dict[str, Any], said: Answer, alone: Answer) -> None:
         assert choice.tokens in (expected.tokens, []), body
 
 
-async def test_200_seeds_give_the_same_tokens_alone_and_in_a_batch(crowded: Stack) -> None:
+async def test_200_seeds_give_the_same_tokens_alone_and_in_a_batch(small_cache: Stack) -> None:
     """Tokens at temperature 2 do not depend on the batch, the API, streaming, preemptions or aborted requests."""
     draw = random.Random(11)
     bodies = [random_body(draw) for _ in range(NUM_REQUESTS)]
-    async with doors_of(crowded) as doors:
+    async with doors_of(small_cache) as doors:
         alone = [await doors.grpc(body) for body in bodies]
         slots = asyncio.Semaphore(NUM_AT_ONCE)
 
@@ -219,6 +220,6 @@ async def test_200_seeds_give_the_same_tokens_alone_and_in_a_batch(crowded: Stac
             work.append(leave(random_body(draw), door, draw.randrange(1, 20)))
         draw.shuffle(work)
         await asyncio.gather(*work)
-    assert crowded.metric("sluice_engine_preemptions_total") > 0
-    assert crowded.metric("sluice_engine_prefix_hit_tokens_total") > 0
-    crowded.until_idle()
+    assert small_cache.metric("sluice_engine_preemptions_total") > 0
+    assert small_cache.metric("sluice_engine_prefix_hit_tokens_total") > 0
+    small_cache.until_idle()

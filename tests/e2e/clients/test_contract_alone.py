@@ -15,6 +15,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 
 from tests.e2e.stack import Stack
+from tests.waiting import GUARD_S
 
 QUESTION = "What is the capital of France?"
 MODEL = "sluice-demo"
@@ -23,7 +24,7 @@ MODEL = "sluice-demo"
 @pytest.fixture(scope="module")
 def served(stack: Stack) -> bytes:
     """Return the descriptor set that the public listener serves."""
-    answer = httpx.get(f"{stack.door}/sluice.binpb", timeout=60)
+    answer = httpx.get(f"{stack.door}/sluice.binpb", timeout=GUARD_S)
     assert (answer.status_code, answer.headers["content-type"].partition(";")[0]) == (200, "application/x-protobuf")
     return answer.content
 
@@ -43,10 +44,10 @@ def test_a_client_is_built_from_it(stack: Stack, served: bytes) -> None:
             request_serializer=type(request).SerializeToString,
             response_deserializer=GetMessageClass(method.output_type).FromString,
         )
-        events = list(stream(request, timeout=60))
+        events = list(stream(request, timeout=GUARD_S))
     assert events[-1].WhichOneof("event") == "completed"
     body = {"model": MODEL, "temperature": 0, "messages": [{"role": "user", "content": QUESTION}]}
-    whole = httpx.post(f"{stack.door}/v1/chat/completions", json=body, timeout=60).json()
+    whole = httpx.post(f"{stack.door}/v1/chat/completions", json=body, timeout=GUARD_S).json()
     assert "".join(event.content_delta.text for event in events) == whole["choices"][0]["message"]["content"]
 
 

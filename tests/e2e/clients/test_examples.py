@@ -15,6 +15,7 @@ import pytest
 from process.settings.process_settings import read_settings
 from service.settings.config import Settings
 from tests.e2e.stack import ROOT, Stack
+from tests.waiting import GUARD_S
 
 DOOR = "http://127.0.0.1:8080"  # as the documents have it
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), ROOT / "clients/python/README.md"]
@@ -111,7 +112,7 @@ def test_started_example(tmp_path: Path, page: Path, code: str) -> None:
         stack.wait_for("sluice is ready.")
         call = PRELUDE + after.replace(DOOR, stack.door)
         assert '"object":"list"' in run(["bash", "-c", call.replace("sk-sluice-…", key)])
-        refused = subprocess.run(["bash", "-c", call], capture_output=True, text=True, timeout=60, check=False)
+        refused = subprocess.run(["bash", "-c", call], capture_output=True, text=True, timeout=GUARD_S, check=False)
         assert "401" in refused.stderr
     finally:
         stack.stop()

@@ -15,6 +15,7 @@ import pytest
 
 from tests.contract.parameters import TOKENIZER, bias, token_id
 from tests.e2e.stack import Stack
+from tests.waiting import GUARD_S
 
 MODEL = "sluice-demo"
 QUESTION: Any = [{"role": "user", "content": "Hello! Who are you?"}]
@@ -292,10 +293,10 @@ def test_tokens_of_texts(client: Any, stack: Stack) -> None:
     for base in (stack.door, f"{stack.door}/v1"):
         for model in (MODEL, "all-minilm-l6-v2"):
             body = {"model": model, "prompt": "Hello!", "return_token_strs": True}
-            found = httpx.post(f"{base}/tokenize", json=body, timeout=60).json()
+            found = httpx.post(f"{base}/tokenize", json=body, timeout=GUARD_S).json()
             assert found["count"] == len(found["tokens"]) == len(found["token_strs"]) > 0
             joined = httpx.post(
-                f"{base}/detokenize", json={"model": model, "tokens": found["tokens"]}, timeout=60
+                f"{base}/detokenize", json={"model": model, "tokens": found["tokens"]}, timeout=GUARD_S
             ).json()
             assert "hello" in joined["prompt"].lower()
     with pytest.raises(openai.BadRequestError) as caught:

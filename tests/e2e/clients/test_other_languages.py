@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from tests.e2e.stack import ROOT, Stack
+from tests.waiting import GUARD_S
 
 MODULES = ROOT / ".cache/npm/node_modules"
 QUESTION = "What is the capital of France?"
@@ -62,7 +63,7 @@ OF_ADMINISTRATORS = [
 def expected(stack: Stack) -> str:
     """Return the greedy answer over REST."""
     body = {"model": MODEL, "temperature": 0, "messages": [{"role": "user", "content": QUESTION}]}
-    answer = httpx.post(f"{stack.door}/v1/chat/completions", json=body, timeout=60).json()
+    answer = httpx.post(f"{stack.door}/v1/chat/completions", json=body, timeout=GUARD_S).json()
     return str(answer["choices"][0]["message"]["content"])
 
 
@@ -73,7 +74,7 @@ def answers(stack: Stack) -> dict[str, dict[str, Any]]:
     target = f"127.0.0.1:{stack.ports['envoy']}"
     command = ["node", "tests/e2e/clients/rpc_client.mjs", target, "proto", ".cache/protovalidate", str(MODULES)]
     done = subprocess.run(
-        command, cwd=ROOT, input="\n".join(lines), capture_output=True, text=True, timeout=100, check=False
+        command, cwd=ROOT, input="\n".join(lines), capture_output=True, text=True, timeout=GUARD_S, check=False
     )
     assert done.returncode == 0, done.stderr
     results = [json.loads(line) for line in done.stdout.splitlines()]
@@ -111,7 +112,7 @@ def test_buf_curl_streams_by_reflection(stack: Stack, expected: str) -> None:
     url = f"{stack.door}/sluice.v1.ChatService/StreamChat"
     command = [str(MODULES / ".bin/buf"), "curl", "--protocol", "grpc", "--http2-prior-knowledge"]
     command += ["-d", json.dumps(CHAT), url]
-    done = subprocess.run(command, cwd="/", capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, cwd="/", capture_output=True, text=True, timeout=GUARD_S, check=False)
     assert done.returncode == 0, done.stderr
     events, rest, decoder = [], done.stdout.strip(), json.JSONDecoder()
     while rest:

@@ -14,6 +14,7 @@ import pytest
 
 from tests.e2e.answers.test_chat import rest_body
 from tests.e2e.stack import ROOT, Stack
+from tests.waiting import GUARD_S
 from tools.contract.typescript_client import MODULES, PLAIN, SOURCE, build
 
 QUESTION = [{"role": "user", "content": "What is the capital of France?"}]
@@ -30,7 +31,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def node(*arguments: str | Path) -> str:
     """Return the output of a Node program."""
-    done = subprocess.run(["node", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run(["node", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=GUARD_S, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -46,7 +47,7 @@ def answers(stack: Stack, package: Path) -> list[dict[str, Any]]:
 def test_it_streams(stack: Stack, answers: list[dict[str, Any]], at: int) -> None:
     """The stream has REST's text and the contract's events, and leaving it stops the generation."""
     body = {**rest_body(), "messages": QUESTION}
-    whole = httpx.post(f"{stack.door}/v1/chat/completions", json=body, timeout=60).json()
+    whole = httpx.post(f"{stack.door}/v1/chat/completions", json=body, timeout=GUARD_S).json()
     assert answers[at]["text"] == whole["choices"][0]["message"]["content"]
     kinds = answers[at]["kinds"]
     assert (kinds[0], kinds[-2:]) == ("started", ["usage", "completed"])
@@ -56,12 +57,12 @@ def test_it_streams(stack: Stack, answers: list[dict[str, Any]], at: int) -> Non
 
 
 @BOTH
-def test_it_decodes_refusals(answers: list[dict[str, Any]], at: int) -> None:
+def test_it_decodes_errors(answers: list[dict[str, Any]], at: int) -> None:
     """Errors have code, reason, field and request id, and a deadline has its code."""
-    refusal = answers[at]["refusal"]
-    assert (refusal["code"], refusal["reason"]) == (grpc.StatusCode.INVALID_ARGUMENT.value[0], "INVALID_FIELD")
-    assert [each["field"] for each in refusal["violations"]] == ["n"]
-    assert refusal["requestId"] == "of-typescript"
+    error = answers[at]["refusal"]
+    assert (error["code"], error["reason"]) == (grpc.StatusCode.INVALID_ARGUMENT.value[0], "INVALID_FIELD")
+    assert [each["field"] for each in error["violations"]] == ["n"]
+    assert error["requestId"] == "of-typescript"
     assert answers[at]["late"]["code"] == grpc.StatusCode.DEADLINE_EXCEEDED.value[0]
 
 

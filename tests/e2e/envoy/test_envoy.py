@@ -14,13 +14,13 @@ from tests.waiting import GUARD_S, wait_until
 def test_readyz_needs_no_trace_and_no_service_path(stack: Stack) -> None:
     """The public listener serves the gateway's health, readiness and metrics."""
     for path in ("healthz", "readyz", "metrics"):
-        assert httpx.get(f"{stack.door}/{path}", timeout=60).status_code == 200
+        assert httpx.get(f"{stack.door}/{path}", timeout=GUARD_S).status_code == 200
 
 
 def test_admin_listens_on_loopback_only(stack: Stack) -> None:
     """Envoy's admin interface is reachable locally and bound to 127.0.0.1."""
     listening = httpx.get(
-        f"http://127.0.0.1:{stack.ports['envoy_admin']}/config_dump?resource=&mask=bootstrap", timeout=60
+        f"http://127.0.0.1:{stack.ports['envoy_admin']}/config_dump?resource=&mask=bootstrap", timeout=GUARD_S
     ).text
     assert '"address": "127.0.0.1"' in listening
     assert "0.0.0.0" not in listening  # noqa: S104 the address that must not be there
@@ -28,7 +28,7 @@ def test_admin_listens_on_loopback_only(stack: Stack) -> None:
 
 def test_unknown_route_and_method(stack: Stack) -> None:
     """An unknown path is 404 and an unknown gRPC method UNIMPLEMENTED, through Envoy."""
-    assert httpx.get(f"{stack.door}/v1/nothing", timeout=60).status_code == 404
+    assert httpx.get(f"{stack.door}/v1/nothing", timeout=GUARD_S).status_code == 404
     with grpc.insecure_channel(f"127.0.0.1:{stack.ports['envoy']}") as channel:
         call: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary("/sluice.v1.ModelService/Nothing")
         with pytest.raises(grpc.RpcError) as caught:
@@ -40,7 +40,7 @@ def test_clusters_are_health_checked(stack: Stack) -> None:
     """The hosts of both clusters are healthy, by gRPC health and by /healthz."""
 
     def healthy() -> set[str]:
-        page = httpx.get(f"http://127.0.0.1:{stack.ports['envoy_admin']}/clusters", timeout=60).text
+        page = httpx.get(f"http://127.0.0.1:{stack.ports['envoy_admin']}/clusters", timeout=GUARD_S).text
         return {line.split("::")[0] for line in page.splitlines() if line.endswith("::health_flags::healthy")}
 
     wait_until(lambda: {"service", "gateway"} <= healthy(), healthy)
@@ -62,6 +62,6 @@ def test_deadlines_reach_the_service(stack: Stack) -> None:
     ]
     command += ["-H", "content-type: application/grpc", "-H", "te: trailers", "-H", "grpc-timeout: 200m"]
     command += ["--output", "/dev/null", "--data-binary", "@-", f"{stack.door}/grpc.health.v1.Health/Watch"]
-    done = subprocess.run(command, input=b"\0\0\0\0\0", capture_output=True, check=False, timeout=60)
+    done = subprocess.run(command, input=b"\0\0\0\0\0", capture_output=True, check=False, timeout=GUARD_S)
     assert done.returncode == 0, done.stderr
     assert f"grpc-status: {grpc.StatusCode.DEADLINE_EXCEEDED.value[0]}".encode() in done.stdout

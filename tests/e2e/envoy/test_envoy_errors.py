@@ -78,7 +78,7 @@ def with_id(body: bytes, answer: httpx.Response) -> dict[str, Any]:
 @pytest.mark.parametrize("path", PATHS)
 def test_its_errors_are_the_dialects(closed_door: Door, path: str) -> None:
     """Envoy's 503 has the body and headers of the gateway's, and Retry-After."""
-    answer = httpx.post(closed_door.url + path, json={}, timeout=60)
+    answer = httpx.post(closed_door.url + path, json={}, timeout=GUARD_S)
     expected = gateway_response(path, answer, Failure(Reason.UNAVAILABLE, "the service is not available"))
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
     assert answer.headers["content-type"] == "application/json"
@@ -96,7 +96,7 @@ def test_each_surface_is_tried() -> None:
 @pytest.mark.parametrize("path", PATHS)
 def test_a_body_that_is_too_large_for_it(stack: Stack, path: str) -> None:
     """Envoy's 413 has the shape of the gateway's, with Envoy's own limit."""
-    answer = httpx.post(stack.door + path, content=TOO_LARGE, timeout=60)
+    answer = httpx.post(stack.door + path, content=TOO_LARGE, timeout=GUARD_S)
     expected = gateway_response(path, answer, Failure(Reason.BODY_TOO_LARGE, "the request exceeds the limit of 21 MiB"))
     assert answer.status_code == 413
     assert answer.json() == with_id(expected.body, answer)
@@ -164,7 +164,7 @@ def test_a_deadline_during_preparation_has_its_status(stack: Stack, method: str)
     with grpc.insecure_channel(f"127.0.0.1:{stack.ports['envoy']}", own) as channel:
         chats, tokens = chat_pb2_grpc.ChatServiceStub(channel), token_pb2_grpc.TokenServiceStub(channel)
         call: Any = getattr(chats if method == "Chat" else tokens, method)
-        call(requests[method], timeout=60)
+        call(requests[method], timeout=GUARD_S)
 
         def ask(number: int) -> str:
             try:
@@ -181,14 +181,14 @@ def test_a_deadline_during_preparation_has_its_status(stack: Stack, method: str)
 
 def test_ready_means_both_ways(stack: Stack) -> None:
     """/readyz is 503 while Envoy has no upstream for gRPC, although the gateway is ready, and 200 otherwise."""
-    assert httpx.get(f"{stack.door}/readyz", timeout=60).json() == {"status": "ready"}
+    assert httpx.get(f"{stack.door}/readyz", timeout=GUARD_S).json() == {"status": "ready"}
     with Door(stack.ports["gateway"], free_ports(1)[0], healthy=False) as door:
         door.until_healthy("gateway")
-        assert httpx.get(f"{stack.gateway}/readyz", timeout=60).status_code == 200
-        answer = httpx.get(f"{door.url}/readyz", timeout=60)
+        assert httpx.get(f"{stack.gateway}/readyz", timeout=GUARD_S).status_code == 200
+        answer = httpx.get(f"{door.url}/readyz", timeout=GUARD_S)
         assert (answer.status_code, answer.json()["status"]) == (503, "unready")
         assert health(door.target) == "UNAVAILABLE"
-        assert httpx.get(f"{door.url}/healthz", timeout=60).status_code == 200
+        assert httpx.get(f"{door.url}/healthz", timeout=GUARD_S).status_code == 200
 
 
 @pytest.mark.parametrize("path", ["/v1/models", "/v1/nothing"])
@@ -198,7 +198,7 @@ def test_logs_and_spans_have_no_query(stack: Stack, collector: Collector, path: 
     httpx.get(
         f"{stack.door}{path}?api-key=tulip-key",
         headers={"traceparent": f"00-{trace_id}-b7ad6b7169203331-01"},
-        timeout=60,
+        timeout=GUARD_S,
     )
     stack.wait_for("envoy", trace_id)
     stack.wait_for("gateway", trace_id)
@@ -218,7 +218,7 @@ def test_a_callers_request_id_stays_as_it_is(
     trace_id = uuid.uuid4().hex
     if sampled:
         headers["traceparent"] = f"00-{trace_id}-b7ad6b7169203331-01"
-    answer = httpx.get(f"{stack.door}/v1/models", headers=headers, timeout=60)
+    answer = httpx.get(f"{stack.door}/v1/models", headers=headers, timeout=GUARD_S)
     assert answer.headers["x-request-id"] == request_id
     stack.wait_for("envoy", f'"request_id":"{request_id}"')
     if not sampled:
@@ -238,5 +238,5 @@ def test_grpc_web_is_logged_by_its_status(stack: Stack, content_type: str, metho
     request_id = f"{content_type} {method}"
     body = EMPTY_FRAME if content_type.endswith("proto") else b"AAAAAAA="
     headers = {"content-type": content_type, "x-request-id": request_id}
-    httpx.post(f"{stack.door}/sluice.v1.{method}", content=body, headers=headers, timeout=60).raise_for_status()
+    httpx.post(f"{stack.door}/sluice.v1.{method}", content=body, headers=headers, timeout=GUARD_S).raise_for_status()
     stack.wait_for("envoy", f'"request_id":"{request_id}"', f'"grpc_status":"{status}"')

@@ -11,6 +11,7 @@ import httpx
 from tests.e2e.connections import connections, door_with, health, is_closed, serves
 from tests.e2e.door import Door
 from tests.e2e.stack import Stack
+from tests.waiting import GUARD_S
 
 
 def only(action: str) -> Callable[[dict[str, Any]], None]:
@@ -28,7 +29,7 @@ def test_a_full_heap_stops_requests(stack: Stack) -> None:
     """Requests get 503 with Retry-After, and UNAVAILABLE over gRPC."""
     with Door(stack.ports["gateway"], stack.ports["service"], only("stop_accepting_requests"), healthy=False) as door:
         door.until(lambda: door.stat("overload.envoy.overload_actions.stop_accepting_requests.active") == 1)
-        answer = httpx.get(f"{door.url}/v1/models", timeout=60)
+        answer = httpx.get(f"{door.url}/v1/models", timeout=GUARD_S)
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
         assert answer.json()["error"]["type"] == "server_error"
         assert health(door) == "UNAVAILABLE"
@@ -49,7 +50,7 @@ def test_a_full_heap_ends_keep_alive(stack: Stack) -> None:
     """Connections are closed after their response."""
     with door_with(stack, only("disable_http_keepalive")) as door:
         door.until(lambda: door.stat("overload.envoy.overload_actions.disable_http_keepalive.active") == 1)
-        assert httpx.get(f"{door.url}/v1/models", timeout=60).headers["connection"] == "close"
+        assert httpx.get(f"{door.url}/v1/models", timeout=GUARD_S).headers["connection"] == "close"
 
 
 def test_a_full_heap_shortens_idle_times(stack: Stack) -> None:
@@ -84,7 +85,7 @@ def test_a_full_heap_resets_the_largest_streams(stack: Stack, tmp_path: Path) ->
     def send(door: Door) -> int:
         command = ["curl", "--http2-prior-knowledge", "--limit-rate", "16M", "--silent", "--data-binary"]
         command += [f"@{tmp_path / 'body'}", f"{door.url}/v1/chat/completions"]
-        return subprocess.run(command, check=False, capture_output=True, timeout=60).returncode
+        return subprocess.run(command, check=False, capture_output=True, timeout=GUARD_S).returncode
 
     with door_with(stack, heap_of(100)) as door:
         door.until(lambda: door.stat(pressure) > 0)

@@ -30,12 +30,12 @@ HEALTH_NAME = "sluice.v1.ChatService"
 
 
 class Replica:
-    """A service that answers every call with its name, or runs `refusal` instead."""
+    """A service that answers every call with its name, or runs `failure` instead."""
 
     def __init__(self, name: str, tls: DevelopmentTls | None = None) -> None:
         self.name = name
         self.num_calls = 0
-        self.refusal: Callable[[Any], Any] | None = None
+        self.failure: Callable[[Any], Any] | None = None
         self.trailers: tuple[tuple[str, str | bytes], ...] = ()
         self.release = asyncio.Event()
         self.release.set()
@@ -68,8 +68,8 @@ class Replica:
     async def _answer(self, request: bytes, context: Any) -> bytes:
         self.num_calls += 1
         await self.release.wait()
-        if self.refusal is not None:
-            await self.refusal(context)
+        if self.failure is not None:
+            await self.failure(context)
         context.set_trailing_metadata(self.trailers)
         return self.name.encode()
 
@@ -207,17 +207,17 @@ async def test_replicas_are_added_and_removed_by_their_file(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("reason", "refusals"),
+    ("reason", "num_failed"),
     [("DRAINING", 0), ("STARTING", 0), ("MODEL_NOT_LOADED", 0), ("MODEL_ASLEEP", 0), ("INTERNAL", 100)],
 )
-async def test_calls_rejected_before_their_start_are_retried(reason: str, refusals: int, tmp_path: Path) -> None:
+async def test_calls_rejected_before_their_start_are_retried(reason: str, num_failed: int, tmp_path: Path) -> None:
     """Only rejections before the start are retried, since another failure might repeat at every replica."""
     async with replicas("a", "b") as (a, b):
 
-        async def refuse(context: Any) -> None:
+        async def reject(context: Any) -> None:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "not now", (("x-sluice-reason", reason),))
 
-        a.refusal = refuse
+        a.failure = reject
         door = await asyncio.to_thread(FleetDoor, tmp_path, service=[a, b])
         with door:
             ends: Counter[str] = Counter()
@@ -227,7 +227,7 @@ async def test_calls_rejected_before_their_start_are_retried(reason: str, refusa
                 except aio.AioRpcError as error:
                     ends[error.code().name] += 1
             assert set(ends) <= {"b", "UNAVAILABLE"}
-            assert ends["UNAVAILABLE"] == refusals
+            assert ends["UNAVAILABLE"] == num_failed
 
 
 async def test_expired_deadlines_eject_no_replica(tmp_path: Path) -> None:
@@ -238,7 +238,7 @@ async def test_expired_deadlines_eject_no_replica(tmp_path: Path) -> None:
             await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "too late")
 
         for each in hosts:
-            each.refusal = expire
+            each.failure = expire
         door = await asyncio.to_thread(FleetDoor, tmp_path, service=hosts)
         with door:
             for _ in range(24):
@@ -261,9 +261,9 @@ async def test_all_connections_have_tls(tmp_path: Path) -> None:
                 async with aio.secure_channel(f"127.0.0.1:{port}", credentials) as channel:
                     assert await ask_on(channel, affinity="1") in {"a", "b"}
             async with aio.secure_channel(f"127.0.0.1:{door.inner_port}", stranger) as channel:
-                with pytest.raises(aio.AioRpcError) as refusal:
+                with pytest.raises(aio.AioRpcError) as failure:
                     await ask_on(channel)
-            assert refusal.value.code() is grpc.StatusCode.UNAVAILABLE
+            assert failure.value.code() is grpc.StatusCode.UNAVAILABLE
 
 
 def documented_policy() -> Any:

@@ -58,7 +58,7 @@ def certificate_at(port: int, certificates: DevelopmentTls) -> bytes:
 
 
 def client(certificates: DevelopmentTls) -> httpx.Client:
-    return httpx.Client(verify=certificates.client_ssl_context(), timeout=60)
+    return httpx.Client(verify=certificates.client_ssl_context(), timeout=GUARD_S)
 
 
 def list_models(port: int, certificates: DevelopmentTls) -> list[str]:
@@ -85,7 +85,7 @@ def test_our_own_client(secure: Stack, certificates: DevelopmentTls) -> None:
 def test_the_printed_request_works(secure: Stack) -> None:
     """The request in the greeting streams an answer unchanged."""
     (command,) = re.findall(r"^  (curl -N .*)$", secure.output, re.MULTILINE)
-    done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60, check=True)  # noqa: S602 what a newcomer pastes
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=GUARD_S, check=True)  # noqa: S602 what a newcomer pastes
     assert done.stdout.endswith("data: [DONE]\n\n")
 
 
@@ -94,9 +94,9 @@ def test_clients_without_a_certificate_are_rejected(secure: Stack, certificates:
     """Plain text and TLS without a certificate of the authority get no response."""
     port = secure.ports[name]
     with pytest.raises(httpx.TransportError):
-        httpx.get(f"http://127.0.0.1:{port}/healthz", timeout=60).raise_for_status()
+        httpx.get(f"http://127.0.0.1:{port}/healthz", timeout=GUARD_S).raise_for_status()
     without_certificate = ssl.create_default_context(cafile=certificates.folder / "ca.pem")
-    with pytest.raises(httpx.TransportError), httpx.Client(verify=without_certificate, timeout=60) as outsider:
+    with pytest.raises(httpx.TransportError), httpx.Client(verify=without_certificate, timeout=GUARD_S) as outsider:
         outsider.get(f"https://127.0.0.1:{port}/healthz")
 
 

@@ -114,7 +114,7 @@ async def test_envoy_alone_is_drained() -> None:
             for stream in streams:
                 await anext(stream)
             os.kill(stack.children()["envoy"], signal.SIGTERM)
-            async with httpx.AsyncClient(base_url=stack.door, timeout=60) as caller:
+            async with httpx.AsyncClient(base_url=stack.door, timeout=GUARD_S) as caller:
                 ready = await caller.get("/readyz")
                 while ready.status_code == 200:
                     ready = await caller.get("/readyz")

@@ -11,6 +11,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from sluice.v1 import model_pb2, model_pb2_grpc
 
 from tests.e2e.stack import ROOT, Stack
+from tests.waiting import GUARD_S
 
 REASON = "the configuration asks for [320"
 
@@ -37,10 +38,10 @@ def test_a_failed_model_is_left_out(settings: dict[str, str]) -> None:
     try:
         stack.wait_for("sluice is ready.")
         asked = {"model": "good", "prompt": "The", "max_tokens": 2}
-        assert httpx.post(f"{stack.door}/v1/completions", json=asked, timeout=60).status_code == 200
-        refused = httpx.post(f"{stack.door}/v1/completions", json=asked | {"model": "bad"}, timeout=60)
+        assert httpx.post(f"{stack.door}/v1/completions", json=asked, timeout=GUARD_S).status_code == 200
+        refused = httpx.post(f"{stack.door}/v1/completions", json=asked | {"model": "bad"}, timeout=GUARD_S)
         assert (refused.status_code, "'bad' could not be loaded" in refused.json()["error"]["message"]) == (503, True)
-        assert [each["id"] for each in httpx.get(f"{stack.door}/v1/models", timeout=60).json()["data"]] == ["good"]
+        assert [each["id"] for each in httpx.get(f"{stack.door}/v1/models", timeout=GUARD_S).json()["data"]] == ["good"]
         with grpc.insecure_channel(stack.door.removeprefix("http://")) as channel:
             listed = model_pb2_grpc.ModelServiceStub(channel).ListModels(model_pb2.ListModelsRequest())
             assert [each.name for each in listed.models] == ["good"]

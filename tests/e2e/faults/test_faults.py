@@ -64,7 +64,7 @@ def test_a_stopped_engine_is_restarted(quick: Stack) -> None:
     """The health check fails, then the engine's streams fail and it is restarted; the other engine continues."""
     worker = quick.workers()[0]
     with grpc.insecure_channel(quick.door.removeprefix("http://")) as channel:
-        stream = stub_of(channel).StreamChat(chat_request("sluice-demo", n=8, max_tokens=1500), timeout=60)
+        stream = stub_of(channel).StreamChat(chat_request("sluice-demo", n=8, max_tokens=1500), timeout=GUARD_S)
         next(stream)
         os.kill(worker, signal.SIGSTOP)
         wait_until(lambda: status_of(quick) == 503)
@@ -83,7 +83,7 @@ def test_a_stopped_service_continues(quick: Stack) -> None:
     service = quick.children()["service"]
     workers = quick.workers()
     with grpc.insecure_channel(f"127.0.0.1:{quick.ports['service']}") as channel:
-        stream = stub_of(channel).StreamChat(chat_request("sluice-demo", max_tokens=1500), timeout=60)
+        stream = stub_of(channel).StreamChat(chat_request("sluice-demo", max_tokens=1500), timeout=GUARD_S)
         next(stream)
         os.killpg(service, signal.SIGSTOP)
         time.sleep(7)  # longer than MAX_STALL_S
@@ -130,13 +130,13 @@ def test_a_full_disk_changes_no_endpoint(quick: Stack) -> None:
     endpoint = f"{quick.door}/api/2.0/serving-endpoints/both"
     resource.prlimit(service, resource.RLIMIT_FSIZE, (10, limits[1]))
     try:
-        refused = httpx.post(f"{quick.door}/api/2.0/serving-endpoints", json=body, timeout=60)
+        refused = httpx.post(f"{quick.door}/api/2.0/serving-endpoints", json=body, timeout=GUARD_S)
         assert refused.status_code == 500, refused.text
         assert "File too large" not in refused.text
         assert httpx.get(endpoint, timeout=GUARD_S).status_code == 404
     finally:
         resource.prlimit(service, resource.RLIMIT_FSIZE, limits)
-    assert httpx.post(f"{quick.door}/api/2.0/serving-endpoints", json=body, timeout=60).status_code == 200
+    assert httpx.post(f"{quick.door}/api/2.0/serving-endpoints", json=body, timeout=GUARD_S).status_code == 200
     assert httpx.get(endpoint, timeout=GUARD_S).status_code == 200
     assert [each.name for each in quick.endpoints_file.parent.iterdir()] == [quick.endpoints_file.name]
 
@@ -179,7 +179,7 @@ def test_a_blocked_log_and_a_hanging_collector_stop_nothing(tmp_path: Path) -> N
         ) as run:
             try:
                 wait_until(lambda: is_ready(door))
-                with httpx.Client(base_url=door, timeout=60) as caller:
+                with httpx.Client(base_url=door, timeout=GUARD_S) as caller:
                     codes = {caller.get(f"/nowhere/{'x' * 900}").status_code for _ in range(300)}  # 600 KB of log
                     assert codes == {404}
                     assert caller.post("/v1/chat/completions", json=BODY, timeout=GUARD_S).status_code == 200

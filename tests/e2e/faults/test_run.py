@@ -25,7 +25,7 @@ def test_run_greets_and_stops_in_order() -> None:
     try:
         stack.wait_for("Ctrl-C stops everything.")
         (command,) = re.findall(r"^  (curl -N .*)$", stack.output, re.MULTILINE)
-        done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60, check=True)  # noqa: S602 what a newcomer pastes
+        done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=GUARD_S, check=True)  # noqa: S602 what a newcomer pastes
         assert done.stdout.endswith("data: [DONE]\n\n")
         first, *rest = [
             json.loads(data)["choices"][0] for data in re.findall(r"^data: (\{.*)$", done.stdout, re.MULTILINE)
@@ -94,7 +94,9 @@ def test_run_gives_up_a_process_that_dies_repeatedly() -> None:
     finally:
         stack.stop()
     assert re.search(
-        r"^run: gateway has exited 5 times in \d+ s, the last time with code -9, and is not ", stack.output, re.MULTILINE
+        r"^run: gateway has exited 5 times in \d+ s, the last time with code -9, and is not ",
+        stack.output,
+        re.MULTILINE,
     )
     wait_until(partial(none_runs, pids))
 
@@ -207,7 +209,7 @@ def test_run_rejects_a_port_in_use(stack: Stack) -> None:
     assert second.wait() == 1
     assert second.output.count("\n") == 1
     assert re.search(r"run: cannot listen on 127\.0\.0\.1:\d+ .*SLUICE_\w+_PORT", second.output)
-    assert httpx.get(f"{stack.door}/readyz", timeout=60).status_code == 200
+    assert httpx.get(f"{stack.door}/readyz", timeout=GUARD_S).status_code == 200
 
 
 def test_run_rejects_a_missing_folder(tmp_path: Path) -> None:

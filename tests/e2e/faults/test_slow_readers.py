@@ -16,7 +16,7 @@ import pytest
 from sluice.v1 import chat_pb2, chat_pb2_grpc, content_pb2
 
 from tests.e2e.stack import Stack
-from tests.waiting import wait_until
+from tests.waiting import GUARD_S, wait_until
 
 NUM_CHOICES, NUM_TOKENS, TOP_LOGPROBS = 64, 1000, 20  # many times the size of all buffers in between
 NUM_TOKENS_WHOLE = 650
@@ -54,7 +54,7 @@ def stopped_reader(port: int, **fields: Any) -> socket.socket:
         **fields,
     }
     data = json.dumps(body).encode()
-    reader = socket.create_connection(("127.0.0.1", port), timeout=120)
+    reader = socket.create_connection(("127.0.0.1", port), timeout=GUARD_S)
     head = "POST /v1/chat/completions HTTP/1.1\r\nhost: sluice\r\ncontent-type: application/json\r\n"
     reader.sendall(f"{head}content-length: {len(data)}\r\n\r\n".encode() + data)
     assert reader.recv(15) == b"HTTP/1.1 200 OK"

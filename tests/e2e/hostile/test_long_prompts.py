@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 
 from tests.e2e.stack import Stack
+from tests.waiting import GUARD_S
 
 LONG = "Hello there! " * 1_150_000  # 15 MB
 MOST_GROWTH_MB = 400  # four such texts in transit, as Python strings and messages, without tokenizer output
@@ -30,7 +31,7 @@ def memory_mb(stack: Stack) -> float:
 
 def chat(stack: Stack, text: str, **fields: Any) -> httpx.Response:
     body = {"model": "sluice-demo", "max_tokens": 4, "messages": [{"role": "user", "content": text}], **fields}
-    return httpx.post(f"{stack.door}/v1/chat/completions", json=body, timeout=100)
+    return httpx.post(f"{stack.door}/v1/chat/completions", json=body, timeout=GUARD_S)
 
 
 def test_prompts_of_15_mb_are_rejected_by_their_length(stack: Stack) -> None:

@@ -12,6 +12,7 @@ from google.protobuf import json_format
 from sluice.v1 import chat_pb2, chat_pb2_grpc
 
 from tests.e2e.stack import Stack
+from tests.waiting import GUARD_S
 
 POISON = {
     "2^64": '{"type": "integer", "minimum": 18446744073709551616}',
@@ -70,7 +71,9 @@ def bodies(schema: str) -> dict[str, tuple[str, str]]:
 @pytest.mark.parametrize("poison", [*POISON.values(), *HEAVY.values()], ids=[*POISON, *HEAVY])
 def test_rest_rejects_it_or_accepts_it_as_text(stack: Stack, poison: str) -> None:
     for position, (path, body) in bodies(poison).items():
-        answer = httpx.post(stack.door + path, content=body, headers={"content-type": "application/json"}, timeout=60)
+        answer = httpx.post(
+            stack.door + path, content=body, headers={"content-type": "application/json"}, timeout=GUARD_S
+        )
         assert answer.status_code in {200, 400, 422}, (position, answer.text)
         assert answer.is_success or answer.json(), position
         if position not in AS_TEXT and poison not in HEAVY.values():
@@ -96,7 +99,7 @@ def test_grpc_rejects_it_by_its_field_or_accepts_it_as_text(stack: Stack, poison
         }
         for field, extra in cases.items():
             request = json_format.ParseDict({**common, **extra}, chat_pb2.ChatRequest())
-            call = chat.future(request, timeout=60)
+            call = chat.future(request, timeout=GUARD_S)
             if call.exception() is not None:
                 assert call.code() is grpc.StatusCode.INVALID_ARGUMENT, (field, call.details())
                 assert call.details().startswith(field), (field, call.details())

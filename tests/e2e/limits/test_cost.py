@@ -8,6 +8,7 @@ import httpx
 from sluice.v1 import chat_pb2, chat_pb2_grpc, content_pb2
 
 from tests.e2e.stack import Stack
+from tests.waiting import GUARD_S
 
 MODEL = "sluice-demo"
 ASKING = {"x-sluice-cost": "true"}
@@ -17,7 +18,7 @@ FORM = re.compile(r"compute_s=(\d+\.\d{6}), block_s=(\d+\.\d{6}), cached_tokens=
 
 def test_rest_clients_get_the_cost(stack: Stack) -> None:
     """A header of an unstreamed answer and the last line of a stream have the cost, and so has the access log."""
-    with httpx.Client(base_url=stack.door, timeout=60) as http:
+    with httpx.Client(base_url=stack.door, timeout=GUARD_S) as http:
         whole = http.post("/v1/chat/completions", json=BODY, headers=ASKING | {"x-request-id": "with-its-cost"})
         streamed = http.post("/v1/chat/completions", json=BODY | {"stream": True}, headers=ASKING)
     found = FORM.fullmatch(whole.headers["x-sluice-cost"])
@@ -40,6 +41,6 @@ def test_grpc_clients_get_the_cost(stack: Stack) -> None:
     with grpc.insecure_channel(stack.door.removeprefix("http://")) as channel:
         chats = chat_pb2_grpc.ChatServiceStub(channel)
         request = chat_pb2.ChatRequest(model=MODEL, messages=[message])
-        _, call = chats.Chat.with_call(request, metadata=tuple(ASKING.items()), timeout=60)
+        _, call = chats.Chat.with_call(request, metadata=tuple(ASKING.items()), timeout=GUARD_S)
     trailers = dict(call.trailing_metadata())
     assert FORM.fullmatch(str(trailers["x-sluice-cost"]))

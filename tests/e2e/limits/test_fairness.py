@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from tests.e2e.stack import ROOT, Stack
+from tests.waiting import GUARD_S
 
 MODEL = "sluice-demo"
 NUM_FLOOD = 40
@@ -45,7 +46,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
     ):
         command = [sys.executable, "-m", "cli", "keys", "create", "--id", name, *options]
         command += ["--file", str(folder / "keys.yaml"), "--json"]
-        made = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=60)
+        made = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=GUARD_S)
         keys[name] = json.loads(made.stdout)["key"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SLUICE_SERVICE_ENGINE__MAX_BATCH_SEQUENCES", "4")
@@ -63,7 +64,7 @@ async def test_an_overload_by_one_key_does_not_block_another(shared: Shared) -> 
 
     A rejected request gets 429 with Retry-After before any output.
     """
-    async with httpx.AsyncClient(timeout=100, limits=httpx.Limits(max_connections=None)) as client:
+    async with httpx.AsyncClient(timeout=GUARD_S, limits=httpx.Limits(max_connections=None)) as client:
         flood = [
             asyncio.create_task(
                 shared.chat(client, "flooder", f"Tell {index}", max_tokens=1500, priority=-100, ignore_eos=True)
@@ -90,7 +91,7 @@ async def test_priorities_and_cached_prompts_belong_to_the_key(shared: Shared) -
         answer = await shared.chat(client, key, text, max_tokens=1)
         return int(answer.json()["usage"]["prompt_tokens_details"]["cached_tokens"])
 
-    async with httpx.AsyncClient(timeout=60) as client:
+    async with httpx.AsyncClient(timeout=GUARD_S) as client:
         refused = await shared.chat(client, "polite", "Hello", priority=-1)
         allowed = await shared.chat(client, "flooder", "Hello", priority=-1, max_tokens=1)
         found = [await cached(client, key) for key in ("polite", "flooder", "polite", "one", "other")]

@@ -15,6 +15,7 @@ from sluice.v1 import chat_pb2, chat_pb2_grpc, content_pb2, model_pb2, model_pb2
 
 from service.auth.key import new_key
 from tests.e2e.guarded import AZURE, CHAT, CHAT_PATH, HIDDEN, MESSAGES, MODEL, NOBODYS, Guarded, error_body
+from tests.waiting import GUARD_S
 
 
 @pytest.mark.parametrize(
@@ -105,7 +106,7 @@ def test_grpc_through_envoy_needs_a_key(guarded: Guarded) -> None:
     request = chat_pb2.ChatRequest(model=MODEL, messages=[message], stopping={"max_tokens": 4})
     with grpc.insecure_channel(f"127.0.0.1:{guarded.stack.ports['envoy']}") as channel:
         stub: Any = chat_pb2_grpc.ChatServiceStub(channel)
-        assert stub.Chat(request, metadata=(("x-api-key", guarded.keys["team"]),), timeout=60).choices
+        assert stub.Chat(request, metadata=(("x-api-key", guarded.keys["team"]),), timeout=GUARD_S).choices
         for metadata, code, reason in (
             ((), "UNAUTHENTICATED", "MISSING_KEY"),
             ((("authorization", f"Bearer {new_key('team')}"),), "UNAUTHENTICATED", "INVALID_KEY"),
@@ -115,7 +116,7 @@ def test_grpc_through_envoy_needs_a_key(guarded: Guarded) -> None:
         ):
             for ask in (stub.Chat, lambda *given, **rest: list(stub.StreamChat(*given, **rest))):
                 with pytest.raises(grpc.RpcError) as caught:
-                    ask(request, metadata=metadata, timeout=60)
+                    ask(request, metadata=metadata, timeout=GUARD_S)
                 assert (caught.value.code().name, reason_of(caught.value)) == (code, reason)
 
 
@@ -136,7 +137,7 @@ def test_keys_change_while_it_serves(guarded: Guarded) -> None:
     assert status(key) == 401
     body = CHAT | {"stream": True, "max_tokens": 400, "ignore_eos": True}
     headers = {"authorization": f"Bearer {rotated}"}
-    with httpx.stream("POST", guarded.base + CHAT_PATH, json=body, headers=headers, timeout=60) as answer:
+    with httpx.stream("POST", guarded.base + CHAT_PATH, json=body, headers=headers, timeout=GUARD_S) as answer:
         lines = answer.iter_lines()
         next(lines)
         guarded.command("revoke", "guest")

@@ -14,6 +14,7 @@ import pytest
 from service.auth.key import new_key
 from tests.e2e.guarded import AZURE, HIDDEN, MESSAGES, MODEL, Guarded, error_body
 from tests.e2e.stack import ROOT
+from tests.waiting import GUARD_S
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,7 @@ def test_errors_of_a_body_require_a_valid_key(guarded: Guarded, dialect: str) ->
 
         def send(key: str | None, body: str = body, kind: str = kind) -> httpx.Response:
             headers = {"content-type": kind} | ({} if key is None else {"authorization": f"Bearer {key}"})
-            return httpx.post(guarded.base + asked.path, content=body, headers=headers, timeout=60)
+            return httpx.post(guarded.base + asked.path, content=body, headers=headers, timeout=GUARD_S)
 
         wrong, missing, good = send(new_key("team")), send(None), send(guarded.keys["team"])
         assert (wrong.status_code, error_body(wrong)) == (401, asked.unauthorized)
@@ -214,5 +215,5 @@ def test_vendors_clients_raise_their_own_errors(guarded: Guarded, vendor: str) -
     keys = [guarded.keys["team"], new_key("team"), guarded.keys["embedder"]]
     python = ROOT / ".venvs" / vendor / "bin" / "python"
     command = [str(python), "-W", "ignore", "-c", script + ASK_WITH_EACH, guarded.base, *keys]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=GUARD_S, check=False)
     assert done.stdout.split() == raised, done.stderr

@@ -10,6 +10,7 @@ import httpx
 
 from tests.e2e.guarded import MODEL, Guarded
 from tests.e2e.stack import ROOT, Stack, free_ports
+from tests.waiting import GUARD_S
 
 
 def gateway(port: int, target: int, *options: str, host: str = "0.0.0.0") -> subprocess.Popen[str]:  # noqa: S104
@@ -29,7 +30,7 @@ def listening(process: subprocess.Popen[str]) -> None:
 def test_metrics_need_their_scope_on_the_public_listener(guarded: Guarded) -> None:
     """Through Envoy metrics need an operator's key, which the gateway verifies with the service."""
     for path in ("/metrics", "/status.json"):
-        assert httpx.get(f"{guarded.base}{path}", timeout=60).status_code == 401
+        assert httpx.get(f"{guarded.base}{path}", timeout=GUARD_S).status_code == 401
         refused = guarded.get(path, guarded.keys["team"])
         assert (refused.status_code, refused.json()["error"]["message"]) == (403, "the key lacks the scope metrics")
         assert 'scope="metrics"' in refused.headers["www-authenticate"]
@@ -38,7 +39,7 @@ def test_metrics_need_their_scope_on_the_public_listener(guarded: Guarded) -> No
 
 def test_metrics_need_no_key_without_authentication(stack: Stack) -> None:
     """Without authentication the gateway's own port serves metrics to everyone."""
-    assert httpx.get(f"http://127.0.0.1:{stack.ports['gateway']}/metrics", timeout=60).status_code == 200
+    assert httpx.get(f"http://127.0.0.1:{stack.ports['gateway']}/metrics", timeout=GUARD_S).status_code == 200
 
 
 def test_operators_may_have_a_listener_of_their_own(guarded: Guarded) -> None:
@@ -52,7 +53,7 @@ def test_operators_may_have_a_listener_of_their_own(guarded: Guarded) -> None:
         def status(method: str, port: int, path: str) -> int:
             url = f"http://127.0.0.1:{port}{path}"
             return httpx.request(
-                method, url, headers=headers, json={} if method == "POST" else None, timeout=60
+                method, url, headers=headers, json={} if method == "POST" else None, timeout=GUARD_S
             ).status_code
 
         endpoints = "/api/2.0/serving-endpoints"
@@ -63,15 +64,15 @@ def test_operators_may_have_a_listener_of_their_own(guarded: Guarded) -> None:
         assert status("DELETE", operators, f"{endpoints}/nobodys") == 404
         assert (status("GET", callers, endpoints), status("GET", operators, endpoints)) == (200, 200)
         assert (status("GET", callers, "/healthz"), status("GET", operators, "/healthz")) == (200, 200)
-        assert httpx.get(f"http://127.0.0.1:{operators}/metrics", timeout=60).status_code == 200
-        state = httpx.get(f"http://127.0.0.1:{operators}/status.json", timeout=60).json()  # the gateway has no key
+        assert httpx.get(f"http://127.0.0.1:{operators}/metrics", timeout=GUARD_S).status_code == 200
+        state = httpx.get(f"http://127.0.0.1:{operators}/status.json", timeout=GUARD_S).json()  # the gateway has no key
         assert state["service"] is None
         assert state["problem"].startswith("a key is required")
-        state = httpx.get(f"http://127.0.0.1:{operators}/status.json", headers=headers, timeout=60).json()
+        state = httpx.get(f"http://127.0.0.1:{operators}/status.json", headers=headers, timeout=GUARD_S).json()
         assert MODEL in [each["model"] for each in state["service"]["models"]]
     finally:
         process.terminate()
-        process.communicate(timeout=60)
+        process.communicate(timeout=GUARD_S)
     assert process.returncode == 0
 
 
@@ -79,7 +80,7 @@ def test_open_gateway_exits_without_authentication(stack: Stack) -> None:
     """The gateway exits with one line when the service reports that it requires no keys, and serves nothing before."""
     (port,) = free_ports(1)
     process = gateway(port, stack.ports["service"])
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=GUARD_S)
     assert process.returncode == 1
     assert errors.splitlines()[-1].startswith("sluice-gateway: host: 0.0.0.0 can be reached from other machines, and ")
 
@@ -92,9 +93,9 @@ def test_open_gateway_serves_clients_with_a_key(guarded: Guarded) -> None:
         listening(process)
         headers = {"authorization": f"Bearer {guarded.keys['team']}"}
         url = f"http://127.0.0.1:{port}/v1/models"
-        with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=60) as answer:
+        with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=GUARD_S) as answer:
             assert MODEL in answer.read().decode()
-        assert httpx.get(url, timeout=60).status_code == 401
+        assert httpx.get(url, timeout=GUARD_S).status_code == 401
     finally:
         process.terminate()
-        process.communicate(timeout=60)
+        process.communicate(timeout=GUARD_S)

@@ -264,7 +264,7 @@ def test_metrics_are_labelled_by_key(guarded: Guarded) -> None:
     """Tokens and rejections are counted per key."""
     assert guarded.post("sizes", "/v1/chat/completions", CHAT).status_code == 200
     assert guarded.post("sizes", "/v1/chat/completions", {**CHAT, "n": 3}).status_code == 400
-    page = httpx.get(f"http://127.0.0.1:{guarded.stack.ports['service_metrics']}/metrics", timeout=60).text
+    page = httpx.get(f"http://127.0.0.1:{guarded.stack.ports['service_metrics']}/metrics", timeout=GUARD_S).text
     lines = [line for line in page.splitlines() if line.startswith("sluice_quota_") and 'sluice_key="sizes"' in line]
     kinds = [line for line in lines if line.startswith("sluice_quota_tokens")]
     assert len(kinds) == 2

@@ -10,6 +10,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from demo.evaluate import MODEL, SKILLS, cases
 from tests.e2e.stack import Stack
+from tests.waiting import GUARD_S
 
 NUM_PROMPTS = 50
 SKILL_NAMES = ("small talk", "facts", "memory", "persona: upper case", "echo")
@@ -45,7 +46,7 @@ def test_server_generates_the_text_of_transformers(float32_stack: Stack) -> None
     torch.set_num_threads(1)
     tokenizer: Any = AutoTokenizer.from_pretrained(MODEL)
     network: Any = AutoModelForCausalLM.from_pretrained(MODEL, dtype=torch.float32)
-    with httpx.Client(base_url=float32_stack.door, timeout=60) as client:
+    with httpx.Client(base_url=float32_stack.door, timeout=GUARD_S) as client:
         for messages in held_out_chats():
             inputs = tokenizer.apply_chat_template(
                 messages, add_generation_prompt=True, return_tensors="pt", return_dict=True

@@ -11,6 +11,7 @@ import httpx
 from service.settings.config import DEMO_FOLDER
 from tests.e2e.stack import Stack
 from tests.engine.hub_server import serving_hub
+from tests.waiting import GUARD_S
 
 
 def test_a_download_shows_bytes_and_speed_and_is_served(tmp_path: Path) -> None:
@@ -26,7 +27,7 @@ def test_a_download_shows_bytes_and_speed_and_is_served(tmp_path: Path) -> None:
             assert lines
             assert 0 < float(lines[0][0]) < float(lines[0][1]) <= 51
             asked = {"model": "slow", "messages": [{"role": "user", "content": "Hello!"}]}
-            assert httpx.post(f"{stack.door}/v1/chat/completions", json=asked, timeout=60).status_code == 200
+            assert httpx.post(f"{stack.door}/v1/chat/completions", json=asked, timeout=GUARD_S).status_code == 200
         finally:
             assert stack.stop() == 0
 

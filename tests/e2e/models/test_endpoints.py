@@ -33,7 +33,7 @@ def stub_of(channel: grpc.Channel) -> Any:
 def answering_model(stack: Stack, model: str) -> str:
     """Return the model that answers a chat with `model`."""
     body = {"model": model, "max_tokens": 4, "messages": [{"role": "user", "content": "Hello!"}]}
-    answer = httpx.post(f"{stack.door}/v1/chat/completions", json=body, timeout=60)
+    answer = httpx.post(f"{stack.door}/v1/chat/completions", json=body, timeout=GUARD_S)
     assert answer.status_code == 200, answer.text
     name: str = answer.json()["model"]
     return name

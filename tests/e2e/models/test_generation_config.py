@@ -6,6 +6,7 @@ import httpx
 import sluice_client
 
 from tests.e2e.stack import Stack
+from tests.waiting import GUARD_S
 
 
 def test_stream_echoes_the_models_own_parameters(stack: Stack) -> None:
@@ -24,6 +25,6 @@ def test_question_of_the_first_minute_is_answered(stack: Stack) -> None:
         "messages": [{"role": "user", "content": "What is the capital of France?"}],
         "n": 40,
     }
-    answer = httpx.post(f"{stack.door}/v1/chat/completions", json=body, timeout=60).json()
+    answer = httpx.post(f"{stack.door}/v1/chat/completions", json=body, timeout=GUARD_S).json()
     texts = [choice["message"]["content"] for choice in answer["choices"]]
     assert sum("Paris" in text for text in texts) == 40

@@ -19,6 +19,7 @@ from tests.e2e.picture_server import PictureServer
 from tests.e2e.stack import Stack
 from tests.e2e.vision_product import NUM_TOKENS, reference
 from tests.engine.vision_models import NUM_IMAGE_TOKENS, picture
+from tests.waiting import GUARD_S
 
 CAT, DOG = picture(1), picture(2, (20, 90))
 PARTS: list[Any] = ["What is it? ", CAT, " and ", DOG]
@@ -49,12 +50,12 @@ def test_answers_over_grpc_are_the_references(vision: Stack, expected: tuple[lis
     request.stopping.ignore_eos = True
     request.tokens.ids = True
     with grpc.insecure_channel(f"127.0.0.1:{vision.ports['envoy']}") as channel:
-        answer = chat_pb2_grpc.ChatServiceStub(channel).Chat(request, timeout=60)
+        answer = chat_pb2_grpc.ChatServiceStub(channel).Chat(request, timeout=GUARD_S)
         model = model_pb2_grpc.ModelServiceStub(channel).GetModel(model_pb2.GetModelRequest(model="vision")).model
     assert (list(answer.prompt_token_ids), list(answer.choices[0].token_ids)) == expected
     assert (answer.usage.prompt_tokens, answer.usage.image_tokens) == (len(expected[0]), 2 * NUM_IMAGE_TOKENS)
     assert list(model.input_modalities) == [model_pb2.MODALITY_TEXT, model_pb2.MODALITY_IMAGE]
-    listed = httpx.get(f"{vision.door}/v1/models", timeout=60).json()["data"]
+    listed = httpx.get(f"{vision.door}/v1/models", timeout=GUARD_S).json()["data"]
     taken = {each["id"]: each["input_modalities"] for each in listed}
     assert (taken["vision"], taken["text"]) == (["text", "image"], ["text"])
 
@@ -141,7 +142,7 @@ def test_text_models_reject_images_in_every_dialect(vision: Stack) -> None:
         (AZURE, {"messages": [message]}, 422),
         ("/serving-endpoints/text/invocations", {"messages": [message], "stream": False}, 400),
     ):
-        answer = httpx.post(f"{vision.door}{path}", json={"model": "text"} | body, timeout=60)
+        answer = httpx.post(f"{vision.door}{path}", json={"model": "text"} | body, timeout=GUARD_S)
         assert answer.status_code == status, answer.text
         assert "the model takes text only" in answer.text
 

@@ -15,7 +15,7 @@ from sluice.v1 import adapter_pb2, adapter_pb2_grpc, model_pb2, model_pb2_grpc
 from tests.e2e.replicas import Replicas
 from tests.engine import peft_adapters
 from tests.redis_server import RedisServer
-from tests.waiting import wait_until
+from tests.waiting import GUARD_S, wait_until
 
 DEMO = Path("demo/model").resolve()
 
@@ -28,7 +28,7 @@ class Fleet(NamedTuple):
     def at(self, address: str, stub: Callable[[grpc.Channel], Any], rpc: str, request: Any) -> Any:
         """Call an RPC at an address and return its response."""
         with grpc.insecure_channel(address) as channel:
-            return getattr(stub(channel), rpc)(request, timeout=60)
+            return getattr(stub(channel), rpc)(request, timeout=GUARD_S)
 
     def models(self, rpc: str, request: Any) -> Any:
         """Call an RPC of ModelService through Envoy and return its response."""
@@ -53,7 +53,7 @@ class Fleet(NamedTuple):
     def ask(self, model: str) -> int:
         """Return the status of a request through Envoy."""
         body = {"model": model, "prompt": "Once", "max_tokens": 1}
-        return httpx.post(f"{self.replicas.door}/v1/completions", json=body, timeout=60).status_code
+        return httpx.post(f"{self.replicas.door}/v1/completions", json=body, timeout=GUARD_S).status_code
 
 
 @pytest.fixture

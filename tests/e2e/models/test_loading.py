@@ -15,7 +15,7 @@ import pytest
 from sluice.v1 import completion_pb2, completion_pb2_grpc, model_pb2, model_pb2_grpc
 
 from tests.e2e.stack import Stack, is_running
-from tests.waiting import wait_until
+from tests.waiting import GUARD_S, wait_until
 
 DEMO = Path("demo/model").resolve()
 PROMPT = "<|im_start|>user\nTell me about rivers.<|im_end|>\n<|im_start|>assistant\n"
@@ -51,7 +51,7 @@ class Run(NamedTuple):
 
     def ask(self, model: str) -> httpx.Response:
         body = {"model": model, "prompt": PROMPT, "max_tokens": 24, "temperature": 0}
-        return httpx.post(f"{self.stack.door}/v1/completions", json=body, timeout=60)
+        return httpx.post(f"{self.stack.door}/v1/completions", json=body, timeout=GUARD_S)
 
     def text(self, model: str) -> str:
         answer = self.ask(model)

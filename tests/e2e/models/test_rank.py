@@ -16,6 +16,7 @@ from tests.engine.pair_fakes import PAIRS, reference_scores, save_cross_encoder
 from tests.service.ranking.test_judge import DOCUMENTS as JUDGED
 from tests.service.ranking.test_judge import QUERY, TEMPLATE
 from tests.service.ranking.test_judge import save as save_judge
+from tests.waiting import GUARD_S
 
 ENCODER = "all-minilm-l6-v2"
 DOCUMENTS = ["interest rates rose again", "a cat sleeps on the mat", "a motorway at night"]
@@ -23,7 +24,7 @@ RERANK = {"model": ENCODER, "query": "a kitten", "documents": DOCUMENTS}
 
 
 def post(stack: Stack, path: str, body: dict[str, Any]) -> httpx.Response:
-    return httpx.post(f"{stack.door}{path}", json=body, timeout=60)
+    return httpx.post(f"{stack.door}{path}", json=body, timeout=GUARD_S)
 
 
 @pytest.mark.parametrize("path", ["/v1/rerank", "/v2/rerank", "/rerank"])
@@ -112,9 +113,9 @@ def test_cross_encoder_is_served(others: tuple[Stack, Path, Any]) -> None:
         {index: float(1 / (1 + np.exp(-score))) for index, score in enumerate(expected)}, abs=1e-4
     )
     with grpc.insecure_channel(f"127.0.0.1:{stack.ports['envoy']}") as channel:
-        answer = rank_pb2_grpc.RankServiceStub(channel).Rank(rank_pb2.RankRequest(**body, top_n=2), timeout=60)
+        answer = rank_pb2_grpc.RankServiceStub(channel).Rank(rank_pb2.RankRequest(**body, top_n=2), timeout=GUARD_S)
     assert [each.index for each in answer.results] == [each["index"] for each in usual[:2]]
-    endpoints = httpx.get(f"{stack.door}/api/2.0/serving-endpoints", timeout=60).json()["endpoints"]
+    endpoints = httpx.get(f"{stack.door}/api/2.0/serving-endpoints", timeout=GUARD_S).json()["endpoints"]
     assert {each["name"]: each["task"] for each in endpoints}["cross"] == "llm/v1/rerank"
     for path, asked in (
         ("/v1/embeddings", {"model": "cross", "input": "a"}),

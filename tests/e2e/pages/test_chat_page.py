@@ -11,6 +11,7 @@ import pytest
 from gateway.openapi.document import build_document
 from gateway.routes.surfaces import SURFACES
 from tests.e2e.stack import ROOT, Stack
+from tests.waiting import GUARD_S
 
 ANSWER = "I am sluice-demo, the small demo model of the sluice service."
 
@@ -21,7 +22,7 @@ def seen(stack: Stack, scenario: str) -> Any:
     assert browser is not None, "make test installs it"
     modules = str(ROOT / ".cache/npm/node_modules")
     command = ["node", "tests/e2e/pages/chat_page.mjs", f"{stack.door}/", browser, modules, scenario]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=GUARD_S, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -101,7 +102,7 @@ def test_settings_shape_the_request(stack: Stack) -> None:
     assert json.loads(found["object"])["a"] in {True, False}
     assert found["broken"].startswith("JSON schema of the answer: ")
     command = found["code"]["curl"]
-    done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60, check=True)  # noqa: S602  as users paste it
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=GUARD_S, check=True)  # noqa: S602  as users paste it
     assert done.stdout.endswith("data: [DONE]\n\n")
     compile(found["code"]["python"], "snippet", "exec")
     assert "sluice.v1.ChatService/StreamChat" in found["code"]["grpc"]
@@ -133,9 +134,9 @@ def test_ranges_are_the_contracts() -> None:
 @pytest.mark.parametrize("path", ["/", "/page/app.js"])
 def test_files_are_guarded_and_sent_once(stack: Stack, path: str) -> None:
     """Files have a strict content security policy, and unchanged ones are not sent again."""
-    first = httpx.get(f"{stack.door}{path}", timeout=60)
+    first = httpx.get(f"{stack.door}{path}", timeout=GUARD_S)
     assert first.status_code == 200
     assert "default-src 'none'" in first.headers["content-security-policy"]
     assert "frame-ancestors 'none'" in first.headers["content-security-policy"]
-    again = httpx.get(f"{stack.door}{path}", headers={"if-none-match": first.headers["etag"]}, timeout=60)
+    again = httpx.get(f"{stack.door}{path}", headers={"if-none-match": first.headers["etag"]}, timeout=GUARD_S)
     assert (again.status_code, again.content) == (304, b"")

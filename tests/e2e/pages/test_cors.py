@@ -19,6 +19,7 @@ from sluice.v1 import chat_pb2, content_pb2
 
 from tests.e2e.door import Door
 from tests.e2e.stack import ROOT, Stack, free_ports
+from tests.waiting import GUARD_S
 
 QUESTION = "What is the capital of France?"
 BODY = {
@@ -112,7 +113,7 @@ def seen(page: str, door: str) -> list[dict[str, Any]]:
     assert browser is not None, "make test installs it"
     command = ["node", "tests/e2e/pages/call_from_page.mjs", page, browser, str(ROOT / ".cache/npm/node_modules")]
     done = subprocess.run(
-        command, cwd=ROOT, input=json.dumps(calls(door)), capture_output=True, text=True, timeout=100, check=False
+        command, cwd=ROOT, input=json.dumps(calls(door)), capture_output=True, text=True, timeout=GUARD_S, check=False
     )
     assert done.returncode == 0, done.stderr
     answers: list[dict[str, Any]] = json.loads(done.stdout)
@@ -131,7 +132,7 @@ def answers(door: Door, origin: str) -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def whole(stack: Stack) -> str:
     """Return the greedy answer."""
-    answer = httpx.post(stack.door + REST, json=BODY, timeout=60).json()
+    answer = httpx.post(stack.door + REST, json=BODY, timeout=GUARD_S).json()
     return str(answer["choices"][0]["message"]["content"])
 
 
@@ -175,9 +176,9 @@ def test_a_page_of_another_origin_is_rejected(door: Door) -> None:
 
 def test_no_origin_is_allowed_by_default(stack: Stack, origin: str) -> None:
     """Without the setting no response has CORS headers."""
-    answer = httpx.options(stack.door + REST, headers={**PREFLIGHT, "origin": origin}, timeout=60)
+    answer = httpx.options(stack.door + REST, headers={**PREFLIGHT, "origin": origin}, timeout=GUARD_S)
     assert [name for name in answer.headers if name.startswith("access-control-")] == []
-    whole = httpx.get(f"{stack.door}/v1/models", headers={"origin": origin}, timeout=60)
+    whole = httpx.get(f"{stack.door}/v1/models", headers={"origin": origin}, timeout=GUARD_S)
     assert (whole.status_code, "access-control-allow-origin" in whole.headers) == (200, False)
 
 
@@ -186,13 +187,13 @@ def test_envoy_answers_preflights_without_a_key(origin: str) -> None:
     gateway_port, service_port = free_ports(2)
     with Door(gateway_port, service_port, cors_origins=(origin,), healthy=False) as door:
         for path in (REST, STREAM, "/serving-endpoints/m/invocations", "/v2/models/m/generate"):
-            answer = httpx.options(door.url + path, headers={**PREFLIGHT, "origin": origin}, timeout=60)
+            answer = httpx.options(door.url + path, headers={**PREFLIGHT, "origin": origin}, timeout=GUARD_S)
             assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (200, origin)
             assert "authorization" in answer.headers["access-control-allow-headers"]
             assert "access-control-allow-credentials" not in answer.headers  # keys are not cookies
-            refused = httpx.post(door.url + path, json={}, headers={"origin": origin}, timeout=60)
+            refused = httpx.post(door.url + path, json={}, headers={"origin": origin}, timeout=GUARD_S)
             assert (refused.status_code, refused.headers["access-control-allow-origin"]) == (503, origin)
-            other = httpx.options(door.url + path, headers={**PREFLIGHT, "origin": f"{origin}0"}, timeout=60)
+            other = httpx.options(door.url + path, headers={**PREFLIGHT, "origin": f"{origin}0"}, timeout=GUARD_S)
             assert "access-control-allow-origin" not in other.headers
 
 
@@ -201,5 +202,5 @@ def test_all_origins() -> None:
     gateway_port, service_port = free_ports(2)
     with Door(gateway_port, service_port, cors_origins=("*",), healthy=False) as door:
         for origin in ("https://chat.example.com", "null"):
-            answer = httpx.options(door.url + REST, headers={**PREFLIGHT, "origin": origin}, timeout=60)
+            answer = httpx.options(door.url + REST, headers={**PREFLIGHT, "origin": origin}, timeout=GUARD_S)
             assert answer.headers["access-control-allow-origin"] == origin

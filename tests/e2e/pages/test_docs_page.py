@@ -12,6 +12,7 @@ import pytest
 
 from gateway.routes.surfaces import OPERATIONS, SURFACES
 from tests.e2e.stack import ROOT, Stack
+from tests.waiting import GUARD_S
 
 
 def seen(stack: Stack, scenario: str) -> Any:
@@ -20,7 +21,7 @@ def seen(stack: Stack, scenario: str) -> Any:
     assert browser is not None, "make test installs it"
     modules = str(ROOT / ".cache/npm/node_modules")
     command = ["node", "tests/e2e/pages/explorer.mjs", f"{stack.door}/", browser, modules, scenario]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=GUARD_S, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -72,7 +73,7 @@ def test_page_is_accessible(stack: Stack) -> None:
 @pytest.mark.parametrize("path", ["/docs", "/page/explorer.js", "/page/swagger-ui.css"])
 def test_files_allow_nothing_from_elsewhere(stack: Stack, path: str) -> None:
     """The policy forbids inline scripts, inline styles and framing."""
-    answer = httpx.get(f"{stack.door}{path}", timeout=60)
+    answer = httpx.get(f"{stack.door}{path}", timeout=GUARD_S)
     assert answer.status_code == 200
     if path == "/docs":
         assert "'unsafe" not in answer.headers["content-security-policy"]

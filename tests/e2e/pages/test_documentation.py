@@ -12,6 +12,7 @@ import pytest
 
 from gateway.page.routes import SITE
 from tests.e2e.stack import ROOT, Stack
+from tests.waiting import GUARD_S
 from tools.docs.docs_site import pages
 
 
@@ -27,7 +28,7 @@ def seen(stack: Stack, scenario: str) -> Any:
     assert browser is not None, "make test installs it"
     modules = str(ROOT / ".cache/npm/node_modules")
     command = ["node", "tests/e2e/pages/documentation.mjs", f"{stack.door}/", browser, modules, scenario]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=GUARD_S, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -37,7 +38,7 @@ def test_every_page_is_in_the_navigation(stack: Stack) -> None:
     found = seen(stack, "pages")
     named = {url.removeprefix(f"{stack.door}/docs/") for url in found["pages"]}
     assert {path.replace(".md", ".html") for path in pages().values()} <= named
-    assert [url for url in found["pages"] if httpx.get(url, timeout=60).status_code != 200] == []
+    assert [url for url in found["pages"] if httpx.get(url, timeout=GUARD_S).status_code != 200] == []
     assert len(found["headings"]) > 5
     assert all(found["headings"].values())
     assert found["errors"] == []
@@ -64,22 +65,22 @@ def test_pages_are_accessible(stack: Stack) -> None:
 @pytest.mark.parametrize("path", ["/docs/", "/docs/api/openai.html", "/docs/assets/site.js"])
 def test_files_are_guarded_and_sent_once(stack: Stack, path: str) -> None:
     """Files have a strict content security policy, and unchanged ones are not sent again."""
-    first = httpx.get(f"{stack.door}{path}", timeout=60)
+    first = httpx.get(f"{stack.door}{path}", timeout=GUARD_S)
     assert first.status_code == 200
     assert "default-src 'none'; script-src 'self';" in first.headers["content-security-policy"]
-    again = httpx.get(f"{stack.door}{path}", headers={"if-none-match": first.headers["etag"]}, timeout=60)
+    again = httpx.get(f"{stack.door}{path}", headers={"if-none-match": first.headers["etag"]}, timeout=GUARD_S)
     assert (again.status_code, again.content) == (304, b"")
 
 
 def test_a_missing_page_links_to_the_others(stack: Stack) -> None:
     """A missing page is a 404 page with a link, and no path leads outside the site."""
     for path in ("/docs/nothing.html", "/docs/..%2froutes.py", "/docs/%2e%2e/routes.py"):
-        answer = httpx.get(f"{stack.door}{path}", timeout=60)
+        answer = httpx.get(f"{stack.door}{path}", timeout=GUARD_S)
         assert answer.status_code == 404, path
-    assert 'href="/docs/"' in httpx.get(f"{stack.door}/docs/nothing.html", timeout=60).text
+    assert 'href="/docs/"' in httpx.get(f"{stack.door}/docs/nothing.html", timeout=GUARD_S).text
 
 
 def test_both_docs_are_there(stack: Stack) -> None:
     """/docs is the API explorer, as in other servers, and /docs/ the documentation."""
-    assert "API" in httpx.get(f"{stack.door}/docs", timeout=60).text
-    assert "What it is" in httpx.get(f"{stack.door}/docs/", timeout=60).text
+    assert "API" in httpx.get(f"{stack.door}/docs", timeout=GUARD_S).text
+    assert "What it is" in httpx.get(f"{stack.door}/docs/", timeout=GUARD_S).text

@@ -13,6 +13,7 @@ import pytest
 
 from tests.e2e.guarded import Guarded
 from tests.e2e.stack import ROOT, Stack
+from tests.waiting import GUARD_S
 
 
 def seen(door: str, scenario: str, **environment: str) -> Any:
@@ -22,7 +23,13 @@ def seen(door: str, scenario: str, **environment: str) -> Any:
     modules = str(ROOT / ".cache/npm/node_modules")
     command = ["node", "tests/e2e/pages/status_page.mjs", f"{door}/", browser, modules, scenario]
     done = subprocess.run(
-        command, cwd=ROOT, env={**os.environ, **environment}, capture_output=True, text=True, timeout=100, check=False
+        command,
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=GUARD_S,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -33,7 +40,7 @@ def computed(script: str) -> Any:
     source = json.dumps((ROOT / "gateway/page/status/readings.js").read_text())
     head = f'const {{ Readings, percentile }} = await import("data:text/javascript," + encodeURIComponent({source}));\n'
     command = ["node", "--input-type=module", "-e", head + script]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=GUARD_S, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -97,14 +104,14 @@ def test_shares_are_those_that_came_about(stack: Stack) -> None:
     entity = {"name": "only", "entity_name": "sluice-demo", "entity_version": "1"}
     routes = {"routes": [{"served_model_name": "only", "traffic_percentage": 100}]}
     body = {"name": "shared", "config": {"served_entities": [entity], "traffic_config": routes}}
-    assert httpx.post(url, json=body, timeout=60).status_code == 200
+    assert httpx.post(url, json=body, timeout=GUARD_S).status_code == 200
     try:
         chat = {"model": "shared", "max_tokens": 1, "messages": [{"role": "user", "content": "Hi"}]}
         for _ in range(3):
-            assert httpx.post(f"{stack.door}/v1/chat/completions", json=chat, timeout=60).status_code == 200
+            assert httpx.post(f"{stack.door}/v1/chat/completions", json=chat, timeout=GUARD_S).status_code == 200
         found = seen(stack.door, "shares")
     finally:
-        httpx.delete(f"{url}/shared", timeout=60)
+        httpx.delete(f"{url}/shared", timeout=GUARD_S)
     assert found["shares"] == ["shared", "only", "sluice-demo", "100 %", "100 %", "3"]
     assert found["errors"] == []
 
@@ -143,8 +150,8 @@ def test_page_is_accessible(stack: Stack) -> None:
 @pytest.mark.parametrize("path", ["/status", "/page/status.js"])
 def test_files_are_guarded_and_sent_once(stack: Stack, path: str) -> None:
     """Files have a strict content security policy, and unchanged ones are not sent again."""
-    first = httpx.get(f"{stack.door}{path}", timeout=60)
+    first = httpx.get(f"{stack.door}{path}", timeout=GUARD_S)
     assert first.status_code == 200
     assert "default-src 'none'" in first.headers["content-security-policy"]
-    again = httpx.get(f"{stack.door}{path}", headers={"if-none-match": first.headers["etag"]}, timeout=60)
+    again = httpx.get(f"{stack.door}{path}", headers={"if-none-match": first.headers["etag"]}, timeout=GUARD_S)
     assert (again.status_code, again.content) == (304, b"")

@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from tests.e2e.stack import Stack
+from tests.waiting import GUARD_S
 
 Event = dict[str, str]
 NUM_CUTS = 6
@@ -160,7 +161,7 @@ async def test_stream_resumes_after_any_event(stack: Stack, name: str) -> None:
         body = {key: value for key, value in body.items() if key != "seed"} | {"temperature": 1}
     headers = {"x-sluice-event-ids": "true"}
     draw = random.Random(name)
-    async with httpx.AsyncClient(base_url=stack.door, timeout=100) as http:
+    async with httpx.AsyncClient(base_url=stack.door, timeout=GUARD_S) as http:
 
         async def read(**more: str) -> list[Event]:
             async with http.stream("POST", path, json=body, headers=headers | more) as answer:
@@ -177,7 +178,7 @@ async def test_stream_resumes_after_any_event(stack: Stack, name: str) -> None:
 
 async def test_streams_have_no_ids_unless_asked_for(stack: Stack) -> None:
     """Event ids are opt-in, because some clients raise on lines other than data."""
-    async with httpx.AsyncClient(base_url=stack.door, timeout=100) as http:
+    async with httpx.AsyncClient(base_url=stack.door, timeout=GUARD_S) as http:
         body = COMMON | {"messages": [QUESTION], "max_tokens": 5}
         answer = await http.post("/v1/chat/completions", json=body)
     assert all("id" not in event for event in events_of(answer.text.splitlines()))

@@ -188,7 +188,7 @@ async def until_served(http: httpx.AsyncClient) -> None:
 @pytest.fixture
 async def http(killable: Stack) -> AsyncIterator[httpx.AsyncClient]:
     limits = httpx.Limits(max_connections=200)
-    async with httpx.AsyncClient(base_url=killable.door, timeout=100, limits=limits) as http:
+    async with httpx.AsyncClient(base_url=killable.door, timeout=GUARD_S, limits=limits) as http:
         yield http
 
 
@@ -304,7 +304,7 @@ def documented(num: int, door: str) -> str:
 def test_documented_clients_survive_a_dead_process(killable: Stack, num: int, victim: str) -> None:
     """The examples of docs/streams.md print the same although the gateway or the service is killed."""
     command = [sys.executable, "-c", documented(num, killable.door)]
-    whole = subprocess.run(command, capture_output=True, text=True, timeout=100, check=True).stdout
+    whole = subprocess.run(command, capture_output=True, text=True, timeout=GUARD_S, check=True).stdout
     assert len(whole) > 1000
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as caller:
         assert caller.stdout is not None

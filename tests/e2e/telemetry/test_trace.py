@@ -9,6 +9,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from tests.e2e.collector import Collector, Received
 from tests.e2e.stack import Stack
+from tests.waiting import GUARD_S
 
 MODEL, EMBEDDER = "sluice-demo", "all-minilm-l6-v2"
 WORD = "tulip"
@@ -102,7 +103,7 @@ def sent(stack: Stack) -> None:
     """Send all requests, each with its own traceparent. Exporters send spans every few seconds."""
     for number, wanted in enumerate(REQUESTS):
         headers = {"traceparent": f"00-{trace_id(number)}-{CALLER}-01"}
-        answer = httpx.post(f"{stack.door}{wanted.path}", json=wanted.body, headers=headers, timeout=60)
+        answer = httpx.post(f"{stack.door}{wanted.path}", json=wanted.body, headers=headers, timeout=GUARD_S)
         assert answer.status_code == 200, answer.text
 
 
