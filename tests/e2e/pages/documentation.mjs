@@ -10,6 +10,7 @@ const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] }
 const open = async (path, options = {}) => {
   const context = await browser.newContext(options);
   const page = await context.newPage();
+  page.setDefaultTimeout(0); // the test ends a wait that takes too long
   page.errors = [];
   page.asked = [];
   page.on("request", (request) => page.asked.push(request.url()));

@@ -9,6 +9,7 @@ const { chromium } = require("playwright-core");
 const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] });
 const open = async (options = {}, hash = "") => {
   const page = await (await browser.newContext(options)).newPage();
+  page.setDefaultTimeout(0); // the test ends a wait that takes too long
   page.errors = [];
   page.asked = [];
   page.on("request", (request) => page.asked.push(request.url()));
