@@ -28,6 +28,6 @@ def test_pages_have_what_is_documented(stack: Stack) -> None:
     httpx.post(f"{stack.door}/v1/chat/completions", json=BODY, timeout=GUARD_S).raise_for_status()
     page = shown(f"http://127.0.0.1:{stack.ports['service_metrics']}/metrics")
     with_keys_and_limits = {"sluice_quota_refusals_total"}
-    assert names("Of the service") - with_keys_and_limits <= page
+    assert names("Service metrics") - with_keys_and_limits <= page
     assert {row.vllm + ("_total" if row.kind == "counter" else "") for row in TABLE} <= page
-    assert names("Of the gateway") | {"sluice_build_info"} <= shown(f"{stack.gateway}/metrics")
+    assert names("Gateway metrics") | {"sluice_build_info"} <= shown(f"{stack.gateway}/metrics")
