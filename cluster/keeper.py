@@ -1,4 +1,4 @@
-"""The controller of all pools of a deployment."""
+"""The control loop over all pools of a deployment."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TICK_S: Final = 1.0
 
 
 class Keeper:
-    """Maintains all pools of a deployment."""
+    """The controller of all pools of a deployment."""
 
     def __init__(
         self, deployment: Deployment, fleet: Fleet, replica_host: ReplicaHost, say: Callable[[str], None]

@@ -15,7 +15,7 @@ _CALLS, _REASON = "rpc_server_call_duration_seconds_count", "sluice_error_reason
 class Load:
     """The load of a replica: running and waiting sequences, and the free fraction of the fullest model's cache.
 
-    Since the previous reading, `started` requests had their first step, after `queue_time_s` on average, and `refused`
+    Since the previous reading, `started` requests had their first step, after `queue_time_s` on average, and `rejected`
     calls were rejected because the queue was full.
     """
 
@@ -24,7 +24,7 @@ class Load:
     free_cache: float = 1.0
     started: int = 0
     queue_time_s: float = 0.0
-    refused: int = 0
+    rejected: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Page:
     cache_usage: float = 0.0  # the usage of the fullest model's cache
     num_started: float = 0.0
     queue_time_s: float = 0.0
-    num_refused: float = 0.0
+    num_rejected: float = 0.0
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -69,5 +69,5 @@ class Page:
             1 - self.cache_usage,
             int(started),
             waited_s / started if started else 0.0,
-            int(self.num_refused - before.num_refused),
+            int(self.num_rejected - before.num_rejected),
         )

@@ -57,7 +57,7 @@ class _Member:
 
 
 class PoolKeeper:
-    """Maintains a pool by its deployment. The names of its replicas begin with the pool's name and a slash."""
+    """The controller of one pool. The names of its replicas begin with the pool's name and a slash."""
 
     def __init__(
         self,

@@ -66,8 +66,10 @@ class Scaler:
         waited_s = sum(load.queue_time_s * load.started for load in loads) / max(started, 1)
         free = sum(load.free_cache for load in loads) / len(loads)
         more = math.ceil(sequences / self._scaling.target_sequences)
-        is_refusing = any(load.refused for load in loads)  # under overload queues are kept short and few sequences run
-        if is_refusing or waited_s > self._scaling.max_queue_time_s or free < self._scaling.min_free_cache:
+        is_overloaded = any(
+            load.rejected for load in loads
+        )  # under overload queues are kept short and few sequences run
+        if is_overloaded or waited_s > self._scaling.max_queue_time_s or free < self._scaling.min_free_cache:
             return max(more, len(loads) + 1, self._current)
         if more > self._current:
             return more

@@ -1,1 +1,4 @@
-"""What service, gateway and runner share: sources of settings, logs, telemetry, TLS files. Imports none of them."""
+"""Shared parts of service, gateway and runner: sources of settings, logs, telemetry, TLS files.
+
+Imports none of them.
+"""

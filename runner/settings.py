@@ -31,7 +31,7 @@ def state_folder() -> Path:
 
 
 def is_hub_id(source: str) -> bool:
-    """Whether `source` is an id on the model hub, ORG/MODEL, and not an existing folder."""
+    """Return True if `source` is an id on the model hub, ORG/MODEL, and not an existing folder."""
     return source.count("/") == 1 and not source.endswith("/") and source[0] not in "./~" and not Path(source).exists()
 
 
@@ -124,7 +124,7 @@ class Settings(BaseSettings):
         return self
 
     def served(self) -> dict[str, str]:
-        """Return the folder or hub id of each model by its name. Raises ValueError for two models of one name."""
+        """Return the folder or hub id of each model by its name. Raise ValueError for two models of one name."""
         found: dict[str, str] = {}
         for given in (*self.models, *self.model):
             name, _, source = given.rpartition("=")

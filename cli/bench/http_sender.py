@@ -65,7 +65,7 @@ class Exchange(asyncio.Protocol):
         return sum(len(data) for _, data in self._chunks)
 
     async def connect(self) -> asyncio.Transport:
-        """Open the connection. Raises OSError."""
+        """Open the connection. Raise OSError."""
         transport, _ = await asyncio.get_running_loop().create_connection(
             lambda: self, self._address.host, self._address.port, ssl=self._address.context
         )

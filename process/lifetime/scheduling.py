@@ -18,12 +18,15 @@ def let_others_finish() -> None:
 
 
 def interrupt_others() -> None:
-    """Undo `let_others_finish`, for a thread that computes and those it starts."""
+    """Undo `let_others_finish` for a thread that computes and the threads it starts."""
     _change("SCHED_BATCH", "SCHED_OTHER")
 
 
 def _change(before: str, after: str) -> None:
-    """Change the policy `before` only: another one was chosen deliberately. Ignored if the system doesn't allow it."""
+    """Change the policy if it is `before`, since any other was chosen deliberately.
+
+    Do nothing if the system does not allow the change.
+    """
     if hasattr(os, after):
         with contextlib.suppress(OSError):
             if os.sched_getscheduler(0) == getattr(os, before):

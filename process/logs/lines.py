@@ -10,7 +10,7 @@ _WRITE_TIMEOUT_S = 0.1  # for a reader that has kept up so far
 
 
 class Lines:
-    """Writes lines to a descriptor without blocking: lines that don't fit into its buffer are dropped and counted.
+    """A non-blocking writer of lines to a descriptor: lines that don't fit into its buffer are dropped and counted.
 
     Not thread-safe. Does not close the descriptor.
     """

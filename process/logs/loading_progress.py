@@ -1,6 +1,6 @@
-"""The log field that reports the progress of loading: how a process tells its parent that its start goes on.
+"""The log field with which a process reports to its parent that its start makes progress.
 
-The bytes moved so far are the field `loaded_bytes` of a JSON log line. The process's other lines are no progress.
+The bytes moved so far are the field `loaded_bytes` of a JSON log line. Other log lines are not progress.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def progress_fields(num_bytes: int) -> dict[str, dict[str, int]]:
 
 
 def reports_progress(line: str) -> bool:
-    """Return whether a line of a process's log reports progress."""
+    """Return True if a line of a process's log reports progress."""
     if LOADED_BYTES not in line:
         return False
     try:

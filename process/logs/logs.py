@@ -25,7 +25,7 @@ _WARNING = {"levelno": logging.WARNING, "levelname": "WARNING"}
 
 
 class JsonFormatter(logging.Formatter):
-    """Formats time, level, logger, message, trace ids, `context()`, and the mapping given as `extra={"fields": …}`."""
+    """A formatter of time, level, logger, message, trace ids, `context()`, and the mapping `extra={"fields": …}`."""
 
     def __init__(self, context: Context = dict) -> None:
         """`context` returns the fields of the request being served; it is called in the thread that logs."""
@@ -52,7 +52,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class LineHandler(logging.Handler):
-    """Writes each record as a line to a descriptor, without blocking."""
+    """A handler that writes each record as a line to a descriptor, without blocking."""
 
     def __init__(self, descriptor: int, formatter: logging.Formatter) -> None:
         super().__init__()

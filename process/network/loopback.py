@@ -6,7 +6,10 @@ import ipaddress
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach `host`, an address or a name. The only such name is `localhost`."""
+    """Return True if only this machine can reach `host`, an address or a name.
+
+    The only such name is `localhost`.
+    """
     if host.lower().rstrip(".") == "localhost":
         return True
     try:

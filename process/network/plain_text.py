@@ -16,7 +16,7 @@ _log = logging.getLogger(__name__)
 
 
 class PlainTextCredentials:
-    """Checks each request for a credential in plain text. Not thread-safe."""
+    """A check of each request for a credential in plain text. Not thread-safe."""
 
     def __init__(self) -> None:
         self._warned: set[str] = set()
@@ -48,7 +48,7 @@ def _exposed(peer: str, headers: Mapping[str, str], *, is_encrypted: bool) -> st
 
 
 def _is_remote(address: str) -> bool:
-    """Whether the address is another machine's. Unix sockets have no address, and are local."""
+    """Return True if the address is another machine's. Unix sockets have no address, and are local."""
     try:
         ipaddress.ip_address(address)
     except ValueError:

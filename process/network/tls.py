@@ -81,7 +81,7 @@ class CertificateFiles:
     """A certificate, its key and authorities on disk. Thread-safe."""
 
     def __init__(self, setting: str, cert_file: Path | None, key_file: Path | None, ca_file: Path | None) -> None:
-        """Read the files. Raises TlsError if they are invalid."""
+        """Read the files. Raise TlsError if they are invalid."""
         self._setting = setting
         self._pair = (cert_file, key_file) if cert_file is not None and key_file is not None else None
         self._ca_file = ca_file
@@ -151,14 +151,14 @@ class CertificateFiles:
 
 
 def server_files(settings: TlsSettings) -> CertificateFiles | None:
-    """Return a server's certificates; None without TLS. Raises TlsError."""
+    """Return a server's certificates; None without TLS. Raise TlsError."""
     if settings.cert_file is None:
         return None
     return CertificateFiles("tls", settings.cert_file, settings.key_file, settings.client_ca_file)
 
 
 def target_files(settings: TargetTlsSettings) -> CertificateFiles | None:
-    """Return a client's certificates; None without TLS. Raises TlsError."""
+    """Return a client's certificates; None without TLS. Raise TlsError."""
     if settings.ca_file is None:
         return None
     return CertificateFiles("target_tls", settings.cert_file, settings.key_file, settings.ca_file)

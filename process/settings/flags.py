@@ -23,7 +23,7 @@ def flag_of(path: Sequence[str | int]) -> str:
 def without_boolean_values(kind: Any, arguments: Sequence[str]) -> list[str]:
     """Return the arguments with `--name` or `--no-name` for every spelling, as the parser takes them.
 
-    Raises ConfigError for another value.
+    Raise ConfigError for another value.
     """
     flags = {flag_of(path) for path in paths(kind) if field_at(kind, path).annotation is bool}
     negations = {f"--no-{flag.removeprefix('--')}": flag for flag in flags}

@@ -13,7 +13,7 @@ from pydantic.fields import FieldInfo
 
 Path: TypeAlias = Sequence[str | int]  # names, and indices of lists
 
-_MIN_SIMILARITY = 0.75  # that of `prot` and `port`; a suggestion below it is more likely wrong than right
+_MIN_SIMILARITY = 0.75  # the similarity of `prot` and `port`; suggestions below it are mostly wrong
 
 
 def paths(kind: Any) -> Iterator[tuple[str, ...]]:
@@ -49,7 +49,7 @@ def field_at(kind: Any, path: Path) -> FieldInfo:
 
 
 def is_secret(kind: Any, path: Path) -> bool:
-    """Return whether the value at `path` must not be shown: its field, or one that contains it, has no `repr`."""
+    """Return True if the value at `path` is secret: its field, or one that contains it, has no `repr`."""
     for step in path:
         if isinstance(step, str) and (field := fields_of(kind).get(step)) is not None and not field.repr:
             return True

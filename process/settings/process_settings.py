@@ -83,7 +83,7 @@ AnySettings = TypeVar("AnySettings", bound=BaseSettings)
 def read_settings(kind: type[AnySettings], arguments: Sequence[str]) -> AnySettings:
     """Read the settings from the command line's `arguments`, the environment and the file.
 
-    Raises ConfigError with every problem found. `--help` prints the flags and raises SystemExit(0).
+    Raise ConfigError with every problem found. `--help` prints the flags and raises SystemExit(0).
     """
     try:
         return kind(_cli_parse_args=without_boolean_values(kind, arguments))

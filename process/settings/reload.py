@@ -78,6 +78,6 @@ class Reload(Generic[ReloadedSettings]):
 
 
 def is_applied_on_reload(kind: type[ProcessSettings], name: str) -> bool:
-    """Whether a running process applies a change of the setting."""
+    """Return True if a running process applies a change of the setting."""
     extra = kind.model_fields[name].json_schema_extra
     return isinstance(extra, dict) and bool(extra.get(RELOAD))

@@ -37,7 +37,7 @@ class ShownSetting:
 
 
 def shown_settings(kind: type[ProcessSettings], arguments: Sequence[str]) -> list[ShownSetting]:
-    """Return all settings of a process started with these `arguments`, in the order of --help. Raises ConfigError."""
+    """Return all settings of a process started with these `arguments`, in the order of --help. Raise ConfigError."""
     values: dict[str, Mapping[str, Any]] = {}
     settings = read_settings(_recording(kind, values), arguments)
     return list(_Reader(kind, values, arguments, settings.config).all(settings))
@@ -154,7 +154,7 @@ def _leaves(path: Path, value: Any) -> Iterator[tuple[Path, Any]]:
 
 
 def _has(values: Any, path: Path) -> bool:
-    """Whether a source has a value at `path`, or a whole value that contains it."""
+    """Return True if a source has a value at `path`, or a whole value that contains it."""
     for name in path:
         if isinstance(values, Mapping):
             if name not in values:

@@ -17,7 +17,7 @@ _UVICORN: Final = "uvicorn."  # its lines repeat the gateway's own
 
 
 class ReadableLog:
-    """Formats log lines for people, one call per line."""
+    """A formatter of log lines for people, called once per line."""
 
     def __init__(self) -> None:
         self.has_greeted = False  # before that, all requests are the runner's own

@@ -12,7 +12,7 @@ import yaml
 from runner.proxy.envoy_tls import EnvoyTls
 
 _HERE = Path(__file__).resolve().parents[1]
-# In a wheel it is the package's own; beside the sources it is one folder up.
+# A wheel contains it in the package; a checkout has it one folder up.
 FILE = next(path for path in (_HERE / "envoy" / "envoy.yaml", _HERE.parent / "envoy" / "envoy.yaml") if path.is_file())
 
 
@@ -72,7 +72,10 @@ def connection_manager(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def collector_address(endpoint: str) -> tuple[str, int]:
-    """(host, port) of `http://host:port` or `host:port`; OTLP's own port 4317 if none is given. Raises AddressError."""
+    """Return (host, port) of `http://host:port` or `host:port`, with OTLP's port 4317 if none is given.
+
+    Raise AddressError.
+    """
     try:
         parts = urlsplit(endpoint if "://" in endpoint else f"//{endpoint}")
         host, port = parts.hostname, parts.port or 4317

@@ -1,4 +1,4 @@
-"""A command in a pseudo-terminal, as somebody sits before it."""
+"""A command in a pseudo-terminal."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ main()
 
 
 class Terminal:
-    """`sluice` with these words; all that it shows is collected."""
+    """A run of `sluice` with these arguments; its output is collected."""
 
-    def __init__(self, *words: str, env: Mapping[str, str]) -> None:
+    def __init__(self, *arguments: str, env: Mapping[str, str]) -> None:
         self._master, slave = pty.openpty()
         self.shown = ""
-        # A session of its own, whose terminal this becomes: Ctrl-C typed there is a signal.
+        # In a new session the pseudo-terminal is the controlling terminal, so that Ctrl-C sends a signal.
         self.process = subprocess.Popen(
-            [sys.executable, "-c", _PROGRAM, *words],
+            [sys.executable, "-c", _PROGRAM, *arguments],
             cwd=ROOT, env={**os.environ, **env}, stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
         )  # fmt: skip
         os.close(slave)
@@ -48,11 +48,11 @@ class Terminal:
         os.close(self._master)
 
     def type(self, text: str) -> None:
-        """Press these keys."""
+        """Type keys."""
         os.write(self._master, text.encode())
 
     def until(self, text: str) -> str:
-        """Wait for `text` after what was waited for before; what was shown up to its end."""
+        """Wait for `text` after the previously awaited text, and return the output up to its end."""
         deadline = time.monotonic() + GUARD_S
         while text not in self.shown:
             assert time.monotonic() < deadline, f"{text!r} not in {self.shown!r}"
@@ -60,14 +60,26 @@ class Terminal:
         before, _, self.shown = self.shown.partition(text)
         return before + text
 
+    def interrupt_until(self, text: str) -> str:
+        """Press Ctrl-C, again if it had no effect, until `text` is shown. Return the output up to its end.
+
+        Python ignores a Ctrl-C that arrives just before it starts to read.
+        """
+        deadline = time.monotonic() + GUARD_S
+        while text not in self.shown:
+            assert time.monotonic() < deadline, f"{text!r} not in {self.shown!r}"
+            self.type("\x03")
+            self._read(2)
+        return self.until(text)
+
     def end(self) -> int:
-        """Read on until it ends; its exit code."""
+        """Read until the command ends, and return its exit code."""
         while self._read():
             pass
         return self.process.wait(GUARD_S)
 
-    def _read(self) -> bool:
-        if not select.select([self._master], [], [], GUARD_S)[0]:
+    def _read(self, timeout_s: float = GUARD_S) -> bool:
+        if not select.select([self._master], [], [], timeout_s)[0]:
             return False
         try:
             data = os.read(self._master, 1 << 16)

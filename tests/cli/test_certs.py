@@ -1,4 +1,4 @@
-"""`sluice certs`: what it writes can be used, and is kept from others."""
+"""`sluice certs`: its files are usable, and keys are readable by their owner only."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def dev(folder: Path, *more: str) -> str:
 
 
 def test_it_writes_an_authority_and_two_certificates(tmp_path: Path) -> None:
-    """The paths are printed; keys can be read by their owner only; OpenSSL takes each pair, and the authority."""
+    """The paths are printed, keys have restricted permissions, and OpenSSL accepts each pair with the authority."""
     assert dev(tmp_path / "certs").split() == [str(tmp_path / "certs" / name) for name in FILES]
     for name in FILES:
         mode = stat.S_IMODE((tmp_path / "certs" / name).stat().st_mode)
@@ -32,7 +32,7 @@ def test_it_writes_an_authority_and_two_certificates(tmp_path: Path) -> None:
 
 
 def test_names_are_the_servers(tmp_path: Path) -> None:
-    """Host names and addresses are told apart."""
+    """The certificate contains host names and addresses as such."""
     dev(tmp_path, "--name", "sluice.example", "--name", "192.0.2.7")
     certificate = x509.load_pem_x509_certificate((tmp_path / "server.pem").read_bytes())
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -41,7 +41,7 @@ def test_names_are_the_servers(tmp_path: Path) -> None:
 
 
 def test_an_authority_is_kept(tmp_path: Path) -> None:
-    """Called again, there are new certificates by the same authority."""
+    """A repeated call creates new certificates of the same authority."""
     dev(tmp_path)
     before = {name: (tmp_path / name).read_bytes() for name in FILES}
     dev(tmp_path)
@@ -49,8 +49,8 @@ def test_an_authority_is_kept(tmp_path: Path) -> None:
     assert [name for name in FILES if before[name] == after[name]] == ["ca.pem", "ca-key.pem"]
 
 
-def test_an_authority_that_is_none_is_one_line(tmp_path: Path) -> None:
-    """Exit code 1, and the folder's name."""
+def test_an_invalid_authority_is_one_line(tmp_path: Path) -> None:
+    """The error names the folder, with exit code 1."""
     for name in ("ca.pem", "ca-key.pem"):
         (tmp_path / name).write_text("nothing")
     result = CliRunner().invoke(APP, ["certs", "dev", str(tmp_path)])

@@ -14,6 +14,7 @@ import pytest
 
 from tests.e2e.stack import ROOT, Stack
 from tests.engine import peft_adapters
+from tests.waiting import GUARD_S
 
 pytestmark = pytest.mark.slow
 
@@ -21,32 +22,32 @@ DEMO = Path("demo/model").resolve()
 
 
 class Administered(NamedTuple):
-    """A product with the keys of an administrator and of one who only asks, and folders to load from."""
+    """A product with the keys of an administrator and of a plain user, and folders to load from."""
 
     stack: Stack
     keys: dict[str, str]
 
     def sluice(self, *words: str, who: str = "admin", urls: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
-        """The command's end, with somebody's key."""
+        """Run a command with a user's key."""
         env = {**os.environ, "SLUICE_URL": " ".join(urls or (self.stack.door,)), "SLUICE_API_KEY": self.keys[who]}
         command = [sys.executable, "-m", "cli", *words]
-        return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=60, check=False)
+        return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=GUARD_S, check=False)
 
-    def told(self, *words: str) -> str:
-        """What a command that works says."""
+    def output(self, *words: str) -> str:
+        """Run a command that succeeds, and return its output."""
         done = self.sluice(*words)
         assert (done.returncode, done.stderr) == (0, "")
         return done.stdout
 
     def models(self) -> list[str]:
-        return self.told("models").splitlines()
+        return self.output("models").splitlines()
 
 
 @pytest.fixture(scope="module")
 def product(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Administered]:
     folder = tmp_path_factory.mktemp("administered")
     (folder / "models").mkdir()
-    (folder / "models" / "second").symlink_to(DEMO)  # its folder is outside, and so is refused
+    (folder / "models" / "second").symlink_to(DEMO)  # rejected, because its target is outside the root
     (folder / "models" / "third").mkdir()
     for file in DEMO.iterdir():
         (folder / "models" / "third" / file.name).hardlink_to(file)
@@ -73,34 +74,34 @@ def product(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Administered]:
 
 
 def test_a_model_is_loaded_put_to_sleep_woken_and_unloaded(product: Administered) -> None:
-    """Each command ends when the change is done; what is there is what `sluice models` lists."""
-    said = product.told("models", "load", "writer", "third", "--max-model-len", "64", "--version", "7")
-    assert said.startswith("writer is served: Qwen3ForCausalLM, ")
-    assert said.endswith(" 64 tokens\n")
+    """Each command returns when the change is complete, and `sluice models` lists the result."""
+    printed = product.output("models", "load", "writer", "third", "--max-model-len", "64", "--version", "7")
+    assert printed.startswith("writer is served: Qwen3ForCausalLM, ")
+    assert printed.endswith(" 64 tokens\n")
     assert product.models() == ["demo", "writer"]
-    assert product.told("models", "sleep", "writer") == "writer sleeps\n"
+    assert product.output("models", "sleep", "writer") == "writer sleeps\n"
     refused = product.sluice("complete", "Once", "--model", "writer")
     assert (refused.returncode, refused.stderr.count("\n")) == (1, 1)
-    assert "is asleep" in refused.stderr
-    assert json.loads(product.told("models", "wake", "writer", "--json")) == {"name": "writer"}
-    assert product.told("complete", "Once", "--model", "writer", "--max-tokens", "4")
-    assert product.told("models", "unload", "writer") == "writer is unloaded\n"
+    assert "sleeps" in refused.stderr
+    assert json.loads(product.output("models", "wake", "writer", "--json")) == {"name": "writer"}
+    assert product.output("complete", "Once", "--model", "writer", "--max-tokens", "4")
+    assert product.output("models", "unload", "writer") == "writer is unloaded\n"
     assert product.models() == ["demo"]
 
 
 def test_an_adapter_is_loaded_listed_and_unloaded(product: Administered) -> None:
-    adapter = json.loads(product.told("adapters", "load", "demo:french", "french", "--json"))
+    adapter = json.loads(product.output("adapters", "load", "demo:french", "french", "--json"))
     assert (adapter["name"], adapter["model"], adapter["served"]["parent"]) == ("french", "demo", "demo")
-    heads, row = product.told("adapters").splitlines()
+    heads, row = product.output("adapters").splitlines()
     assert heads.split() == ["NAME", "RANK", "PARAMETERS", "FOLDER"]
     assert row.split()[0] == "demo:french"
-    assert [each["name"] for each in json.loads(product.told("adapters", "--json", "-m", "demo"))] == ["french"]
-    assert product.told("adapters", "unload", "demo:french") == "demo:french is unloaded\n"
-    assert len(product.told("adapters").splitlines()) == 1
+    assert [each["name"] for each in json.loads(product.output("adapters", "--json", "-m", "demo"))] == ["french"]
+    assert product.output("adapters", "unload", "demo:french") == "demo:french is unloaded\n"
+    assert len(product.output("adapters").splitlines()) == 1
 
 
 def test_each_of_several_servers_is_changed(product: Administered) -> None:
-    """Those after one that refuses, too; the exit code tells that one did."""
+    """A failure of one server does not stop the others, and the exit code reports it."""
     service = f"http://127.0.0.1:{product.stack.ports['service']}"
     gone = "http://127.0.0.1:1"
     done = product.sluice("models", "load", "writer", "third", urls=(gone, service))
@@ -135,10 +136,8 @@ def test_each_of_several_servers_is_changed(product: Administered) -> None:
         (("adapters",), "asker", 1, "the key lacks the scope admin"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(
-    product: Administered, words: tuple[str, ...], who: str, code: int, text: str
-) -> None:
-    """By the field or the flag, and nothing has changed."""
+def test_errors_are_one_line(product: Administered, words: tuple[str, ...], who: str, code: int, text: str) -> None:
+    """The error names the field or flag, and nothing has changed."""
     done = product.sluice(*words, who=who)
     assert (done.returncode, done.stdout) == (code, "")
     assert text in done.stderr
@@ -147,8 +146,8 @@ def test_what_is_wrong_is_said_in_one_line(
     assert product.models() == ["demo"]
 
 
-def test_what_is_no_server_of_this_kind_is_told(product: Administered) -> None:
-    """The gateway's own port speaks no gRPC."""
+def test_a_server_without_grpc_is_reported(product: Administered) -> None:
+    """The gateway's own port does not serve gRPC."""
     done = product.sluice("models", "unload", "demo", urls=(product.stack.gateway,))
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
     assert done.stderr.startswith(f"sluice: no gRPC at {product.stack.gateway} (")

@@ -1,18 +1,17 @@
-"""`sluice chat` against the whole product: piped, asked once, and typed into a terminal."""
+"""`sluice chat` against the whole product: piped, with one question, and typed in a terminal."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.cli.terminal import Terminal
 from tests.e2e.stack import ROOT, Stack
-from tests.waiting import wait_until
+from tests.waiting import GUARD_S, wait_until
 
 GREEDY = ["--set", "temperature=0"]
 QUESTION = "Who are you?"
@@ -21,16 +20,16 @@ ENDLESS = ["--set", "ignore_eos=true", "--set", "max_tokens=1900", "--set", "tem
 
 
 def sluice(*words: str, text: str | None = None, url: str) -> subprocess.CompletedProcess[str]:
-    """The command's end."""
+    """Run a command to its end."""
     return subprocess.run(
         [sys.executable, "-m", "cli", *words, "--url", url],
-        cwd=ROOT, input=text, capture_output=True, text=True, timeout=60, check=False,
+        cwd=ROOT, input=text, capture_output=True, text=True, timeout=GUARD_S, check=False,
         stdin=subprocess.DEVNULL if text is None else None,
     )  # fmt: skip
 
 
 def test_one_question_has_its_answer_on_standard_output(stack: Stack) -> None:
-    """The answer and nothing else, whether it is a word of the command or piped in."""
+    """Only the answer is printed, whether the question is an argument or piped in."""
     for done in (
         sluice("chat", QUESTION, *GREEDY, url=stack.door),
         sluice("chat", *GREEDY, text=QUESTION, url=stack.door),
@@ -39,7 +38,7 @@ def test_one_question_has_its_answer_on_standard_output(stack: Stack) -> None:
 
 
 def test_json_is_the_servers_own(stack: Stack) -> None:
-    """One event a line, the last with the tokens that were used."""
+    """--json prints one event per line, the last with the usage."""
     events = [json.loads(line) for line in sluice("chat", QUESTION, "--json", url=stack.door).stdout.splitlines()]
     assert events[0]["object"] == "chat.completion.chunk"
     assert events[-1]["usage"]["completion_tokens"] > 0
@@ -55,8 +54,8 @@ def test_json_is_the_servers_own(stack: Stack) -> None:
         (["hello", "--flag"], 2, "No such option: --flag"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(stack: Stack, words: list[str], code: int, text: str) -> None:
-    """With the flag's or the field's name, and no traceback."""
+def test_errors_are_one_line(stack: Stack, words: list[str], code: int, text: str) -> None:
+    """The error names the flag or the field, without a traceback."""
     done = sluice("chat", *words, url=stack.door)
     assert (done.returncode, done.stdout) == (code, "")
     assert text in done.stderr
@@ -77,68 +76,68 @@ def test_what_is_wrong_is_said_in_one_line(stack: Stack, words: list[str], code:
         (["models"], "127.0.0.1:1"),
     ],
 )
-def test_a_server_that_isnt_there_is_named(command: list[str], url: str) -> None:
-    """In one line."""
+def test_a_missing_server_is_named(command: list[str], url: str) -> None:
+    """The error is one line with the URL."""
     done = sluice(*command, url=url)
     assert (done.returncode, done.stdout.strip()) == (1, "")
     assert url in done.stderr
     assert done.stderr.count("\n") == 1, done.stderr
 
 
-def test_a_reader_that_leaves_gets_no_traceback(stack: Stack) -> None:
-    """As `sluice chat … | head -c 1` has it."""
-    done = subprocess.run(  # noqa: S602  as a user types it
+def test_a_closed_output_causes_no_traceback(stack: Stack) -> None:
+    """`sluice chat … | head -c 1` ends without an error."""
+    done = subprocess.run(  # noqa: S602  as users type it
         f"{sys.executable} -m cli chat 'Count to 1000.' --url {stack.door} --set ignore_eos=true | head -c 1",
-        shell=True, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True,
+        shell=True, cwd=ROOT, capture_output=True, text=True, timeout=GUARD_S, check=True,
     )  # fmt: skip
     assert len(done.stdout) == 1
     assert done.stderr == ""
 
 
 def test_a_conversation_in_a_terminal(stack: Stack, tmp_path: Path) -> None:
-    """Answers stream, the second turn knows the first, commands change what is asked, and what was said can be kept."""
+    """Answers stream, later turns have the earlier ones, and commands change the request and save the conversation."""
     with Terminal("chat", *GREEDY, env={"SLUICE_URL": stack.door}) as terminal:
         terminal.until(f"sluice-demo at {stack.door}; /help lists commands, Ctrl-D exits\n")
 
-        def say(text: str, shown: str) -> str:
-            """Type it at the prompt; what came up to `shown`."""
+        def enter(text: str, shown: str) -> str:
+            """Type a line at the prompt, and return the output up to `shown`."""
             terminal.until("> ")
             terminal.type(f"{text}\n")
             return terminal.until(shown)
 
-        assert ANSWER in say(QUESTION, "first after")
+        assert ANSWER in enter(QUESTION, "first after")
         terminal.until("> ")
         terminal.type("My name is\\\n")
         terminal.until(". ")
         terminal.type("Ada.\n")
         terminal.until("first after")
-        say('"""\nTwo lines,\nand a "quoted" one.\n"""', "first after")
-        say(f"/save {tmp_path / 'said.json'}", "written to")
+        enter('"""\nTwo lines,\nand a "quoted" one.\n"""', "first after")
+        enter(f"/save {tmp_path / 'said.json'}", "written to")
         said = json.loads((tmp_path / "said.json").read_text())
         assert [message["role"] for message in said["messages"]] == ["user", "assistant"] * 3
         assert said["messages"][1]["content"] == ANSWER
         assert said["messages"][2]["content"] == "My name is\nAda."
         assert said["messages"][4]["content"] == 'Two lines,\nand a "quoted" one.'
-        say("/undo", "removed: Two lines,")
+        enter("/undo", "removed: Two lines,")
         terminal.until("> ")
         terminal.type("/clear\n")
-        say("/retry", "there is no question to retry")
-        say(f"/load {tmp_path / 'said.json'}", "6 messages")
+        enter("/retry", "there is no question to retry")
+        enter(f"/load {tmp_path / 'said.json'}", "6 messages")
         terminal.until("> ")
         terminal.type("/set max_tokens=3\n")
         terminal.until("> ")
         terminal.type("/system Be brief.\n")
-        assert "3 tokens, " in say("/retry", "ended by length")
-        say("/model nobody", "nobody: no such model; available: sluice-demo, all-minilm-l6-v2")
-        say("/model", "* sluice-demo\n")
-        say("/nonsense", "/nonsense: no such command; /help lists them")
-        say("/load /nowhere/at/all", "/nowhere/at/all: No such file or directory")
+        assert "3 tokens, " in enter("/retry", "ended by length")
+        enter("/model nobody", "nobody: no such model; available: sluice-demo, all-minilm-l6-v2")
+        enter("/model", "* sluice-demo\n")
+        enter("/nonsense", "/nonsense: no such command; /help lists them")
+        enter("/load /nowhere/at/all", "/nowhere/at/all: No such file or directory")
         terminal.until("> ")
         terminal.type("/set temperature=9\n")
-        say("Hello?", "temperature: must be greater than or equal to 0")
+        enter("Hello?", "temperature: must be greater than or equal to 0")
         terminal.until("> ")
         terminal.type("/set temperature=\n")
-        say("Hello?", "first after")
+        enter("Hello?", "first after")
         terminal.until("> ")
         terminal.type("\x04")
         assert terminal.end() == 0
@@ -146,12 +145,10 @@ def test_a_conversation_in_a_terminal(stack: Stack, tmp_path: Path) -> None:
 
 
 def test_ctrl_c_stops_an_answer_and_not_the_program(stack: Stack) -> None:
-    """The server stops computing, too, and the conversation goes on."""
+    """Ctrl-C stops the generation at the server, and the conversation continues."""
     with Terminal("chat", *ENDLESS, env={"SLUICE_URL": stack.door}) as terminal:
         terminal.until("> ")
-        time.sleep(1)  # between two of Python's steps, before it reads, a Ctrl-C has no effect
-        terminal.type("\x03")
-        terminal.until("Ctrl-D or /exit exits")
+        terminal.interrupt_until("Ctrl-D or /exit exits")
         terminal.until("> ")
         terminal.type("Count to 1000.\n")
         terminal.until("Count to 1000.\n")

@@ -1,4 +1,4 @@
-"""What a model or a server says gives the terminal no orders: it has no control characters but line ends and tabs."""
+"""Untrusted text of a model or a server is printed without terminal control characters."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EVENTS = [{"choices": [{"delta": {"content": piece}, "text": piece}]} for piece 
 
 
 class Server(BaseHTTPRequestHandler):
-    """A server of models that means harm."""
+    """A malicious server of models."""
 
     def do_GET(self) -> None:
         self._answer(200, json.dumps({"data": [{"id": NAME}]}))
@@ -32,11 +32,11 @@ class Server(BaseHTTPRequestHandler):
         if body["model"] != NAME:
             self._answer(400, json.dumps({"error": {"message": "no\x1b[2J\x9b such"}}))
             return
-        # As most servers write JSON: all but what must be escaped stands there as it is.
+        # Like most servers, escape only the characters that JSON requires.
         self._answer(200, "".join(f"data: {json.dumps(event, ensure_ascii=False)}\n\n" for event in EVENTS))
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        """Nothing."""
+        """Log nothing."""
 
     def _answer(self, status: int, text: str) -> None:
         self.send_response(status)
@@ -46,7 +46,7 @@ class Server(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def url() -> Iterator[str]:
-    """Where such a server is."""
+    """Yield the URL of such a server."""
     with ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
         threading.Thread(target=server.serve_forever).start()
         try:
@@ -56,29 +56,29 @@ def url() -> Iterator[str]:
 
 
 def test_an_answer_is_its_text(url: str) -> None:
-    """Of a chat and of a completion; escape sequences that come in pieces, too."""
+    """Answers of chats and completions have no control characters, even if sequences arrive in parts."""
     for command in ("chat", "complete"):
         done = sluice(command, "hello", url=url)
         assert (done.returncode, done.stdout) == (0, f"{SHOWN}\n")
 
 
-def test_json_says_all_and_orders_nothing(url: str) -> None:
-    """Control characters are escaped, and still those that were sent."""
+def test_json_escapes_control_characters(url: str) -> None:
+    """The JSON output preserves control characters as escapes."""
     for command in ("chat", "complete"):
         lines = sluice(command, "hello", "--json", url=url).stdout
         assert [json.loads(line) for line in lines.strip().split("\n")] == EVENTS
         assert all(character == "\n" or unicodedata.category(character) != "Cc" for character in lines)
 
 
-def test_names_and_errors_order_nothing(url: str) -> None:
-    """As a list, in a table, and in the line that ends a command."""
+def test_names_and_errors_have_no_control_characters(url: str) -> None:
+    """Lists, tables and error lines have no control characters."""
     assert sluice("models", url=url).stdout == "a[2Jmodel\n"
     assert "a[2Jmodel" in sluice("status", url=url).stdout
     assert sluice("chat", "hello", "--model", "other", url=url).stderr == "sluice: no[2J such\n"
 
 
-def test_a_conversation_orders_nothing_either(url: str) -> None:
-    """Name and answer, with nothing but the command's own dim line and what the terminal's editing writes."""
+def test_a_conversation_has_no_control_characters(url: str) -> None:
+    """Names and answers in a terminal have no escape sequences except the command's own."""
     with Terminal("chat", env={"SLUICE_URL": url, "TERM": "dumb"}) as terminal:
         greeting = terminal.until("Ctrl-D exits\n")
         assert greeting.startswith("a[2Jmodel at ")

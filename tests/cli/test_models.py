@@ -16,7 +16,7 @@ from tests.e2e.stack import Stack
 
 
 def test_models_and_endpoints_are_listed(stack: Stack) -> None:
-    """As text for people, and as the server's own JSON."""
+    """Both are listed as text for people and as the server's own JSON."""
     assert sluice("models", url=stack.door).stdout.splitlines()[:2] == ["sluice-demo", "all-minilm-l6-v2"]
     assert json.loads(sluice("models", "--json", url=stack.door).stdout)[0]["id"] == "sluice-demo"
     heads, *rows = sluice("endpoints", url=stack.door).stdout.splitlines()
@@ -26,7 +26,7 @@ def test_models_and_endpoints_are_listed(stack: Stack) -> None:
 
 
 def test_texts_are_continued_and_embedded(stack: Stack) -> None:
-    """By word of the command and piped in; the embedding model is found by its task."""
+    """Texts are arguments or piped in, and the embedding model is found by its task."""
     done = sluice("complete", "Once", "--max-tokens", "4", "--temperature", "0", url=stack.door)
     assert (done.returncode, done.stderr) == (0, "")
     piped = sluice("complete", "--max-tokens", "4", "--temperature", "0", text="Once", url=stack.door)
@@ -39,14 +39,14 @@ def test_texts_are_continued_and_embedded(stack: Stack) -> None:
 
 @pytest.mark.slow
 def test_version_is_the_distributions() -> None:
-    """One line."""
+    """--version prints one line with the distribution's version."""
     done = subprocess.run([sys.executable, "-m", "cli", "--version"], capture_output=True, text=True, check=True)
     assert done.stdout == f"{version('sluice')}\n"
 
 
 @pytest.mark.slow
-def test_others_servers_may_leave_fields_empty() -> None:
-    """Null for what a chunk doesn't have, as some servers write it, is nothing."""
+def test_null_fields_of_other_servers_are_ignored() -> None:
+    """Null fields in a chunk, as some servers send them, count as absent."""
     chunks = [{"choices": None}, {"choices": [{"delta": None}]}, {"choices": [{"delta": {"content": "Hi"}}]}]
 
     class Other(BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""`sluice serve` as somebody sees it in a terminal, and what it says of wrong words."""
+"""`sluice serve` in a terminal, and its errors about invalid arguments."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 
 from tests.cli.terminal import Terminal
 from tests.e2e.stack import ROOT, free_ports
+from tests.waiting import GUARD_S
 
 pytestmark = pytest.mark.slow
 
@@ -17,17 +18,17 @@ PORTS = ("envoy", "envoy-admin", "gateway", "service", "service-metrics")
 
 
 def test_a_terminal_shows_people_what_happens(tmp_path: Path) -> None:
-    """Short lines instead of JSON, the greeting as the last thing, a request when one comes, and a clean end."""
+    """The terminal shows short lines instead of JSON, the greeting last, each request, and a clean stop."""
     flags = [f"--{name}-port={port}" for name, port in zip(PORTS, free_ports(len(PORTS)), strict=True)]
-    words = ["serve", f"demo={ROOT / 'demo/model'}", *flags, "--endpoints-file", str(tmp_path / "endpoints.json")]
-    with Terminal(*words, env={}) as terminal:
+    arguments = ["serve", f"demo={ROOT / 'demo/model'}", *flags, "--endpoints-file", str(tmp_path / "endpoints.json")]
+    with Terminal(*arguments, env={}) as terminal:
         before = terminal.until("Ctrl-C stops everything.\n")
         assert "model is ready" in before
         assert '{"' not in before.partition("Try:")[0]
         assert "  models          demo\n" in before
         door = flags[0].partition("=")[2]
         command = [sys.executable, "-m", "cli", "chat", "Who are you?", "--url", f"http://127.0.0.1:{door}"]
-        subprocess.run(command, cwd=ROOT, capture_output=True, timeout=60, check=True)
+        subprocess.run(command, cwd=ROOT, capture_output=True, timeout=GUARD_S, check=True)
         between = terminal.until("POST /v1/chat/completions")
         assert "Try:" not in between
         terminal.type("\x03")
@@ -37,7 +38,7 @@ def test_a_terminal_shows_people_what_happens(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "text"),
+    ("arguments", "code", "text"),
     [
         (["/nowhere"], 1, "run: model nowhere: /nowhere has no config.json; expected a model's folder or a hub id"),
         (["a/x", "b/x"], 2, "run: a/x and b/x are both named x; rename one, as in NAME=b/x"),
@@ -46,12 +47,12 @@ def test_a_terminal_shows_people_what_happens(tmp_path: Path) -> None:
         (["--keys-file", "/nowhere/keys.yaml"], 1, "/nowhere/keys.yaml"),
     ],
 )
-def test_wrong_words_are_named(words: list[str], code: int, text: str, tmp_path: Path) -> None:
-    """By one line without a traceback, before anything serves."""
+def test_invalid_arguments_are_named(arguments: list[str], code: int, text: str, tmp_path: Path) -> None:
+    """The error is one line without a traceback, before anything serves."""
     flags = [f"--{name}-port={port}" for name, port in zip(PORTS, free_ports(len(PORTS)), strict=True)]
     flags += ["--endpoints-file", str(tmp_path / "endpoints.json")]
-    command = [sys.executable, "-m", "cli", "serve", *flags, *words]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
+    command = [sys.executable, "-m", "cli", "serve", *flags, *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=GUARD_S, check=False)
     assert done.returncode == code, done.stdout + done.stderr
     assert text in done.stdout + done.stderr
     assert "Traceback" not in done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""`sluice status` against the whole product, a fleet of it, and what is none."""
+"""`sluice status` against the whole product, several servers, and a missing server."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.e2e.stack import Stack
 from tests.waiting import wait_until
 
 
-def test_a_server_is_told_by_model(stack: Stack) -> None:
-    """Each with what it has to do."""
+def test_a_server_is_shown_by_model(stack: Stack) -> None:
+    """The table has the load of each model."""
     heads, first, second = sluice("status", "--over", "0.1", url=stack.door).stdout.splitlines()
     assert heads.split("  ")[0] == "SERVER"
     assert first.split() == [stack.door, "ready", version("sluice"), "sluice-demo", "0", "0", "0", "%", "0"]
@@ -51,7 +51,7 @@ def test_speed_is_counted_between_two_readings(stack: Stack) -> None:
 
 
 def test_a_fleet_is_one_table(stack: Stack) -> None:
-    """A line each; one that isn't there is told in words, and makes the exit code 1."""
+    """Each server has a line; a missing one is reported with its problem, and the exit code is 1."""
     gone = "http://127.0.0.1:1"
     done = sluice("status", "--over", "0.1", "--url", stack.gateway, "--url", gone, url=stack.door)
     assert done.returncode == 1

@@ -37,7 +37,7 @@ def test_models_are_counted_together() -> None:
 
     4 of 6 have started, which waited 8 of 9 s, and 2 of 7 were refused for want of room.
     """
-    before = Page(num_started=2, queue_time_s=1, num_refused=5)
+    before = Page(num_started=2, queue_time_s=1, num_rejected=5)
     assert Page.parse(TEXT).load_since(before) == Load(4, 5, 0.25, 4, 2.0, 2)
 
 

@@ -39,7 +39,7 @@ def decided(
         ([Load(started=4, queue_time_s=1.1)], 2, 2),  # the second one has yet to serve
         ([Load(started=9, queue_time_s=1), Load(started=1, queue_time_s=2)], 2, 3),  # (9 + 2) / 10 s = 1.1 s
         ([Load(started=9, queue_time_s=0.8), Load(started=1, queue_time_s=2)], 2, 2),  # (7.2 + 2) / 10 s = 0.92 s
-        ([Load(running=1, refused=1)], 1, 2),  # however few run
+        ([Load(running=1, rejected=1)], 1, 2),  # however few run
         ([Load(free_cache=0.05)], 1, 2),
         ([Load(free_cache=0.05), Load(free_cache=0.15)], 2, 2),  # 0.1 on average is enough
         ([], 3, 3),  # those that start have shown nothing yet
@@ -77,7 +77,7 @@ def test_none_is_left_while_none_is_asked() -> None:
 
 
 def test_the_first_one_comes_at_once() -> None:
-    """Whoever called has been refused already."""
+    """Whoever called has been rejected already."""
     assert decided([0, 1], [], 0, least=0) == [0, 0]
     assert decided([0, 1], [], 0, least=0, is_called=True) == [1, 1]
 

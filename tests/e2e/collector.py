@@ -1,4 +1,4 @@
-"""An OTLP collector in this process: keeps the spans that it is sent."""
+"""An OTLP collector in this process that keeps the received spans."""
 
 import threading
 from concurrent import futures
@@ -13,7 +13,7 @@ from tests.waiting import GUARD_S
 
 @dataclass(frozen=True)
 class Received:
-    """One span as it came over the wire; ids are hex strings, `parent_id` empty for a root."""
+    """A received span; ids are hex strings, and `parent_id` is empty for a root."""
 
     service: str
     name: str
@@ -25,13 +25,13 @@ class Received:
 
 
 def value(of: AnyValue) -> object:
-    """The Python value that an attribute holds."""
+    """Return the Python value of an attribute."""
     kind = of.WhichOneof("value")
     return None if kind is None else getattr(of, kind)
 
 
 class Collector(trace_service_pb2_grpc.TraceServiceServicer):
-    """Serves on a free loopback port; any thread may ask for the spans."""
+    """A collector on a free loopback port. Any thread may read the spans."""
 
     def __init__(self) -> None:
         self._spans: list[Received] = []
@@ -73,5 +73,5 @@ class Collector(trace_service_pb2_grpc.TraceServiceServicer):
             return found()
 
     def stop(self) -> None:
-        """End the server."""
+        """Stop the server."""
         self._server.stop(None).wait()

@@ -1,4 +1,4 @@
-"""What several modules share beside the product without keys."""
+"""Fixtures that several modules use, besides the product without API keys."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import pytest
 
 from tests.e2e.guarded import Guarded
 from tests.e2e.stack import Stack
+from tests.waiting import GUARD_S
 
 
 @pytest.fixture(scope="session")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
-    """The product with the keys of several teams, which `sluice keys` made."""
+    """The product with API keys of several teams, created by `sluice keys`."""
     path = tmp_path_factory.mktemp("keys") / "keys.yaml"
     running = Guarded(Stack.__new__(Stack), path, {})
     for name, *options in (
@@ -36,9 +37,9 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
 
 @pytest.fixture(scope="session")
 def vision_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny model that takes images."""
+    """The folder of a tiny model that accepts images."""
     folder = tmp_path_factory.mktemp("vision")
-    # Imported late: it brings torch.
+    # Imported late, because it imports torch.
     from tests.e2e.vision_product import save_vision_folder  # noqa: PLC0415
 
     save_vision_folder(folder)
@@ -47,8 +48,9 @@ def vision_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def vision(vision_folder: Path) -> Iterator[Stack]:
-    """One model under several settings for images, and one that takes text only."""
-    from_hosts = {"allowed_hosts": ["127.0.0.1"], "allow_http": True, "max_fetch_s": 1, "max_redirects": 2}
+    """One model under several image settings, and one that accepts text only."""
+    from_hosts = {"allowed_hosts": ["127.0.0.1"], "allow_http": True, "max_fetch_s": GUARD_S, "max_redirects": 2}
+    fetching = from_hosts | {"allow_private_addresses": True, "max_bytes": 100_000}
     in_thread = {"worker": "thread", "num_blocks": 64}
     models = [
         {"name": "vision", "path": str(vision_folder)},
@@ -57,7 +59,13 @@ def vision(vision_folder: Path) -> Iterator[Stack]:
             "name": "fetching",
             "path": str(vision_folder),
             "engine": in_thread,
-            "images": from_hosts | {"allow_private_addresses": True, "max_bytes": 100_000},
+            "images": fetching,
+        },
+        {
+            "name": "impatient",
+            "path": str(vision_folder),
+            "engine": in_thread,
+            "images": fetching | {"max_fetch_s": 1},
         },
         {
             "name": "public",

@@ -1,4 +1,4 @@
-"""Random requests of each kind over gRPC, their streams cut anywhere, and what the parts add up to."""
+"""Random requests of each kind over gRPC, whose streams are cut anywhere, and the fold of the parts."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ from sluice.v1 import (
 
 from service.answering.kind import CHAT, COMPLETION, TEXT_GENERATION
 from service.contract.responses.response_renderer import ResponseFold
+from tests.waiting import GUARD_S
 
 MODEL = "sluice-demo"
-OPENS_CALL = 2042  # the token of its model
+OPENS_CALL = 2042  # the model's token <tool_call>
 WORDS = ["red", "house", "seven", "Anna", "water", "because", "gate", "slowly", "tell", "me", "why", "the", "moon"]
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -42,7 +43,7 @@ SCHEMA: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class CutKind:
-    """One kind of stream: what asks for one at random, what reads it, and what folds it."""
+    """One kind of stream: how to make a random request, call the method, and fold the events."""
 
     name: str
     ask: Callable[[random.Random, int], Any]
@@ -50,11 +51,11 @@ class CutKind:
     fold: Callable[[], Any]
 
     async def read(self, channel: grpc.aio.Channel, request: Any) -> AsyncIterator[Any]:
-        async for event in self.stub(channel)(request, timeout=100):
+        async for event in self.stub(channel)(request, timeout=GUARD_S):
             yield event
 
     def whole(self, events: Iterable[Any], *, cached: bool = True) -> Any:
-        """The whole answer without its times, and without what was found in the cache unless `cached`."""
+        """Return the answer without its times and, unless `cached`, without the number of cached tokens."""
         fold = self.fold()
         for event in events:
             fold.add(event)
@@ -70,7 +71,7 @@ class CutKind:
 
 
 def resumed(request: Any, events: Sequence[Any], *, replay: bool = False) -> Any:
-    """The request again, to go on after the last event that has a position."""
+    """Return the request with `resume` set to continue after the last event that has a position."""
     again = type(request)()
     again.CopyFrom(request)
     last = [event for event in events if event.position][-1]
@@ -185,26 +186,26 @@ def _generation(draw: random.Random, num_tokens: int) -> text_generation_pb2.Gen
 
 
 class ResponseDeltas(ResponseFold):
-    """Also puts together what was told piece by piece, which the end must repeat."""
+    """A fold that also checks that each "done" event repeats its deltas."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._told: dict[str, str] = {}
+        self._texts: dict[str, str] = {}
 
     def add(self, message: Any) -> None:
         super().add(message)
         kind = message.WhichOneof("event")
         if kind.endswith("_delta"):
             event = getattr(message, kind)
-            self._told[event.item_id] = self._told.get(event.item_id, "") + event.delta
+            self._texts[event.item_id] = self._texts.get(event.item_id, "") + event.delta
         elif kind in {"output_text_done", "reasoning_text_done"}:
-            assert getattr(message, kind).text == self._told.get(message_id(message), "")
+            assert getattr(message, kind).text == self._texts.get(message_id(message), "")
         elif kind == "function_call_arguments_done":
-            assert message.function_call_arguments_done.arguments == self._told.get(message_id(message), "")
+            assert message.function_call_arguments_done.arguments == self._texts.get(message_id(message), "")
 
 
 def message_id(message: Any) -> str:
-    """The id of the item that an event is of."""
+    """Return the id of the item that an event belongs to."""
     item_id: str = getattr(message, message.WhichOneof("event")).item_id
     return item_id
 

@@ -1,4 +1,4 @@
-"""Envoy alone, by the product's own configuration, before upstreams of the test's choice."""
+"""Envoy alone, with the product's own configuration, in front of upstreams that the test chooses."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ from tests.waiting import GUARD_S
 
 
 class Door:
-    """A real Envoy in a process of its own. `change` turns its numbers down, so that a test can reach them."""
+    """A real Envoy in a separate process.
+
+    `change` lowers limits of its configuration, so that a test can reach them.
+    """
 
     def __init__(
         self,
@@ -83,11 +86,11 @@ class Door:
 
     @property
     def log(self) -> str:
-        """All that it wrote so far."""
+        """The log so far."""
         return Path(self._folder.name, "log").read_text()
 
     def wait_for_log(self, pattern: str) -> str:
-        """The first line that has the pattern."""
+        """Return the first line of the log that matches the pattern."""
         deadline = time.monotonic() + GUARD_S
         while time.monotonic() < deadline:
             for line in self.log.splitlines():
@@ -97,7 +100,7 @@ class Door:
         raise AssertionError(f"{pattern} not in\n{self.log}")
 
     def stat(self, name: str) -> int:
-        """A counter or gauge of its own, 0 if it has none of that name."""
+        """Return a counter or gauge of Envoy, 0 if none has this name."""
         page = httpx.get(
             f"http://127.0.0.1:{self.admin_port}/stats", params={"filter": f"^{re.escape(name)}$"}, timeout=GUARD_S
         ).text
@@ -108,7 +111,7 @@ class Door:
         self.until(lambda: all(self.stat(f"cluster.{name}.membership_healthy") for name in clusters))
 
     def until(self, condition: Callable[[], bool]) -> None:
-        """Return when it holds."""
+        """Return when the condition holds."""
         deadline = time.monotonic() + GUARD_S
         while time.monotonic() < deadline:
             assert self.process.poll() is None, self.log
@@ -116,7 +119,7 @@ class Door:
                 if condition():
                     return
             except httpx.TransportError:
-                pass  # it doesn't listen yet
+                pass  # Envoy does not listen yet
             time.sleep(0.05)
         raise AssertionError(f"not in {GUARD_S} s\n{self.log}")
 
@@ -125,7 +128,7 @@ class Door:
 
 
 def http_filter(config: dict[str, Any], name: str) -> dict[str, Any]:
-    """One HTTP filter's own settings."""
+    """Return the settings of one HTTP filter."""
     (found,) = (each for each in connection_manager(config)["http_filters"] if each["name"].endswith(f".{name}"))
     settings: dict[str, Any] = found["typed_config"]
     return settings

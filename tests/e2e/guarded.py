@@ -1,4 +1,4 @@
-"""A product that asks for keys, and the keys of several teams."""
+"""A product that requires API keys, and the keys of several teams."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 
 from tests.e2e.stack import ROOT, Stack
+from tests.waiting import GUARD_S
 
 MODEL, HIDDEN, NOBODYS = "sluice-demo", "all-minilm-l6-v2", "nobodys-minilm-0"
 
@@ -26,7 +27,7 @@ CHAT = {"model": MODEL, "messages": MESSAGES, "max_tokens": 4}
 
 @dataclass
 class Guarded:
-    """A running product that asks for keys."""
+    """A running product that requires API keys."""
 
     stack: Stack
     path: Path
@@ -37,19 +38,19 @@ class Guarded:
         return f"http://127.0.0.1:{self.stack.ports['envoy']}"
 
     def post(self, path: str, body: dict[str, Any], **headers: str) -> httpx.Response:
-        """The answer to a body."""
-        return httpx.post(self.base + path, json=body, headers=headers, timeout=60)
+        """Send a body and return the response."""
+        return httpx.post(self.base + path, json=body, headers=headers, timeout=GUARD_S)
 
     def get(self, path: str, key: str) -> httpx.Response:
-        """The answer to a key."""
-        return httpx.get(self.base + path, headers={"authorization": f"Bearer {key}"}, timeout=60)
+        """Send a GET request with a key and return the response."""
+        return httpx.get(self.base + path, headers={"authorization": f"Bearer {key}"}, timeout=GUARD_S)
 
     def command(self, *arguments: str) -> Any:
-        """What `sluice keys` prints as JSON."""
+        """Run `sluice keys` and return its JSON."""
         command = [sys.executable, "-m", "cli", "keys", *arguments, "--file", str(self.path), "--json"]
-        return json.loads(subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=60).stdout)
+        return json.loads(subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=GUARD_S).stdout)
 
 
-def told(answer: httpx.Response) -> dict[str, Any]:
-    """An error's body, but for the id that only Anthropic's has."""
+def error_body(answer: httpx.Response) -> dict[str, Any]:
+    """Return an error's body without the request id, which only Anthropic's has."""
     return {name: value for name, value in answer.json().items() if name != "request_id"}

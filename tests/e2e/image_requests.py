@@ -1,4 +1,4 @@
-"""Images as files and in requests, and the requests themselves."""
+"""Images as files and data URLs, and requests with them."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ import httpx
 from PIL import Image
 
 from tests.e2e.stack import Stack
+from tests.waiting import GUARD_S
 
 
 def file_of(image: Image.Image, kind: str = "PNG") -> bytes:
-    """An image's file."""
+    """Return an image as a file."""
     written = io.BytesIO()
     image.save(written, kind)
     return written.getvalue()
 
 
 def data_url(image: Image.Image, kind: str = "PNG") -> str:
-    """An image in a URL."""
+    """Return an image as a data URL."""
     return f"data:image/{kind.lower()};base64,{base64.b64encode(file_of(image, kind)).decode()}"
 
 
@@ -34,14 +35,14 @@ def openai_content(*parts: Any) -> list[dict[str, Any]]:
 
 
 def ask(vision: Stack, path: str, body: dict[str, Any], **headers: str) -> Any:
-    answer = httpx.post(f"{vision.door}{path}", json=body, headers=headers, timeout=60)
+    answer = httpx.post(f"{vision.door}{path}", json=body, headers=headers, timeout=GUARD_S)
     assert answer.status_code == 200, answer.text
     return answer.json()
 
 
 def chat(vision: Stack, content: Any, model: str = "vision", **fields: Any) -> httpx.Response:
     body = {"model": model, "messages": [{"role": "user", "content": content}], "temperature": 0, "max_tokens": 8}
-    return httpx.post(f"{vision.door}/v1/chat/completions", json=body | fields, timeout=60)
+    return httpx.post(f"{vision.door}/v1/chat/completions", json=body | fields, timeout=GUARD_S)
 
 
 def by_url(url: str) -> list[dict[str, Any]]:

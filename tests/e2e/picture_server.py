@@ -1,4 +1,4 @@
-"""A host of images, good and bad, on the loopback address."""
+"""An HTTP server of images, valid and invalid, on the loopback address."""
 
 from __future__ import annotations
 
@@ -45,12 +45,15 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
     def handle(self) -> None:
-        with contextlib.suppress(ConnectionError):  # who asked has left
+        with contextlib.suppress(ConnectionError):  # the client has disconnected
             super().handle()
 
 
 class PictureServer:
-    """Serves `files` by path: a type and bytes. `/slow` and `/endless` never end, `/redirect?to=` leads elsewhere."""
+    """A server of `files` by path, each a type and bytes.
+
+    `/slow` and `/endless` never end, and `/redirect?to=` redirects.
+    """
 
     def __init__(self, files: dict[str, tuple[str, bytes]]) -> None:
         self._server = _Server(files)

@@ -1,4 +1,4 @@
-"""Random protobuf messages of any type, valid more or less."""
+"""Random protobuf messages of any type, valid or not."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ KINDS: dict[int, Any] = {
 
 
 def messages(kind: type[Message]) -> st.SearchStrategy[Message]:
-    """Messages of a type; most of their fields have values that mean something."""
+    """Return a strategy for messages of a type; most of their fields have meaningful values."""
 
     @st.composite
     def strategy(draw: st.DrawFn) -> Message:

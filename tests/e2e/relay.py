@@ -1,4 +1,4 @@
-"""A TCP relay that can freeze: to both sides the other one is there, and silent, as over a broken network."""
+"""A TCP relay that can freeze: both ends stay connected but receive nothing, as over a broken network."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 
 class Relay:
-    """Passes on bytes between its own port and another one until it is frozen."""
+    """A relay between its own port and another one, until it is frozen."""
 
     def __init__(self) -> None:
         self.port = 0
@@ -17,13 +17,13 @@ class Relay:
         self._writers: set[asyncio.StreamWriter] = set()
 
     def freeze(self) -> None:
-        """Pass on nothing any more, not even the end of a connection."""
+        """Stop forwarding, including the end of connections."""
         self._goes_on.clear()
 
     @classmethod
     @contextlib.asynccontextmanager
     async def to(cls, port: int) -> AsyncIterator[Relay]:
-        """A relay to a port of the loopback address."""
+        """Yield a relay to a port of the loopback address."""
         relay = cls()
 
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,4 +1,4 @@
-"""Services and gateways behind Envoy as a fleet has them, each a process that can be stopped and started by itself."""
+"""Services and gateways behind Envoy as in a fleet, each a process that can be stopped and started separately."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from tests.waiting import GUARD_S, wait_until
 class Replicas:
     """The processes by name (`service-1`, `gateway-1`, …, `envoy`), until the end of the block.
 
-    The gateways reach the services through Envoy's inner listener. `options` are services' flags; `change` is done to
-    Envoy's configuration. `targets` are services that gateways call by themselves, without Envoy.
+    The gateways reach the services through Envoy's inner listener. `options` are flags of the services; `change`
+    modifies Envoy's configuration. `targets` are services that gateways call directly, without Envoy.
     """
 
     def __init__(
@@ -48,11 +48,11 @@ class Replicas:
 
     @property
     def door(self) -> str:
-        """The front door's base URL."""
+        """The base URL of the public listener."""
         return f"http://127.0.0.1:{self._ports['envoy']}"
 
     def address(self, name: str) -> str:
-        """Where one listens; `-metrics` after a service's name: its page of metrics."""
+        """Return the address of a process; `-metrics` after a service's name gives its metrics page."""
         return f"127.0.0.1:{self._ports[name]}"
 
     def __enter__(self) -> Self:
@@ -84,7 +84,7 @@ class Replicas:
         self._folder.cleanup()
 
     def start(self, name: str) -> None:
-        """Start a process, which takes some time to be healthy."""
+        """Start a process without waiting until it is healthy."""
         if name == "envoy":
             self._run(name, self._envoy())
             return
@@ -101,14 +101,14 @@ class Replicas:
         return self._processes[name].wait(GUARD_S)
 
     def restart(self, name: str) -> int:
-        """Stop a replica, start it again, and wait until Envoy sends to it. Its exit code."""
+        """Stop a replica, start it again, wait until Envoy routes to it, and return its exit code."""
         code = self.stop(name)
         self.start(name)
         self.until_healthy(name)
         return code
 
     def replace_envoy(self) -> int:
-        """Start another Envoy on the same ports, and then stop the one that was there. Its exit code."""
+        """Start another Envoy on the same ports, stop the previous one, and return its exit code."""
         old = self._processes["envoy"]
         self._ports["admin"], self._ports["next-admin"] = self._ports["next-admin"], self._ports["admin"]
         self.start("envoy")
@@ -118,7 +118,7 @@ class Replicas:
         return old.wait(GUARD_S)
 
     def until_healthy(self, name: str) -> None:
-        """Return when Envoy finds a replica healthy, in all that lead to it."""
+        """Return when Envoy regards a replica as healthy in all of its clusters."""
         wait_until(lambda: self._health().get(self._ports[name]) == {"HEALTHY"}, lambda: f"{name} is not healthy")
 
     def _run(self, name: str, command: list[str]) -> None:
@@ -126,12 +126,12 @@ class Replicas:
             self._processes[name] = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)
 
     def pids(self) -> list[int]:
-        """The processes, those of engines and Envoy itself among them."""
+        """Return the ids of all processes, including engines and Envoy itself."""
         own = [process.pid for process in self._processes.values()]
         return [*own, *(child for pid in own for child in child_pids(pid))]
 
     def num_calls(self) -> Mapping[str, int]:
-        """How many requests Envoy has sent to each replica."""
+        """Return the number of requests that Envoy has sent to each replica."""
         found = dict.fromkeys((*self.services, *self.gateways), 0)
         names = {self._ports[name]: name for name in found}
         for port, host in self._hosts():
@@ -139,14 +139,14 @@ class Replicas:
         return found
 
     def _health(self) -> Mapping[int, set[str]]:
-        """Envoy's opinions of each port."""
+        """Return the health states of each port in Envoy's clusters."""
         found: dict[int, set[str]] = {}
         for port, host in self._hosts():
-            found.setdefault(port, set()).add(_opinion(host["health_status"]))
+            found.setdefault(port, set()).add(_health_state(host["health_status"]))
         return found
 
     def _hosts(self) -> Iterator[tuple[int, Mapping[str, Any]]]:
-        """What Envoy tells of each replica in each cluster, with its port; nothing while it doesn't listen."""
+        """Yield the port and Envoy's status of each replica in each cluster; nothing while Envoy does not listen."""
         try:
             with urllib.request.urlopen(
                 f"http://{self.address('admin')}/clusters?format=json", timeout=GUARD_S
@@ -158,7 +158,7 @@ class Replicas:
             yield host["address"]["socket_address"]["port_value"], host
 
     def _envoy(self) -> list[str]:
-        """The command line of Envoy's keeper, by a configuration that is written for it."""
+        """Write Envoy's configuration and return the command line of its wrapper."""
         fleet = {
             "listen": self.address("envoy"),
             "inner": self.address("inner"),
@@ -177,5 +177,5 @@ class Replicas:
         ]  # fmt: skip
 
 
-def _opinion(status: Mapping[str, Any]) -> str:
+def _health_state(status: Mapping[str, Any]) -> str:
     return "UNHEALTHY" if status.get("failed_active_health_check") else str(status.get("eds_health_status"))

@@ -1,6 +1,7 @@
-"""Service and gateway, on real sockets, with models that say what they are told to.
+"""Service and gateway, on real sockets, with models that generate scripted answers.
 
-A model has its family's template and tokens. It calls a function, and answers once its prompt has what that returned.
+A model has its family's template and tokens. It calls a function, and answers when its prompt contains the function's
+result.
 """
 
 from __future__ import annotations
@@ -47,12 +48,12 @@ from tests.service.fakes import settings_of
 from tests.service.prompts.fakes import template_of
 from tests.waiting import GUARD_S
 
-RESULT = "sun, 25 degrees"  # what the function returns
+RESULT = "sun, 25 degrees"  # the function's result
 
 
 @dataclass
 class Script:
-    """What a model says, with the tokens that end it, and the prompts that it was given."""
+    """The script of a model: its call and its answer, the tokens that end them, and the received prompts."""
 
     template: str
     tokenizer: FastTokenizer
@@ -61,38 +62,38 @@ class Script:
     answer: str
     prompts: list[str] = field(default_factory=list)
 
-    def said_after(self, prompt: str) -> list[int]:
-        """The tokens of the answer to a prompt."""
+    def answer_to(self, prompt: str) -> list[int]:
+        """Return the tokens of the answer to a prompt."""
         return self.tokenizer.encode(self.answer if RESULT in prompt else self.call)
 
 
 class ScriptedRunner:
-    """Says what the script has for a sequence's prompt."""
+    """A runner that samples the tokens of the script's answer to a sequence's prompt."""
 
     num_replays = 0
 
     def __init__(self, script: Script) -> None:
         self._script = script
-        self._said: dict[Sequence, list[int]] = {}
+        self._answers: dict[Sequence, list[int]] = {}
 
     def run(self, step: Step) -> list[SampledToken | SequenceError | None]:
-        """A token for each sequence that samples."""
+        """Return a token for each sequence that samples."""
         return [self._next(item.sequence) if item.samples else None for item in step.items]
 
     def follow(self, sequences: abc.Sequence[Sequence]) -> list[SampledToken | SequenceError]:
-        """A further token for each."""
+        """Return a further token for each sequence."""
         return [self._next(sequence) for sequence in sequences]
 
     def release(self, sequence: Sequence) -> None:
-        """The sequence has ended."""
-        self._said.pop(sequence, None)
+        """Forget a sequence that has ended."""
+        self._answers.pop(sequence, None)
 
     def _next(self, sequence: Sequence) -> SampledToken:
-        if sequence not in self._said:
+        if sequence not in self._answers:
             prompt = self._script.tokenizer.decode(sequence.request.prompt_token_ids, skip_special_tokens=False)
             self._script.prompts.append(prompt)
-            self._said[sequence] = self._script.said_after(prompt)
-        return SampledToken(self._said[sequence][sequence.num_generated_tokens])
+            self._answers[sequence] = self._script.answer_to(prompt)
+        return SampledToken(self._answers[sequence][sequence.num_generated_tokens])
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ class Doors:
 
 @asynccontextmanager
 async def scripted_product(scripts: dict[str, Script]) -> AsyncIterator[Doors]:
-    """The service and the gateway over it, with a model for each script, by its name."""
+    """Run the service and the gateway with a model for each script, by name."""
     telemetry = Telemetry(None, [])
     chosen = settings_of(model=dict.fromkeys(scripts, "nowhere"))
     server = Server(chosen, telemetry)

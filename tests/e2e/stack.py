@@ -23,17 +23,17 @@ PORTS = ("envoy", "envoy_admin", "gateway", "service", "service_metrics")
 
 
 def free_ports(count: int) -> list[int]:
-    """Different ports that nothing listens on, and that nobody else gets while this process lives.
+    """Return different free ports that no other test process gets while this process lives.
 
-    The system gives out those from 32768 on, to servers on port 0 and to every connection that is opened: such a port
-    may be gone before a server takes it, or while a test restarts the server.
+    The system assigns ports from 32768 on to servers on port 0 and to every opened connection: such a port may be taken
+    before a server uses it, or while a test restarts the server.
     """
     ports: list[int] = []
     for port in random.SystemRandom().sample(range(20_000, 32_768), 2_000):
         if len(ports) == count:
             return ports
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as claim, socket.socket() as listener:
-            claim.bind(f"\0sluice-test-port-{port}")  # to other processes with tests
+            claim.bind(f"\0sluice-test-port-{port}")  # visible to other test processes
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(("127.0.0.1", port))
             _claims.append(claim.detach())
@@ -42,7 +42,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def child_pids(pid: int) -> list[int]:
-    """The children of a process, each thread's oldest first: in the kernel's order, since ids begin anew."""
+    """Return the children of a process, each thread's oldest first, in the kernel's order, because ids are reused."""
     pids: list[int] = []
     for children in Path(f"/proc/{pid}/task").glob("*/children"):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread that has just ended
@@ -50,8 +50,8 @@ def child_pids(pid: int) -> list[int]:
     return pids
 
 
-def words_of(pid: int) -> list[str]:
-    """A process's command line; nothing if it has ended."""
+def command_line(pid: int) -> list[str]:
+    """Return the arguments of a process's command line, or an empty list if it has ended."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
     except (FileNotFoundError, ProcessLookupError):
@@ -59,7 +59,7 @@ def words_of(pid: int) -> list[str]:
 
 
 def is_running(pid: int) -> bool:
-    """Whether there is such a process, and it is no zombie."""
+    """Return True if the process exists and is not a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
@@ -67,9 +67,9 @@ def is_running(pid: int) -> bool:
 
 
 class Stack:
-    """One run of the runner. Its output is collected line by line.
+    """One run of the runner, whose output is collected line by line.
 
-    Endpoints are kept in `endpoints_file`, for this run only if none is given.
+    Endpoints are stored in `endpoints_file`, or in a temporary file if none is given.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Stack:
         endpoints_file: Path | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """`environment` is what the processes find there besides what this one has."""
+        """`environment` is added to this process's environment."""
         self._folder = tempfile.TemporaryDirectory(prefix="sluice-stack-")
         self.endpoints_file = endpoints_file or Path(self._folder.name) / "endpoints.json"
         self.ports = ports or dict(zip(PORTS, free_ports(len(PORTS)), strict=True))
@@ -105,17 +105,17 @@ class Stack:
                 self._lines.append(line)
                 self._changed.notify_all()
         with self._changed:
-            self._lines.append("")  # the end, for those who wait
+            self._lines.append("")  # marks the end for `wait_for`
             self._changed.notify_all()
 
     @property
     def output(self) -> str:
-        """All that was printed so far."""
+        """The output so far."""
         with self._changed:
             return "".join(self._lines)
 
     def wait_for(self, *texts: str, timeout_s: float = GUARD_S) -> None:
-        """Return when one line held all the texts; fail if the run ends or the time is over before."""
+        """Return when one line contains all the texts; fail if the run ends or times out first."""
 
         def found() -> bool:
             return any(all(text in line for text in texts) for line in self._lines)
@@ -126,36 +126,39 @@ class Stack:
 
     @property
     def door(self) -> str:
-        """The front door's base URL."""
+        """The base URL of the public listener."""
         return f"http://127.0.0.1:{self.ports['envoy']}"
 
     @property
     def gateway(self) -> str:
-        """The gateway's own base URL."""
+        """The base URL of the gateway."""
         return f"http://127.0.0.1:{self.ports['gateway']}"
 
     def children(self) -> dict[str, int]:
-        """Name to process id of the runner's children, in start order: service, gateway, and Envoy's keeper."""
+        """Return the process ids of the runner's children by name, in start order.
+
+        Service, gateway, Envoy's wrapper.
+        """
         names = {"service": "service", "gateway": "gateway", "runner.proxy.front_door": "envoy"}
         return {
             names[Path(word).name]: pid
             for pid in child_pids(self.process.pid)
-            for word in words_of(pid)[1:3]
+            for word in command_line(pid)[1:3]
             if Path(word).name in names
         }
 
     @property
     def envoy_pid(self) -> int:
-        """Envoy's own process."""
+        """The process id of Envoy itself."""
         (pid,) = child_pids(self.children()["envoy"])
         return pid
 
     def workers(self) -> list[int]:
-        """The processes of the service's engines, the generating model's first."""
+        """Return the processes of the service's engines, the generating model's first."""
         return child_pids(self.children()["service"])
 
     def metric(self, name: str) -> float:
-        """The sum over all label sets of one sample of the service's metrics page."""
+        """Return the sum over all label sets of one sample of the service's metrics page."""
         with urllib.request.urlopen(
             f"http://127.0.0.1:{self.ports['service_metrics']}/metrics", timeout=GUARD_S
         ) as page:
@@ -165,7 +168,7 @@ class Stack:
         return sum(map(float, values))
 
     def until_idle(self) -> None:
-        """Return when the engine runs nothing, nothing waits, and every block is free."""
+        """Return when the engine runs nothing, the queue is empty, and every block is free."""
         deadline = time.monotonic() + GUARD_S
         while time.monotonic() < deadline:
             busy = {
@@ -178,7 +181,7 @@ class Stack:
         raise AssertionError(f"not idle: {busy}")
 
     def stop(self) -> int:
-        """Press Ctrl-C and return the exit code."""
+        """Send SIGINT, as Ctrl-C does, and return the exit code."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
         return self.wait()

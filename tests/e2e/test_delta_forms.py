@@ -35,7 +35,7 @@ IDENTITY = b"stream"
 
 
 def documented() -> list[str]:
-    """The first column of the table in docs/architecture.md."""
+    """Return the first column of the table in docs/architecture.md."""
     page = (ROOT / "docs/architecture.md").read_text()
     section = page.split("## The forms of a delta", 1)[1].split("\n## ", 1)[0]
     return re.findall(r"^\| `?([\w ]+?)`? \|", section, re.MULTILINE)[1:]
@@ -43,7 +43,7 @@ def documented() -> list[str]:
 
 @contextmanager
 def holders() -> Iterator[list[str]]:
-    """The names of the classes whose constructors are called with the text in the block, each once."""
+    """Yield the names of the classes whose constructors are called with the text, each once."""
     found: list[str] = []
 
     def note(frame: FrameType, event: str, _: Any) -> None:

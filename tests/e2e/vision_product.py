@@ -1,4 +1,4 @@
-"""A tiny random model that takes images, with tokenizer, template and processor, and transformers' own answers."""
+"""A tiny random model that accepts images, with tokenizer, template and processor, and transformers' answers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _TEMPLATE = """{{ bos_token }}{% for message in messages %}<start_of_turn>{{ mes
 
 
 def save_vision_folder(folder: Path) -> None:
-    """Save the model and all that belongs to it."""
+    """Save the model with its tokenizer, template and processor."""
     save_vision_model(folder, vocab_size=VOCAB_SIZE, max_positions=512)
     alphabet = iter(sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet()))
     named = {**_NAMED, 118: _TURN, 119: _TURN_END}
@@ -56,7 +56,7 @@ def save_vision_folder(folder: Path) -> None:
 
 @torch.inference_mode()
 def reference(folder: Path, *parts: str | Image.Image) -> tuple[list[int], list[int]]:
-    """The prompt's tokens of a user's message of texts and images, and those that transformers adds greedily."""
+    """Return the prompt's tokens of a message of texts and images, and transformers' greedy answer."""
     processor: Any = AutoProcessor.from_pretrained(folder, backend="pil")  # type: ignore[no-untyped-call]
     model: Any = transformers.Gemma3ForConditionalGeneration.from_pretrained(folder)
     content = [{"type": "text", "text": p} if isinstance(p, str) else {"type": "image", "image": p} for p in parts]

@@ -1,4 +1,4 @@
-"""Every setting that is true or false works as a flag, as a variable, and in the file."""
+"""Every boolean setting works as a flag, as a variable, and in the file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from runner.settings import Settings as RunnerSettings
 from service.settings.config import Settings as ServiceSettings
 
 KINDS: tuple[type[BaseSettings], ...] = (ServiceSettings, GatewaySettings, RunnerSettings)
-NEEDS: dict[str, dict[str, Any]] = {  # settings without which one can't be true
+NEEDS: dict[str, dict[str, Any]] = {  # settings that another one requires
     "auth.keys_in_store": {"store": {"redis_url": "redis://127.0.0.1:1"}},
 }
 
@@ -51,7 +51,7 @@ def needed_variables(kind: type[BaseSettings], path: tuple[str, ...]) -> dict[st
 
 @pytest.mark.parametrize(("kind", "path"), SETTINGS)
 def test_flag(kind: type[BaseSettings], path: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    """`--name`, `--name true`, `--name=true`, and `--no-name`, `--name false`, `--name=false`."""
+    """A flag accepts `--name`, `--name true`, `--name=true`, and `--no-name`, `--name false`, `--name=false`."""
     for name, text in needed_variables(kind, path).items():
         monkeypatch.setenv(name, text)
     flag = ".".join(path).replace("_", "-")
@@ -63,7 +63,7 @@ def test_flag(kind: type[BaseSettings], path: tuple[str, ...], monkeypatch: pyte
 
 @pytest.mark.parametrize(("kind", "path"), SETTINGS)
 def test_variable(kind: type[BaseSettings], path: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    """`true` and `false`."""
+    """A variable accepts `true` and `false`."""
     for name, text in needed_variables(kind, path).items():
         monkeypatch.setenv(name, text)
     for text, value in (("true", True), ("false", False)):
@@ -74,7 +74,7 @@ def test_variable(kind: type[BaseSettings], path: tuple[str, ...], monkeypatch: 
 @pytest.mark.parametrize(("kind", "path"), SETTINGS)
 @pytest.mark.parametrize("value", [True, False])
 def test_file(kind: type[BaseSettings], path: tuple[str, ...], value: bool, tmp_path: Path) -> None:  # noqa: FBT001
-    """A key of the file that `config` names; the runner's own settings have no file."""
+    """The setting is a key of the file that `config` names; the runner has no file."""
     if not issubclass(kind, ProcessSettings):
         return
     content: Any = value
@@ -83,13 +83,13 @@ def test_file(kind: type[BaseSettings], path: tuple[str, ...], value: bool, tmp_
     for name, needed in NEEDS.get(".".join(path), {}).items():
         content.setdefault(name, needed)
     file = tmp_path / "settings.yaml"
-    file.write_text(json.dumps(content))  # JSON is YAML, too
+    file.write_text(json.dumps(content))  # JSON is valid YAML
     assert value_at(read_settings(kind, [f"--config={file}"]), path) is value
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_flag_with_another_value_is_named(kind: type[BaseSettings]) -> None:
-    """Only `true` and `false` are values of such a flag; another word after it is an argument of its own."""
+    """Only `true` and `false` are values of such a flag; another word after it is a separate argument."""
     flag = "--allow-anonymous" if kind is RunnerSettings else "--auth.allow-anonymous"
     with pytest.raises(ConfigError) as caught:
         read_settings(kind, [f"{flag}=perhaps"])

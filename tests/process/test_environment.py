@@ -1,4 +1,4 @@
-"""The list of the product's variables is that of its processes."""
+"""The list of the product's variables matches its processes."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ PROCESSES = (ServiceSettings, GatewaySettings)
 
 
 def variables(kind: type[BaseSettings]) -> set[str]:
-    """Every variable that the class reads."""
+    """Return every variable that the class reads."""
     prefix = kind.model_config["env_prefix"]
     return {prefix + "__".join(path).upper() for path in paths(kind)}
 
 
 def test_runners_variables_are_known() -> None:
-    """Each of them, and none that it doesn't read."""
+    """The list has exactly the runner's variables."""
     assert variables(RunnerSettings) == RUNNER
 
 
@@ -32,8 +32,8 @@ def test_each_process_has_its_prefix() -> None:
 
 
 @pytest.mark.parametrize("kind", PROCESSES)
-def test_runners_variables_are_no_surprise_to_a_process(kind: type[ProcessSettings]) -> None:
-    """Those with a process's own prefix are settings of that process."""
+def test_runners_variables_are_accepted_by_each_process(kind: type[ProcessSettings]) -> None:
+    """The runner's variables with a process's prefix are settings of that process."""
     own = {name for name in RUNNER if name.startswith(kind.model_config["env_prefix"])}
     assert own
     assert own <= variables(kind)
@@ -43,7 +43,7 @@ def test_runners_variables_are_no_surprise_to_a_process(kind: type[ProcessSettin
 def test_siblings_variables_are_accepted(
     kind: type[ProcessSettings], sibling: type[ProcessSettings], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each of them, with any value, changes nothing."""
+    """Variables of the other process, with any value, change nothing."""
     before = read_settings(kind, [])
     for name in variables(sibling):
         monkeypatch.setenv(name, "anything")

@@ -1,4 +1,4 @@
-"""Lines to readers that stop, leave, or have no room on their disk."""
+"""Log lines for a descriptor whose reader stops or leaves, or whose disk is full."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from process.logs.logs import JsonFormatter, LineHandler
 
 
 def lines_to(descriptor: int) -> Lines:
-    return Lines(descriptor, lambda num_dropped: f"({num_dropped} left out)")
+    return Lines(descriptor, lambda num_dropped: f"({num_dropped} dropped)")
 
 
-def test_a_stopped_reader_stops_nobody() -> None:
-    """What a full pipe doesn't take is left out; when it is read again, the next line is preceded by their number."""
+def test_a_stopped_reader_does_not_block() -> None:
+    """Lines that do not fit into a full pipe are dropped, and a line with their number precedes the next one."""
     reader, writer = os.pipe()
     lines = lines_to(writer)
     for number in range(1000):
@@ -25,25 +25,25 @@ def test_a_stopped_reader_stops_nobody() -> None:
     assert 100 < len(kept) < 1000
     assert [line[:3] for line in kept] == [f"{number:03}" for number in range(len(kept))]
     lines.write("after")
-    assert os.read(reader, 1 << 20).decode() == f"({1000 - len(kept)} left out)\nafter\n"
+    assert os.read(reader, 1 << 20).decode() == f"({1000 - len(kept)} dropped)\nafter\n"
     os.close(reader)
     os.close(writer)
 
 
 def test_a_torn_line_is_ended() -> None:
-    """The beginning of a line that found no room for its end is never joined with the next one."""
+    """A partly written line is never joined with the next one."""
     reader, writer = os.pipe()
     lines = lines_to(writer)
     lines.write("a" * 100_000)
     assert set(os.read(reader, 1 << 20)) == set(b"a")
     lines.write("after")
-    assert os.read(reader, 1 << 20).decode() == "\n(1 left out)\nafter\n"
+    assert os.read(reader, 1 << 20).decode() == "\n(1 dropped)\nafter\n"
     os.close(reader)
     os.close(writer)
 
 
-def test_a_reader_that_left_is_no_error() -> None:
-    """Nor is one whose descriptor was closed, or a full disk."""
+def test_a_missing_reader_is_no_error() -> None:
+    """A closed pipe, a closed descriptor and a full disk are ignored."""
     reader, writer = os.pipe()
     lines = lines_to(writer)
     os.close(reader)
@@ -54,16 +54,16 @@ def test_a_reader_that_left_is_no_error() -> None:
         lines_to(full.fileno()).write("nor this")
 
 
-def test_lost_log_lines_are_counted_in_the_log() -> None:
-    """As JSON, like every line."""
+def test_dropped_log_lines_are_counted_in_the_log() -> None:
+    """The count is a JSON line like every other."""
     reader, writer = os.pipe()
     handler = LineHandler(writer, JsonFormatter())
     for _ in range(3):
         handler.handle(logging.makeLogRecord({"msg": "x" * 60_000}))
     os.read(reader, 1 << 20)
     handler.handle(logging.makeLogRecord({"msg": "after", "levelname": "INFO"}))
-    told = [json.loads(line) for line in os.read(reader, 1 << 20).decode().split("\n") if line]
-    assert [(line["level"], line["message"], line.get("num_lines")) for line in told] == [
+    lines = [json.loads(line) for line in os.read(reader, 1 << 20).decode().split("\n") if line]
+    assert [(line["level"], line["message"], line.get("num_lines")) for line in lines] == [
         ("warning", "log lines were dropped", 2),
         ("info", "after", None),
     ]

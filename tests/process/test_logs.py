@@ -1,4 +1,4 @@
-"""Log lines: their fields, in order, and what they say of the request being served."""
+"""Log lines: their fields, their order, and the context of the request."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RECORD = logging.LogRecord("n", logging.WARNING, "f", 1, "m %s", ("é\n",), None
 
 @pytest.fixture
 def root_logger() -> Iterator[logging.Logger]:
-    """The root logger, as it was afterwards."""
+    """The root logger, restored afterwards."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     yield root
@@ -25,7 +25,7 @@ def root_logger() -> Iterator[logging.Logger]:
 
 
 def test_line_has_time_level_logger_and_message() -> None:
-    """In this order, in one line of JSON that keeps every alphabet."""
+    """The line is one JSON object with these fields in this order, and non-ASCII text is not escaped."""
     text = JsonFormatter().format(RECORD)
     assert text.startswith('{"time":"')
     assert "é" in text
@@ -35,8 +35,8 @@ def test_line_has_time_level_logger_and_message() -> None:
     assert (line["level"], line["logger"], line["message"]) == ("warning", "n", "m é\n")
 
 
-def test_line_has_no_control_that_a_terminal_obeys() -> None:
-    """Whoever's words are logged; JSON itself lets DEL and the C1 controls stand."""
+def test_line_has_no_terminal_control_characters() -> None:
+    """Logged text may be a client's, and JSON itself does not escape DEL and the C1 controls."""
     controls = "".join(map(chr, [*range(32), *range(0x7F, 0xA0)]))
     text = JsonFormatter().format(logging.makeLogRecord({"msg": f"a{controls}b"}))
     assert not set(text) & set(controls)
@@ -44,7 +44,7 @@ def test_line_has_no_control_that_a_terminal_obeys() -> None:
 
 
 def test_line_has_the_active_spans_ids() -> None:
-    """As W3C writes them."""
+    """The ids have W3C's format."""
     with TracerProvider().get_tracer("t").start_as_current_span("s") as span:
         line = json.loads(JsonFormatter().format(RECORD))
     ids = span.get_span_context()
@@ -52,7 +52,7 @@ def test_line_has_the_active_spans_ids() -> None:
 
 
 def test_line_has_the_context_and_the_records_fields() -> None:
-    """The context is asked for every line; what isn't JSON is told as text."""
+    """The context is read for every line, and values that are not JSON are logged as text."""
     ids = iter(["r-1", "r-2"])
     formatter = JsonFormatter(lambda: {"request_id": next(ids)})
     record = logging.makeLogRecord({"msg": "m", "fields": {"status": 200, "error": ValueError("x")}})
@@ -62,7 +62,7 @@ def test_line_has_the_context_and_the_records_fields() -> None:
 
 
 def test_line_has_the_exception() -> None:
-    """It is told in the same line."""
+    """The exception is in the same line."""
     record = logging.LogRecord("n", logging.ERROR, "f", 1, "m", None, (ValueError, ValueError("x"), None))
     line = json.loads(JsonFormatter().format(record))
     assert "ValueError: x" in line["exception"]
@@ -71,10 +71,10 @@ def test_line_has_the_exception() -> None:
 def test_logs_go_to_standard_error(
     root_logger: logging.Logger, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From the level on, and nowhere else."""
-    monkeypatch.setattr(sys, "stderr", sys.__stderr__)  # the descriptor that a process has
+    """Records of the level and above go to standard error only."""
+    monkeypatch.setattr(sys, "stderr", sys.__stderr__)  # the descriptor of a real process
     configure_logs("warning", lambda: {"request_id": "r-1"})
-    logging.getLogger("any").info("too quiet")
+    logging.getLogger("any").info("below the level")
     logging.getLogger("any").warning("heard")
     out, errors = capfd.readouterr()
     (line,) = errors.splitlines()

@@ -1,6 +1,6 @@
-"""Which addresses only this machine reaches."""
+"""Recognition of loopback addresses."""
 
-# ruff: noqa: S104  nobody listens there
+# ruff: noqa: S104  nothing listens on these addresses
 
 import pytest
 
@@ -11,7 +11,7 @@ from process.network.loopback import is_loopback
     "host", ["127.0.0.1", "127.1.2.3", "::1", "[::1]", "localhost", "LocalHost", "localhost.", "::ffff:127.0.0.1"]
 )
 def test_own_addresses(host: str) -> None:
-    """All of the loopback network, in any writing."""
+    """All of the loopback network is recognised, in any notation."""
     assert is_loopback(host)
 
 
@@ -19,5 +19,5 @@ def test_own_addresses(host: str) -> None:
     "host", ["0.0.0.0", "::", "10.0.0.1", "::ffff:10.0.0.1", "example.test", "localhost.example.test", "", "127.1"]
 )
 def test_others_addresses(host: str) -> None:
-    """An address of all interfaces is not this machine's alone; of names nothing is believed."""
+    """The address of all interfaces is not a loopback address, and names other than localhost are not trusted."""
     assert not is_loopback(host)

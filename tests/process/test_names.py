@@ -1,4 +1,4 @@
-"""What counts as near enough to be suggested."""
+"""The similarity of names for suggestions."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from process.settings.names import suggestion
         ("", ""),
     ],
 )
-def test_suggestion_is_near_or_none(name: str, expected: str) -> None:
-    """The nearest of all that are near; nothing where none is."""
+def test_suggestion_is_similar_or_empty(name: str, expected: str) -> None:
+    """The most similar known name is suggested, if any is similar enough."""
     assert suggestion(name, ["host", "port", "models"]) == expected
 
 
-def test_shared_prefix_makes_no_names_alike() -> None:
-    """Only what stands behind it is compared."""
+def test_shared_prefix_is_not_compared() -> None:
+    """Only the parts after the prefix are compared."""
     known = ["SLUICE_SERVICE_HOST", "SLUICE_SERVICE_PORT"]
     assert suggestion("SLUICE_SERVICE_NOPE", known, "SLUICE_SERVICE_") == ""
     assert suggestion("SLUICE_SERVICE_HOTS", known, "SLUICE_SERVICE_") == "; did you mean SLUICE_SERVICE_HOST?"

@@ -1,4 +1,4 @@
-"""Credentials in plain text: which are told, and how often."""
+"""Credentials in plain text: which are logged, and how often."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from process.network.plain_text import MAX_ADDRESSES, PlainTextCredentials
 KEY = {"authorization": "Bearer tulip"}
 
 
-def told(caplog: pytest.LogCaptureFixture, *looks: tuple[str, dict[str, str], bool]) -> list[str]:
-    """The addresses in the log after these looks."""
+def warned(caplog: pytest.LogCaptureFixture, *looks: tuple[str, dict[str, str], bool]) -> list[str]:
+    """Return the logged addresses after these requests."""
     credentials = PlainTextCredentials()
     with caplog.at_level(logging.WARNING):
         for peer, headers, is_encrypted in looks:
@@ -22,9 +22,9 @@ def told(caplog: pytest.LogCaptureFixture, *looks: tuple[str, dict[str, str], bo
 
 
 def test_once_for_each_address(caplog: pytest.LogCaptureFixture) -> None:
-    """However often it asks; by any of the names that a credential has."""
+    """An address is logged once, however often it sends a credential under any of its names."""
     looks = [("192.0.2.1", KEY, False), ("192.0.2.1", KEY, False), ("2001:db8::1", {"api-key": "tulip"}, False)]
-    assert told(caplog, *looks) == ["192.0.2.1", "2001:db8::1"]
+    assert warned(caplog, *looks) == ["192.0.2.1", "2001:db8::1"]
 
 
 @pytest.mark.parametrize(
@@ -40,20 +40,20 @@ def test_once_for_each_address(caplog: pytest.LogCaptureFixture) -> None:
         ("127.0.0.1", {**KEY, "x-forwarded-proto": "http", "x-forwarded-for": "192.0.2.1, 127.0.0.1"}, False),
     ],
 )
-def test_what_nobody_could_read(
+def test_protected_credentials_are_not_logged(
     caplog: pytest.LogCaptureFixture, peer: str, headers: dict[str, str], *, is_encrypted: bool
 ) -> None:
-    """Loopback, TLS, no credential: no warning."""
-    assert told(caplog, (peer, headers, is_encrypted)) == []
+    """Loopback, TLS and requests without a credential cause no warning."""
+    assert warned(caplog, (peer, headers, is_encrypted)) == []
 
 
-def test_a_proxy_says_what_it_saw(caplog: pytest.LogCaptureFixture) -> None:
-    """Behind Envoy, the caller's own connection counts."""
+def test_a_proxys_client_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """Behind Envoy, the client's own connection counts."""
     headers = {**KEY, "x-forwarded-proto": "http", "x-forwarded-for": "10.0.0.1, 192.0.2.1"}
-    assert told(caplog, ("127.0.0.1", headers, False)) == ["192.0.2.1"]
+    assert warned(caplog, ("127.0.0.1", headers, False)) == ["192.0.2.1"]
 
 
 def test_the_log_is_not_flooded(caplog: pytest.LogCaptureFixture) -> None:
-    """No more addresses than are kept are told."""
+    """The number of logged addresses is limited."""
     looks = [(f"192.0.{number // 256}.{number % 256}", KEY, False) for number in range(MAX_ADDRESSES + 50)]
-    assert len(told(caplog, *looks)) == MAX_ADDRESSES
+    assert len(warned(caplog, *looks)) == MAX_ADDRESSES

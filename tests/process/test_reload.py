@@ -1,4 +1,4 @@
-"""Settings that are read again: by the signal and by the file, whole or not at all."""
+"""Reload of settings by the signal and by the file, completely or not at all."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Lamp(ProcessSettings):
 
 @pytest.fixture(autouse=True)
 def _root_level() -> Iterator[None]:
-    """The root logger's level, as it was afterwards."""
+    """Restore the root logger's level afterwards."""
     root = logging.getLogger()
     level = root.level
     root.setLevel(logging.INFO)
@@ -45,7 +45,7 @@ def _root_level() -> Iterator[None]:
 
 @contextlib.asynccontextmanager
 async def following(*arguments: str) -> AsyncIterator[list[Lamp]]:
-    """What is taken over, one after the other; a black lamp is refused."""
+    """Yield the list of applied settings; black is rejected."""
     taken: list[Lamp] = []
 
     def apply(new: Lamp) -> None:
@@ -64,7 +64,7 @@ async def following(*arguments: str) -> AsyncIterator[list[Lamp]]:
 
 
 async def until_logged(caplog: pytest.LogCaptureFixture, text: str) -> logging.LogRecord:
-    """The first line of that beginning."""
+    """Return the first record that starts with the text."""
     async with asyncio.timeout(GUARD_S):
         while True:
             for record in caplog.records:
@@ -73,10 +73,8 @@ async def until_logged(caplog: pytest.LogCaptureFixture, text: str) -> logging.L
             await asyncio.sleep(0.01)
 
 
-async def test_the_signal_has_them_read_again(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Also without a file; what can't change as it runs is named."""
+async def test_the_signal_reloads(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """The signal reloads without a file too, and settings that need a restart are logged."""
     async with following() as taken:
         monkeypatch.setenv("SLUICE_SERVICE_COLOUR", "red")
         monkeypatch.setenv("SLUICE_SERVICE_WATTS", "7")
@@ -87,12 +85,12 @@ async def test_the_signal_has_them_read_again(
 
 
 async def test_the_file_is_watched(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A new one is taken, with its log level; flags win as at the start."""
+    """A changed file is applied, with its log level; flags still override it."""
     path = tmp_path / "lamp.yaml"
     path.write_text("colour: white")
     async with following("--config", str(path), "--watts", "9") as taken:
         path.write_text("colour: blue\nwatts: 3\nlog_level: warning\n")
-        while not taken:  # noqa: ASYNC110  the file is looked at now and then
+        while not taken:  # noqa: ASYNC110  the file is checked periodically
             await asyncio.sleep(0.01)
         assert logging.getLogger().level == logging.WARNING
     assert (taken[0].colour, taken[0].watts) == ("blue", 9)
@@ -100,25 +98,25 @@ async def test_the_file_is_watched(tmp_path: Path, caplog: pytest.LogCaptureFixt
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "problem"),
     [
         ("colour: [", "config: "),
         ("color: red", "color: unknown setting"),
         ("colour: black", "colour: black is no light"),
     ],
 )
-async def test_what_cannot_be_used_changes_nothing(
-    text: str, told: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+async def test_invalid_settings_change_nothing(
+    text: str, problem: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """One line says why, once; the next that can be used is taken."""
+    """One line has the reason, and the next valid file is applied."""
     path = tmp_path / "lamp.yaml"
     path.write_text("colour: white")
     async with following("--config", str(path)) as taken:
         path.write_text(text)
-        refusal = await until_logged(caplog, "the settings are invalid; the previous ones stay in use: ")
-        assert told in refusal.getMessage()
+        warning = await until_logged(caplog, "the settings are invalid; the previous ones stay in use: ")
+        assert problem in warning.getMessage()
         assert not taken
         path.write_text("colour: green")
-        while not taken:  # noqa: ASYNC110  the file is looked at now and then
+        while not taken:  # noqa: ASYNC110  the file is checked periodically
             await asyncio.sleep(0.01)
     assert taken[0].colour == "green"

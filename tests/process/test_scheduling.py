@@ -1,4 +1,4 @@
-"""Who may interrupt whom."""
+"""The scheduling policy of threads that compute and of threads that wait for events."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _as_before() -> Iterator[None]:
 
 
 def policy_of_new_thread() -> int:
-    """What a thread inherits that this one starts."""
+    """Return the policy that a new thread inherits."""
     found: list[int] = []
     thread = threading.Thread(target=lambda: found.append(os.sched_getscheduler(0)))
     thread.start()
@@ -28,7 +28,7 @@ def policy_of_new_thread() -> int:
 
 
 def test_threads_inherit_it() -> None:
-    """Who wakes for events interrupts nobody, until it says that it computes."""
+    """Threads inherit the policy that does not preempt, until they declare that they compute."""
     let_others_finish()
     assert policy_of_new_thread() == os.SCHED_BATCH
     let_others_finish()
@@ -38,7 +38,7 @@ def test_threads_inherit_it() -> None:
 
 @pytest.mark.parametrize("change", [let_others_finish, interrupt_others])
 def test_another_policy_stays(change: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Somebody chose it for this process; nothing is set."""
+    """A policy that was chosen for the process is not changed."""
     monkeypatch.setattr(os, "sched_getscheduler", lambda _: os.SCHED_IDLE)
     monkeypatch.delattr(os, "sched_setscheduler")
     try:
@@ -47,13 +47,13 @@ def test_another_policy_stays(change: Callable[[], None], monkeypatch: pytest.Mo
         monkeypatch.undo()
 
 
-def test_a_system_that_lets_nobody_change_it_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some containers don't."""
+def test_a_forbidden_change_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some containers do not permit a change of the policy."""
 
-    def refuse(*_: object) -> None:
+    def reject(*_: object) -> None:
         raise PermissionError(1, "Operation not permitted")
 
-    monkeypatch.setattr(os, "sched_setscheduler", refuse)
+    monkeypatch.setattr(os, "sched_setscheduler", reject)
     let_others_finish()
     monkeypatch.undo()
     assert os.sched_getscheduler(0) == os.SCHED_OTHER

@@ -1,4 +1,4 @@
-"""Where settings come from, which source wins, and what a bad one says."""
+"""Sources of settings, their precedence, and errors about invalid ones."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from process.settings.quantities import Port
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid"))
 class Lamp:
-    """A class of settings within another."""
+    """A nested class of settings."""
 
     colour: str = "white"
     watts: int = 5
 
 
 class Room(BaseModel):
-    """One of a list."""
+    """An item of a list."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -50,8 +50,8 @@ def _bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OTEL_EXPORTER_OTLP_ENDPOINT", raising=False)
 
 
-def complaint(*flags: str) -> str:
-    """The line about bad settings."""
+def problem(*flags: str) -> str:
+    """Return the one line about invalid settings."""
     with pytest.raises(ConfigError) as caught:
         read_settings(House, flags)
     assert "\n" not in str(caught.value)
@@ -65,7 +65,7 @@ def complaint(*flags: str) -> str:
 def test_flags_win_over_variables_over_the_file(
     name: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Setting by setting, in nested classes too; YAML and TOML have the same names."""
+    """Precedence applies per setting, also in nested classes; YAML and TOML have the same names."""
     file = tmp_path / name
     file.write_text(text)
     monkeypatch.setenv("SLUICE_SERVICE_CONFIG", str(file))
@@ -76,7 +76,7 @@ def test_flags_win_over_variables_over_the_file(
 
 
 def test_opentelemetrys_own_variable_is_the_last_resort(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It counts where nothing else names a collector; an empty one doesn't count."""
+    """The variable applies only if no other source names a collector, and not if it is empty."""
     file = tmp_path / "a.yaml"
     file.write_text("otlp_endpoint: file:1")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "standard:1")
@@ -101,14 +101,14 @@ def test_opentelemetrys_own_variable_is_the_last_resort(tmp_path: Path, monkeypa
     ],
 )
 def test_bad_key_of_a_file_is_named(text: str, line: str, tmp_path: Path) -> None:
-    """Unknown keys are told by their path, at every depth, with the nearest known one if there is one near."""
+    """An unknown key at any depth is reported by its path, with the closest known name if any."""
     file = tmp_path / "a.yaml"
     file.write_text(text)
-    assert complaint(f"--config={file}") == line
+    assert problem(f"--config={file}") == line
 
 
 def test_all_problems_of_a_file_are_reported(tmp_path: Path) -> None:
-    """Each with its path: unknown names first, and no missing name that a misspelt one explains."""
+    """Unknown names come first, and a missing name explained by a misspelt one is not reported."""
     file = tmp_path / "a.yaml"
     file.write_text("port: 70000\nlamp: {wats: 1}\nrooms: [{nam: a}, {name: b, lamp: {watts: many}}]\nnonsense: 1")
     with pytest.raises(ConfigError) as caught:
@@ -125,7 +125,7 @@ def test_all_problems_of_a_file_are_reported(tmp_path: Path) -> None:
 
 
 def test_all_unknown_variables_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not only the first."""
+    """Every unknown variable has its own line."""
     monkeypatch.setenv("SLUICE_SERVICE_PROT", "1")
     monkeypatch.setenv("SLUICE_SERVICE_NOPE", "1")
     with pytest.raises(ConfigError) as caught:
@@ -137,22 +137,22 @@ def test_all_unknown_variables_are_reported(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "reason"),
     [
         ("- port", "must be a mapping of settings by name"),
         ("a: [", "expected the node content, but found '<stream end>' (at line 1, column 5)"),
         ("config: b.yaml", "a file can't name another file"),
     ],
 )
-def test_bad_file_is_named(text: str, words: str, tmp_path: Path) -> None:
-    """The line has the file's path and what is wrong there."""
+def test_bad_file_is_named(text: str, reason: str, tmp_path: Path) -> None:
+    """The line has the file's path and the problem."""
     file = tmp_path / "a.yaml"
     file.write_text(text)
-    assert complaint(f"--config={file}") == f"config: {file}: {words}"
+    assert problem(f"--config={file}") == f"config: {file}: {reason}"
 
 
 def test_empty_file_sets_nothing(tmp_path: Path) -> None:
-    """Comments alone are a file like any other."""
+    """A file of comments is valid."""
     file = tmp_path / "a.yaml"
     file.write_text("# port: 2\n")
     assert read_settings(House, [f"--config={file}"]).port == 1
@@ -175,12 +175,12 @@ def test_empty_file_sets_nothing(tmp_path: Path) -> None:
     ],
 )
 def test_bad_flag_is_named(flags: list[str], line: str) -> None:
-    """Flags by what was written, keys of their JSON by their path."""
-    assert complaint(*flags) == line
+    """Flags are reported as written, and keys of their JSON by their path."""
+    assert problem(*flags) == line
 
 
 def test_help_lists_every_setting(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """With exit code 0, whatever the environment holds."""
+    """--help exits with code 0, even with an invalid environment."""
     monkeypatch.setenv("SLUICE_SERVICE_NOPE", "1")
     with pytest.raises(SystemExit) as caught:
         read_settings(House, ["--help"])
@@ -209,27 +209,27 @@ def test_help_lists_every_setting(capsys: pytest.CaptureFixture[str], monkeypatc
     ],
 )
 def test_unknown_variable_is_named(variable: str, line: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As it was written, with the nearest known one if there is one near."""
+    """A variable is reported as written, with the closest known name if any."""
     monkeypatch.setenv(variable, "1")
-    assert complaint() == f"{variable}: {line}"
+    assert problem() == f"{variable}: {line}"
 
 
 @pytest.mark.parametrize(
     "variable", ["SLUICE_GATEWAY_WHATEVER", "SLUICE_ENVOY_PORT", "SLUICE", "SLUICEBOX_PORT", "OTHER_SLUICE_PORT"]
 )
 def test_variables_of_others_are_left_alone(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The sibling checks its own; what isn't of the family is nobody's business."""
+    """The other process's variables and unrelated ones are ignored."""
     monkeypatch.setenv(variable, "1")
     assert read_settings(House, []).port == 1
 
 
 def test_keys_of_a_mapping_may_be_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A mapping has keys of the operator's choice."""
+    """Keys of a mapping are the operator's choice."""
     monkeypatch.setenv("SLUICE_SERVICE_KEYS__front", "iron")
     assert read_settings(House, []).keys == {"front": "iron"}
 
 
 def test_bad_json_of_a_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the setting's name first."""
+    """The line starts with the setting's name."""
     monkeypatch.setenv("SLUICE_SERVICE_ROOMS", "[{")
-    assert complaint().startswith("rooms: invalid JSON in the environment: ")
+    assert problem().startswith("rooms: invalid JSON in the environment: ")

@@ -1,4 +1,4 @@
-"""What is told of each setting, and of whom it is told that it said so."""
+"""The shown value and source of each setting."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from process.settings.shown_settings import shown_settings
 
 
 class Lock(BaseModel):
-    """A class of settings within another."""
+    """A nested class of settings."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -35,8 +35,8 @@ class House(ProcessSettings):
     model: dict[str, str] = Field({})
 
 
-def told(*flags: str) -> dict[str, tuple[Any, str]]:
-    """Value and origin, by name."""
+def shown(*flags: str) -> dict[str, tuple[Any, str]]:
+    """Return value and source by name."""
     return {each.name: (each.value, each.source) for each in shown_settings(House, flags)}
 
 
@@ -45,14 +45,14 @@ def _bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OTEL_EXPORTER_OTLP_ENDPOINT", raising=False)
 
 
-def test_each_value_has_its_origin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Flags, variables, a file and OpenTelemetry's variable at once, within one class of settings too."""
+def test_each_value_has_its_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Flags, variables, a file and OpenTelemetry's variable may apply at once, also within one class."""
     file = tmp_path / "a.yaml"
     file.write_text("port: 5\ndoor_count: 6\nfront: {url: 'https://file.example'}\nlocks: [{is_open: true}]")
     monkeypatch.setenv("SLUICE_SERVICE_PORT", "7")
     monkeypatch.setenv("SLUICE_SERVICE_FRONT__CODE", "1234")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:1")
-    found = told(f"--config={file}", "--front.is-open", "--model=a=/a")
+    found = shown(f"--config={file}", "--front.is-open", "--model=a=/a")
     assert found["config"] == (str(file), "flag --config")
     assert found["port"] == (7, "variable SLUICE_SERVICE_PORT")
     assert found["door_count"] == (6, f"file {file}")
@@ -67,15 +67,15 @@ def test_each_value_has_its_origin(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_negated_flags_and_whole_values_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As they were given: a class of settings in one variable, a switch by its negation."""
+    """The source is named as given: the variable of a whole class, or the negated flag."""
     monkeypatch.setenv("SLUICE_SERVICE_FRONT", '{"url": "https://whole.example"}')
-    found = told("--no-front.is-open")
+    found = shown("--no-front.is-open")
     assert found["front.url"] == ("https://whole.example", "variable SLUICE_SERVICE_FRONT")
     assert found["front.is_open"] == (False, "flag --no-front.is-open")
 
 
 def test_secrets_are_hidden_wherever_they_are() -> None:
-    """Fields that are kept out of texts, in lists too, and what a URL has before its host."""
-    found = told('--locks=[{"code": "77", "url": "redis://user:w@rd@host/1"}]')
+    """Secret fields, also in lists, and the credentials of a URL are hidden."""
+    found = shown('--locks=[{"code": "77", "url": "redis://user:w@rd@host/1"}]')
     assert found["locks.0.code"][0] == "(hidden)"
     assert found["locks.0.url"][0] == "redis://(hidden)@host/1"

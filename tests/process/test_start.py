@@ -1,4 +1,4 @@
-"""Both processes refuse names that they don't know, wherever they stand, and accept those of the whole product."""
+"""Both processes reject unknown names in every source, and accept those of the whole product."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from tests.waiting import GUARD_S
 
 pytestmark = pytest.mark.slow
 
@@ -23,7 +25,7 @@ FAMILY = {
 }
 
 
-def refusal(process: str, *arguments: str, **variables: str) -> str:
+def rejection(process: str, *arguments: str, **variables: str) -> str:
     """Return what a process that ends with code 2 has written on standard error."""
     ended = subprocess.run(
         [sys.executable, "-m", process, *arguments],
@@ -31,7 +33,7 @@ def refusal(process: str, *arguments: str, **variables: str) -> str:
         env=BARE | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'generated'}"} | variables,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=GUARD_S,
         check=False,
     )
     assert ended.returncode == 2, ended.stderr
@@ -41,33 +43,33 @@ def refusal(process: str, *arguments: str, **variables: str) -> str:
 @pytest.mark.parametrize("process", ["service", "gateway"])
 @pytest.mark.parametrize("name", ["SLUICE_{}_NOPE", "SLUICE_{}_ENGINE__NOPE", "SLUICE_SERVCE_PORT"])
 def test_unknown_variable_stops_the_start(process: str, name: str) -> None:
-    """A variable with the process's prefix, nested or not, or with the prefix of no process at all."""
+    """A variable with the process's prefix, nested or not, or without a known prefix is rejected."""
     variable = name.format(process.upper())
-    assert refusal(process, **{variable: "1"}).startswith(f"sluice-{process}: {variable}: unknown variable")
+    assert rejection(process, **{variable: "1"}).startswith(f"sluice-{process}: {variable}: unknown variable")
 
 
 @pytest.mark.parametrize("process", ["service", "gateway"])
 def test_variables_of_the_whole_product_are_accepted(process: str) -> None:
-    """What the sibling and the runner read stands in the same environment; only the bad flag is refused."""
-    assert refusal(process, "--port=many", **FAMILY).startswith(f"sluice-{process}: port: ")
+    """Variables of the other processes are accepted, and only the invalid flag is reported."""
+    assert rejection(process, "--port=many", **FAMILY).startswith(f"sluice-{process}: port: ")
 
 
 @pytest.mark.parametrize("process", ["service", "gateway"])
 def test_unknown_flag_and_unknown_key_stop_the_start(process: str, tmp_path: Path) -> None:
     """The line begins with the flag, or with the key's path."""
-    assert refusal(process, "--prot=1") == f"sluice-{process}: --prot: unknown flag; did you mean --port?"
+    assert rejection(process, "--prot=1") == f"sluice-{process}: --prot: unknown flag; did you mean --port?"
     file = tmp_path / "settings.yaml"
     file.write_text("prot: 1")
-    line = refusal(process, f"--config={file}")
+    line = rejection(process, f"--config={file}")
     assert line == f"sluice-{process}: prot: unknown setting; did you mean port?"
 
 
 @pytest.mark.parametrize("process", ["service", "gateway", "runner"])
 def test_a_start_with_several_problems_prints_each_on_a_line(process: str) -> None:
-    """The last line of the output is a problem, too: nothing follows them."""
+    """All lines of the output are problems, including the last."""
     program = {"runner": "run"}.get(process, f"sluice-{process}")
     port, delay = ("gateway-port", "drain-time-s") if process == "runner" else ("port", "drain-delay-s")
-    lines = refusal(process, f"--{port}=many", f"--{delay}=-1").splitlines()
+    lines = rejection(process, f"--{port}=many", f"--{delay}=-1").splitlines()
     assert sorted(line.split(": ")[:2] for line in lines) == sorted(
         [program, name.replace("-", "_")] for name in (port, delay)
     )

@@ -1,4 +1,4 @@
-"""What reaches a collector, and how the export ends."""
+"""The export to a collector, and its end."""
 
 from __future__ import annotations
 
@@ -20,20 +20,21 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from prometheus_client import generate_latest
 
 from process.telemetry.telemetry import EXPORT_TIMEOUT_S, ProcessTelemetry
+from tests.waiting import GUARD_S
 
 
 @dataclass
 class Collector:
-    """An OTLP collector that answers no export before both kinds have arrived."""
+    """An OTLP collector that answers an export only when both kinds have arrived."""
 
     port: int = 0
     resources: list[dict[str, str]] = field(default_factory=list)
     remaining_s: list[float] = field(default_factory=list)
     is_awaited: list[bool] = field(default_factory=list)
-    both: threading.Barrier = field(default_factory=lambda: threading.Barrier(2, timeout=60))
+    both: threading.Barrier = field(default_factory=lambda: threading.Barrier(2, timeout=GUARD_S))
 
     def receive(self, batches: Any, context: grpc.ServicerContext) -> None:
-        """Keep what came, and wait for the other kind."""
+        """Store the resources, and wait for the other kind."""
         remaining_s = context.time_remaining()
         assert remaining_s is not None
         self.remaining_s.append(remaining_s)
@@ -45,7 +46,7 @@ class Collector:
 
 @pytest.fixture
 def collector() -> Iterator[Collector]:
-    """A collector that listens."""
+    """A listening collector."""
     found = Collector()
 
     class Traces(trace_service_pb2_grpc.TraceServiceServicer):
@@ -68,7 +69,7 @@ def collector() -> Iterator[Collector]:
 
 
 def measured(endpoint: str | None) -> ProcessTelemetry:
-    """Telemetry with a span and a measurement that wait to be sent."""
+    """Return telemetry with a span and a measurement to export."""
     telemetry = ProcessTelemetry("sluice-test", "sluice.test", endpoint)
     telemetry.tracer.start_span("work").end()
     telemetry.meter.create_counter("work").add(3)
@@ -76,16 +77,16 @@ def measured(endpoint: str | None) -> ProcessTelemetry:
 
 
 @pytest.mark.parametrize("endpoint", ["127.0.0.1:{}", "http://127.0.0.1:{}"])
-def test_shutdown_sends_traces_and_metrics_side_by_side(collector: Collector, endpoint: str) -> None:
-    """Both are under way at the same time, each with the time-out as its deadline."""
+def test_shutdown_exports_traces_and_metrics_concurrently(collector: Collector, endpoint: str) -> None:
+    """Both exports run at the same time, each with the timeout as its deadline."""
     measured(endpoint.format(collector.port)).shutdown()
     assert collector.is_awaited == [True, True]
-    # gRPC rounds a deadline up on its way.
+    # gRPC rounds deadlines up.
     assert all(0 < remaining_s < EXPORT_TIMEOUT_S + 1 for remaining_s in collector.remaining_s)
 
 
 def test_resource_names_the_process_and_its_version(collector: Collector) -> None:
-    """The same for traces and metrics; the version is the package's."""
+    """Traces and metrics have the same resource, with the package's version."""
     measured(f"127.0.0.1:{collector.port}").shutdown()
     expected = {"service.name": "sluice-test", "service.version": metadata.version("sluice")}
     assert len(collector.resources) == 2
@@ -101,7 +102,7 @@ def test_package_that_is_not_installed_has_no_version(collector: Collector, monk
 
 
 def test_registry_shows_metrics_without_a_collector() -> None:
-    """In Prometheus' format, with the process's own numbers; each telemetry has a registry of its own."""
+    """Prometheus' format includes process metrics, and each telemetry has its own registry."""
     telemetry, other = measured(None), measured(None)
     page = generate_latest(telemetry.registry).decode()
     assert "\nwork_total 3.0\n" in page
@@ -112,8 +113,8 @@ def test_registry_shows_metrics_without_a_collector() -> None:
     other.shutdown()
 
 
-def test_spans_that_nobody_is_shown_have_their_ids() -> None:
-    """A span begins a sampled trace, or goes on with its parent's, whether that is in this process or the caller's."""
+def test_unrecorded_spans_have_ids() -> None:
+    """A span starts a sampled trace or continues its parent's, whether the parent is local or the client's."""
     telemetry = ProcessTelemetry("sluice-test", "sluice", None)
     tracer = telemetry.tracer
     with tracer.start_as_current_span("outer") as outer:
@@ -124,15 +125,15 @@ def test_spans_that_nobody_is_shown_have_their_ids() -> None:
     assert first.is_valid
     assert first.trace_flags.sampled
     assert not outer.is_recording()
-    assert not trace.get_current_span().get_span_context().is_valid, "it is active after its end"
+    assert not trace.get_current_span().get_span_context().is_valid, "the span is active after its end"
     assert (inner.trace_id, inner.span_id == first.span_id) == (first.trace_id, False)
-    told = {"traceparent": f"00-{7:032x}-{8:016x}-00"}
-    called = tracer.start_span("called", TraceContextTextMapPropagator().extract(told)).get_span_context()
+    headers = {"traceparent": f"00-{7:032x}-{8:016x}-00"}
+    called = tracer.start_span("called", TraceContextTextMapPropagator().extract(headers)).get_span_context()
     assert (called.trace_id, called.trace_flags.sampled) == (7, False)
     telemetry.shutdown()
 
 
-def test_who_is_shown_spans_gets_them_recorded() -> None:
+def test_spans_are_recorded_for_a_processor() -> None:
     exporter = InMemorySpanExporter()
     telemetry = ProcessTelemetry("sluice-test", "sluice", None, [SimpleSpanProcessor(exporter)])
     with telemetry.tracer.start_as_current_span("outer"):

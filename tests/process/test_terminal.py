@@ -1,4 +1,4 @@
-"""Texts of others, made fit for a terminal."""
+"""Untrusted text for a terminal."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ CONTROL = "".join(map(chr, [*range(0x20), *range(0x7F, 0xA0)]))
         (CONTROL, "\t\n"),
     ],
 )
-def test_what_a_terminal_would_obey_is_left_out(text: str, left: str) -> None:
-    """All of C0 and C1 and DEL, but for line ends and tabs."""
+def test_control_characters_are_removed(text: str, left: str) -> None:
+    """C0, C1 and DEL are removed, except line ends and tabs."""
     assert plain(text) == left
 
 
 def test_spelled_text_is_one_line_that_json_reads_back() -> None:
-    """Nothing of it is lost."""
+    """Nothing is lost."""
     assert json.loads(f'"{spelled(CONTROL)}"') == CONTROL
     assert spelled("a\nb", kept="\n") == "a\nb"

@@ -1,4 +1,4 @@
-"""Certificates on disk: what is refused at a start, and what changes while a process runs."""
+"""Certificate files: errors at the start, and changes at run time."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def settings(folder: Path, **more: Path) -> TlsSettings:
         ({"client_ca_file": "a"}, "client_ca_file needs cert_file and key_file"),
     ],
 )
-def test_half_of_the_files_is_refused(given: dict[str, str], text: str) -> None:
-    """Nobody believes to have TLS who hasn't."""
+def test_incomplete_files_are_rejected(given: dict[str, str], text: str) -> None:
+    """An incomplete configuration is an error instead of plain text."""
     with pytest.raises(ValidationError, match=text):
         TlsSettings.model_validate(given)
 
 
 def test_a_client_needs_an_authority() -> None:
-    """A certificate to show is nothing without whom to show it to."""
+    """A client certificate without authorities to verify the server is rejected."""
     with pytest.raises(ValidationError, match="cert_file and server_name need ca_file"):
         TargetTlsSettings.model_validate({"cert_file": "a", "key_file": "b"})
 
@@ -49,8 +49,8 @@ def test_without_files_there_is_no_tls() -> None:
     assert target_files(TargetTlsSettings()) is None
 
 
-def test_files_that_cannot_be_used_are_one_line(folder: Path) -> None:
-    """With the setting's name and the files'; for a missing one, another's key, and no certificate at all."""
+def test_invalid_files_are_one_line(folder: Path) -> None:
+    """The error names the setting and the files: a missing file, another key, or no certificate."""
     with pytest.raises(TlsError, match=r"^tls: .*nowhere.* and .*: No such file or directory$"):
         server_files(settings(folder, cert_file=folder / "nowhere"))
     with pytest.raises(TlsError, match=r"^tls: .*: KEY_VALUES_MISMATCH$"):
@@ -60,7 +60,7 @@ def test_files_that_cannot_be_used_are_one_line(folder: Path) -> None:
 
 
 def test_new_files_are_read(folder: Path) -> None:
-    """Once for each change."""
+    """Changed files are read once per change."""
     files = server_files(settings(folder))
     assert files is not None
     before = files.current
@@ -71,8 +71,8 @@ def test_new_files_are_read(folder: Path) -> None:
     assert files.current != before
 
 
-def test_bad_files_are_told_once(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """And what was good before stays."""
+def test_invalid_files_are_logged_once(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The previous certificates stay in use."""
     files = server_files(settings(folder))
     assert files is not None
     before = files.current

@@ -1,4 +1,4 @@
-"""The processes of a run: their logs, their restarts, their stop, and that none outlives it."""
+"""The processes of a run: logs, restarts, stops, and their end with the runner."""
 
 from __future__ import annotations
 
@@ -20,37 +20,37 @@ SLEEPER = [sys.executable, "-c", "import time; print('up', flush=True); time.sle
 AT_ONCE = Restarts(first_delay_s=0.01, max_deaths=3)
 
 
-class Said(list[str]):
-    """The lines of a run."""
+class Output(list[str]):
+    """The printed lines of a run."""
 
     async def until(self, text: str, count: int = 1) -> None:
-        """Return when so many lines have the text."""
+        """Return when `count` lines contain the text."""
         while sum(text in line for line in self) < count:  # noqa: ASYNC110 a list has no event
             await asyncio.sleep(0.01)
 
 
 @pytest.fixture
-def said() -> Said:
-    return Said()
+def output() -> Output:
+    return Output()
 
 
-def children_of(said: Said, restarts: Restarts = AT_ONCE) -> Children:
-    return Children(ROOT, said.append, restarts=restarts)
+def children_of(output: Output, restarts: Restarts = AT_ONCE) -> Children:
+    return Children(ROOT, output.append, restarts=restarts)
 
 
-async def test_a_line_without_end_stops_no_child(said: Said) -> None:
-    """A child that writes more than a line may have goes on, and so does its log."""
-    children = children_of(said)
+async def test_a_very_long_line_does_not_block_a_child(output: Output) -> None:
+    """A child that writes a line above the limit continues, and so does its log."""
+    children = children_of(output)
     children.start("child", [sys.executable, "-c", "print('a' * 5_000_000); print('after')"])
     assert await children.first_exit() == ("child", 0, "after")
     await children.stop([signal.SIGTERM], 10)
-    assert said[-1] == "child   | after"
+    assert output[-1] == "child   | after"
 
 
 @pytest.mark.slow
-async def test_one_that_dies_is_started_again_and_the_others_go_on(said: Said) -> None:
-    """Each death is told with the delay, which doubles; the third of three in the window is the last."""
-    children = children_of(said)
+async def test_a_dead_process_is_restarted_and_the_others_continue(output: Output) -> None:
+    """Each death is reported with the delay, which doubles, up to the allowed number of deaths."""
+    children = children_of(output)
     children.start("steady", SLEEPER)
     children.start("weak", [sys.executable, "-c", "print('up'); raise SystemExit(3)"])
     with pytest.raises(
@@ -58,28 +58,28 @@ async def test_one_that_dies_is_started_again_and_the_others_go_on(said: Said) -
     ):
         await children.keep()
     await children.stop([signal.SIGTERM], 10)
-    assert [line for line in said if line.startswith("run: ")] == [
+    assert [line for line in output if line.startswith("run: ")] == [
         "run: weak exited with code 3; it will be restarted in 0.01 s",
         "run: weak exited with code 3; it will be restarted in 0.02 s",
     ]
-    assert said.count("weak    | up") == 3
-    assert said.count("steady  | up") == 1
+    assert output.count("weak    | up") == 3
+    assert output.count("steady  | up") == 1
 
 
 @pytest.mark.slow
-async def test_deaths_are_forgotten_after_the_window(said: Said) -> None:
-    """One that dies now and then is started again for ever."""
-    children = children_of(said, Restarts(first_delay_s=0.01, max_deaths=2, window_s=0.001))
+async def test_deaths_are_forgotten_after_the_window(output: Output) -> None:
+    """A process that dies rarely is always restarted."""
+    children = children_of(output, Restarts(first_delay_s=0.01, max_deaths=2, window_s=0.001))
     children.start("weak", [sys.executable, "-c", "print('up')"])
     keeping = asyncio.create_task(children.keep())
-    await said.until("weak    | up", 5)
+    await output.until("weak    | up", 5)
     keeping.cancel()
     await children.stop([signal.SIGTERM], 10)
 
 
-async def test_a_stop_is_in_reverse_order_and_by_the_signals_given(said: Said) -> None:
-    """The last started gets the first signal; the rest get the last one."""
-    children = children_of(said)
+async def test_a_stop_is_in_reverse_order_and_by_the_signals_given(output: Output) -> None:
+    """The last started process gets the first signal, and the others get the last signal."""
+    children = children_of(output)
     script = (
         "import signal, sys\n"
         "def end(number, frame): print(f'{signal.Signals(number).name}', flush=True); sys.exit()\n"
@@ -88,17 +88,17 @@ async def test_a_stop_is_in_reverse_order_and_by_the_signals_given(said: Said) -
     )
     for name in ("first", "second", "third"):
         children.start(name, [sys.executable, "-c", script])
-    await said.until("up", 3)
+    await output.until("up", 3)
     await children.stop([signal.SIGTERM, signal.SIGINT], 10)
-    assert said[-3:] == ["third   | SIGTERM", "second  | SIGINT", "first   | SIGINT"]
+    assert output[-3:] == ["third   | SIGTERM", "second  | SIGINT", "first   | SIGINT"]
 
 
-async def test_what_does_not_stop_is_killed(said: Said) -> None:
-    """A child that is stopped by SIGSTOP takes no SIGTERM; it ends all the same, with what it has started."""
-    children = children_of(said)
+async def test_a_process_that_does_not_stop_is_killed(output: Output) -> None:
+    """A child stopped by SIGSTOP ignores SIGTERM, and is killed with its descendants."""
+    children = children_of(output)
     script = f"import subprocess, time; subprocess.Popen({SLEEPER!r}); time.sleep(60)"
     children.start("deaf", [sys.executable, "-c", script])
-    await said.until("up")
+    await output.until("up")
     (pid,) = session_pids(os.getpid())
     os.kill(pid, signal.SIGSTOP)
     await children.stop([signal.SIGTERM], 0.1)
@@ -106,21 +106,21 @@ async def test_what_does_not_stop_is_killed(said: Said) -> None:
     await until_gone(lambda: any(session_of(each) == pid for each in all_pids()))
 
 
-async def test_what_a_dead_child_leaves_behind_is_killed(said: Said) -> None:
-    """Before it is started again: a process of its session might hold what the new one needs."""
-    children = children_of(said)
+async def test_descendants_of_a_dead_child_are_killed(output: Output) -> None:
+    """Descendants are killed before the restart, because they may hold ports that it needs."""
+    children = children_of(output)
     script = f"import subprocess; child = subprocess.Popen({SLEEPER!r}); print('pid', child.pid)"
     children.start("parent", [sys.executable, "-c", script])
     name, code, last_line = await children.first_exit()
     assert (name, code) == ("parent", 0)
-    assert last_line in {"up", *(line.partition("| ")[2] for line in said)}
+    assert last_line in {"up", *(line.partition("| ")[2] for line in output)}
     await children.stop([signal.SIGTERM], 10)
-    (line,) = (line for line in said if "pid" in line)
+    (line,) = (line for line in output if "pid" in line)
     await until_gone(lambda: int(line.rsplit(maxsplit=1)[1]) in set(all_pids()))
 
 
 def test_no_child_outlives_a_killed_parent(tmp_path: Path) -> None:
-    """Kill -9 of who started them, even when a child is stopped and could take no other signal."""
+    """SIGKILL of the parent ends a child, even one that is stopped."""
     script = (
         "import asyncio, pathlib, sys; from runner.processes.children import Children\n"
         "async def run():\n"
@@ -136,23 +136,23 @@ def test_no_child_outlives_a_killed_parent(tmp_path: Path) -> None:
         os.kill(pid, signal.SIGSTOP)
         parent.kill()
         parent.wait()
-        while pid in set(all_pids()):  # the test's own time limit ends a wait in vain
+        while pid in set(all_pids()):  # the test's own timeout ends the loop
             time.sleep(0.01)
 
 
 async def until_gone(is_there: Callable[[], bool]) -> None:
-    """Return when what was killed has ended, which takes the kernel a moment."""
-    while is_there():  # noqa: ASYNC110 the test's own time limit ends a wait in vain
+    """Return when killed processes have ended, which is not immediate."""
+    while is_there():  # noqa: ASYNC110 the test's own timeout ends the loop
         await asyncio.sleep(0.01)
 
 
 def all_pids() -> list[int]:
-    """All processes that are no zombies."""
+    """Return all processes that are not zombies."""
     return [int(each.name) for each in Path("/proc").iterdir() if each.name.isdigit() and state_of(int(each.name))]
 
 
 def state_of(pid: int) -> str:
-    """Its letter in /proc; nothing for a zombie or none."""
+    """Return the state letter in /proc, or an empty string for a zombie or no process."""
     fields = stat_of(pid)
     return "" if not fields or fields[0] == "Z" else fields[0]
 
@@ -163,14 +163,14 @@ def session_of(pid: int) -> int:
 
 
 def session_pids(parent: int) -> list[int]:
-    """The living children of a process that lead sessions of their own."""
+    """Return the living children of a process that lead their own session."""
     return [
         pid for pid in all_pids() if (fields := stat_of(pid)) and int(fields[1]) == parent and int(fields[3]) == pid
     ]
 
 
 def stat_of(pid: int) -> list[str]:
-    """The fields of /proc/PID/stat after the name: state, parent, group, session and so on."""
+    """Return the fields of /proc/PID/stat after the name: state, parent, group, session and so on."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):

@@ -21,8 +21,8 @@ sys.stdin.readline()
 """
 
 
-def test_who_has_connected_is_served_and_nobody_else_connects() -> None:
-    """The port that is named is as before."""
+def test_established_connections_are_served_and_new_ones_rejected() -> None:
+    """The excluded port is not affected."""
     command = [sys.executable, "-c", LISTENER]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
@@ -48,7 +48,7 @@ def test_who_has_connected_is_served_and_nobody_else_connects() -> None:
 
 
 def test_a_process_that_has_ended_listens_nowhere() -> None:
-    """It is no error."""
+    """A process that has ended has no listeners and causes no error."""
     process = subprocess.Popen(["true"])
     process.wait()
     with listeners_of(process.pid, 0) as listeners:

@@ -1,4 +1,4 @@
-"""Envoy's configuration before a fleet: what is made of the fleet's file, and which files are refused."""
+"""Envoy's configuration for a fleet: the result for a fleet's file, and rejected files."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ EXAMPLE = FILE.with_name("fleet.yaml")
 SMALL: dict[str, Any] = {"gateways": ["127.0.0.1:8000"], "services": [{"hosts": ["127.0.0.1:50051"]}]}
 
 
-def is_accepted(config: dict[str, Any], folder: Path) -> None:
-    """Envoy itself reads it."""
+def check_with_envoy(config: dict[str, Any], folder: Path) -> None:
+    """Check that Envoy itself accepts the configuration."""
     path = folder / "envoy.yaml"
     path.write_text(yaml.safe_dump(config))
     envoy = Path(sys.executable).with_name("envoy")
@@ -35,18 +35,18 @@ def is_accepted(config: dict[str, Any], folder: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("with_files", [False, True])
 def test_envoy_accepts_the_example(with_files: bool, tmp_path: Path) -> None:  # noqa: FBT001
-    """With hosts by name, and in files of their own, with TLS and a collector."""
+    """The example is valid with listed hosts, and with EDS files, TLS and a collector."""
     fleet = read_fleet(EXAMPLE)
     if with_files:
         make_certificates(tmp_path, ["localhost"], 1)
         given = {**fleet.model_dump(), "hosts_folder": tmp_path, "otlp_endpoint": "collector:4317"}
         fleet = Fleet.model_validate({**given, "tls": {"certificates": tmp_path, "secrets": tmp_path}})
         write_first_hosts(fleet)
-    is_accepted(production_config(fleet), tmp_path)
+    check_with_envoy(production_config(fleet), tmp_path)
 
 
 def test_limits_are_those_of_the_one_file() -> None:
-    """The front door differs from envoy.yaml's in where gRPC goes and what is tried again, and in nothing else."""
+    """The configuration differs from envoy.yaml only in the routes of gRPC and the retries."""
     fleet = Fleet.model_validate({**SMALL, "listen": "127.0.0.1:8080"})
     made = production_config(fleet)
     addresses = Addresses(envoy_port=8080, envoy_admin_port=9901, gateway_port=8000, service_port=50051)
@@ -64,7 +64,7 @@ def test_limits_are_those_of_the_one_file() -> None:
 
 
 def test_names_of_models_are_as_gateways_write_them() -> None:
-    """In the header a slash is encoded, and a dot is a dot."""
+    """The header encodes slashes, and the regular expression escapes dots."""
     pools = [{"hosts": ["h:1"]}, {"name": "large", "models": ["org/m-1.5", "b"], "hosts": ["[::1]:1"]}]
     config = production_config(Fleet.model_validate({**SMALL, "services": pools}))
     (host,) = connection_manager(config)["route_config"]["virtual_hosts"]
@@ -76,7 +76,7 @@ def test_names_of_models_are_as_gateways_write_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "problem"),
     [
         ({"services": []}, "services: List should have at least 1 item"),
         ({"services": [{"name": "a", "models": ["m"], "hosts": ["h:1"]}]}, "one pool must be named 'service'"),
@@ -88,21 +88,21 @@ def test_names_of_models_are_as_gateways_write_them() -> None:
         ({"otlp_endpoint": "h:x"}, "otlp_endpoint 'h:x' must be"),
     ],
 )
-def test_a_fleet_that_cannot_be_is_refused(
-    change: dict[str, Any], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_an_invalid_fleet_is_rejected(
+    change: dict[str, Any], problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One line names what is wrong, and nothing is written."""
+    """One line names the problem, and nothing is written."""
     path = tmp_path / "fleet.yaml"
     path.write_text(yaml.safe_dump({**SMALL, **change}))
     assert main([str(path), "--output", str(tmp_path / "envoy.yaml")]) == 2
-    told = capsys.readouterr().err
-    assert words in told
-    assert told.count("\n") == 1
+    error = capsys.readouterr().err
+    assert problem in error
+    assert error.count("\n") == 1
     assert not (tmp_path / "envoy.yaml").exists()
 
 
 def test_hosts_are_written_and_read_again(tmp_path: Path) -> None:
-    """By the command, and by who knows them; a file that is there stays when the configuration is made anew."""
+    """Hosts are written by the command or by a controller, and an existing file is kept."""
     folder, path = tmp_path / "hosts", tmp_path / "fleet.yaml"
     path.write_text(yaml.safe_dump({**SMALL, "hosts_folder": str(folder)}))
     assert main([str(path), "--output", str(tmp_path / "envoy.yaml")]) == 0
@@ -118,15 +118,15 @@ def test_hosts_are_written_and_read_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("given", ["other=h:1", "service=h"])
-def test_hosts_that_cannot_be_are_refused(given: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A pool that there isn't, and what is no address."""
+def test_invalid_hosts_are_rejected(given: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An unknown pool and an invalid address are rejected."""
     path = tmp_path / "fleet.yaml"
     path.write_text(yaml.safe_dump({**SMALL, "hosts_folder": str(tmp_path)}))
     assert main([str(path), "--hosts", given]) == 2
     assert f"--hosts {given}: " in capsys.readouterr().err
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    """The text names it."""
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    """The error names the file."""
     with pytest.raises(FleetError, match=r"none\.yaml: No such file"):
         read_fleet(tmp_path / "none.yaml")

@@ -15,7 +15,7 @@ TIME = {"time": "2026-11-22T11:49:52.382+00:00"}
 
 
 def shown(name: str, entry: dict[str, Any], *, has_greeted: bool = True) -> str | None:
-    """The line without its colours and its time."""
+    """Return the line without its colours and its time."""
     readable = ReadableLog()
     readable.has_greeted = has_greeted
     line = readable.line(name, json.dumps(TIME | entry))
@@ -39,17 +39,17 @@ CALL = {"message": "call", "method": "sluice.v1.ChatService/Chat", "status": "OK
     ],
 )
 def test_entries_become_short_lines(name: str, entry: dict[str, Any], line: str | None) -> None:
-    """What happened, with its fields; a request with its end and its time."""
+    """An entry becomes its message with its fields, and a request its status and duration."""
     assert shown(name, entry) == line
 
 
 def test_the_runners_own_requests_are_not_shown() -> None:
-    """They come before the greeting."""
+    """Requests before the greeting are the runner's own."""
     assert shown("gateway", REQUEST, has_greeted=False) is None
 
 
 def test_other_lines_stay_as_they_are() -> None:
-    """Envoy's own warnings, a crash's last words."""
+    """Lines that are not JSON, such as Envoy's warnings or a crash's last line, are unchanged."""
     for text in ("[warning] no route", '"text"', "{broken"):
         assert COLOURS.sub("", ReadableLog().line("envoy", text) or "") == f"envoy   {text}"
 
@@ -63,15 +63,15 @@ def test_other_lines_stay_as_they_are() -> None:
         {"message": "no", "level": "error", "exception": "Trace\n\x1b[2Jback"},
     ],
 )
-def test_what_callers_wrote_gives_the_terminal_no_orders(name: str, entry: dict[str, Any]) -> None:
-    """A path may hold any character: it neither moves nor colours anything, and makes no line of its own."""
+def test_text_of_clients_has_no_terminal_control_characters(name: str, entry: dict[str, Any]) -> None:
+    """A request's path cannot move the cursor, change colours, or add a line."""
     line = shown(name, entry) or ""
     assert [character for character in line if not character.isprintable() and character != "\n"] == []
     assert line.count("\n") == (2 if "exception" in entry else 0)
 
 
-def test_other_lines_give_no_orders_either() -> None:
-    """Envoy's own warnings may quote a header."""
+def test_other_lines_have_no_terminal_control_characters() -> None:
+    """Envoy's own warnings may quote a client's header."""
     assert (
         COLOURS.sub("", ReadableLog().line("envoy", "[warning] \x1b]0;owned\x07") or "") == "envoy   [warning] ]0;owned"
     )

@@ -1,4 +1,4 @@
-"""What the runner makes of its settings, and refuses before anything starts."""
+"""The runner's interpretation of its settings, and settings that it rejects before the start."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from runner.settings import RunError, Settings, check
 from runner.startup.greeting import greeting
 
 
-def test_one_port_for_two_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both settings are named; each port by itself would be free."""
+def test_one_port_for_two_listeners_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names both settings, although the port is free."""
     flags = ["--endpoints-file", str(tmp_path / "endpoints.json"), "--envoy-port=18999", "--gateway-port=18999"]
     settings = read_settings(Settings, flags)
     with pytest.raises(RunError, match="envoy_port and gateway_port are both 18999"):
@@ -22,7 +22,7 @@ def test_one_port_for_two_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_models_are_named_by_their_folder_or_as_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder by its last part, a hub id by the model's, and whatever stands before `=`; folders become absolute."""
+    """A name is the last part of a folder or hub id, or the part before `=`; folders become absolute."""
     (tmp_path / "org" / "here").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
     arguments = ["org/here", "other=./org/here/", "org/hub", "--model", "mine=org/hub"]
@@ -35,15 +35,15 @@ def test_models_are_named_by_their_folder_or_as_given(tmp_path: Path, monkeypatc
     }
 
 
-def test_two_models_of_one_name_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One line says which two, and how to name one."""
+def test_two_models_of_one_name_are_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names both and the syntax of a name."""
     arguments = [f"{tmp_path}/a/x", f"{tmp_path}/b/x"]
     with pytest.raises(ConfigError, match=rf"{tmp_path}/a/x and {tmp_path}/b/x are both named x"):
         read_settings(Settings, arguments)
 
 
-def test_a_folder_without_a_model_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Named and unnamed alike, before anything starts."""
+def test_a_folder_without_a_model_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder is checked before anything starts."""
     arguments = ["--model", str(tmp_path)]
     with pytest.raises(RunError, match=rf"model {tmp_path.name}: {tmp_path} has no config.json"):
         check(read_settings(Settings, arguments))
@@ -60,7 +60,7 @@ def test_a_folder_without_a_model_is_refused(tmp_path: Path, monkeypatch: pytest
 def test_the_greeting_has_a_request_that_fits_the_first_model(
     task: model_pb2.Task, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A chat, a completion or an embedding, of the model that is served."""
+    """The request is a chat, a completion or an embedding for the served model."""
     text = greeting(read_settings(Settings, []), [model_pb2.Model(name="mine", tasks=[task])])
     assert f"/v1/{path} -H" in text
     assert '"model": "mine"' in text
@@ -79,15 +79,15 @@ def test_the_greeting_has_a_request_that_fits_the_first_model(
     ],
 )
 def test_origins_of_pages(flags: list[str], origins: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    """With commas or by several flags, as browsers write them."""
+    """Origins are separated by commas or repeated flags, and normalised as browsers send them."""
     assert read_settings(Settings, flags).cors_origins == origins
     monkeypatch.setenv("SLUICE_CORS_ORIGINS", ",".join(origins))
     assert read_settings(Settings, []).cors_origins == origins
 
 
 @pytest.mark.parametrize("origin", ["https://a.example/", "a.example", "https://*.example", "https://a b"])
-def test_what_is_no_origin_is_refused(origin: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A browser would never send it, so that nobody could call, without a word why."""
+def test_invalid_origins_are_rejected(origin: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An origin that browsers never send is an error, because it would match no page."""
     arguments = [f"--cors-origins={origin}"]
     with pytest.raises(ConfigError, match="is not an origin; expected SCHEME://HOST"):
         read_settings(Settings, arguments)

@@ -1,4 +1,4 @@
-"""A call that the model makes of itself has arguments that match the function's schema, whatever it is asked."""
+"""A call that the model makes without being required to has arguments that match the function's schema."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import jsonschema
 import pytest
 
 from tests.e2e.stack import Stack
+from tests.waiting import GUARD_S
 
 OPENS_CALL = "2042"  # the bundled model's token <tool_call>
 SCHEMA = {
@@ -42,11 +43,11 @@ def ask(stack: Stack, **fields: Any) -> httpx.Response:
         "seed": 3,
         **fields,
     }
-    return httpx.post(f"{stack.door}/v1/chat/completions", json=body, timeout=60)
+    return httpx.post(f"{stack.door}/v1/chat/completions", json=body, timeout=GUARD_S)
 
 
 def streamed(answer: httpx.Response) -> dict[tuple[int, int], dict[str, str]]:
-    """The calls by choice and index, with whether the choice was cut off."""
+    """Return the calls by choice and index."""
     calls: dict[tuple[int, int], dict[str, str]] = {}
     for line in answer.text.splitlines():
         if not line.startswith("data: {"):
@@ -61,7 +62,7 @@ def streamed(answer: httpx.Response) -> dict[tuple[int, int], dict[str, str]]:
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_calls_of_the_models_own_match_their_schemas(stack: Stack, *, stream: bool) -> None:
-    """Neither `strict` nor `required` is asked for, and the tool beside it has a schema that can't be enforced."""
+    """Calls match their schemas without `strict` or `required`, with another tool whose schema cannot be enforced."""
     answer = ask(stack, stream=stream)
     assert answer.status_code == 200, answer.text
     if stream:
@@ -82,8 +83,8 @@ def test_calls_of_the_models_own_match_their_schemas(stack: Stack, *, stream: bo
         jsonschema.validate(json.loads(call["arguments"]), SCHEMAS[call["name"]])
 
 
-def test_unenforceable_schema_of_a_strict_tool_is_refused(stack: Stack) -> None:
-    """By the keyword and where it stands."""
+def test_unenforceable_schema_of_a_strict_tool_is_rejected(stack: Stack) -> None:
+    """The error names the unsupported keyword of a strict tool's schema."""
     strict = {"type": "function", "function": {"name": "tag", "parameters": UNENFORCEABLE, "strict": True}}
     answer = ask(stack, tools=[strict])
     assert answer.status_code == 400

@@ -1,4 +1,4 @@
-"""One chat through every door: REST, SSE, gRPC and gRPC-web, all through Envoy."""
+"""One chat over REST, SSE, gRPC and gRPC-web, all through Envoy."""
 
 import asyncio
 import json
@@ -29,8 +29,8 @@ def grpc_request() -> chat_pb2.ChatRequest:
 
 @pytest.fixture(scope="module")
 def whole(stack: Stack) -> str:
-    """The greedy answer, whole, over REST."""
-    answer = httpx.post(f"{stack.door}/v1/chat/completions", json=rest_body(), timeout=60)
+    """Return the greedy answer, unstreamed, over REST."""
+    answer = httpx.post(f"{stack.door}/v1/chat/completions", json=rest_body(), timeout=GUARD_S)
     assert answer.status_code == 200, answer.text
     assert answer.json()["choices"][0]["finish_reason"] == "stop"
     content = answer.json()["choices"][0]["message"]["content"]
@@ -39,9 +39,11 @@ def whole(stack: Stack) -> str:
 
 
 def test_rest_stream_equals_whole(stack: Stack, whole: str) -> None:
-    """The pieces of a streamed answer are the whole one; the stream ends with [DONE]."""
+    """The deltas of a streamed answer add up to the unstreamed one, and the stream ends with [DONE]."""
     pieces, last = [], ""
-    with httpx.stream("POST", f"{stack.door}/v1/chat/completions", json=rest_body(stream=True), timeout=60) as answer:
+    with httpx.stream(
+        "POST", f"{stack.door}/v1/chat/completions", json=rest_body(stream=True), timeout=GUARD_S
+    ) as answer:
         assert answer.status_code == 200
         assert answer.headers["content-type"].startswith("text/event-stream")
         assert answer.headers["x-request-id"]
@@ -54,26 +56,27 @@ def test_rest_stream_equals_whole(stack: Stack, whole: str) -> None:
 
 
 def test_a_long_answer_comes_in_pieces(stack: Stack) -> None:
-    """One at each delivery, though its tokens may leave together."""
+    """A long answer arrives in several chunks, although one chunk may have several tokens."""
     body = rest_body(stream=True) | {"temperature": 2, "seed": 1, "max_tokens": 1000, "ignore_eos": True}
-    with httpx.stream("POST", f"{stack.door}/v1/chat/completions", json=body, timeout=60) as answer:
-        pieces = [line for line in answer.iter_lines() if line.startswith("data: {")]
-    assert len(pieces) > 5
+    with httpx.stream("POST", f"{stack.door}/v1/chat/completions", json=body, timeout=GUARD_S) as answer:
+        chunks = [json.loads(line[6:]) for line in answer.iter_lines() if line.startswith("data: {")]
+    texts = [text for chunk in chunks for each in chunk["choices"] if (text := each["delta"].get("content"))]
+    assert len(texts) > 1
 
 
-async def test_as_many_at_once_as_there_are_places_are_served(stack: Stack) -> None:
-    """Wave after wave: none is taken for one that would wait too long."""
+async def test_as_many_concurrent_requests_as_batch_slots_are_served(stack: Stack) -> None:
+    """Concurrent requests up to the number of batch slots are all served, in several rounds."""
     body = rest_body(stream=True) | {"max_tokens": 64, "ignore_eos": True}
-    async with httpx.AsyncClient(base_url=stack.door, timeout=60, limits=httpx.Limits(max_connections=64)) as http:
+    async with httpx.AsyncClient(base_url=stack.door, timeout=GUARD_S, limits=httpx.Limits(max_connections=64)) as http:
         for _ in range(3):
             answers = await asyncio.gather(*(http.post("/v1/chat/completions", json=body) for _ in range(64)))
             assert {answer.status_code for answer in answers} == {200}
 
 
 def test_grpc_stream_equals_rest(stack: Stack, whole: str) -> None:
-    """A gRPC caller behind Envoy gets the same text, and one terminal event."""
+    """A gRPC client behind Envoy receives the same text, and one terminal event."""
     with grpc.insecure_channel(f"127.0.0.1:{stack.ports['envoy']}") as channel:
-        events = list(chat_pb2_grpc.ChatServiceStub(channel).StreamChat(grpc_request(), timeout=60))
+        events = list(chat_pb2_grpc.ChatServiceStub(channel).StreamChat(grpc_request(), timeout=GUARD_S))
     assert "".join(e.content_delta.text for e in events) == whole
     assert [e.sequence_number for e in events] == list(range(len(events)))
     kinds = [e.WhichOneof("event") for e in events]
@@ -82,7 +85,7 @@ def test_grpc_stream_equals_rest(stack: Stack, whole: str) -> None:
 
 
 def test_grpc_lists_models(stack: Stack) -> None:
-    """ModelService answers behind Envoy."""
+    """ModelService responds behind Envoy."""
     with grpc.insecure_channel(f"127.0.0.1:{stack.ports['envoy']}") as channel:
         models = (
             model_pb2_grpc.ModelServiceStub(channel).ListModels(model_pb2.ListModelsRequest(), timeout=GUARD_S).models
@@ -94,13 +97,13 @@ def test_grpc_lists_models(stack: Stack) -> None:
 
 
 def test_grpc_web_equals_rest(stack: Stack, whole: str) -> None:
-    """A browser's gRPC-web call over HTTP/1.1 gets the same text and an OK trailer."""
+    """A gRPC-web call over HTTP/1.1 receives the same text and an OK trailer."""
     message = grpc_request().SerializeToString()
     answer = httpx.post(
         f"{stack.door}/sluice.v1.ChatService/Chat",
         content=struct.pack(">BI", 0, len(message)) + message,
         headers={"content-type": "application/grpc-web+proto", "x-grpc-web": "1"},
-        timeout=60,
+        timeout=GUARD_S,
     )
     body = answer.content
     _, length = struct.unpack(">BI", body[:5])
@@ -110,12 +113,12 @@ def test_grpc_web_equals_rest(stack: Stack, whole: str) -> None:
 
 
 def test_request_id_is_kept(stack: Stack) -> None:
-    """A caller's x-request-id comes back through all hops, so that its logs and ours meet."""
+    """The response and the logs have the client's x-request-id."""
     answer = httpx.post(
         f"{stack.door}/v1/chat/completions",
         json=rest_body(max_tokens=1),
         headers={"x-request-id": "abc-123"},
-        timeout=60,
+        timeout=GUARD_S,
     )
     assert answer.headers["x-request-id"] == "abc-123"
     assert "abc-123" in stack.output

@@ -1,4 +1,4 @@
-"""The conformance kit finds that the product keeps every claim of every dialect."""
+"""The conformance kit reports that the product meets every claim of every dialect."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.e2e.stack import Stack
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_product_conforms(stack: Stack, dialect: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """All claims pass through the front door, but for the one about keys, which it doesn't ask for."""
+    """All claims pass through Envoy, except the one about API keys, which this product does not require."""
     path = tmp_path / "report.json"
     code = main(["--url", stack.door, "--dialect", dialect, "--model", "sluice-demo", "--json", str(path)])
     assert code == 0, capsys.readouterr().out
@@ -25,7 +25,7 @@ def test_product_conforms(stack: Stack, dialect: str, tmp_path: Path, capsys: py
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_key_is_given_in_each_dialect(guarded: Guarded, dialect: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """With a key the product answers, and refuses a wrong one as the dialect has it."""
+    """The product accepts a valid key, and rejects an invalid one with the dialect's own error."""
     where = ["--url", guarded.stack.door, "--dialect", dialect, "--model", "sluice-demo"]
     code = main([*where, "--key", guarded.keys["team"], "--only", "errors.key", "errors.harmless"])
     assert code == 0, capsys.readouterr().out
@@ -33,5 +33,6 @@ def test_key_is_given_in_each_dialect(guarded: Guarded, dialect: str, capsys: py
 
 @pytest.mark.parametrize("dialect", sorted(set(DIALECTS) - {"mindie"}))
 def test_model_is_found_where_none_is_named(stack: Stack, dialect: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without --model, the kit uses the served model."""
     assert main(["--url", stack.door, "--dialect", dialect, "--only", "errors.harmless"]) == 0
     assert f"{dialect}, sluice-demo at {stack.door}: 1 passed" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""Constrained answers that come to their limit are whole, and a limit that no answer fits into is told at the door."""
+"""Constrained answers that reach max_tokens are valid, and too small a limit is rejected with the smallest one."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import jsonschema
 import pytest
 
 from tests.e2e.stack import Stack
+from tests.waiting import GUARD_S
 
 SCHEMA = {
     "type": "object",
@@ -37,13 +38,13 @@ CALL: dict[str, Any] = {
 
 def ask(stack: Stack, path: str = "/v1/chat/completions", **fields: Any) -> httpx.Response:
     body = {"model": "sluice-demo", "temperature": 1.5, "seed": 5, **fields}
-    return httpx.post(stack.door + path, json=body, timeout=60)
+    return httpx.post(stack.door + path, json=body, timeout=GUARD_S)
 
 
-def least(refusal: httpx.Response, param: str) -> int:
-    """The smallest limit that works, as the refusal tells it."""
-    assert refusal.status_code == 400, refusal.text
-    error = refusal.json()["error"]
+def smallest_limit(response: httpx.Response, param: str) -> int:
+    """Return the smallest accepted limit, as reported by the error."""
+    assert response.status_code == 400, response.text
+    error = response.json()["error"]
     assert error["param"] == param
     found = re.search(r"at least (\d+)", error["message"])
     assert found, error
@@ -53,10 +54,10 @@ def least(refusal: httpx.Response, param: str) -> int:
 @pytest.mark.parametrize("demands", [FORMAT, CALL], ids=["format", "call"])
 @pytest.mark.parametrize("effort", ["none", "high"])
 def test_answers_are_whole_from_the_smallest_limit_on(stack: Stack, demands: dict[str, Any], effort: str) -> None:
-    """The limit that the refusal tells works, one less doesn't, and reasoning leaves room."""
+    """The reported limit works, one less does not, and reasoning leaves enough tokens for the answer."""
     asked = {**CHAT, **demands, "reasoning_effort": effort}
-    smallest = least(ask(stack, **asked, max_tokens=1), "max_tokens")
-    assert least(ask(stack, **asked, max_completion_tokens=smallest - 1), "max_completion_tokens") == smallest
+    smallest = smallest_limit(ask(stack, **asked, max_tokens=1), "max_tokens")
+    assert smallest_limit(ask(stack, **asked, max_completion_tokens=smallest - 1), "max_completion_tokens") == smallest
     for extra in (0, 1, 7, 40):
         answer = ask(stack, **asked, max_tokens=smallest + extra, n=4)
         assert answer.status_code == 200, answer.text
@@ -73,7 +74,7 @@ def test_answers_are_whole_from_the_smallest_limit_on(stack: Stack, demands: dic
 
 
 def test_an_answer_that_fits_ends_by_itself(stack: Stack) -> None:
-    """Its reason to end is not the limit, and it is the same under any limit that it fits into."""
+    """An answer within the limit finishes with "stop" and is the same under any such limit."""
     demands: dict[str, Any] = {
         "response_format": {"type": "json_schema", "json_schema": {"name": "s", "schema": {"enum": ["a", "b"]}}}
     }
@@ -82,14 +83,14 @@ def test_an_answer_that_fits_ends_by_itself(stack: Stack) -> None:
     assert answers[0][0]["finish_reason"] == "stop"
 
 
-def test_responses_tell_their_own_name_of_the_limit(stack: Stack) -> None:
-    """And a response that the limit has ended is incomplete, its text whole all the same."""
+def test_responses_name_their_own_limit(stack: Stack) -> None:
+    """The Responses API names max_output_tokens, and a response at the limit is incomplete with valid text."""
     asked: dict[str, Any] = {
         "input": "Describe a house.",
         "text": {"format": {"type": "json_schema", "name": "s", "schema": SCHEMA}},
     }
     asked["reasoning"] = {"effort": "none"}
-    smallest = least(ask(stack, "/v1/responses", **asked, max_output_tokens=1), "max_output_tokens")
+    smallest = smallest_limit(ask(stack, "/v1/responses", **asked, max_output_tokens=1), "max_output_tokens")
     answer = ask(stack, "/v1/responses", **asked, max_output_tokens=smallest).json()
     jsonschema.validate(json.loads(answer["output"][-1]["content"][0]["text"]), SCHEMA)
     assert answer["status"] == "incomplete"

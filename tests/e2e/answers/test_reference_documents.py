@@ -1,4 +1,4 @@
-"""What the reference documents say of the dialects, tried on the whole product through Envoy."""
+"""Statements of the reference documents about the dialects hold in the whole product through Envoy."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 
 from service.settings.config import DEMO_FOLDER
 from tests.e2e.stack import Stack
+from tests.waiting import GUARD_S
 
 MODEL = "sluice-demo"
 MESSAGES = [{"role": "user", "content": "What is the capital of France?"}]
@@ -21,12 +22,12 @@ JSON = {"accept": "application/json"}
 
 
 def post(stack: Stack, path: str, body: dict[str, Any], **headers: str) -> httpx.Response:
-    """The answer at the front door."""
-    return httpx.post(stack.door + path, json=body, headers=headers, timeout=60)
+    """Return the response of the public listener."""
+    return httpx.post(stack.door + path, json=body, headers=headers, timeout=GUARD_S)
 
 
 def events(answer: httpx.Response) -> list[dict[str, Any]]:
-    """The JSON of a stream's events."""
+    """Return the parsed events of a stream."""
     assert answer.status_code == 200, answer.text
     lines = [line.removeprefix("data:") for line in answer.text.splitlines() if line.startswith("data:")]
     return [json.loads(line) for line in lines if line.strip() != "[DONE]"]
@@ -34,7 +35,7 @@ def events(answer: httpx.Response) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def thinking() -> Iterator[Stack]:
-    """The bundled model as any model that can think is served: with no settings of its own."""
+    """The bundled model, served without settings of its own, as any model that can reason."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SLUICE_SERVICE_MODELS", json.dumps([{"name": MODEL, "path": str(DEMO_FOLDER)}]))
         stack = Stack()
@@ -45,8 +46,8 @@ def thinking() -> Iterator[Stack]:
         assert stack.stop() == 0, stack.output
 
 
-def test_choices_of_an_invoked_completion_are_told_apart(stack: Stack) -> None:
-    """With n choices of several prompts, the pieces of each `choice_index` are one choice of the whole answer."""
+def test_chunks_of_an_invoked_completion_have_their_choice_index(stack: Stack) -> None:
+    """The chunks of each `choice_index` add up to one choice of the unstreamed answer, for several prompts and n."""
     body = {"prompt": ["One, two,", "Red, green,"], "n": 2, "seed": 5, "max_tokens": 6, "use_raw_prompt": True}
     path = f"/serving-endpoints/{MODEL}/invocations"
     whole = post(stack, path, body, **JSON).json()["choices"]
@@ -59,7 +60,10 @@ def test_choices_of_an_invoked_completion_are_told_apart(stack: Stack) -> None:
 
 
 def test_invocations_take_responses(stack: Stack) -> None:
-    """A body with items, or with what only responses have; a text alone is told the way."""
+    """A body with input items or fields of the Responses API is answered as a response.
+
+    A bare text is rejected with a hint.
+    """
     path = f"/serving-endpoints/{MODEL}/invocations"
     for body in ({"input": "Hi", "max_output_tokens": 5}, {"input": [{"role": "user", "content": "Hi"}]}):
         answer = post(stack, path, body)
@@ -73,7 +77,10 @@ def test_invocations_take_responses(stack: Stack) -> None:
 
 
 def test_effort_of_databricks_paths_is_medium(thinking: Stack) -> None:
-    """Where a model can think and its settings say nothing; answers tell it. Elsewhere its template decides."""
+    """The effort of a reasoning model defaults to medium on Databricks paths, and responses echo it.
+
+    On other paths the chat template decides.
+    """
     asked = {"messages": MESSAGES, "max_tokens": 60, "temperature": 0}
     answer = post(thinking, f"/serving-endpoints/{MODEL}/invocations", asked, **JSON).json()
     assert answer["reasoning_effort"] == "medium"
@@ -91,14 +98,14 @@ def test_effort_of_databricks_paths_is_medium(thinking: Stack) -> None:
 
 
 def test_bundled_model_keeps_its_templates_effort(stack: Stack) -> None:
-    """It is too small to think well: its settings say so."""
+    """The bundled model's settings disable the default effort, since the model is too small to reason well."""
     answer = post(stack, f"/serving-endpoints/{MODEL}/invocations", {"messages": MESSAGES, "max_tokens": 9}, **JSON)
     assert "reasoning_effort" not in answer.json()
     assert answer.json()["usage"]["reasoning_tokens"] == 0
 
 
 def prompt_tokens(stack: Stack, **json_schema: Any) -> int:
-    """Of a chat that wants JSON of a schema."""
+    """Return the number of prompt tokens of a chat that requires JSON of a schema."""
     wanted = {"type": "json_schema", "json_schema": {"name": "place", "schema": SCHEMA, **json_schema}}
     body = {"model": MODEL, "messages": MESSAGES, "max_tokens": 40, "response_format": wanted}
     answer = post(stack, "/v1/chat/completions", body).json()
@@ -106,7 +113,7 @@ def prompt_tokens(stack: Stack, **json_schema: Any) -> int:
 
 
 def test_schema_and_description_reach_the_prompt(stack: Stack, thinking: Stack) -> None:
-    """Unless the model's settings keep them out, as the bundled model's do."""
+    """The prompt contains the schema and its description, unless the model's settings exclude them."""
     plain = post(thinking, "/v1/chat/completions", {"model": MODEL, "messages": MESSAGES, "max_tokens": 1}).json()
     without = plain["usage"]["prompt_tokens"]
     with_schema = prompt_tokens(thinking)
@@ -115,7 +122,7 @@ def test_schema_and_description_reach_the_prompt(stack: Stack, thinking: Stack) 
 
 
 def test_azures_documented_parts_and_names_are_taken(stack: Stack) -> None:
-    """`content` in parts, a model's name that nobody has, and with `ignore` unknown fields at every depth."""
+    """Azure's `content` parts, unknown model names and, with `ignore`, unknown fields at every depth are accepted."""
     part = {"type": "text", "content": "What is the capital of France?"}
     body = {"model": "gpt-9", "messages": [{"role": "user", "content": [part]}], "temperature": 0, "max_tokens": 20}
     answer = post(stack, AZURE, body).json()
@@ -131,8 +138,8 @@ def test_azures_documented_parts_and_names_are_taken(stack: Stack) -> None:
     assert (image.status_code, image.json()["detail"]["loc"]) == (422, ["messages", "0", "content", "0", "content"])
 
 
-def test_mindie_tells_the_end_beside_the_text(stack: Stack) -> None:
-    """In the last event and in a whole answer, with details or without; urgency beyond a caller's is refused."""
+def test_mindie_reports_the_finish_reason(stack: Stack) -> None:
+    """The last event and an unstreamed answer have the finish reason, and a priority above the key's is rejected."""
     path, body = f"/v2/models/{MODEL}/generate", {"text_input": "One, two,", "parameters": {"max_new_tokens": 3}}
     assert post(stack, path, body).json()["finish_reason"] == "length"
     *others, last = events(post(stack, f"{path}_stream", body))
@@ -150,7 +157,7 @@ def test_mindie_tells_the_end_beside_the_text(stack: Stack) -> None:
 
 @pytest.mark.parametrize("path", ["/v1/responses", "/serving-endpoints/responses"])
 def test_response_has_the_whole_resource(stack: Stack, path: str) -> None:
-    """When it was whole, how it was served, and no fewer calls than the model made."""
+    """A response reports its completion time and service tier, and respects `max_tool_calls`."""
     tool = {"type": "function", "name": "get_weather", "parameters": SCHEMA}
     body = {"model": MODEL, "input": "Weather in Oslo?", "tools": [tool], "tool_choice": "required"}
     response = post(stack, path, {**body, "max_tool_calls": 1, "temperature": 0}).json()
@@ -162,8 +169,8 @@ def test_response_has_the_whole_resource(stack: Stack, path: str) -> None:
     assert (response["service_tier"], response["presence_penalty"]) == ("default", 0)
 
 
-def test_a_formats_bad_name_is_told_in_words(stack: Stack) -> None:
-    """By the field that the caller wrote, with what it may be."""
+def test_a_formats_invalid_name_is_rejected_by_field(stack: Stack) -> None:
+    """The error names the client's field and the allowed characters."""
     wanted = {"type": "json_schema", "name": "a b", "schema": SCHEMA}
     answer = post(stack, "/v1/responses", {"model": MODEL, "input": "Hi", "text": {"format": wanted}})
     assert answer.status_code == 400

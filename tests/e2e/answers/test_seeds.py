@@ -1,4 +1,4 @@
-"""A seed gives the same tokens alone and in random company, through every door."""
+"""A seed gives the same tokens alone and in a random batch, over every API."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ from sluice.v1 import chat_pb2, chat_pb2_grpc, logprobs_pb2
 from gateway.dialects.openai.chat import OpenAITranslator
 from gateway.dialects.seam.http_request import HttpRequest
 from tests.e2e.stack import Stack
+from tests.waiting import GUARD_S
 
 NUM_REQUESTS, NUM_LEAVING, NUM_AT_ONCE = 200, 60, 64
-# A cache that is too small for the company, and prompts in several pieces.
+# A cache too small for all requests, and a chunk size that splits prompts.
 SIZES = {
     "BACKEND": "native",
     "NUM_BLOCKS": "72",
     "MAX_MODEL_LEN": "1024",
     "MAX_PREFILL_CHUNK": "64",
-    "MAX_QUEUE_WAIT_S": "60",
+    "MAX_QUEUE_WAIT_S": "1e9",  # no request is rejected for its expected wait
 }
 BEGINNINGS = ("", "Be brief. ", "The house on the hill is old, and nobody lives there any more. " * 8)
 WORDS = ["red", "house", "seven", "Anna", "water", "because", "gate", "slowly", "tell", "me", "why", "the", "moon"]
@@ -39,8 +40,8 @@ SCHEMA = {
 
 
 @pytest.fixture(scope="module")
-def crowded() -> Iterator[Stack]:
-    """The product on the native step, with a cache that is too small for the company."""
+def small_cache() -> Iterator[Stack]:
+    """The product on the native backend, with a cache that is too small for all requests."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in SIZES.items():
             patch.setenv(f"SLUICE_SERVICE_ENGINE__{name}", value)
@@ -53,7 +54,7 @@ def crowded() -> Iterator[Stack]:
 
 
 def random_body(draw: random.Random) -> dict[str, Any]:
-    """A chat's body; prompts have many lengths, share beginnings, and some are prefilled in several pieces."""
+    """Return a chat with a prompt of random length; prompts share prefixes, and long ones are prefilled in chunks."""
     words = draw.choices(WORDS, k=draw.choice([1, 5, 20, 60, 200]))
     body: dict[str, Any] = {
         "model": "sluice-demo",
@@ -77,7 +78,7 @@ def random_body(draw: random.Random) -> dict[str, Any]:
     body |= {name: value for name, value in optional.items() if draw.random() < 0.2}
     if draw.random() < 0.15:
         body["response_format"] = {"type": "json_schema", "json_schema": {"name": "person", "schema": SCHEMA}}
-        body["max_tokens"] = max(body["max_tokens"], 24)  # room for the shortest answer
+        body["max_tokens"] = max(body["max_tokens"], 24)  # the shortest answer must fit
     if draw.random() < 0.4:
         body |= {"logprobs": True, "top_logprobs": draw.choice([0, 5, 20])}
     return body
@@ -85,19 +86,23 @@ def random_body(draw: random.Random) -> dict[str, Any]:
 
 @dataclass
 class Choice:
-    """What was said; `tokens` are the bytes and logprobs of its tokens, where they were told, `ids` likewise."""
+    """A received choice.
+
+    `tokens` are the bytes and logprobs of its tokens, and `ids` their ids, if they were reported.
+    """
 
     text: str = ""
     end: str = ""
     tokens: list[tuple[bytes, float]] = field(default_factory=list)
     ids: list[int] = field(default_factory=list)
 
-    def say(self, text: str | None, tokens: list[dict[str, Any]]) -> None:
+    def add_json(self, text: str | None, tokens: list[dict[str, Any]]) -> None:
+        """Add a part in OpenAI's JSON."""
         self.text += text or ""
         self.tokens += [(bytes(each["bytes"]), each["logprob"]) for each in tokens]
 
-    def tell(self, text: str, tokens: Any) -> None:
-        """The same of the contract's messages."""
+    def add_message(self, text: str, tokens: Any) -> None:
+        """Add a part in the contract's messages."""
         self.text += text
         self.tokens += [(each.bytes, each.logprob) for each in tokens]
         self.ids += [each.token_id for each in tokens]
@@ -108,7 +113,7 @@ Door = Callable[["Doors", dict[str, Any]], Awaitable[Answer]]
 
 
 class Doors:
-    """The ways in, all through Envoy."""
+    """Clients of REST and gRPC through Envoy."""
 
     def __init__(self, http: httpx.AsyncClient, channel: grpc.aio.Channel) -> None:
         self._http = http
@@ -120,7 +125,7 @@ class Doors:
         found: Answer = {}
         for each in answer.json()["choices"]:
             choice = found[each["index"]] = Choice(end=each["finish_reason"])
-            choice.say(each["message"]["content"], (each["logprobs"] or {}).get("content") or [])
+            choice.add_json(each["message"]["content"], (each["logprobs"] or {}).get("content") or [])
         return found
 
     async def sse(self, body: dict[str, Any], leave_after: int | None = None) -> Answer:
@@ -135,27 +140,27 @@ class Doors:
                     continue
                 for each in json.loads(line[6:])["choices"]:
                     choice = found.setdefault(each["index"], Choice())
-                    choice.say(each["delta"].get("content"), (each.get("logprobs") or {}).get("content") or [])
+                    choice.add_json(each["delta"].get("content"), (each.get("logprobs") or {}).get("content") or [])
                     choice.end = each["finish_reason"] or choice.end
         return found
 
     async def grpc(self, body: dict[str, Any]) -> Answer:
         found: Answer = {}
-        for each in (await self._chats.Chat(message_of(body), timeout=100)).choices:
+        for each in (await self._chats.Chat(message_of(body), timeout=GUARD_S)).choices:
             choice = found[each.index] = Choice(end=ENDS[each.finish_reason])
-            choice.tell("".join(part.text for part in each.message.content), each.logprobs)
+            choice.add_message("".join(part.text for part in each.message.content), each.logprobs)
         return found
 
     async def grpc_stream(self, body: dict[str, Any], leave_after: int | None = None) -> Answer:
         found: Answer = {}
-        call = self._chats.StreamChat(message_of(body), timeout=100)
+        call = self._chats.StreamChat(message_of(body), timeout=GUARD_S)
         async for event in call:
             if event.sequence_number == leave_after:
                 call.cancel()
                 break
             if event.HasField("content_delta"):
                 delta = event.content_delta
-                found.setdefault(delta.choice_index, Choice()).tell(delta.text, delta.logprobs)
+                found.setdefault(delta.choice_index, Choice()).add_message(delta.text, delta.logprobs)
             elif event.HasField("choice_finished"):
                 end = event.choice_finished
                 found.setdefault(end.choice_index, Choice()).end = ENDS[end.finish_reason]
@@ -167,7 +172,7 @@ DOORS: tuple[Door, ...] = (Doors.rest, Doors.sse, Doors.grpc, Doors.grpc_stream)
 
 
 def message_of(body: dict[str, Any]) -> chat_pb2.ChatRequest:
-    """What the gateway makes of a body; with logprobs in any case, since they tell the tokens' ids."""
+    """Return the gateway's message for a body, always with logprobs, because they contain the token ids."""
     request = OpenAITranslator().parse(HttpRequest(json.dumps(body).encode())).request
     if not request.HasField("logprobs"):
         request.logprobs.CopyFrom(logprobs_pb2.LogprobsOptions())
@@ -178,7 +183,7 @@ def message_of(body: dict[str, Any]) -> chat_pb2.ChatRequest:
 async def doors_of(stack: Stack) -> AsyncIterator[Doors]:
     limits = httpx.Limits(max_connections=NUM_AT_ONCE)
     async with (
-        httpx.AsyncClient(base_url=stack.door, timeout=100, limits=limits) as http,
+        httpx.AsyncClient(base_url=stack.door, timeout=GUARD_S, limits=limits) as http,
         grpc.aio.insecure_channel(f"127.0.0.1:{stack.ports['envoy']}") as channel,
     ):
         yield Doors(http, channel)
@@ -193,20 +198,20 @@ def assert_same(body: dict[str, Any], said: Answer, alone: Answer) -> None:
         assert choice.tokens in (expected.tokens, []), body
 
 
-async def test_200_seeds_give_the_same_tokens_alone_and_in_company(crowded: Stack) -> None:
-    """At temperature 2, streamed and whole, over REST and gRPC, with preemptions and neighbours who leave."""
+async def test_200_seeds_give_the_same_tokens_alone_and_in_a_batch(small_cache: Stack) -> None:
+    """Tokens at temperature 2 do not depend on the batch, the API, streaming, preemptions or aborted requests."""
     draw = random.Random(11)
     bodies = [random_body(draw) for _ in range(NUM_REQUESTS)]
-    async with doors_of(crowded) as doors:
+    async with doors_of(small_cache) as doors:
         alone = [await doors.grpc(body) for body in bodies]
-        room = asyncio.Semaphore(NUM_AT_ONCE)
+        slots = asyncio.Semaphore(NUM_AT_ONCE)
 
         async def ask(index: int, door: Door) -> None:
-            async with room:
+            async with slots:
                 assert_same(bodies[index], await door(doors, bodies[index]), alone[index])
 
         async def leave(body: dict[str, Any], door: Any, after: int) -> None:
-            async with room:
+            async with slots:
                 await door(doors, body | {"max_tokens": 200, "ignore_eos": True}, after)
 
         work: list[Any] = [ask(index, draw.choice(DOORS)) for index in range(NUM_REQUESTS)]
@@ -215,6 +220,6 @@ async def test_200_seeds_give_the_same_tokens_alone_and_in_company(crowded: Stac
             work.append(leave(random_body(draw), door, draw.randrange(1, 20)))
         draw.shuffle(work)
         await asyncio.gather(*work)
-    assert crowded.metric("sluice_engine_preemptions_total") > 0
-    assert crowded.metric("sluice_engine_prefix_hit_tokens_total") > 0
-    crowded.until_idle()
+    assert small_cache.metric("sluice_engine_preemptions_total") > 0
+    assert small_cache.metric("sluice_engine_prefix_hit_tokens_total") > 0
+    small_cache.until_idle()

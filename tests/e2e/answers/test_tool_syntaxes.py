@@ -1,4 +1,4 @@
-"""Models that write calls as Qwen3-Coder and gpt-oss do call a function and use its result, through every dialect."""
+"""Models that write tool calls as Qwen3-Coder and gpt-oss do call a function and use its result, in every dialect."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CHATML_TOKENS = ("<|im_start|>", "<|im_end|>")
 
 @dataclass
 class Turn:
-    """What a caller was told: a text, the reasoning, and calls as id, name and arguments."""
+    """A received turn: its text, its reasoning, and its calls as id, name and arguments."""
 
     text: str = ""
     reasoning: str = ""
@@ -41,7 +41,7 @@ class Turn:
 
 
 def scripts() -> dict[str, Script]:
-    """Two models, by name."""
+    """Return two models by name."""
     return {
         "coder": Script(
             TEMPLATES[QWEN_CODER],
@@ -63,8 +63,8 @@ def scripts() -> dict[str, Script]:
     }
 
 
-# What each model tells before its call, and what the prompt after it has of the call.
-TOLD = {"coder": ("Let me look.", ""), "oss": ("", "I need the weather.")}
+# The text and reasoning before each model's call, and the rendering of the call in the next prompt.
+BEFORE_CALL = {"coder": ("Let me look.", ""), "oss": ("", "I need the weather.")}
 SHOWN = {
     "coder": "<function=weather>\n<parameter=city>\nOslo\n</parameter>\n<parameter=days>\n3\n</parameter>",
     "oss": 'to=functions.weather<|channel|>commentary json<|message|>{"city": "Oslo", "days": 3}<|call|>',
@@ -78,7 +78,7 @@ def _events(answer: httpx.Response) -> Iterator[Any]:
 
 
 class OpenaiFamily:
-    """Chat completions, at one of the paths that have them."""
+    """Chat completions at one of their paths."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -123,7 +123,7 @@ class OpenaiFamily:
 
 
 class Responses:
-    """OpenAI's Responses."""
+    """OpenAI's Responses API."""
 
     async def ask(self, doors: Doors, model: str, earlier: Turn | None, *, streamed: bool) -> Turn:
         items: list[Any] = [{"role": "user", "content": ASKED}]
@@ -212,10 +212,10 @@ class Grpc:
         stub = chat_pb2_grpc.ChatServiceStub(doors.channel)
         turn = Turn()
         if not streamed:
-            said = (await stub.Chat(request)).choices[0].message
-            turn.text = "".join(part.text for part in said.content)
-            turn.reasoning = said.reasoning
-            turn.calls = [(call.id, call.function.name, call.function.arguments) for call in said.tool_calls]
+            received = (await stub.Chat(request)).choices[0].message
+            turn.text = "".join(part.text for part in received.content)
+            turn.reasoning = received.reasoning
+            turn.calls = [(call.id, call.function.name, call.function.arguments) for call in received.tool_calls]
             return turn
         async for event in stub.StreamChat(request):
             turn.text += event.content_delta.text
@@ -241,13 +241,13 @@ DIALECTS: dict[str, Any] = {
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 async def test_models_call_and_use_the_result(dialect: str) -> None:
-    """The call has its name and arguments, the second prompt the call and its result as the family writes them."""
+    """The call has its name and arguments, and the second prompt has the call and its result in the family's syntax."""
     models = scripts()
     ask = DIALECTS[dialect].ask
     async with scripted_product(models) as doors:
-        for model, streamed in product(TOLD, (False, True)):
+        for model, streamed in product(BEFORE_CALL, (False, True)):
             first = await ask(doors, model, None, streamed=streamed)
-            text, reasoning = TOLD[model]
+            text, reasoning = BEFORE_CALL[model]
             assert first.text == text
             assert first.reasoning in (reasoning, "")
             assert [(name, json.loads(arguments)) for _, name, arguments in first.calls] == [("weather", ARGUMENTS)]

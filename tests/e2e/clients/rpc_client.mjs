@@ -1,5 +1,5 @@
-// A gRPC caller in another language: makes the calls that it reads from standard input, one JSON object
-// {service, method, request} a line, and prints for each one JSON line {messages, code, details}.
+// A gRPC client in another language. Make the calls read from standard input, one JSON object
+// {service, method, request} per line, and print one JSON line {messages, code, details} per call.
 // Usage: node rpc_client.mjs HOST:PORT PROTO_FOLDER VALIDATE_FOLDER NODE_MODULES
 import { createRequire } from "node:module";
 import { readdirSync, readFileSync } from "node:fs";

@@ -1,4 +1,4 @@
-"""Clients that have nothing of ours but a running product: its descriptor set, through Envoy."""
+"""Clients that have only the descriptor set of a running product, downloaded through Envoy."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 
 from tests.e2e.stack import Stack
+from tests.waiting import GUARD_S
 
 QUESTION = "What is the capital of France?"
 MODEL = "sluice-demo"
@@ -22,14 +23,14 @@ MODEL = "sluice-demo"
 
 @pytest.fixture(scope="module")
 def served(stack: Stack) -> bytes:
-    """What the front door serves as the contract."""
-    answer = httpx.get(f"{stack.door}/sluice.binpb", timeout=60)
+    """Return the descriptor set that the public listener serves."""
+    answer = httpx.get(f"{stack.door}/sluice.binpb", timeout=GUARD_S)
     assert (answer.status_code, answer.headers["content-type"].partition(";")[0]) == (200, "application/x-protobuf")
     return answer.content
 
 
 def test_a_client_is_built_from_it(stack: Stack, served: bytes) -> None:
-    """A pool of this file alone has all that a streamed chat takes; its text is REST's."""
+    """A descriptor pool of this file alone can make a streamed chat, and its text equals REST's."""
     pool = DescriptorPool()
     for file in FileDescriptorSet.FromString(served).file:
         pool.Add(file)
@@ -43,15 +44,15 @@ def test_a_client_is_built_from_it(stack: Stack, served: bytes) -> None:
             request_serializer=type(request).SerializeToString,
             response_deserializer=GetMessageClass(method.output_type).FromString,
         )
-        events = list(stream(request, timeout=60))
+        events = list(stream(request, timeout=GUARD_S))
     assert events[-1].WhichOneof("event") == "completed"
     body = {"model": MODEL, "temperature": 0, "messages": [{"role": "user", "content": QUESTION}]}
-    whole = httpx.post(f"{stack.door}/v1/chat/completions", json=body, timeout=60).json()
+    whole = httpx.post(f"{stack.door}/v1/chat/completions", json=body, timeout=GUARD_S).json()
     assert "".join(event.content_delta.text for event in events) == whole["choices"][0]["message"]["content"]
 
 
 def test_code_is_made_from_it(served: bytes, tmp_path: Path) -> None:
-    """With `--descriptor_set_in`, protoc needs neither a .proto file nor anything of protovalidate."""
+    """With `--descriptor_set_in`, protoc needs no .proto files and no protovalidate."""
     descriptors = tmp_path / "sluice.binpb"
     descriptors.write_bytes(served)
     names = [file.name for file in FileDescriptorSet.FromString(served).file if file.name.startswith("sluice/")]

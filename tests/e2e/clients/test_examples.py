@@ -1,6 +1,6 @@
-"""Every example of the README and of docs/ works as it is written: calls of a running product, and settings.
+"""Every example of the README and of docs/ works as written: calls of a running product, and settings.
 
-Answers are drawn at random, so each call is tried several times, as often as EXAMPLE_TRIES says.
+Answers are random, so each call is repeated EXAMPLE_TRIES times.
 """
 
 import json
@@ -15,24 +15,25 @@ import pytest
 from process.settings.process_settings import read_settings
 from service.settings.config import Settings
 from tests.e2e.stack import ROOT, Stack
+from tests.waiting import GUARD_S
 
 DOOR = "http://127.0.0.1:8080"  # as the documents have it
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), ROOT / "clients/python/README.md"]
 COMMAND = re.compile(r"(\.venv/bin/)?sluice (chat [\"']|complete|embed|models(?! load)|endpoints|status|bench)")
 BLOCK = re.compile(r"^```(sh|python|yaml)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 TRIES = int(os.environ.get("EXAMPLE_TRIES", "2"))
-LONGEST_S = 110 + 2 * TRIES  # that all tries of an example may take
-# What the bundled model knows: whoever asks this is told that.
+LONGEST_S = 110 + 2 * TRIES  # the limit of all tries of an example together
+# Questions that the bundled model can answer.
 KNOWN = {"What is the capital of France?": "Paris", "Who are you?": "sluice-demo"}
 TEXT = re.compile(r'"(?:content|text|delta|text_output)":\s*("(?:[^"\\]|\\.)*")')
-ERROR = re.compile(r'"error\w*":\s*(?!\s|null)')  # as a field: a text may begin so, too
+ERROR = re.compile(r'"error\w*":\s*(?!\s|null)')  # a field, because text may contain the same characters
 AGAIN = """
 import sys
 for _ in range(int(sys.argv[2])):
     exec(compile(sys.argv[1], "example", "exec"), {"__name__": "__main__"})
     print("\f")
 """
-# A status of 400 or above ends the block; a stream that fails later says so in its last event.
+# A status of 400 or above ends the block; a stream that fails later reports the error in its last event.
 PRELUDE = f"""
 set -eu
 curl() {{ command curl --silent --show-error --fail-with-body --max-time 60 "$@"; echo; }}
@@ -42,19 +43,19 @@ sluice() {{ "{sys.executable}" -m cli "$@"; }}
 
 
 def examples(language: str, text: str = DOOR) -> list[tuple[Path, str]]:
-    """(page, code) of each block that has the text; by default, that calls the product."""
+    """Return (page, code) of each block that contains the text; by default, of those that call the product."""
     found = [(page, block) for page in PAGES for block in BLOCK.findall(page.read_text())]
     return [(page, code) for page, (kind, code) in found if kind == language and text in code]
 
 
 def names(found: list[tuple[Path, str]]) -> list[str]:
-    """The page and the place of each."""
+    """Return the page and the index of each example."""
     return [f"{page.relative_to(ROOT)} {index}" for index, (page, _) in enumerate(found)]
 
 
 def run(command: list[str], **environment: str) -> str:
-    """What a command prints. It must end well within LONGEST_S, and print something."""
-    limited = ["timeout", str(LONGEST_S), *command]  # which ends what the command has started, too
+    """Return the output of a command, which must succeed within LONGEST_S and print something."""
+    limited = ["timeout", str(LONGEST_S), *command]  # also ends the command's child processes
     done = subprocess.run(limited, capture_output=True, text=True, check=False, cwd=ROOT, env=os.environ | environment)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.strip()
@@ -62,13 +63,13 @@ def run(command: list[str], **environment: str) -> str:
 
 
 def is_right(code: str, said: str) -> bool:
-    """Whether the model's text has what it knows, where the example asks for it, and is no excuse."""
+    """Return True if the model's text answers the example's known questions and is no refusal."""
     asked = {answer: code.count(question) for question, answer in KNOWN.items() if question in code}
     return all(said.count(answer) >= times for answer, times in asked.items()) and not (asked and "cannot help" in said)
 
 
 def commands() -> list[tuple[Path, str]]:
-    """(page, line) of each line that calls a running product by `sluice`, and needs no terminal."""
+    """Return (page, line) of each line that calls a running product with `sluice` and needs no terminal."""
     found = [(page, code) for page in PAGES for kind, code in BLOCK.findall(page.read_text()) if kind == "sh"]
     lines = [(page, line) for page, code in found for line in code.splitlines() if DOOR not in line]
     return [(page, line) for page, line in lines if COMMAND.match(line)]
@@ -82,8 +83,8 @@ COMMANDS = commands()
 
 @pytest.mark.parametrize(("page", "code"), SHELL, ids=names(SHELL))
 def test_shell_example(stack: Stack, page: Path, code: str) -> None:
-    """Each command is answered, each stream comes to its end, and what the model knows it says every time."""
-    for _ in range(1 if "conformance" in code else TRIES):  # which asks everything anew itself
+    """Each command succeeds, each stream is complete, and known questions are answered every time."""
+    for _ in range(1 if "conformance" in code else TRIES):  # it repeats its own requests
         printed = run(["bash", "-c", PRELUDE + code.replace(DOOR, stack.door)])
         assert not ERROR.search(printed), printed
         ends = ("data: [DONE]", "event: response.completed", "event: message_stop", '"text_output":"","finish_reason"')
@@ -93,7 +94,7 @@ def test_shell_example(stack: Stack, page: Path, code: str) -> None:
 
 @pytest.mark.parametrize(("page", "line"), COMMANDS, ids=names(COMMANDS))
 def test_command_example(stack: Stack, page: Path, line: str) -> None:
-    """A command of ours ends well, and prints what the model knows."""
+    """A command of `sluice` succeeds and prints the known answer."""
     for _ in range(TRIES):
         script = PRELUDE + line.removeprefix(".venv/bin/")
         printed = run(["bash", "-c", script], SLUICE_URL=stack.door)
@@ -102,7 +103,7 @@ def test_command_example(stack: Stack, page: Path, line: str) -> None:
 
 @pytest.mark.parametrize(("page", "code"), STARTS, ids=names(STARTS))
 def test_started_example(tmp_path: Path, page: Path, code: str) -> None:
-    """What is done before the product starts counts for what is asked of it: the key that is printed is good."""
+    """The commands before the start take effect: the printed key is accepted."""
     code = code.replace("keys.yaml", str(tmp_path / "keys.yaml"))
     before, variables, after = re.split(r"^(.*)make run\n", code, flags=re.MULTILINE)
     (key,) = run(["bash", "-c", PRELUDE + before]).split()
@@ -111,7 +112,7 @@ def test_started_example(tmp_path: Path, page: Path, code: str) -> None:
         stack.wait_for("sluice is ready.")
         call = PRELUDE + after.replace(DOOR, stack.door)
         assert '"object":"list"' in run(["bash", "-c", call.replace("sk-sluice-…", key)])
-        refused = subprocess.run(["bash", "-c", call], capture_output=True, text=True, timeout=60, check=False)
+        refused = subprocess.run(["bash", "-c", call], capture_output=True, text=True, timeout=GUARD_S, check=False)
         assert "401" in refused.stderr
     finally:
         stack.stop()
@@ -119,14 +120,14 @@ def test_started_example(tmp_path: Path, page: Path, code: str) -> None:
 
 @pytest.mark.parametrize(("page", "code"), PYTHON, ids=names(PYTHON))
 def test_python_example(stack: Stack, page: Path, code: str) -> None:
-    """Each SDK, in its own environment, answers what the page asks it; what needs none runs in the project's."""
+    """Each SDK, in its own environment, prints the known answers; examples without an SDK run in the project's."""
     sdks = re.findall(r"^(?:from|import) (\w+)", code, re.MULTILINE)
     own = [python for sdk in sdks if (python := ROOT / ".venvs" / sdk / "bin" / "python").exists()]
     python = own[0] if own else sys.executable
     paths = os.pathsep.join(str(ROOT / each) for each in ("generated", "clients/python/src"))
     environment = {} if own else {"PYTHONPATH": paths}
-    words = [str(python), "-c", AGAIN, code.replace(DOOR, stack.door), str(TRIES)]
-    *tries, rest = run(words, LITELLM_LOCAL_MODEL_COST_MAP="True", **environment).split("\f")
+    command = [str(python), "-c", AGAIN, code.replace(DOOR, stack.door), str(TRIES)]
+    *tries, rest = run(command, LITELLM_LOCAL_MODEL_COST_MAP="True", **environment).split("\f")
     assert len(tries) == TRIES
     assert not rest.strip()
     for printed in tries:
@@ -135,7 +136,7 @@ def test_python_example(stack: Stack, page: Path, code: str) -> None:
 
 @pytest.mark.parametrize(("page", "code"), SETTINGS, ids=names(SETTINGS))
 def test_settings_example(tmp_path: Path, page: Path, code: str) -> None:
-    """The service takes each file of settings."""
+    """The service accepts each settings file."""
     file = tmp_path / "service.yaml"
     file.write_text(code)
     settings = read_settings(Settings, ["--config", str(file)])
@@ -146,7 +147,7 @@ def test_settings_example(tmp_path: Path, page: Path, code: str) -> None:
 
 
 def test_every_dialect_has_both() -> None:
-    """Each dialect's page has an SDK and a call of curl, which is a stream where anything streams."""
+    """Each dialect's page has an SDK example and a curl example, which streams if the API can stream."""
     for page in set((ROOT / "docs" / "api").glob("*.md")) - {ROOT / "docs" / "api" / "clients.md"}:
         call = "curl " if page.stem == "rank" else "curl -N"
         assert any(each == page and call in code for each, code in SHELL), page.name

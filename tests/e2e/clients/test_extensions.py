@@ -1,4 +1,4 @@
-"""What callers of other servers ask for has its effect through Envoy, sent as they send it: by OpenAI's own client."""
+"""Request fields of other servers take effect through Envoy, sent by OpenAI's own client."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import pytest
 
 from tests.contract.parameters import TOKENIZER, bias, token_id
 from tests.e2e.stack import Stack
+from tests.waiting import GUARD_S
 
 MODEL = "sluice-demo"
 QUESTION: Any = [{"role": "user", "content": "Hello! Who are you?"}]
@@ -33,14 +34,14 @@ EACH: Any = {"include_usage": True, "continuous_usage_stats": True}
 
 @pytest.fixture(scope="module")
 def client(stack: Stack) -> Iterator[Any]:  # its overloads know only OpenAI's models
-    """A client of the front door."""
+    """An OpenAI client of the public listener."""
     with openai.OpenAI(base_url=f"{stack.door}/v1", api_key="unused", max_retries=0) as client:
         yield client
 
 
 @pytest.fixture(params=["chat", "completion"])
 def ask(client: Any, request: pytest.FixtureRequest) -> Any:
-    """Asks for a chat, or for a completion of a raw prompt, with some fields that the client doesn't know."""
+    """Return a function that requests a chat, or a completion, with fields that the client does not know."""
     fields: dict[str, Any] = {"model": MODEL, "temperature": 0, "max_tokens": 60}
 
     def chat(**extra: Any) -> Any:
@@ -56,7 +57,7 @@ def ask(client: Any, request: pytest.FixtureRequest) -> Any:
 
 
 def text_of(answer: Any) -> str:
-    """What one choice says, or one chunk."""
+    """Return the text of the one choice of an answer or a chunk."""
     (choice,) = answer.choices
     if hasattr(choice, "text"):
         return str(choice.text)
@@ -88,7 +89,7 @@ def is_city(text: str) -> bool:
     ],
 )
 def test_text_has_the_form_that_is_asked_for(ask: Any, fields: dict[str, Any], pattern: str | None) -> None:
-    """Whatever the name; without it the text is another."""
+    """The text matches the constraint under each of its names, and does not match without it."""
     answer = ask(**fields)
     free = text_of(ask())
     if pattern is None:
@@ -101,14 +102,14 @@ def test_text_has_the_form_that_is_asked_for(ask: Any, fields: dict[str, Any], p
 
 
 def test_control_tokens_are_shown_only_if_asked_for(ask: Any) -> None:
-    """One that the model is made to say."""
+    """A special token appears in the text only with `skip_special_tokens` false."""
     said: dict[str, Any] = bias(end=100) | {"max_tokens": 3}
     assert text_of(ask(**said)) == ""
     assert text_of(ask(**said, skip_special_tokens=False)) == END * 3
 
 
 def test_what_ends_a_text_stays_only_if_asked_for(ask: Any) -> None:
-    """A stop string, and a stop token's text; the finish reason is the same."""
+    """A stop string or stop token appears in the text only on request; the finish reason is the same."""
     said: dict[str, Any] = bias(Q=100)
     for end, text in (({"stop": "QQ"}, "QQ"), ({"stop_token_ids": [token_id("Q")]}, "Q")):
         without, with_it = ask(**said, **end), ask(**said, **end, include_stop_str_in_output=True)
@@ -117,7 +118,7 @@ def test_what_ends_a_text_stays_only_if_asked_for(ask: Any) -> None:
 
 
 def test_values_of_other_servers_for_off_change_nothing(ask: Any) -> None:
-    """VLLM's and SGLang's `top_k`, and their clients' defaults."""
+    """The values by which vLLM and SGLang disable a parameter change nothing."""
     plain = text_of(ask(seed=5, temperature=1))
     off = {"use_beam_search": False, "length_penalty": 1.0, "best_of": 1, "spaces_between_special_tokens": True}
     assert text_of(ask(seed=5, temperature=1, top_k=-1, **off)) == plain
@@ -125,7 +126,7 @@ def test_values_of_other_servers_for_off_change_nothing(ask: Any) -> None:
 
 
 def test_token_ids_are_those_of_the_text(ask: Any, client: Any) -> None:
-    """Whole and streamed alike, with the prompt's; `/detokenize` makes the text of them."""
+    """Token ids are the same streamed and unstreamed, include the prompt's, and `/detokenize` returns their text."""
     whole = ask(return_token_ids=True)
     (choice,) = whole.choices
     prompt = getattr(whole, "prompt_token_ids", None) or choice.prompt_token_ids
@@ -145,7 +146,7 @@ def test_token_ids_are_those_of_the_text(ask: Any, client: Any) -> None:
 
 
 def test_every_chunk_has_its_usage(ask: Any) -> None:
-    """It rises by the tokens of each chunk to that of the whole."""
+    """The usage of chunks increases up to the usage of the whole answer."""
     *chunks, last = ask(stream=True, stream_options=EACH)
     counts = [chunk.usage.completion_tokens for chunk in chunks]
     assert counts == sorted(counts)
@@ -155,8 +156,8 @@ def test_every_chunk_has_its_usage(ask: Any) -> None:
     assert all(each.usage.total_tokens == each.usage.prompt_tokens + each.usage.completion_tokens for each in chunks)
 
 
-def test_prompt_s_logprobs_are_those_of_its_tokens(client: Any) -> None:
-    """The same as a completion's echo tells; greedy's candidate has rank 1."""
+def test_prompt_logprobs_are_those_of_its_tokens(client: Any) -> None:
+    """The prompt's logprobs equal those of a completion's echo, and the most likely token has rank 1."""
     fields: dict[str, Any] = {"model": MODEL, "prompt": "One, two, three,", "temperature": 0, "max_tokens": 1}
     asked = client.completions.create(**fields, extra_body={"prompt_logprobs": 2, "return_token_ids": True})
     echoed = client.completions.create(**fields, echo=True, logprobs=2)
@@ -173,8 +174,8 @@ def test_prompt_s_logprobs_are_those_of_its_tokens(client: Any) -> None:
     assert "".join(entry[str(i)]["decoded_token"] for entry, i in zip(others, choice.prompt_token_ids[1:], strict=True))
 
 
-def test_chat_tells_its_prompt_s_logprobs(client: Any) -> None:
-    """One for each token of the template's prompt."""
+def test_chat_returns_its_prompts_logprobs(client: Any) -> None:
+    """A chat returns a logprob for each token of the rendered prompt."""
     answer = client.chat.completions.create(
         model=MODEL, messages=QUESTION, max_tokens=1, extra_body={"prompt_logprobs": 0}
     )
@@ -190,15 +191,15 @@ def chat(client: Any, **extra: Any) -> Any:
 
 
 def prompt_of(client: Any, **fields: Any) -> str:
-    """The prompt that a chat with these fields has, by its tokens."""
+    """Return the prompt of a chat with these fields, decoded from its tokens."""
     body = {"model": MODEL, "messages": QUESTION, **fields}
-    told = client.post("/tokenize", cast_to=httpx.Response, body=body).json()
-    assert told["count"] == len(told["tokens"])
-    return TOKENIZER.decode(told["tokens"], skip_special_tokens=False)
+    found = client.post("/tokenize", cast_to=httpx.Response, body=body).json()
+    assert found["count"] == len(found["tokens"])
+    return TOKENIZER.decode(found["tokens"], skip_special_tokens=False)
 
 
 def test_template_gets_what_the_request_says(client: Any) -> None:
-    """Its switch, the end of the prompt, and the turn that goes on; the chat has the tokens that are told."""
+    """The request's template options change the prompt, and the chat reports the same prompt tokens."""
     header = "<|im_start|>assistant\n"
     plain = prompt_of(client)
     assert plain.endswith(header + "<think>\n\n</think>\n\n")
@@ -212,12 +213,12 @@ def test_template_gets_what_the_request_says(client: Any) -> None:
         ({"add_generation_prompt": False}, None),
         ({"messages": BEGUN, "continue_final_message": True}, begun),
     ):
-        told = chat(client, **fields, return_token_ids=True).prompt_token_ids
-        assert TOKENIZER.decode(told, skip_special_tokens=False) == (prompt or prompt_of(client, **fields))
+        found = chat(client, **fields, return_token_ids=True).prompt_token_ids
+        assert TOKENIZER.decode(found, skip_special_tokens=False) == (prompt or prompt_of(client, **fields))
 
 
 def test_echo_gives_the_whole_turn(client: Any) -> None:
-    """What was begun, and what follows it; streamed, too."""
+    """With `echo` the answer contains the begun turn and its continuation, also when streamed."""
     fields: dict[str, Any] = {"messages": BEGUN, "continue_final_message": True}
     rest, whole = text_of(chat(client, **fields)), text_of(chat(client, **fields, echo=True))
     assert rest
@@ -230,9 +231,9 @@ def test_echo_gives_the_whole_turn(client: Any) -> None:
 
 
 def test_reasoning_is_as_much_as_is_asked_for(client: Any) -> None:
-    """By tokens and by effort; what is kept out of the answer has been thought, and counts."""
+    """Reasoning is limited by tokens and by effort; excluded reasoning still counts."""
     thought = chat(client, reasoning={"max_tokens": 8})
-    assert 0 < thought.usage.completion_tokens_details.reasoning_tokens <= 8 + 8  # the markers count, too
+    assert 0 < thought.usage.completion_tokens_details.reasoning_tokens <= 8 + 8  # including the markers
     assert thought.choices[0].message.reasoning == thought.choices[0].message.reasoning_content
     hidden = chat(client, reasoning={"max_tokens": 8, "exclude": True})
     assert hidden.usage.completion_tokens_details.reasoning_tokens > 0
@@ -244,7 +245,7 @@ def test_reasoning_is_as_much_as_is_asked_for(client: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "param", "words"),
+    ("fields", "param", "text"),
     [
         ({"structured_outputs": {"grammar": "root ::= ["}}, "structured_outputs.grammar", "GBNF"),
         ({"guided_grammar": "begin: /a/"}, "guided_grammar", "start"),
@@ -262,12 +263,12 @@ def test_reasoning_is_as_much_as_is_asked_for(client: Any) -> None:
         ({"use_beam_search": True}, "use_beam_search", "beam search"),
     ],
 )
-def test_bad_values_are_refused_by_name(ask: Any, fields: dict[str, Any], param: str, words: str) -> None:
-    """As the client's exception for 400, with the field that the caller wrote."""
+def test_invalid_values_are_rejected_by_name(ask: Any, fields: dict[str, Any], param: str, text: str) -> None:
+    """An invalid value raises the client's BadRequestError with the client's field name."""
     with pytest.raises(openai.BadRequestError) as caught:
         ask(**fields)
     assert caught.value.param == param
-    assert words in caught.value.message
+    assert text in caught.value.message
 
 
 @pytest.mark.parametrize(
@@ -280,22 +281,22 @@ def test_bad_values_are_refused_by_name(ask: Any, fields: dict[str, Any], param:
         ({"reasoning": {"max_tokens": -1}}, "reasoning.max_tokens"),
     ],
 )
-def test_bad_values_of_chats_are_refused_by_name(client: Any, fields: dict[str, Any], param: str) -> None:
-    """As above."""
+def test_invalid_values_of_chats_are_rejected_by_name(client: Any, fields: dict[str, Any], param: str) -> None:
+    """An invalid value of a chat raises BadRequestError with the client's field name."""
     with pytest.raises(openai.BadRequestError) as caught:
         chat(client, **fields)
     assert caught.value.param == param
 
 
 def test_tokens_of_texts(client: Any, stack: Stack) -> None:
-    """Any model's, under both paths; an unknown token has its place told."""
+    """Every model tokenizes and detokenizes under both paths, and an unknown token is reported with its index."""
     for base in (stack.door, f"{stack.door}/v1"):
         for model in (MODEL, "all-minilm-l6-v2"):
             body = {"model": model, "prompt": "Hello!", "return_token_strs": True}
-            told = httpx.post(f"{base}/tokenize", json=body, timeout=60).json()
-            assert told["count"] == len(told["tokens"]) == len(told["token_strs"]) > 0
+            found = httpx.post(f"{base}/tokenize", json=body, timeout=GUARD_S).json()
+            assert found["count"] == len(found["tokens"]) == len(found["token_strs"]) > 0
             joined = httpx.post(
-                f"{base}/detokenize", json={"model": model, "tokens": told["tokens"]}, timeout=60
+                f"{base}/detokenize", json={"model": model, "tokens": found["tokens"]}, timeout=GUARD_S
             ).json()
             assert "hello" in joined["prompt"].lower()
     with pytest.raises(openai.BadRequestError) as caught:
@@ -304,7 +305,7 @@ def test_tokens_of_texts(client: Any, stack: Stack) -> None:
 
 
 def test_input_of_a_response_is_counted_before_it_is_made(client: Any) -> None:
-    """By the client's own method, as much as the response then costs."""
+    """The client's token count equals the input tokens that the response then uses."""
     tool = {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}}
     fields: dict[str, Any] = {"model": MODEL, "input": "What is the capital of France?", "instructions": "Be kind."}
     for more in ({}, {"tools": [tool]}):

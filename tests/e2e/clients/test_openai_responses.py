@@ -1,4 +1,4 @@
-"""The official OpenAI client's responses, unchanged but for its base URL, through Envoy."""
+"""The official OpenAI client's responses, unchanged except for the base URL, through Envoy."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ WEATHER: dict[str, Any] = {
 
 
 class Place(pydantic.BaseModel):
-    """What a structured answer looks like."""
+    """The type of a structured answer."""
 
     city: str
     population: int
@@ -39,13 +39,13 @@ class Place(pydantic.BaseModel):
 
 @pytest.fixture(params=["v1", "serving-endpoints"])
 def client(stack: Stack, request: pytest.FixtureRequest) -> Iterator[Any]:  # its overloads know only OpenAI's models
-    """A client of the front door, at each base URL that has responses."""
+    """An OpenAI client of each base URL that has responses."""
     with openai.OpenAI(base_url=f"{stack.door}/{request.param}", api_key="unused", max_retries=0) as client:
         yield client
 
 
 def test_whole_and_streamed_responses_are_the_same(client: Any) -> None:
-    """`create`, its stream and the stream helper tell one text, one usage and every default that is in force."""
+    """`create`, its stream and the stream helper return the same text, usage and effective values."""
     whole = client.responses.create(**GREEDY, input=QUESTION, instructions="Be kind.", metadata={"run": "7"})
     Response.model_validate(whole.model_dump())
     assert (whole.status, whole.model, whole.instructions, whole.metadata) == (
@@ -67,7 +67,7 @@ def test_whole_and_streamed_responses_are_the_same(client: Any) -> None:
 
 
 def test_parse_gives_a_model(client: Any) -> None:
-    """`parse` and the stream helper make the answer an object of the caller's own type."""
+    """`parse` and the stream helper return the answer as an object of the client's own type."""
     asked = {**GREEDY, "input": "Tell me about Oslo.", "text_format": Place}
     parsed = client.responses.parse(**asked)
     assert isinstance(parsed.output_parsed, Place)
@@ -76,7 +76,7 @@ def test_parse_gives_a_model(client: Any) -> None:
 
 
 def test_call_and_its_output_go_round(client: Any) -> None:
-    """A demanded call is valid by its schema; the answer's items and the call's output are the next input."""
+    """A required call matches its schema, and its output can be sent back with the answer's items."""
     items: list[Any] = [{"role": "user", "content": "How is the weather in Oslo?"}]
     first = client.responses.create(**GREEDY, input=items, tools=[WEATHER], tool_choice="required", max_tool_calls=1)
     (call,) = [item for item in first.output if item.type == "function_call"]
@@ -92,7 +92,7 @@ def test_call_and_its_output_go_round(client: Any) -> None:
 
 
 def test_logprobs_and_a_limit(client: Any) -> None:
-    """Logprobs come where they are asked for; a response that was cut off says by what."""
+    """Logprobs are returned on request, and an incomplete response has its reason."""
     cut = client.responses.create(
         **GREEDY | {"max_output_tokens": 3}, input=QUESTION, include=["message.output_text.logprobs"], top_logprobs=2
     )
@@ -103,7 +103,7 @@ def test_logprobs_and_a_limit(client: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "error", "words"),
+    ("change", "error", "text"),
     [
         ({"temperature": 3}, openai.BadRequestError, "temperature"),
         ({"input": []}, openai.BadRequestError, "input"),
@@ -120,10 +120,10 @@ def test_logprobs_and_a_limit(client: Any) -> None:
 )  # fmt: skip
 @pytest.mark.parametrize("stream", [False, True])
 def test_errors_name_the_field(
-    client: Any, change: dict[str, Any], error: type[openai.APIStatusError], words: str, *, stream: bool
+    client: Any, change: dict[str, Any], error: type[openai.APIStatusError], text: str, *, stream: bool
 ) -> None:
-    """A bad value is the client's typed error, streamed or not, in the caller's names."""
+    """An invalid value raises the client's typed error with the client's field name, streamed or not."""
     with pytest.raises(error) as caught:
         client.responses.create(**GREEDY | {"input": QUESTION} | change, stream=stream)
     body: Any = caught.value.response.json()
-    assert words in json.dumps(body)
+    assert text in json.dumps(body)

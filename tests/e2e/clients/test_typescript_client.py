@@ -1,4 +1,4 @@
-"""The TypeScript client, built as it is published, in Node through Envoy: over gRPC-web and over gRPC."""
+"""The TypeScript client, built as it is published, in Node through Envoy over gRPC-web and gRPC."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import pytest
 
 from tests.e2e.answers.test_chat import rest_body
 from tests.e2e.stack import ROOT, Stack
+from tests.waiting import GUARD_S
 from tools.contract.typescript_client import MODULES, PLAIN, SOURCE, build
 
 QUESTION = [{"role": "user", "content": "What is the capital of France?"}]
@@ -22,31 +23,31 @@ BOTH = pytest.mark.parametrize("at", [0, 1], ids=["grpc-web", "grpc"])
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Its folder, built."""
+    """Return the folder of the built package."""
     folder = tmp_path_factory.mktemp("npm") / "sluice-client"
     build(folder)
     return folder
 
 
 def node(*arguments: str | Path) -> str:
-    """What a program prints."""
-    done = subprocess.run(["node", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
+    """Return the output of a Node program."""
+    done = subprocess.run(["node", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=GUARD_S, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 @pytest.fixture(scope="module")
 def answers(stack: Stack, package: Path) -> list[dict[str, Any]]:
-    """What it got, over gRPC-web and over gRPC."""
+    """Return the client's results, over gRPC-web and over gRPC."""
     printed = node("tests/e2e/clients/typescript_calls.mjs", stack.door, package)
     return [json.loads(line) for line in printed.splitlines()]
 
 
 @BOTH
 def test_it_streams(stack: Stack, answers: list[dict[str, Any]], at: int) -> None:
-    """The text is REST's, the events are the contract's, and who stops reading stops the generation."""
+    """The stream has REST's text and the contract's events, and leaving it stops the generation."""
     body = {**rest_body(), "messages": QUESTION}
-    whole = httpx.post(f"{stack.door}/v1/chat/completions", json=body, timeout=60).json()
+    whole = httpx.post(f"{stack.door}/v1/chat/completions", json=body, timeout=GUARD_S).json()
     assert answers[at]["text"] == whole["choices"][0]["message"]["content"]
     kinds = answers[at]["kinds"]
     assert (kinds[0], kinds[-2:]) == ("started", ["usage", "completed"])
@@ -56,24 +57,24 @@ def test_it_streams(stack: Stack, answers: list[dict[str, Any]], at: int) -> Non
 
 
 @BOTH
-def test_it_decodes_refusals(answers: list[dict[str, Any]], at: int) -> None:
-    """Code, reason, field and the call's id; of a deadline, whoever noticed it first, the code."""
-    refusal = answers[at]["refusal"]
-    assert (refusal["code"], refusal["reason"]) == (grpc.StatusCode.INVALID_ARGUMENT.value[0], "INVALID_FIELD")
-    assert [each["field"] for each in refusal["violations"]] == ["n"]
-    assert refusal["requestId"] == "of-typescript"
+def test_it_decodes_errors(answers: list[dict[str, Any]], at: int) -> None:
+    """Errors have code, reason, field and request id, and a deadline has its code."""
+    error = answers[at]["refusal"]
+    assert (error["code"], error["reason"]) == (grpc.StatusCode.INVALID_ARGUMENT.value[0], "INVALID_FIELD")
+    assert [each["field"] for each in error["violations"]] == ["n"]
+    assert error["requestId"] == "of-typescript"
     assert answers[at]["late"]["code"] == grpc.StatusCode.DEADLINE_EXCEEDED.value[0]
 
 
 def test_it_has_every_service() -> None:
-    """Each service of the contract is a part of it."""
+    """The client has every service of the contract."""
     text = (SOURCE / "src/sluice.ts").read_text()
     services = re.findall(r"^service (\w+)", "".join(path.read_text() for path in PLAIN.rglob("*.proto")), re.MULTILINE)
     assert sorted(re.findall(r"createClient\((\w+),", text)) == sorted(services)
 
 
 def test_its_example_compiles_and_runs(stack: Stack, package: Path) -> None:
-    """The README's program passes the compiler's strictest checks, and prints an answer."""
+    """The README's program compiles in strict mode and prints an answer."""
     (code,) = re.findall(r"^```ts\n(.*?)^```$", (SOURCE / "README.md").read_text(), re.DOTALL | re.MULTILINE)
     (package / "example.ts").write_text(code.replace("http://127.0.0.1:8080", stack.door))
     flags = ["--strict", "--module", "nodenext", "--target", "es2022", "--lib", "es2022,dom", "--types", "node"]

@@ -1,4 +1,4 @@
-// A caller by the TypeScript client: makes the same calls over gRPC-web and over gRPC, and prints for each a JSON line
+// Make the same calls with the TypeScript client over gRPC-web and gRPC, and print a JSON line for each protocol:
 // {text, kinds, models, refusal, late, left}.
 // Usage: node typescript_calls.mjs DOOR PACKAGE_FOLDER
 import { pathToFileURL } from "node:url";
@@ -26,4 +26,4 @@ for (const entry of ["index.js", "node.js"]) {
   const kinds = events.map(({ event }) => event.case);
   console.log(JSON.stringify({ text: pieces.join(""), kinds, models: models.map(({ name }) => name), refusal, late, left }));
 }
-process.exit(0); // rather than when idle connections are closed
+process.exit(0); // without waiting for idle connections to close

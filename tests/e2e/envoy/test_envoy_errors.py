@@ -1,4 +1,4 @@
-"""What Envoy itself says, to callers, to logs and to whoever asks whether it is ready."""
+"""Envoy's own error responses, log lines and readiness."""
 
 import json
 import uuid
@@ -42,13 +42,13 @@ EMPTY_FRAME = bytes(5)
 
 @pytest.fixture(scope="module")
 def closed_door() -> Iterator[Door]:
-    """An Envoy with nothing behind it."""
+    """An Envoy without upstreams."""
     with Door(free_ports(1)[0], free_ports(1)[0], healthy=False) as door:
         yield door
 
 
-def told(path: str, answer: httpx.Response, failure: Failure) -> Refusal:
-    """What the gateway would have answered to the request."""
+def gateway_response(path: str, answer: httpx.Response, failure: Failure) -> Refusal:
+    """Return the gateway's error response to the request."""
     state = {"request_id": answer.headers["x-request-id"]}
     scope = {"type": "http", "path": path.partition("?")[0], "headers": [], "state": state}
     return SurfaceMap(SURFACES).refuse(scope, failure)
@@ -59,7 +59,7 @@ def metadata(count: int, size: int) -> list[tuple[str, str]]:
 
 
 def health(target: str, entries: list[tuple[str, str]] | None = None) -> str:
-    """The name of the status that a health check ends with."""
+    """Return the status name of a health check."""
     with grpc.insecure_channel(target) as channel:
         stub: Any = health_pb2_grpc.HealthStub(channel)  # it ships no types
         try:
@@ -70,16 +70,16 @@ def health(target: str, entries: list[tuple[str, str]] | None = None) -> str:
 
 
 def with_id(body: bytes, answer: httpx.Response) -> dict[str, Any]:
-    """A body with the answer's own request id, if its dialect has a place for one."""
+    """Return a body with the response's request id, if its dialect has a field for it."""
     expected: dict[str, Any] = json.loads(body)
     return expected | ({"request_id": answer.headers["x-request-id"]} if "request_id" in expected else {})
 
 
 @pytest.mark.parametrize("path", PATHS)
 def test_its_errors_are_the_dialects(closed_door: Door, path: str) -> None:
-    """503 has the body that the gateway would have sent, and says when to come back."""
-    answer = httpx.post(closed_door.url + path, json={}, timeout=60)
-    expected = told(path, answer, Failure(Reason.UNAVAILABLE, "the service is not available"))
+    """Envoy's 503 has the body and headers of the gateway's, and Retry-After."""
+    answer = httpx.post(closed_door.url + path, json={}, timeout=GUARD_S)
+    expected = gateway_response(path, answer, Failure(Reason.UNAVAILABLE, "the service is not available"))
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
     assert answer.headers["content-type"] == "application/json"
     assert answer.json() == with_id(expected.body, answer)
@@ -87,7 +87,7 @@ def test_its_errors_are_the_dialects(closed_door: Door, path: str) -> None:
 
 
 def test_each_surface_is_tried() -> None:
-    """A dialect that is new has a path here."""
+    """Every surface has a path in this test."""
     tried = [path.partition("?")[0] for path in PATHS]
     surfaces = [surface for surface in SURFACES if surface.prefixes]
     assert all(any(path.startswith(tuple(surface.prefixes)) for path in tried) for surface in surfaces)
@@ -95,15 +95,15 @@ def test_each_surface_is_tried() -> None:
 
 @pytest.mark.parametrize("path", PATHS)
 def test_a_body_that_is_too_large_for_it(stack: Stack, path: str) -> None:
-    """413 is the dialect's too: the gateway would have refused it with the same words but for the limit."""
-    answer = httpx.post(stack.door + path, content=TOO_LARGE, timeout=60)
-    expected = told(path, answer, Failure(Reason.BODY_TOO_LARGE, "the request exceeds the limit of 21 MiB"))
+    """Envoy's 413 has the shape of the gateway's, with Envoy's own limit."""
+    answer = httpx.post(stack.door + path, content=TOO_LARGE, timeout=GUARD_S)
+    expected = gateway_response(path, answer, Failure(Reason.BODY_TOO_LARGE, "the request exceeds the limit of 21 MiB"))
     assert answer.status_code == 413
     assert answer.json() == with_id(expected.body, answer)
 
 
 def test_grpc_callers_get_a_status(stack: Stack, closed_door: Door) -> None:
-    """No upstream is UNAVAILABLE, a message that is too large RESOURCE_EXHAUSTED, both in plain words."""
+    """A missing upstream is UNAVAILABLE and too large a message RESOURCE_EXHAUSTED, with readable details."""
     with grpc.insecure_channel(closed_door.target) as channel:
         stub: Any = health_pb2_grpc.HealthStub(channel)  # it ships no types
         with pytest.raises(grpc.RpcError) as caught:
@@ -119,8 +119,8 @@ def test_grpc_callers_get_a_status(stack: Stack, closed_door: Door) -> None:
         assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
-def test_large_metadata_is_refused_by_a_status(stack: Stack) -> None:
-    """300 entries are served; 2,000, a large one and 90 kB in all are refused; none ends with a reset's INTERNAL."""
+def test_large_metadata_is_rejected_with_a_status(stack: Stack) -> None:
+    """Metadata above a limit ends a call with RESOURCE_EXHAUSTED instead of a reset stream."""
     target = f"127.0.0.1:{stack.ports['envoy']}"
     assert [
         health(target, metadata(count, size)) for count, size in ((300, 10), (2000, 1), (1, 50_000), (30, 3000))
@@ -128,12 +128,12 @@ def test_large_metadata_is_refused_by_a_status(stack: Stack) -> None:
         "OK",
         *["RESOURCE_EXHAUSTED"] * 3,
     ]
-    assert {health(target, metadata(1, 15_000)) for _ in range(20)} == {"OK"}  # not at random
+    assert {health(target, metadata(1, 15_000)) for _ in range(20)} == {"OK"}  # every time
 
 
-def test_deadlines_end_as_deadlines(stack: Stack) -> None:
-    """However short, a deadline ends a stream with DEADLINE_EXCEEDED and nothing else, if it ends it."""
-    own = [("grpc.use_local_subchannel_pool", 1)]  # Envoy ends a connection of many calls that were left at once
+def test_expired_deadlines_have_their_status(stack: Stack) -> None:
+    """A short deadline ends a stream with DEADLINE_EXCEEDED and no other status."""
+    own = [("grpc.use_local_subchannel_pool", 1)]  # Envoy closes a connection with many cancelled calls
     with grpc.insecure_channel(f"127.0.0.1:{stack.ports['envoy']}", own) as channel:
         stub = chat_pb2_grpc.ChatServiceStub(channel)
         request = grpc_request()
@@ -152,19 +152,19 @@ def test_deadlines_end_as_deadlines(stack: Stack) -> None:
 
 
 @pytest.mark.parametrize("method", ["Chat", "CountTokens", "TokenizeText"])
-def test_a_deadline_of_milliseconds_blames_nobody(stack: Stack, method: str) -> None:
-    """What ends while its prompt is made ready ends with the deadline's status: not the caller's fault, nor others'."""
+def test_a_deadline_during_preparation_has_its_status(stack: Stack, method: str) -> None:
+    """A deadline that expires during the preparation of the prompt ends the call with DEADLINE_EXCEEDED."""
     chat = grpc_request()
     requests = {
         "Chat": chat,
         "CountTokens": token_pb2.CountTokensRequest(chat=chat),
         "TokenizeText": token_pb2.TokenizeTextRequest(model=chat.model, text="One, two. " * 2000),
     }
-    own = [("grpc.use_local_subchannel_pool", 1)]  # Envoy ends a connection of many calls that were left at once
+    own = [("grpc.use_local_subchannel_pool", 1)]  # Envoy closes a connection with many cancelled calls
     with grpc.insecure_channel(f"127.0.0.1:{stack.ports['envoy']}", own) as channel:
         chats, tokens = chat_pb2_grpc.ChatServiceStub(channel), token_pb2_grpc.TokenServiceStub(channel)
         call: Any = getattr(chats if method == "Chat" else tokens, method)
-        call(requests[method], timeout=60)
+        call(requests[method], timeout=GUARD_S)
 
         def ask(number: int) -> str:
             try:
@@ -180,25 +180,25 @@ def test_a_deadline_of_milliseconds_blames_nobody(stack: Stack, method: str) -> 
 
 
 def test_ready_means_both_ways(stack: Stack) -> None:
-    """/readyz is 503 while gRPC through Envoy has no upstream, whatever the gateway says, and 200 once it has one."""
-    assert httpx.get(f"{stack.door}/readyz", timeout=60).json() == {"status": "ready"}
+    """/readyz is 503 while Envoy has no upstream for gRPC, although the gateway is ready, and 200 otherwise."""
+    assert httpx.get(f"{stack.door}/readyz", timeout=GUARD_S).json() == {"status": "ready"}
     with Door(stack.ports["gateway"], free_ports(1)[0], healthy=False) as door:
         door.until_healthy("gateway")
-        assert httpx.get(f"{stack.gateway}/readyz", timeout=60).status_code == 200
-        answer = httpx.get(f"{door.url}/readyz", timeout=60)
+        assert httpx.get(f"{stack.gateway}/readyz", timeout=GUARD_S).status_code == 200
+        answer = httpx.get(f"{door.url}/readyz", timeout=GUARD_S)
         assert (answer.status_code, answer.json()["status"]) == (503, "unready")
         assert health(door.target) == "UNAVAILABLE"
-        assert httpx.get(f"{door.url}/healthz", timeout=60).status_code == 200
+        assert httpx.get(f"{door.url}/healthz", timeout=GUARD_S).status_code == 200
 
 
 @pytest.mark.parametrize("path", ["/v1/models", "/v1/nothing"])
 def test_logs_and_spans_have_no_query(stack: Stack, collector: Collector, path: str) -> None:
-    """A key in the query, as some clients write it, is in no log line and on no span."""
+    """A key in the query string is in no log line and on no span."""
     trace_id = uuid.uuid4().hex
     httpx.get(
         f"{stack.door}{path}?api-key=tulip-key",
         headers={"traceparent": f"00-{trace_id}-b7ad6b7169203331-01"},
-        timeout=60,
+        timeout=GUARD_S,
     )
     stack.wait_for("envoy", trace_id)
     stack.wait_for("gateway", trace_id)
@@ -213,12 +213,12 @@ def test_logs_and_spans_have_no_query(stack: Stack, collector: Collector, path: 
 def test_a_callers_request_id_stays_as_it_is(
     stack: Stack, collector: Collector, request_id: str, *, sampled: bool
 ) -> None:
-    """It comes back unchanged, Envoy's line has it, and there is a trace."""
+    """The response and Envoy's log line have the client's request id, and there is a trace."""
     headers = {"x-request-id": request_id}
     trace_id = uuid.uuid4().hex
     if sampled:
         headers["traceparent"] = f"00-{trace_id}-b7ad6b7169203331-01"
-    answer = httpx.get(f"{stack.door}/v1/models", headers=headers, timeout=60)
+    answer = httpx.get(f"{stack.door}/v1/models", headers=headers, timeout=GUARD_S)
     assert answer.headers["x-request-id"] == request_id
     stack.wait_for("envoy", f'"request_id":"{request_id}"')
     if not sampled:
@@ -234,9 +234,9 @@ def test_a_callers_request_id_stays_as_it_is(
 )
 @pytest.mark.parametrize("content_type", ["application/grpc-web+proto", "application/grpc-web-text"])
 def test_grpc_web_is_logged_by_its_status(stack: Stack, content_type: str, method: str, status: str) -> None:
-    """A gRPC-web call's log line has the status that its body ends with."""
+    """The log line of a gRPC-web call has the status in its trailers."""
     request_id = f"{content_type} {method}"
     body = EMPTY_FRAME if content_type.endswith("proto") else b"AAAAAAA="
     headers = {"content-type": content_type, "x-request-id": request_id}
-    httpx.post(f"{stack.door}/sluice.v1.{method}", content=body, headers=headers, timeout=60).raise_for_status()
+    httpx.post(f"{stack.door}/sluice.v1.{method}", content=body, headers=headers, timeout=GUARD_S).raise_for_status()
     stack.wait_for("envoy", f'"request_id":"{request_id}"', f'"grpc_status":"{status}"')

@@ -1,4 +1,4 @@
-"""Each of Envoy's limits (docs/envoy.md), reached by what it is against: a flood must not harm whoever is polite."""
+"""Each of Envoy's limits (docs/envoy.md): an overload of one client must not affect other clients."""
 
 import contextlib
 import socket
@@ -14,7 +14,7 @@ from sluice.v1 import chat_pb2_grpc
 
 from runner.proxy.envoy_config import connection_manager
 from tests.e2e.answers.test_chat import grpc_request
-from tests.e2e.crowd import SlowUpstream, connections, door_with, full_backlog, health, is_closed, serves
+from tests.e2e.connections import SlowUpstream, connections, door_with, full_backlog, health, is_closed, serves
 from tests.e2e.door import Door, http_filter
 from tests.e2e.stack import Stack, free_ports
 from tests.waiting import GUARD_S
@@ -24,10 +24,10 @@ HALF_GRPC = (
     b"POST /sluice.v1.ChatService/Chat HTTP/1.1\r\nhost: a\r\ncontent-type: application/grpc-web+proto\r\n"
     b"content-length: 100\r\n\r\n\0"
 )
-HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + b"\x04" + bytes(5)  # and empty settings
+HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + b"\x04" + bytes(5)  # with an empty SETTINGS frame
 
 
-# Settings by which the server may send no data on a stream, and GET http://a/v1/models on the first one.
+# SETTINGS with a window of 0, so that the server may send no data, and GET http://a/v1/models on the first stream.
 NO_WINDOW = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\x06\x04\0\0\0\0\0" + b"\0\x04\0\0\0\0"
 GET_MODELS = b"\x82\x86\x04\x0a/v1/models\x41\x01a"
 GET_MODELS_FRAME = b"\0\0" + bytes([len(GET_MODELS)]) + b"\x01\x05\0\0\0\x01" + GET_MODELS
@@ -35,7 +35,7 @@ RST_STREAM = 3
 
 
 def list_of_models(connection: socket.socket) -> bytes:
-    """The whole answer, of which the next one begins on the same connection."""
+    """Return the whole response, so that the next one starts on the same connection."""
     answer = b""
     while not answer.endswith(b"]}"):
         answer += connection.recv(1 << 16)
@@ -43,52 +43,53 @@ def list_of_models(connection: socket.socket) -> bytes:
 
 
 def test_connections_are_limited_by_address(stack: Stack) -> None:
-    """What an address opens beyond its limit is closed at once, what it had goes on, and others are let in."""
+    """Connections above an address's limit are closed; its earlier ones and other addresses are served."""
 
     def change(config: dict[str, Any]) -> None:
         (chain,) = config["static_resources"]["listeners"][0]["filter_chains"]
         chain["filters"][0]["typed_config"]["config"]["configuration"]["value"] = "10"
 
     with door_with(stack, change) as door:
-        # Who asked whether it is up has left by then.
+        # The connections of the health probes are closed by then.
         door.until(lambda: door.stat("http.front_door.downstream_cx_active") == 0)
         with connections(door, 10) as opened:
-            for _ in range(2):  # what is closed is counted no more
-                with connections(door, 30) as refused:
-                    assert all(is_closed(each) for each in refused)
-                with httpx.Client(transport=httpx.HTTPTransport(local_address="127.0.0.2"), timeout=60) as other:
+            for _ in range(2):  # closed connections no longer count
+                with connections(door, 30) as rejected:
+                    assert all(is_closed(each) for each in rejected)
+                with httpx.Client(transport=httpx.HTTPTransport(local_address="127.0.0.2"), timeout=GUARD_S) as other:
                     assert other.get(f"{door.url}/v1/models").status_code == 200
                 opened[0].sendall(b"GET /v1/models HTTP/1.1\r\nhost: a\r\n\r\n")
                 assert list_of_models(opened[0]).startswith(b"HTTP/1.1 200 ")
             opened.pop().close()
             door.until(lambda: door.stat("http.front_door.downstream_cx_active") == 9)
-            assert httpx.get(f"{door.url}/v1/models", timeout=60).status_code == 200
+            assert httpx.get(f"{door.url}/v1/models", timeout=GUARD_S).status_code == 200
 
 
-def test_a_connection_of_calls_that_are_left_is_closed(stack: Stack) -> None:
-    """Who resets its calls one after the other loses the connection, and only that: others' go on."""
+def test_a_connection_with_many_reset_calls_is_closed(stack: Stack) -> None:
+    """A client that resets its calls repeatedly loses its connection; other connections continue."""
     request = grpc_request()
     with Door(stack.ports["gateway"], stack.ports["service"]) as door:
         own = [("grpc.use_local_subchannel_pool", 1)]
         with grpc.insecure_channel(door.target, own) as rude, grpc.insecure_channel(door.target, own) as polite:
-            answer = chat_pb2_grpc.ChatServiceStub(polite).StreamChat(request, timeout=60)
+            answer = chat_pb2_grpc.ChatServiceStub(polite).StreamChat(request)
             assert next(answer).HasField("started")
             reset = chat_pb2_grpc.ChatServiceStub(rude)
-            left = 0  # of which some are left before they were sent
-            while not door.stat("http.front_door.downstream_rq_too_many_premature_resets"):
-                assert left < 3000, "the connection is still there"
-                for _ in range(100):
+
+            def is_closed_after_resets() -> bool:
+                for _ in range(100):  # some are cancelled before they are sent
                     call = reset.StreamChat(request)
                     time.sleep(0.001)
                     call.cancel()
-                left += 100
+                return door.stat("http.front_door.downstream_rq_too_many_premature_resets") > 0
+
+            door.until(is_closed_after_resets)
             assert list(answer)[-1].HasField("completed")
         serves(door)
 
 
 @pytest.mark.parametrize("half", [HALF_REST, HALF_GRPC], ids=["REST", "gRPC"])
-def test_half_sent_bodies_stop_nobody(stack: Stack, half: bytes) -> None:
-    """1,100 bodies that never end take no connection and no call of what stands behind."""
+def test_half_sent_bodies_block_no_request(stack: Stack, half: bytes) -> None:
+    """1,100 incomplete bodies use no connection and no call of the upstreams."""
     with contextlib.ExitStack() as flood:
         door = flood.enter_context(Door(stack.ports["gateway"], stack.ports["service"]))
         for address in ("127.0.0.2", "127.0.0.3"):
@@ -99,7 +100,7 @@ def test_half_sent_bodies_stop_nobody(stack: Stack, half: bytes) -> None:
 
 
 def test_a_half_sent_body_is_given_up(stack: Stack) -> None:
-    """A request that doesn't arrive whole in time is answered with 408 in the dialect's shape."""
+    """An incomplete body is answered with 408 in the dialect's shape after the timeout."""
     with door_with(stack, lambda config: connection_manager(config).update(request_timeout="0.5s")) as door:
         with connections(door, 1, HALF_REST) as (connection,):
             answer = connection.recv(1 << 16)
@@ -108,7 +109,7 @@ def test_a_half_sent_body_is_given_up(stack: Stack) -> None:
 
 
 def test_half_sent_headers_are_given_up(stack: Stack) -> None:
-    """Headers that don't end in time are answered with 408, and the connection is closed."""
+    """Incomplete headers are answered with 408 after the timeout, and the connection is closed."""
 
     def change(config: dict[str, Any]) -> None:
         connection_manager(config)["request_headers_timeout"] = "0.5s"
@@ -119,29 +120,29 @@ def test_half_sent_headers_are_given_up(stack: Stack) -> None:
 
 
 def test_idle_connections_are_closed(stack: Stack) -> None:
-    """Whoever asks nothing makes room: as many idle connections as there may be lock others out for a while only."""
+    """Idle connections at the connection limit are closed after the timeout, so that other clients can connect."""
 
     def change(config: dict[str, Any]) -> None:
         config["overload_manager"]["resource_monitors"][0]["typed_config"]["max_active_downstream_connections"] = 20
         connection_manager(config)["common_http_protocol_options"]["idle_timeout"] = "2s"
 
-    with door_with(stack, change) as door, connections(door, 20) as opened, connections(door, 1) as (refused,):
-        assert is_closed(refused)
+    with door_with(stack, change) as door, connections(door, 20) as opened, connections(door, 1) as (rejected,):
+        assert is_closed(rejected)
         assert all(is_closed(each) for each in opened)
         serves(door)
 
 
 def test_streams_of_a_connection_are_limited(stack: Stack) -> None:
-    """A call beyond what one connection may have waits until another has ended."""
+    """A call above the stream limit of a connection waits until another one has ended."""
 
     def change(config: dict[str, Any]) -> None:
         connection_manager(config)["http2_protocol_options"]["max_concurrent_streams"] = 5
 
     with door_with(stack, change) as door, grpc.insecure_channel(door.target) as channel:
         stub: Any = health_pb2_grpc.HealthStub(channel)
-        calls = [stub.Watch(health_pb2.HealthCheckRequest(), timeout=60) for _ in range(5)]
+        calls = [stub.Watch(health_pb2.HealthCheckRequest()) for _ in range(5)]
         assert {next(call).status for call in calls} == {health_pb2.HealthCheckResponse.SERVING}
-        one_more = stub.Watch(health_pb2.HealthCheckRequest(), timeout=60)
+        one_more = stub.Watch(health_pb2.HealthCheckRequest())
         with ThreadPoolExecutor(1) as pool:
             answer = pool.submit(next, one_more)
             assert not wait([answer], timeout=1).done
@@ -153,7 +154,7 @@ def test_streams_of_a_connection_are_limited(stack: Stack) -> None:
 
 
 def test_a_forgotten_call_ends(stack: Stack) -> None:
-    """A gRPC call that nobody ends is reset when it has taken as long as one may; others go on."""
+    """A gRPC call without an end is reset at the maximum duration; other calls continue."""
 
     def change(config: dict[str, Any]) -> None:
         (service,) = (each for each in config["static_resources"]["clusters"] if each["name"] == "service")
@@ -163,20 +164,18 @@ def test_a_forgotten_call_ends(stack: Stack) -> None:
 
     with door_with(stack, change) as door, grpc.insecure_channel(door.target) as channel:
         stub: Any = health_pb2_grpc.HealthStub(channel)
-        call = stub.Watch(health_pb2.HealthCheckRequest())
-        assert next(call).status == health_pb2.HealthCheckResponse.SERVING
         with pytest.raises(grpc.RpcError):
-            next(call)
+            list(stub.Watch(health_pb2.HealthCheckRequest()))
         assert door.stat("cluster.service.upstream_rq_max_duration_reached") == 1
         assert door.stat("cluster.service.upstream_rq_active") == 0
         serves(door)
 
 
 def test_many_streams_on_one_connection(stack: Stack) -> None:
-    """1,000 calls at a time on one connection are a large caller, not a flood."""
+    """1,000 concurrent calls on one connection are accepted."""
     with Door(stack.ports["gateway"], stack.ports["service"]) as door, grpc.insecure_channel(door.target) as channel:
         stub: Any = health_pb2_grpc.HealthStub(channel)  # it ships no types
-        calls = [stub.Watch(health_pb2.HealthCheckRequest(), timeout=60) for _ in range(1000)]
+        calls = [stub.Watch(health_pb2.HealthCheckRequest()) for _ in range(1000)]
         assert {next(call).status for call in calls} == {health_pb2.HealthCheckResponse.SERVING}
         assert door.stat("cluster.service.upstream_rq_active") == 1000
         for call in calls:
@@ -184,24 +183,24 @@ def test_many_streams_on_one_connection(stack: Stack) -> None:
 
 
 def test_requests_are_limited_by_address(stack: Stack) -> None:
-    """An address that asks too often gets 429 and RESOURCE_EXHAUSTED, and when to come back; others are served."""
+    """An address above its request rate gets 429 or RESOURCE_EXHAUSTED with Retry-After; others are served."""
 
     def change(config: dict[str, Any]) -> None:
         (descriptor,) = http_filter(config, "local_ratelimit")["descriptors"]
         descriptor["token_bucket"] = {"max_tokens": 3, "tokens_per_fill": 1, "fill_interval": "3600s"}
 
     with door_with(stack, change) as door:
-        answers = [httpx.get(f"{door.url}/v1/models", timeout=60) for _ in range(4)]
+        answers = [httpx.get(f"{door.url}/v1/models", timeout=GUARD_S) for _ in range(4)]
         assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
         assert answers[3].headers["retry-after"] == "1"
         assert answers[3].json()["error"]["code"] == "rate_limit_exceeded"
         assert health(door) == "RESOURCE_EXHAUSTED"
-        with httpx.Client(transport=httpx.HTTPTransport(local_address="127.0.0.2"), timeout=60) as other:
+        with httpx.Client(transport=httpx.HTTPTransport(local_address="127.0.0.2"), timeout=GUARD_S) as other:
             assert other.get(f"{door.url}/v1/models").status_code == 200
 
 
-def test_a_callers_word_about_its_address_is_not_believed(stack: Stack) -> None:
-    """x-forwarded-for makes no new address, unless a proxy is known to stand in front."""
+def test_a_clients_forwarded_address_is_ignored(stack: Stack) -> None:
+    """Envoy ignores x-forwarded-for unless it is configured to trust a proxy."""
 
     def change(config: dict[str, Any]) -> None:
         (descriptor,) = http_filter(config, "local_ratelimit")["descriptors"]
@@ -213,15 +212,15 @@ def test_a_callers_word_about_its_address_is_not_believed(stack: Stack) -> None:
 
     headers = [{"x-forwarded-for": f"203.0.113.{number}"} for number in range(4)]
     with door_with(stack, change) as door:
-        codes = [httpx.get(f"{door.url}/v1/models", headers=each, timeout=60).status_code for each in headers]
+        codes = [httpx.get(f"{door.url}/v1/models", headers=each, timeout=GUARD_S).status_code for each in headers]
     assert codes == [200, 200, 429, 429]
     with door_with(stack, trusting) as door:
-        codes = [httpx.get(f"{door.url}/v1/models", headers=each, timeout=60).status_code for each in headers]
+        codes = [httpx.get(f"{door.url}/v1/models", headers=each, timeout=GUARD_S).status_code for each in headers]
     assert codes == [200] * 4
 
 
-def test_more_streams_than_may_be_are_refused(stack: Stack) -> None:
-    """What exceeds connections and pending requests is refused at once with 503, while operators are answered."""
+def test_requests_above_the_circuit_breakers_are_rejected(stack: Stack) -> None:
+    """Requests above the limits of connections and pending requests get 503; /healthz still responds."""
 
     def change(config: dict[str, Any]) -> None:
         for cluster in config["static_resources"]["clusters"]:
@@ -230,16 +229,16 @@ def test_more_streams_than_may_be_are_refused(stack: Stack) -> None:
 
     with SlowUpstream() as upstream, Door(upstream.port, stack.ports["service"], change) as door:
         with ThreadPoolExecutor(8) as pool:
-            answers = [pool.submit(httpx.get, f"{door.url}/v1/slow", timeout=60) for _ in range(8)]
+            answers = [pool.submit(httpx.get, f"{door.url}/v1/slow", timeout=GUARD_S) for _ in range(8)]
             door.until(lambda: door.stat("cluster.gateway.upstream_rq_pending_overflow") == 5)
-            assert httpx.get(f"{door.url}/healthz", timeout=60).status_code == 200
+            assert httpx.get(f"{door.url}/healthz", timeout=GUARD_S).status_code == 200
             upstream.release.set()
             codes = sorted(answer.result().status_code for answer in answers)
         assert codes == [200] * 3 + [503] * 5
 
 
-def test_what_no_upstream_has_seen_is_tried_again(stack: Stack) -> None:
-    """One dead host of two costs no caller anything."""
+def test_requests_that_reached_no_upstream_are_retried(stack: Stack) -> None:
+    """With one dead host of two, every request succeeds."""
     dead = free_ports(1)[0]
 
     def change(config: dict[str, Any]) -> None:
@@ -252,12 +251,12 @@ def test_what_no_upstream_has_seen_is_tried_again(stack: Stack) -> None:
                 )
 
     with door_with(stack, change) as door:
-        assert {httpx.get(f"{door.url}/v1/models", timeout=60).status_code for _ in range(20)} == {200}
+        assert {httpx.get(f"{door.url}/v1/models", timeout=GUARD_S).status_code for _ in range(20)} == {200}
         assert door.stat("cluster.gateway.upstream_rq_retry_success") > 0
 
 
 def test_retries_have_a_budget(stack: Stack) -> None:
-    """When nothing can be reached, a fifth of the requests at most is tried again at a time, and three."""
+    """If no host is reachable, at most a fifth of the active requests, or three, are retried at a time."""
 
     def change(config: dict[str, Any]) -> None:
         for cluster in config["static_resources"]["clusters"]:
@@ -268,14 +267,14 @@ def test_retries_have_a_budget(stack: Stack) -> None:
         with ThreadPoolExecutor(40) as pool:
             codes = {
                 answer.status_code
-                for answer in pool.map(lambda _: httpx.get(f"{door.url}/v1/models", timeout=60), range(40))
+                for answer in pool.map(lambda _: httpx.get(f"{door.url}/v1/models", timeout=GUARD_S), range(40))
             }
         assert codes == {503}
         assert door.stat("cluster.gateway.upstream_rq_retry_overflow") > 0
         assert 0 < door.stat("cluster.gateway.upstream_rq_retry") < 40
 
 
-def test_a_peer_that_answers_no_ping_is_gone(stack: Stack) -> None:
+def test_a_peer_that_answers_no_ping_is_disconnected(stack: Stack) -> None:
     """A half-open HTTP/2 connection is closed."""
 
     def change(config: dict[str, Any]) -> None:
@@ -289,8 +288,8 @@ def test_a_peer_that_answers_no_ping_is_gone(stack: Stack) -> None:
         assert door.stat("http2.keepalive_timeout") == 1
 
 
-def test_a_reader_that_stopped_is_cut_off(stack: Stack) -> None:
-    """A caller that asks and doesn't read gives its connection back."""
+def test_a_client_that_stops_reading_is_disconnected(stack: Stack) -> None:
+    """Envoy closes the connection of a client that does not read its response."""
 
     def change(config: dict[str, Any]) -> None:
         config["static_resources"]["listeners"][0]["per_connection_buffer_high_watermark_timeout"] = "1s"
@@ -304,14 +303,14 @@ def test_a_reader_that_stopped_is_cut_off(stack: Stack) -> None:
 
 
 def test_a_stream_without_a_window_is_reset(stack: Stack) -> None:
-    """A small answer that its HTTP/2 reader leaves no room for isn't kept for good, and its connection goes on."""
+    """A response for which the HTTP/2 client opens no window is reset, and its connection continues."""
 
     def change(config: dict[str, Any]) -> None:
         assert connection_manager(config)["stream_flush_timeout"] == "60s"
         connection_manager(config)["stream_flush_timeout"] = "1s"
 
     with door_with(stack, change) as door, connections(door, 1, NO_WINDOW + GET_MODELS_FRAME) as (connection,):
-        connection.settimeout(30)
+        connection.settimeout(GUARD_S)
         kinds = []
         while RST_STREAM not in kinds:
             head = connection.recv(9, socket.MSG_WAITALL)

@@ -1,4 +1,4 @@
-"""What Envoy does when its heap is full."""
+"""Envoy's overload actions when its heap is full."""
 
 import select
 import subprocess
@@ -8,13 +8,14 @@ from typing import Any
 
 import httpx
 
-from tests.e2e.crowd import connections, door_with, health, is_closed, serves
+from tests.e2e.connections import connections, door_with, health, is_closed, serves
 from tests.e2e.door import Door
 from tests.e2e.stack import Stack
+from tests.waiting import GUARD_S
 
 
 def only(action: str) -> Callable[[dict[str, Any]], None]:
-    """A heap that is full from the start, and one action against it."""
+    """Return a change that makes the heap full from the start and keeps one overload action."""
 
     def change(config: dict[str, Any]) -> None:
         manager = config["overload_manager"]
@@ -25,17 +26,17 @@ def only(action: str) -> Callable[[dict[str, Any]], None]:
 
 
 def test_a_full_heap_stops_requests(stack: Stack) -> None:
-    """503 with when to come back, over gRPC UNAVAILABLE."""
+    """Requests get 503 with Retry-After, and UNAVAILABLE over gRPC."""
     with Door(stack.ports["gateway"], stack.ports["service"], only("stop_accepting_requests"), healthy=False) as door:
         door.until(lambda: door.stat("overload.envoy.overload_actions.stop_accepting_requests.active") == 1)
-        answer = httpx.get(f"{door.url}/v1/models", timeout=60)
+        answer = httpx.get(f"{door.url}/v1/models", timeout=GUARD_S)
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
         assert answer.json()["error"]["type"] == "server_error"
         assert health(door) == "UNAVAILABLE"
 
 
 def test_a_full_heap_stops_connections(stack: Stack) -> None:
-    """No new connection is taken up."""
+    """No new connection is accepted."""
     with Door(
         stack.ports["gateway"], stack.ports["service"], only("stop_accepting_connections"), healthy=False
     ) as door:
@@ -46,22 +47,22 @@ def test_a_full_heap_stops_connections(stack: Stack) -> None:
 
 
 def test_a_full_heap_ends_keep_alive(stack: Stack) -> None:
-    """Connections end with their answer."""
+    """Connections are closed after their response."""
     with door_with(stack, only("disable_http_keepalive")) as door:
         door.until(lambda: door.stat("overload.envoy.overload_actions.disable_http_keepalive.active") == 1)
-        assert httpx.get(f"{door.url}/v1/models", timeout=60).headers["connection"] == "close"
+        assert httpx.get(f"{door.url}/v1/models", timeout=GUARD_S).headers["connection"] == "close"
 
 
 def test_a_full_heap_shortens_idle_times(stack: Stack) -> None:
-    """Idle connections are closed after seconds instead of minutes."""
+    """Idle connections are closed long before the normal timeout of five minutes."""
     with door_with(stack, only("reduce_timeouts")) as door:
         door.until(lambda: door.stat("overload.envoy.overload_actions.reduce_timeouts.scale_percent") == 100)
         with connections(door, 1) as (connection,):
             assert is_closed(connection)
 
 
-def test_a_full_heap_gives_memory_back(stack: Stack) -> None:
-    """What Envoy's allocator holds and nothing uses goes back to the machine, again and again."""
+def test_a_full_heap_releases_memory(stack: Stack) -> None:
+    """Envoy repeatedly returns unused memory of its allocator to the system."""
     with door_with(stack, only("shrink_heap")) as door:
         door.until(lambda: door.stat("overload.envoy.overload_actions.shrink_heap.active") == 1)
         door.until(lambda: door.stat("overload.envoy.overload_actions.shrink_heap.shrink_count") > 0)
@@ -69,7 +70,7 @@ def test_a_full_heap_gives_memory_back(stack: Stack) -> None:
 
 
 def test_a_full_heap_resets_the_largest_streams(stack: Stack, tmp_path: Path) -> None:
-    """A caller for whom Envoy has to hold 20 MiB loses its stream where the heap has no room; others don't."""
+    """A stream that makes Envoy buffer 20 MiB is reset when the heap is too small; other requests succeed."""
     pressure = "overload.envoy.resource_monitors.fixed_heap.pressure"
     (tmp_path / "body").write_bytes(bytes(20 << 20))
 
@@ -84,7 +85,7 @@ def test_a_full_heap_resets_the_largest_streams(stack: Stack, tmp_path: Path) ->
     def send(door: Door) -> int:
         command = ["curl", "--http2-prior-knowledge", "--limit-rate", "16M", "--silent", "--data-binary"]
         command += [f"@{tmp_path / 'body'}", f"{door.url}/v1/chat/completions"]
-        return subprocess.run(command, check=False, capture_output=True, timeout=60).returncode
+        return subprocess.run(command, check=False, capture_output=True, timeout=GUARD_S).returncode
 
     with door_with(stack, heap_of(100)) as door:
         door.until(lambda: door.stat(pressure) > 0)

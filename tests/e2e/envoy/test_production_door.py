@@ -1,4 +1,4 @@
-"""Where calls go behind Envoy's configuration for a fleet: a real Envoy before services that say who they are."""
+"""Routing by Envoy's configuration for a fleet: a real Envoy in front of services that return their names."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ HEALTH_NAME = "sluice.v1.ChatService"
 
 
 class Replica:
-    """A service that answers every call with its name, or as `refusal` says."""
+    """A service that answers every call with its name, or runs `failure` instead."""
 
     def __init__(self, name: str, tls: DevelopmentTls | None = None) -> None:
         self.name = name
         self.num_calls = 0
-        self.refusal: Callable[[Any], Any] | None = None
+        self.failure: Callable[[Any], Any] | None = None
         self.trailers: tuple[tuple[str, str | bytes], ...] = ()
         self.release = asyncio.Event()
         self.release.set()
@@ -57,26 +57,26 @@ class Replica:
         self.host = Host("127.0.0.1", port)
 
     async def start(self) -> None:
-        """Serve, and say so."""
+        """Start the server and report it as healthy."""
         await self.health.set(HEALTH_NAME, health_pb2.HealthCheckResponse.SERVING)
         await self._server.start()
 
     async def stop(self) -> None:
-        """End at once."""
+        """Stop the server at once."""
         await self._server.stop(None)
 
     async def _answer(self, request: bytes, context: Any) -> bytes:
         self.num_calls += 1
         await self.release.wait()
-        if self.refusal is not None:
-            await self.refusal(context)
+        if self.failure is not None:
+            await self.failure(context)
         context.set_trailing_metadata(self.trailers)
         return self.name.encode()
 
 
 @contextlib.asynccontextmanager
 async def replicas(*names: str, tls: DevelopmentTls | None = None) -> AsyncIterator[list[Replica]]:
-    """Running ones of these names."""
+    """Run replicas with these names."""
     found = [Replica(name, tls) for name in names]
     await asyncio.gather(*(each.start() for each in found))
     try:
@@ -86,12 +86,12 @@ async def replicas(*names: str, tls: DevelopmentTls | None = None) -> AsyncItera
 
 
 class FleetDoor(Door):
-    """A door by a fleet's description. `inner` is the gateways' listener."""
+    """An Envoy with a fleet's configuration. `inner_port` is the gateways' listener."""
 
     def __init__(
         self, folder: Path, tls: DevelopmentTls | None = None, policy: Any = None, **pools: list[Replica]
     ) -> None:
-        """`policy` takes the place of how a pool's calls without a key are shared out."""
+        """`policy` replaces the load balancing policy for a pool's calls without an affinity key."""
         (self.inner_port,) = free_ports(1)
         self.folder = folder
 
@@ -124,19 +124,19 @@ class FleetDoor(Door):
             self.until_members(name, len(hosts))
 
     def until_members(self, pool: str, count: int) -> None:
-        """Return when Envoy finds so many replicas healthy, for all that lead to them."""
+        """Return when Envoy regards `count` replicas as healthy in each cluster of the pool."""
         names = [f"cluster.{name}.membership_healthy" for name in (pool, f"{pool}-affinity")]
         self.until(lambda: all(self.stat(name) == count for name in names))
 
 
 async def ask(port: int, **headers: str) -> str:
-    """Who answers a call with these headers of ours."""
+    """Return the name of the replica that answers a call with these headers."""
     async with aio.insecure_channel(f"127.0.0.1:{port}") as channel:
         return await ask_on(channel, **headers)
 
 
 async def ask_on(channel: aio.Channel, **headers: str) -> str:
-    """As `ask`, on a connection that is there."""
+    """Return the name of the replica that answers a call on an open channel."""
     metadata = [(f"x-sluice-{name}", value) for name, value in headers.items()]
     call: Any = channel.unary_unary(CALL)  # of bytes
     answer: bytes = await call(b"", timeout=GUARD_S, metadata=metadata)
@@ -144,7 +144,10 @@ async def ask_on(channel: aio.Channel, **headers: str) -> str:
 
 
 async def homes(door: FleetDoor, *names: str) -> dict[str, str]:
-    """Who answers each of some keys, when these are all who answer: Envoy's threads learn of hosts a little later."""
+    """Return the replica of each of some keys, once these replicas all get calls.
+
+    Envoy's threads update hosts with a delay.
+    """
     found: dict[str, str] = {}
     async with aio.insecure_channel(door.target) as channel:
         while set(found.values()) != set(names):
@@ -153,7 +156,10 @@ async def homes(door: FleetDoor, *names: str) -> dict[str, str]:
 
 
 async def test_a_key_leads_to_one_replica_and_a_model_to_its_pool(tmp_path: Path) -> None:
-    """At both listeners alike, and without either, all replicas of the default pool have calls."""
+    """Both listeners route a key to the same replica and a model to its pool.
+
+    Other calls use the whole default pool.
+    """
     async with replicas("a", "b", "c", "large") as (a, b, c, large):
         door = await asyncio.to_thread(FleetDoor, tmp_path, service=[a, b, c], large=[large])
         with door:
@@ -166,7 +172,7 @@ async def test_a_key_leads_to_one_replica_and_a_model_to_its_pool(tmp_path: Path
 
 
 async def test_a_hot_key_is_spread(tmp_path: Path) -> None:
-    """Of many calls at once with one key no replica has more than its bound, half again its share."""
+    """Of many concurrent calls with one key, no replica gets more than 1.5 times its share."""
     async with replicas("a", "b", "c") as hosts:
         door = await asyncio.to_thread(FleetDoor, tmp_path, service=hosts)
         with door:
@@ -184,8 +190,8 @@ async def test_a_hot_key_is_spread(tmp_path: Path) -> None:
             assert max(shares.values()) <= 16
 
 
-async def test_replicas_come_and_go_by_their_file(tmp_path: Path) -> None:
-    """One that is added gets calls, one that is taken out gets none, and its keys go elsewhere; the others' stay."""
+async def test_replicas_are_added_and_removed_by_their_file(tmp_path: Path) -> None:
+    """An added replica gets calls, a removed one gets none, and the keys of the others mostly stay."""
     async with replicas("a", "b", "c") as (a, b, c):
         door = await asyncio.to_thread(FleetDoor, tmp_path, service=[a, b])
         with door:
@@ -196,22 +202,22 @@ async def test_replicas_come_and_go_by_their_file(tmp_path: Path) -> None:
             write_hosts(tmp_path, "service", [each.host for each in (a, c)])
             after = await homes(door, "a", "c")
             moved = [key for key in between if between[key] not in {"b", after[key]}]
-            assert len(moved) <= 12  # besides those of b
+            assert len(moved) <= 12  # in addition to those of b
             assert {await ask(door.port) for _ in range(20)} == {"a", "c"}
 
 
 @pytest.mark.parametrize(
-    ("reason", "refusals"),
+    ("reason", "num_failed"),
     [("DRAINING", 0), ("STARTING", 0), ("MODEL_NOT_LOADED", 0), ("MODEL_ASLEEP", 0), ("INTERNAL", 100)],
 )
-async def test_what_was_refused_before_it_began_is_tried_elsewhere(reason: str, refusals: int, tmp_path: Path) -> None:
-    """And nothing else: what failed at one replica might fail at all."""
+async def test_calls_rejected_before_their_start_are_retried(reason: str, num_failed: int, tmp_path: Path) -> None:
+    """Only rejections before the start are retried, since another failure might repeat at every replica."""
     async with replicas("a", "b") as (a, b):
 
-        async def refuse(context: Any) -> None:
+        async def reject(context: Any) -> None:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "not now", (("x-sluice-reason", reason),))
 
-        a.refusal = refuse
+        a.failure = reject
         door = await asyncio.to_thread(FleetDoor, tmp_path, service=[a, b])
         with door:
             ends: Counter[str] = Counter()
@@ -221,18 +227,18 @@ async def test_what_was_refused_before_it_began_is_tried_elsewhere(reason: str, 
                 except aio.AioRpcError as error:
                     ends[error.code().name] += 1
             assert set(ends) <= {"b", "UNAVAILABLE"}
-            assert ends["UNAVAILABLE"] == refusals
+            assert ends["UNAVAILABLE"] == num_failed
 
 
-async def test_short_deadlines_put_no_replica_aside(tmp_path: Path) -> None:
-    """A caller whose calls all end by their deadline takes no replica from others."""
+async def test_expired_deadlines_eject_no_replica(tmp_path: Path) -> None:
+    """A client whose calls all exceed their deadline does not make Envoy eject replicas."""
     async with replicas("a", "b") as hosts:
 
-        async def late(context: Any) -> None:
+        async def expire(context: Any) -> None:
             await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "too late")
 
         for each in hosts:
-            each.refusal = late
+            each.failure = expire
         door = await asyncio.to_thread(FleetDoor, tmp_path, service=hosts)
         with door:
             for _ in range(24):
@@ -243,7 +249,7 @@ async def test_short_deadlines_put_no_replica_aside(tmp_path: Path) -> None:
 
 
 async def test_all_connections_have_tls(tmp_path: Path) -> None:
-    """Callers are shown a certificate, gateways must show one, and so must Envoy towards services."""
+    """Clients see a certificate; gateways, and Envoy as a client of services, must show one."""
     tls = DevelopmentTls(tmp_path / "certs", mutual=True)
     tls.make("127.0.0.1")
     async with replicas("a", "b", tls=tls) as hosts:
@@ -255,20 +261,20 @@ async def test_all_connections_have_tls(tmp_path: Path) -> None:
                 async with aio.secure_channel(f"127.0.0.1:{port}", credentials) as channel:
                     assert await ask_on(channel, affinity="1") in {"a", "b"}
             async with aio.secure_channel(f"127.0.0.1:{door.inner_port}", stranger) as channel:
-                with pytest.raises(aio.AioRpcError) as refusal:
+                with pytest.raises(aio.AioRpcError) as failure:
                     await ask_on(channel)
-            assert refusal.value.code() is grpc.StatusCode.UNAVAILABLE
+            assert failure.value.code() is grpc.StatusCode.UNAVAILABLE
 
 
 def documented_policy() -> Any:
-    """What docs/deployment.md says to write for a pool of unequal machines."""
+    """Return the policy in docs/deployment.md for a pool of unequal machines."""
     page = (ROOT / "docs" / "deployment.md").read_text()
     text = page.partition("```yaml\nload_balancing_policy:")[2].partition("```")[0]
     return yaml.safe_load("load_balancing_policy:" + text)["load_balancing_policy"]
 
 
 async def test_load_reports_weigh_replicas(tmp_path: Path) -> None:
-    """In either form: who says that it is four times as full has the fewest calls, where Envoy is told to weigh."""
+    """With the documented policy, replicas get calls in inverse proportion to the utilization that they report."""
     async with replicas("idle", "half", "full") as (idle, half, full):
         idle.trailers = (("endpoint-load-metrics", as_text(1.0, 0.0, 0.2, {})),)
         half.trailers = (("endpoint-load-metrics", as_text(1.0, 0.0, 0.4, {})),)
@@ -276,7 +282,7 @@ async def test_load_reports_weigh_replicas(tmp_path: Path) -> None:
         door = await asyncio.to_thread(FleetDoor, tmp_path, policy=documented_policy(), service=[idle, half, full])
         with door:
             async with aio.insecure_channel(door.target) as channel, asyncio.timeout(GUARD_S):
-                while True:  # weights count after a while of reports
+                while True:  # weights take effect after several reports
                     shares = Counter([await ask_on(channel) for _ in range(140)])
                     if (
                         abs(shares["idle"] - 80) <= 8

@@ -1,4 +1,4 @@
-"""TLS and mTLS of all processes: who is let in, and certificates that change while streams run."""
+"""TLS and mTLS of all processes: which clients are accepted, and certificates that change while streams run."""
 
 import contextlib
 import re
@@ -31,7 +31,7 @@ LISTENERS = ("envoy", "gateway", "service")
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> DevelopmentTls:
-    """Where the run's certificates are."""
+    """The run's certificates."""
     return DevelopmentTls(tmp_path_factory.mktemp("certs"), mutual=True)
 
 
@@ -47,7 +47,7 @@ def secure(certificates: DevelopmentTls) -> Iterator[Stack]:
 
 
 def certificate_at(port: int, certificates: DevelopmentTls) -> bytes:
-    """What a new connection is shown."""
+    """Return the certificate that a new connection receives."""
     context = certificates.client_ssl_context()
     context.set_alpn_protocols(["h2", "http/1.1"])
     plain = socket.create_connection(("127.0.0.1", port), timeout=GUARD_S)
@@ -58,11 +58,11 @@ def certificate_at(port: int, certificates: DevelopmentTls) -> bytes:
 
 
 def client(certificates: DevelopmentTls) -> httpx.Client:
-    return httpx.Client(verify=certificates.client_ssl_context(), timeout=60)
+    return httpx.Client(verify=certificates.client_ssl_context(), timeout=GUARD_S)
 
 
 def list_models(port: int, certificates: DevelopmentTls) -> list[str]:
-    """By gRPC, over a connection of its own."""
+    """Return the models over gRPC on a new connection."""
     credentials = grpc.ssl_channel_credentials(*certificates.client_pems())
     with grpc.secure_channel(f"127.0.0.1:{port}", credentials) as channel:
         answer = model_pb2_grpc.ModelServiceStub(channel).ListModels(model_pb2.ListModelsRequest(), timeout=GUARD_S)
@@ -70,7 +70,7 @@ def list_models(port: int, certificates: DevelopmentTls) -> list[str]:
 
 
 def test_our_own_client(secure: Stack, certificates: DevelopmentTls) -> None:
-    """The Python client shows its certificate, and trusts whom it is told to, or the system."""
+    """The Python client shows its certificate and trusts the given authorities, or the system's."""
     ca, own, key = (certificates.folder / f"{name}.pem" for name in ("ca", "client", "client-key"))
     url = f"https://127.0.0.1:{secure.ports['envoy']}"
     with sluice_client.Client(url, tls=sluice_client.Tls(authorities=ca, certificate=own, key=key)) as client:
@@ -83,31 +83,31 @@ def test_our_own_client(secure: Stack, certificates: DevelopmentTls) -> None:
 
 
 def test_the_printed_request_works(secure: Stack) -> None:
-    """What the greeting says to try streams as it stands."""
+    """The request in the greeting streams an answer unchanged."""
     (command,) = re.findall(r"^  (curl -N .*)$", secure.output, re.MULTILINE)
-    done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60, check=True)  # noqa: S602 what a newcomer pastes
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=GUARD_S, check=True)  # noqa: S602 what a newcomer pastes
     assert done.stdout.endswith("data: [DONE]\n\n")
 
 
 @pytest.mark.parametrize("name", LISTENERS)
-def test_who_has_no_certificate_gets_nothing(secure: Stack, certificates: DevelopmentTls, name: str) -> None:
-    """Neither plain text nor TLS without a certificate of the authority is answered."""
+def test_clients_without_a_certificate_are_rejected(secure: Stack, certificates: DevelopmentTls, name: str) -> None:
+    """Plain text and TLS without a certificate of the authority get no response."""
     port = secure.ports[name]
     with pytest.raises(httpx.TransportError):
-        httpx.get(f"http://127.0.0.1:{port}/healthz", timeout=60).raise_for_status()
-    stranger = ssl.create_default_context(cafile=certificates.folder / "ca.pem")
-    with pytest.raises(httpx.TransportError), httpx.Client(verify=stranger, timeout=60) as outsider:
+        httpx.get(f"http://127.0.0.1:{port}/healthz", timeout=GUARD_S).raise_for_status()
+    without_certificate = ssl.create_default_context(cafile=certificates.folder / "ca.pem")
+    with pytest.raises(httpx.TransportError), httpx.Client(verify=without_certificate, timeout=GUARD_S) as outsider:
         outsider.get(f"https://127.0.0.1:{port}/healthz")
 
 
 @pytest.mark.parametrize("name", ["envoy", "service"])
 def test_grpc_over_mutual_tls(secure: Stack, certificates: DevelopmentTls, name: str) -> None:
-    """A caller with a certificate is served, through Envoy and directly."""
+    """A client with a certificate is served, through Envoy and directly."""
     assert "sluice-demo" in list_models(secure.ports[name], certificates)
 
 
 def test_certificates_change_while_streams_run(secure: Stack, certificates: DevelopmentTls) -> None:
-    """New connections are shown the new certificate everywhere; those that stand, and their streams, go on."""
+    """New connections receive the new certificate everywhere; open connections and their streams continue."""
     before = {name: certificate_at(secure.ports[name], certificates) for name in LISTENERS}
     doors = [f"https://127.0.0.1:{secure.ports[name]}" for name in ("envoy", "gateway")]
     credentials = grpc.ssl_channel_credentials(*certificates.client_pems())
@@ -116,29 +116,29 @@ def test_certificates_change_while_streams_run(secure: Stack, certificates: Deve
         for name in ("envoy", "service"):
             channel = stack.enter_context(grpc.secure_channel(f"127.0.0.1:{secure.ports[name]}", credentials))
             stub: Any = health_pb2_grpc.HealthStub(channel)  # it ships no types
-            watch = stub.Watch(health_pb2.HealthCheckRequest(), timeout=100)
+            watch = stub.Watch(health_pb2.HealthCheckRequest())
             assert next(watch).status == health_pb2.HealthCheckResponse.SERVING
             watches.append(watch)
-        ways = [network_stream(caller.get(f"{door}/healthz")) for door in doors]
+        addresses = [network_stream(caller.get(f"{door}/healthz")) for door in doors]
         with caller.stream("POST", f"{doors[0]}/v1/chat/completions", json=LONG) as answer:
             make_certificates(certificates.folder, NAMES, 30)
             after = changed(secure, certificates, before)
             assert list(answer.iter_lines())[-2] == "data: [DONE]"
         assert [watch.done() for watch in watches] == [False, False]
         assert len(set(after.values())) == 1  # the new one, everywhere
-        assert [network_stream(caller.get(f"{door}/healthz")) for door in doors] == ways
+        assert [network_stream(caller.get(f"{door}/healthz")) for door in doors] == addresses
     with client(certificates) as caller:
         assert caller.get(f"{doors[0]}/v1/models").status_code == 200
     assert "sluice-demo" in list_models(secure.ports["envoy"], certificates)
 
 
 def network_stream(answer: httpx.Response) -> object:
-    """The local end of the connection that it came on."""
+    """Return the client's address of the connection that the response arrived on."""
     return answer.extensions["network_stream"].get_extra_info("client_addr")
 
 
 def changed(stack: Stack, certificates: DevelopmentTls, before: dict[str, bytes]) -> dict[str, bytes]:
-    """What each listener shows once it shows another certificate."""
+    """Return the certificate of each listener, once all have changed."""
     deadline = time.monotonic() + GUARD_S
     while time.monotonic() < deadline:
         after = {name: certificate_at(stack.ports[name], certificates) for name in LISTENERS}
@@ -148,7 +148,7 @@ def changed(stack: Stack, certificates: DevelopmentTls, before: dict[str, bytes]
 
 
 def test_bad_files_change_nothing(secure: Stack, certificates: DevelopmentTls) -> None:
-    """A certificate that is none, or not its key's, is told in the log; the one before stays in use."""
+    """An invalid certificate file is logged, and the previous certificate stays in use."""
     file = certificates.folder / "server.pem"
     good = file.read_bytes()
     before = {name: certificate_at(secure.ports[name], certificates) for name in LISTENERS}
@@ -164,8 +164,8 @@ def test_bad_files_change_nothing(secure: Stack, certificates: DevelopmentTls) -
         partial.replace(file)
 
 
-def test_a_handshake_that_never_ends_is_given_up(tmp_path: Path) -> None:
-    """Who connects and says nothing is disconnected."""
+def test_an_unfinished_handshake_is_closed(tmp_path: Path) -> None:
+    """Envoy closes a connection without a TLS handshake after the timeout."""
     make_certificates(tmp_path / "certs", NAMES, 1)
 
     def change(config: dict[str, Any]) -> None:

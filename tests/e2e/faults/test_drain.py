@@ -1,4 +1,4 @@
-"""Nothing that was accepted is lost when processes are stopped under load."""
+"""No accepted request is lost when processes are stopped under load."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ from tests.e2e.stack import Stack
 from tests.soak.load import AWAY, DONE, Load
 from tests.waiting import GUARD_S
 
-# Those of half of the replicas have less room: beside other tests, which slow them, callers wait for it.
+# With half of the replicas, requests may wait longer, especially on a busy machine.
 PATIENT = ("--engine.max-queue-wait-s=60",)
 
 
 @asynccontextmanager
 async def under(load: Load) -> AsyncIterator[None]:
-    """The load runs beside the block; at the end its last requests are awaited."""
-    enough = asyncio.Event()
-    running = asyncio.create_task(load.run(enough))
+    """Run the load within the block, and wait for its last requests at the end."""
+    stop = asyncio.Event()
+    running = asyncio.create_task(load.run(stop))
     try:
         async with asyncio.timeout(GUARD_S):
             await until_num(load, 4 * load.num_callers)
         yield
     finally:
-        enough.set()
+        stop.set()
         await running
 
 
 async def until_num(load: Load, count: int) -> None:
-    """Return when so many requests more have ended."""
+    """Return when `count` more requests have ended."""
     wanted = load.outcomes.total() + count
     while load.outcomes.total() < wanted:  # noqa: ASYNC110 a counter has no event
         await asyncio.sleep(0.02)
 
 
 async def test_the_runner_drains_all() -> None:
-    """SIGTERM of the runner: each request is answered whole, or finds nobody listening; the code is 0."""
+    """At SIGTERM each request is answered completely or finds the port closed; the exit code is 0."""
     stack = Stack("--drain-timeout-s=50")  # the default, 22 s, may be too short for a busy machine
     try:
         await asyncio.to_thread(stack.wait_for, "sluice is ready.")
@@ -60,7 +60,7 @@ async def test_the_runner_drains_all() -> None:
     print(f"{load.num(DONE)} requests")  # noqa: T201 a figure of docs/reliability.md
     assert not load.lost(), load.lost()
     assert load.num(AWAY)
-    assert load.num(DONE) - num_before > load.num_callers  # it served on for a while
+    assert load.num(DONE) - num_before > load.num_callers  # it still accepted requests
 
 
 @pytest.mark.timeout(600)  # four processes start twice, or five times
@@ -68,9 +68,9 @@ async def test_the_runner_drains_all() -> None:
     "num_rounds", [pytest.param(1, marks=pytest.mark.long), pytest.param(4, marks=pytest.mark.soak)]
 )
 async def test_replicas_are_restarted_without_a_loss(num_rounds: int) -> None:
-    """SIGTERM, and a new process, of one gateway and one service after the other: no request is lost.
+    """One gateway and one service after the other are restarted with SIGTERM: no request is lost.
 
-    None is refused either but for want of room: half of the replicas have less.
+    Requests are rejected only for lack of capacity, because half of the replicas have less.
     """
     with Replicas(options=PATIENT) as replicas:
         load = Load(replicas.door, num_callers=8)
@@ -84,7 +84,7 @@ async def test_replicas_are_restarted_without_a_loss(num_rounds: int) -> None:
 @pytest.mark.cluster
 @pytest.mark.timeout(600)
 async def test_everything_is_restarted_without_a_loss() -> None:
-    """Each of three services, two gateways and Envoy is replaced under load, one after the other; nothing is lost."""
+    """Three services, two gateways and Envoy are replaced under load, one after the other: no request is lost."""
     with Replicas(num_services=3, options=PATIENT) as replicas:
         load = Load(replicas.door, num_callers=12)
         async with under(load):
@@ -96,15 +96,15 @@ async def test_everything_is_restarted_without_a_loss() -> None:
 
 
 def check_all_done(load: Load) -> None:
-    """Nothing is lost, nor refused but a little for want of room."""
+    """Check that nothing is lost, and few requests are rejected for lack of capacity."""
     print(f"{load.outcomes.total()} requests")  # noqa: T201 a figure of docs/reliability.md
-    crowded = load.num("refused 429") + load.num("refused RESOURCE_EXHAUSTED")
-    assert load.num(DONE) + crowded == load.outcomes.total(), load.outcomes
-    assert crowded * 50 < load.outcomes.total(), load.outcomes
+    num_rejected = load.num("refused 429") + load.num("refused RESOURCE_EXHAUSTED")
+    assert load.num(DONE) + num_rejected == load.outcomes.total(), load.outcomes
+    assert num_rejected * 50 < load.outcomes.total(), load.outcomes
 
 
 async def test_envoy_alone_is_drained() -> None:
-    """SIGTERM of its keeper: the streams that run end whole, and the runner starts it again."""
+    """At SIGTERM of Envoy's wrapper its running streams complete, and the runner restarts it."""
     stack = Stack("--model=demo=demo/model")
     try:
         await asyncio.to_thread(stack.wait_for, "sluice is ready.")
@@ -114,12 +114,12 @@ async def test_envoy_alone_is_drained() -> None:
             for stream in streams:
                 await anext(stream)
             os.kill(stack.children()["envoy"], signal.SIGTERM)
-            async with httpx.AsyncClient(base_url=stack.door, timeout=60) as caller:
+            async with httpx.AsyncClient(base_url=stack.door, timeout=GUARD_S) as caller:
                 ready = await caller.get("/readyz")
                 while ready.status_code == 200:
                     ready = await caller.get("/readyz")
                 assert ready.status_code == 503
-                models = await caller.get("/v1/models")  # while health says no
+                models = await caller.get("/v1/models")  # accepted while the health check fails
             ends = [[event async for event in stream][-1] for stream in streams]
         assert (models.status_code, models.headers["connection"]) == (200, "close")
         assert all(end.HasField("completed") for end in ends)

@@ -1,4 +1,4 @@
-"""A model that can't be loaded refuses itself where the settings say so, and the start where they don't."""
+"""A model that cannot be loaded fails only its own requests if the settings say so, and the whole start otherwise."""
 
 import json
 from pathlib import Path
@@ -11,19 +11,20 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from sluice.v1 import model_pb2, model_pb2_grpc
 
 from tests.e2e.stack import ROOT, Stack
+from tests.waiting import GUARD_S
 
 REASON = "the configuration asks for [320"
 
 
 @pytest.fixture
 def settings(tmp_path: Path) -> dict[str, str]:
-    """A model that is served, one that isn't, and an endpoint that sends requests to either."""
+    """A valid model, an invalid one, and an endpoint with both."""
     bad = tmp_path / "bad"
     bad.mkdir()
     for name in ("tokenizer.json", "tokenizer_config.json", "model.safetensors"):
         (bad / name).symlink_to(ROOT / "demo" / "model" / name)
-    said = json.loads((ROOT / "demo" / "model" / "config.json").read_text())
-    (bad / "config.json").write_text(json.dumps(said | {"intermediate_size": 320}))
+    config = json.loads((ROOT / "demo" / "model" / "config.json").read_text())
+    (bad / "config.json").write_text(json.dumps(config | {"intermediate_size": 320}))
     entities = [{"name": name, "model": name, "traffic_percentage": 50} for name in ("bad", "good")]
     return {
         "SLUICE_SERVICE_MODEL": json.dumps({"bad": str(bad), "good": str(ROOT / "demo" / "model")}),
@@ -32,15 +33,15 @@ def settings(tmp_path: Path) -> dict[str, str]:
 
 
 def test_a_failed_model_is_left_out(settings: dict[str, str]) -> None:
-    """Others are served; it is listed with the reason, its health says no, its requests are 503 by its own name."""
+    """Other models are served; the failed one is listed with its reason, is not healthy, and its requests get 503."""
     stack = Stack(environment=settings | {"SLUICE_SERVICE_LEAVE_OUT_FAILED_MODELS": "true"})
     try:
         stack.wait_for("sluice is ready.")
         asked = {"model": "good", "prompt": "The", "max_tokens": 2}
-        assert httpx.post(f"{stack.door}/v1/completions", json=asked, timeout=60).status_code == 200
-        refused = httpx.post(f"{stack.door}/v1/completions", json=asked | {"model": "bad"}, timeout=60)
+        assert httpx.post(f"{stack.door}/v1/completions", json=asked, timeout=GUARD_S).status_code == 200
+        refused = httpx.post(f"{stack.door}/v1/completions", json=asked | {"model": "bad"}, timeout=GUARD_S)
         assert (refused.status_code, "'bad' could not be loaded" in refused.json()["error"]["message"]) == (503, True)
-        assert [each["id"] for each in httpx.get(f"{stack.door}/v1/models", timeout=60).json()["data"]] == ["good"]
+        assert [each["id"] for each in httpx.get(f"{stack.door}/v1/models", timeout=GUARD_S).json()["data"]] == ["good"]
         with grpc.insecure_channel(stack.door.removeprefix("http://")) as channel:
             listed = model_pb2_grpc.ModelServiceStub(channel).ListModels(model_pb2.ListModelsRequest())
             assert [each.name for each in listed.models] == ["good"]
@@ -67,7 +68,7 @@ _HEALTH = {
 
 
 def test_a_failed_model_ends_the_start_by_default(settings: dict[str, str]) -> None:
-    """A rollout then keeps the replicas that it has; the last line says what is wrong."""
+    """The start fails with the reason, so that a rollout keeps its old replicas."""
     stack = Stack(environment=settings)
     assert stack.wait() != 0
     assert REASON in stack.output

@@ -1,4 +1,7 @@
-"""A caller who leaves costs nothing: the engine is idle and every block free, whenever and wherever he leaves."""
+"""A disconnected client costs nothing.
+
+Whenever and wherever it disconnects, the engine is idle and every block free.
+"""
 
 import json
 import socket
@@ -33,14 +36,17 @@ from tests.waiting import GUARD_S, wait_until
 MODEL = "sluice-demo"
 LONG = "word " * 300
 ENDLESS = sampling_pb2.StopParams(ignore_eos=True)
-ENDS = (0, 2)  # the tokens that end a text of the demo model
+ENDS = (0, 2)  # the stop tokens of the demo model
 NO_END = dict.fromkeys(ENDS, -100.0)
-MAX_TOKENS_LEFT = 1500  # of a choice; each would generate more
+MAX_TOKENS_LEFT = 1500  # per choice; without the abort each generates more
 
 
 @dataclass(frozen=True)
 class Endless:
-    """A request that would run for the model's whole context; `path` says what `stream` says, where they differ."""
+    """A request that generates up to the model's whole context.
+
+    Where `path` has a streamed form, it replaces `stream`.
+    """
 
     path: str
     body: dict[str, Any]
@@ -52,7 +58,7 @@ class Endless:
         return int(self.body.get("n", 1)) * (len(prompts) if isinstance(prompts, list) else 1)
 
     def send(self, port: int, *, stream: bool) -> socket.socket:
-        """The connection with the request on it, of which nothing is read."""
+        """Return a connection on which the request was sent and nothing was read."""
         is_generate = self.path.endswith("generate")
         path = f"{self.path}_stream" if is_generate and stream else self.path
         body = json.dumps(self.body if is_generate else self.body | {"stream": stream}).encode()
@@ -63,10 +69,10 @@ class Endless:
         return connection
 
 
-DRAWN = {"temperature": 1, "top_p": 1}  # texts that don't repeat themselves: those are guessed ahead, and over at once
+DRAWN = {"temperature": 1, "top_p": 1}  # without repetition, which speculation would generate at once
 FOUR = {"ignore_eos": True, "n": 4, **DRAWN}
 CHAT = FOUR | {"messages": [{"role": "user", "content": LONG}]}
-# MindIE has no way to forbid the end but to make it unlikely, as what the prompt has already.
+# MindIE cannot forbid stop tokens; the repetition penalty makes those of the prompt unlikely.
 BABBLE = {**DRAWN, "repetition_penalty": 100.0, "max_new_tokens": 2000}
 REQUESTS = [
     Endless("/v1/chat/completions", CHAT | {"model": MODEL}, ("gateway", "envoy")),
@@ -84,30 +90,30 @@ DOORS = [pytest.param(each, door, id=f"{each.path}-{door}") for each in REQUESTS
 
 
 def num_tokens(stack: Stack) -> float:
-    """How many tokens the service has generated."""
+    """Return the number of tokens that the service has generated."""
     return stack.metric("sluice_engine_generated_tokens_total")
 
 
 def until_generating(stack: Stack, before: float) -> None:
-    """Return when there are more tokens than `before`."""
+    """Return when more tokens than `before` are generated."""
     wait_until(lambda: num_tokens(stack) != before, lambda: "the request never ran")
 
 
 @contextmanager
 def left_early(stack: Stack, num_choices: int = 1) -> Iterator[float]:
-    """Within, a request is left; gives the number of tokens before it. In the end it must have stopped, all freed."""
+    """Check that the request aborted in the block stops and frees everything. Yield the number of tokens before it."""
     stack.until_idle()
     before = num_tokens(stack)
     yield before
     stack.until_idle()
-    assert num_tokens(stack) - before < num_choices * MAX_TOKENS_LEFT, "it went on without its caller"
+    assert num_tokens(stack) - before < num_choices * MAX_TOKENS_LEFT, "it continued without its client"
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize(("endless", "door"), DOORS)
-def test_hang_up_frees_everything(stack: Stack, endless: Endless, door: str, moment: str, *, stream: bool) -> None:
-    """REST: before and after the first token, streamed and whole, in every dialect."""
+def test_disconnect_frees_everything(stack: Stack, endless: Endless, door: str, moment: str, *, stream: bool) -> None:
+    """A REST client disconnects before or after the first token, streamed and unstreamed, in every dialect."""
     with left_early(stack, endless.num_choices) as before, endless.send(stack.ports[door], stream=stream) as connection:
         if moment == "after":
             until_generating(stack, before)
@@ -177,7 +183,7 @@ def is_text(event: Any) -> bool:
 @pytest.mark.parametrize("method", STREAMS)
 @pytest.mark.parametrize("door", ["service", "envoy"])
 def test_grpc_cancel_frees_everything(stack: Stack, method: str, door: str, moment: str, *, streamed: bool) -> None:
-    """gRPC: a cancelled call of every generating method, at once and after the first token, there and through Envoy."""
+    """A gRPC call of any generating method is cancelled before or after the first token, directly or through Envoy."""
     kind, request = STREAMS[method]
     target = f"127.0.0.1:{stack.ports[door]}"
     with left_early(stack, num_choices(request)) as before, grpc.insecure_channel(target) as channel:
@@ -194,7 +200,7 @@ def test_grpc_cancel_frees_everything(stack: Stack, method: str, door: str, mome
 
 
 def test_grpc_deadline_frees_everything(stack: Stack) -> None:
-    """The caller's deadline stops the generation, and the status says so."""
+    """The client's deadline stops the generation and is the status."""
     target = f"127.0.0.1:{stack.ports['envoy']}"
     with left_early(stack, LONG_CHAT.n), grpc.insecure_channel(target) as channel:
         with pytest.raises(grpc.RpcError) as caught:
@@ -202,8 +208,8 @@ def test_grpc_deadline_frees_everything(stack: Stack) -> None:
         assert caught.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
 
 
-def test_grpc_embeddings_stop_when_their_caller_leaves(stack: Stack) -> None:
-    """Texts whose caller left before their turn are never computed."""
+def test_grpc_embeddings_stop_at_the_deadline(stack: Stack) -> None:
+    """Texts that wait when their call's deadline expires are never computed."""
     texts = [prompt_pb2.Prompt(text=f"{index} {LONG[:1000]}") for index in range(2048)]
     request = embedding_pb2.EmbedRequest(model="all-minilm-l6-v2", inputs=texts)
     with grpc.insecure_channel(f"127.0.0.1:{stack.ports['envoy']}") as channel:

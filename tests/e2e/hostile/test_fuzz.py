@@ -1,6 +1,6 @@
-"""Nothing that a caller sends makes a 5xx, INTERNAL or UNKNOWN: random bodies and messages, and those kept.
+"""No request causes a 5xx, INTERNAL or UNKNOWN: random bodies and messages, and earlier findings.
 
-`make fuzz` tries many more. What was found once is kept in `corpus/`, and tried every time.
+`make fuzz` tries many more. Requests that once caused a failure are stored in `corpus/` and tried every time.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ BODIES = [
 
 
 def code_of(stack: Stack, rpc: str, message: Message) -> tuple[grpc.StatusCode, str]:
-    """What a call through Envoy ends with."""
+    """Return the status and details of a call through Envoy."""
     with grpc.insecure_channel(f"127.0.0.1:{stack.ports['envoy']}") as channel:
         call: Any = channel.unary_stream(f"/sluice.v1.{rpc}", request_serializer=lambda each: each.SerializeToString())
         answer = call(message, timeout=GUARD_S)
@@ -95,7 +95,7 @@ def code_of(stack: Stack, rpc: str, message: Message) -> tuple[grpc.StatusCode, 
 
 
 def shortened(message: Any) -> Message:
-    """The message, asking for a few tokens only."""
+    """Return the message with a small token limit."""
     if "stopping" in message.DESCRIPTOR.fields_by_name:
         message.stopping.max_tokens = min(message.stopping.max_tokens or 3, 3)
     if "max_output_tokens" in message.DESCRIPTOR.fields_by_name:
@@ -117,7 +117,7 @@ def test_no_message_makes_a_fault(stack: Stack, rpc: str) -> None:
 
 @pytest.mark.parametrize("rpc", ["ChatService/Chat", "EmbeddingService/Embed"])
 def test_no_bytes_make_a_fault(stack: Stack, rpc: str) -> None:
-    """What is no message of the type is refused as any invalid one, and the next call is served."""
+    """Invalid bytes are rejected with INVALID_ARGUMENT, and the next call is served."""
 
     @quietly
     @given(st.binary(max_size=60))
@@ -134,7 +134,7 @@ def test_no_bytes_make_a_fault(stack: Stack, rpc: str) -> None:
 
 
 def changed(draw: Callable[[Any], Any], value: Any) -> Any:
-    """A JSON value with something in it replaced, left out or added."""
+    """Return a JSON value with one part replaced, removed or added."""
     if isinstance(value, dict) and value and draw(st.integers(0, 4)):
         key = draw(st.sampled_from(sorted(value)))
         what = draw(st.integers(0, 5))
@@ -144,19 +144,19 @@ def changed(draw: Callable[[Any], Any], value: Any) -> Any:
             return value | {draw(st.text(max_size=5)): draw(JSON_VALUES)}
         return value | {key: changed(draw, value[key])}
     if isinstance(value, list) and value and draw(st.integers(0, 4)):
-        place = draw(st.integers(0, len(value) - 1))
-        return [*value[:place], changed(draw, value[place]), *value[place + 1 :]]
+        index = draw(st.integers(0, len(value) - 1))
+        return [*value[:index], changed(draw, value[index]), *value[index + 1 :]]
     return draw(JSON_VALUES)
 
 
 def post(stack: Stack, path: str, data: bytes) -> httpx.Response:
     headers = {"content-type": "application/json"}
-    return httpx.post(stack.door + path, content=data, headers=headers, timeout=60)
+    return httpx.post(stack.door + path, content=data, headers=headers, timeout=GUARD_S)
 
 
 @pytest.mark.parametrize("case", BODIES, ids=[f"{operation.id}-{body.kind.__name__}" for operation, body in BODIES])
 def test_no_body_makes_a_fault(stack: Stack, case: tuple[Any, Any]) -> None:
-    """An operation's example with one thing changed is answered by the dialect, whatever it says."""
+    """An operation's example with one change never causes a 5xx."""
     operation, body = case
     path = operation.path
     for each in operation.parameters:
@@ -174,8 +174,8 @@ def test_no_body_makes_a_fault(stack: Stack, case: tuple[Any, Any]) -> None:
 
 
 @pytest.mark.parametrize("file", sorted(CORPUS.glob("*.json")), ids=lambda file: file.stem)
-def test_what_was_found_once_is_refused(stack: Stack, file: Path) -> None:
-    """Each file has a path and a body, or an RPC and a message in protobuf's JSON."""
+def test_earlier_findings_are_rejected(stack: Stack, file: Path) -> None:
+    """Each file contains a path and a body, or an RPC and a message in protobuf's JSON."""
     kept = json.loads(file.read_text(encoding="utf-8"))
     if "rpc" in kept:
         message = json_format.ParseDict(kept["message"], RPCS[kept["rpc"]]())

@@ -1,4 +1,4 @@
-"""Prompts far beyond the context are refused, or cut, without being read: neighbours and memory don't notice."""
+"""Prompts far above the context length are rejected or truncated without being tokenized completely."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import Any
 import httpx
 
 from tests.e2e.stack import Stack
+from tests.waiting import GUARD_S
 
 LONG = "Hello there! " * 1_150_000  # 15 MB
-MOST_GROWTH_MB = 400  # four such texts on their way, in Python's form and the message's, and nothing of a tokenizer
+MOST_GROWTH_MB = 400  # four such texts in transit, as Python strings and messages, without tokenizer output
 
 
 def memory_mb(stack: Stack) -> float:
-    """The resident memory of the service, its peak."""
+    """Return the peak resident memory of the service."""
     port = stack.ports["service"]
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -30,11 +31,11 @@ def memory_mb(stack: Stack) -> float:
 
 def chat(stack: Stack, text: str, **fields: Any) -> httpx.Response:
     body = {"model": "sluice-demo", "max_tokens": 4, "messages": [{"role": "user", "content": text}], **fields}
-    return httpx.post(f"{stack.door}/v1/chat/completions", json=body, timeout=100)
+    return httpx.post(f"{stack.door}/v1/chat/completions", json=body, timeout=GUARD_S)
 
 
-def test_prompts_of_15_mb_are_refused_at_once_by_their_length(stack: Stack) -> None:
-    """Four of them at a time; short ones are served meanwhile, and the memory of the service stays what it was."""
+def test_prompts_of_15_mb_are_rejected_by_their_length(stack: Stack) -> None:
+    """Short prompts are served at the same time, and the service's memory does not grow."""
     assert chat(stack, "Hello there!").is_success
     before = memory_mb(stack)
     with ThreadPoolExecutor(4) as pool:

@@ -1,4 +1,4 @@
-"""JSON that would break who reads it, in every place where JSON is taken: refused by its field, never a 5xx."""
+"""Malicious JSON in every field that accepts JSON is rejected with the field's name, and never causes a 5xx."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from google.protobuf import json_format
 from sluice.v1 import chat_pb2, chat_pb2_grpc
 
 from tests.e2e.stack import Stack
+from tests.waiting import GUARD_S
 
 POISON = {
     "2^64": '{"type": "integer", "minimum": 18446744073709551616}',
@@ -26,16 +27,16 @@ POISON = {
     "deep nesting": '{"anyOf": [' * 60 + "{}" + "]}" * 60,
     "lengths without end": '{"type": "string", "minLength": 1e30}',
 }
-HEAVY = {  # which can be served where nothing demands it of an answer
+HEAVY = {  # accepted where it does not constrain the answer
     "an expression that explodes": r'{"type": "string", "pattern": "((a{1000}){1000}){1000}"}',
     "a schema that is itself": '{"$ref": "#"}',
 }
-AS_TEXT = {"tools", "history", "anthropic tools", "anthropic history"}  # places where it is text
+AS_TEXT = {"tools", "history", "anthropic tools", "anthropic history"}  # fields in which it is only text
 MESSAGES = [{"role": "user", "content": "hi"}]
 
 
 def bodies(schema: str) -> dict[str, tuple[str, str]]:
-    """By the place of the schema in it, a path and a body."""
+    """Return a path and a body by the position of the schema in the body."""
     chat = f'"model": "sluice-demo", "max_tokens": 2, "messages": {json.dumps(MESSAGES)}'
     parameters = f'{{"type": "object", "properties": {{"a": {schema}}}}}'
     tools = f'"tools": [{{"type": "function", "function": {{"name": "f", "parameters": {parameters}}}}}]'
@@ -68,17 +69,19 @@ def bodies(schema: str) -> dict[str, tuple[str, str]]:
 
 
 @pytest.mark.parametrize("poison", [*POISON.values(), *HEAVY.values()], ids=[*POISON, *HEAVY])
-def test_rest_refuses_it_or_takes_it_as_text(stack: Stack, poison: str) -> None:
-    for place, (path, body) in bodies(poison).items():
-        answer = httpx.post(stack.door + path, content=body, headers={"content-type": "application/json"}, timeout=60)
-        assert answer.status_code in {200, 400, 422}, (place, answer.text)
-        assert answer.is_success or answer.json(), place
-        if place not in AS_TEXT and poison not in HEAVY.values():
-            assert not answer.is_success, (place, answer.text)
+def test_rest_rejects_it_or_accepts_it_as_text(stack: Stack, poison: str) -> None:
+    for position, (path, body) in bodies(poison).items():
+        answer = httpx.post(
+            stack.door + path, content=body, headers={"content-type": "application/json"}, timeout=GUARD_S
+        )
+        assert answer.status_code in {200, 400, 422}, (position, answer.text)
+        assert answer.is_success or answer.json(), position
+        if position not in AS_TEXT and poison not in HEAVY.values():
+            assert not answer.is_success, (position, answer.text)
 
 
 @pytest.mark.parametrize("poison", [*POISON.values(), *HEAVY.values()], ids=[*POISON, *HEAVY])
-def test_grpc_refuses_it_by_its_field_or_takes_it_as_text(stack: Stack, poison: str) -> None:
+def test_grpc_rejects_it_by_its_field_or_accepts_it_as_text(stack: Stack, poison: str) -> None:
     message: dict[str, Any] = {"role": "ROLE_USER", "content": [{"text": "hi"}]}
     common = {"model": "sluice-demo", "messages": [message], "stopping": {"maxTokens": 2}}
     parameters = f'{{"type": "object", "properties": {{"a": {poison}}}}}'
@@ -96,7 +99,7 @@ def test_grpc_refuses_it_by_its_field_or_takes_it_as_text(stack: Stack, poison: 
         }
         for field, extra in cases.items():
             request = json_format.ParseDict({**common, **extra}, chat_pb2.ChatRequest())
-            call = chat.future(request, timeout=60)
+            call = chat.future(request, timeout=GUARD_S)
             if call.exception() is not None:
                 assert call.code() is grpc.StatusCode.INVALID_ARGUMENT, (field, call.details())
                 assert call.details().startswith(field), (field, call.details())

@@ -1,4 +1,4 @@
-"""Images that are not taken, through the whole product: by limits, by what they are, by where they would come from."""
+"""Images that the whole product rejects: by limits, by content, and by their URL."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CAT = picture(1)
 
 
 def _png(width: int, height: int) -> bytes:
-    """A file of few bytes that claims to be as large as that."""
+    """Return a small file that claims to have this size."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
@@ -34,7 +34,7 @@ def _data(data: bytes, kind: str = "image/png") -> str:
 
 
 @pytest.mark.parametrize(
-    ("url", "words"),
+    ("url", "text"),
     [
         (_data(_png(60_000, 60_000)), "the image has 60000 x 60000 pixels; the limit is 33554432"),
         (_data(file_of(CAT)[:-100]), "the image/png file is broken or cut off"),
@@ -49,17 +49,17 @@ def _data(data: bytes, kind: str = "image/png") -> str:
     ],
     ids=["bomb", "cut png", "cut jpeg", "svg", "empty", "base64", "no data url", "url", "file url", "too large"],
 )
-def test_bad_images_are_refused_by_name_and_limit(vision: Stack, url: str, words: str) -> None:
-    """With 400 and the part's own path, over REST; the model goes on."""
+def test_invalid_images_are_rejected_by_name_and_limit(vision: Stack, url: str, text: str) -> None:
+    """The response is 400 with the path of the content part, over REST."""
     answer = chat(vision, by_url(url))
     assert answer.status_code == 400, answer.text
     error = answer.json()["error"]
-    assert words in error["message"]
+    assert text in error["message"]
     assert error["param"].startswith("messages.0.content.1.image_url")
 
 
-def test_too_many_images_are_refused_before_any_is_read(vision: Stack) -> None:
-    """In one message and in many."""
+def test_too_many_images_are_rejected_before_any_is_decoded(vision: Stack) -> None:
+    """The limit applies to one message and to all messages together."""
     part = {"type": "image_url", "image_url": {"url": "data:image/png;base64,@"}}
     one = chat(vision, [part] * 33)
     many = chat(vision, "", messages=[{"role": "user", "content": [part] * 1000}] * 10)
@@ -69,14 +69,14 @@ def test_too_many_images_are_refused_before_any_is_read(vision: Stack) -> None:
 
 
 def test_images_that_exceed_the_context_are_counted(vision: Stack) -> None:
-    """By their tokens, though their files be small."""
+    """Small files whose tokens exceed the context are rejected."""
     answer = chat(vision, openai_content(*[picture(3, (4, 4))] * 31))
     assert answer.status_code == 400
     assert "tokens; the limit is 511" in answer.json()["error"]["message"]
 
 
-def test_what_should_not_be_fetched_is_not(vision: Stack) -> None:
-    """Hosts, redirects, sizes, types and times that the settings exclude: each with 400 and its setting's name."""
+def test_images_excluded_by_settings_are_not_fetched(vision: Stack) -> None:
+    """Excluded hosts, redirects, sizes, types and times get 400 with the setting's name."""
     files = {
         "/large.png": ("image/png", b"x" * 100_001),
         "/page": ("text/html", b"<html>"),
@@ -84,7 +84,7 @@ def test_what_should_not_be_fetched_is_not(vision: Stack) -> None:
     }
     with PictureServer(files) as server:
         base = f"http://127.0.0.1:{server.port}"
-        for model, url, words in (
+        for model, url, text in (
             (
                 "fetching",
                 f"http://localhost:{server.port}/cat.png",
@@ -97,13 +97,13 @@ def test_what_should_not_be_fetched_is_not(vision: Stack) -> None:
             ("fetching", f"{base}/endless", "images.max_bytes"),
             ("fetching", f"{base}/page", "it is not an image, but 'text/html'"),
             ("fetching", f"{base}/none", "status 404"),
-            ("fetching", f"{base}/slow", "it took longer than 1 s (images.max_fetch_s)"),
+            ("impatient", f"{base}/slow", "it took longer than 1 s (images.max_fetch_s)"),
             ("fetching", f"http://user:secret@127.0.0.1:{server.port}/cat.png", "without a user's name and password"),
             ("fetching", "http://127.0.0.1:1/cat.png", "its host can't be reached"),
         ):
             answer = chat(vision, by_url(url), model)
             assert answer.status_code == 400, answer.text
-            assert words in answer.json()["error"]["message"]
+            assert text in answer.json()["error"]["message"]
         del server.asked[:]
         for host in ("127.0.0.1", "localhost", "2130706433", "0x7f.1", "[::1]", "[::ffff:127.0.0.1]", "[::]"):
             answer = chat(vision, by_url(f"http://{host}:{server.port}/cat.png"), "public")
@@ -112,12 +112,12 @@ def test_what_should_not_be_fetched_is_not(vision: Stack) -> None:
         assert not server.asked
 
 
-def test_a_slow_host_holds_up_nobody_else(vision: Stack) -> None:
-    """While more requests than may fetch from it wait for one, another host's images and texts are answered."""
+def test_a_slow_host_delays_no_other_request(vision: Stack) -> None:
+    """Other images and texts are served while more requests than allowed fetch from a slow host."""
     with PictureServer({"/cat.png": ("image/png", file_of(CAT))}) as slow, ThreadPoolExecutor(12) as threads:
         waiting = [
-            threads.submit(chat, vision, by_url(f"http://127.0.0.1:{slow.port}/slow"), "fetching") for _ in range(12)
+            threads.submit(chat, vision, by_url(f"http://127.0.0.1:{slow.port}/slow"), "impatient") for _ in range(12)
         ]
-        assert chat(vision, "Hello", "fetching").status_code == 200
-        assert chat(vision, openai_content("Look: ", CAT), "fetching").status_code == 200
+        assert chat(vision, "Hello", "impatient").status_code == 200
+        assert chat(vision, openai_content("Look: ", CAT), "impatient").status_code == 200
         assert {answer.result().status_code for answer in waiting} == {400}

@@ -1,4 +1,4 @@
-"""The API does what its description says, tried by schemathesis: answers, errors, and what must be refused."""
+"""The API matches its OpenAPI description, as checked by schemathesis: responses, errors, and rejected input."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.e2e.stack import ROOT, Stack
 
 PROGRAM = ROOT / ".venvs/schemathesis/bin/schemathesis"
 CONFIG = ROOT / "tests/e2e/hostile/schemathesis.toml"
-# The paths whose bodies are read by the same code as another path's: each rule of the description is tried once.
+# Paths that share their body's parser with another path, so that each rule of the description is tried once.
 TWINS = r"^/models/|^/serving-endpoints/(responses|\{name\})|^/openai/|/versions/|/pt|/generate_stream$"
 
 
@@ -40,11 +40,11 @@ def short_stack() -> Iterator[Stack]:
     ids=["examples and random requests", "each rule kept and broken"],
 )
 def test_product_is_as_described(options: tuple[str, ...], short_stack: Stack) -> None:
-    """Every answer has a documented status, type and schema, bad data is refused, and nothing is the server's fault.
+    """Every response has a documented status, type and schema, invalid data is rejected, and there is no 5xx.
 
-    The gateway is asked itself: Envoy refuses in words of its own what it holds for bad HTTP, such as a method that it
-    doesn't know, or an underscore in a header's name. One worker, since Python 3.11 can't parse in several threads
-    at once, which Hypothesis does.
+    The gateway is called directly, because Envoy has its own responses to invalid HTTP, such as an unknown method or an
+    underscore in a header's name. There is one worker, because Hypothesis parses Python code, and Python 3.11 cannot do
+    so in several threads.
     """
     command = [str(PROGRAM), "--config-file", str(CONFIG), "run", f"{short_stack.gateway}/openapi.json", *options]
     command += ["--seed=1", "--generation-database=none", "--request-timeout=60", "--no-color"]

@@ -1,4 +1,4 @@
-"""What a request cost, told through every process of the product."""
+"""The cost of a request, reported through every process of the product."""
 
 import json
 import re
@@ -8,6 +8,7 @@ import httpx
 from sluice.v1 import chat_pb2, chat_pb2_grpc, content_pb2
 
 from tests.e2e.stack import Stack
+from tests.waiting import GUARD_S
 
 MODEL = "sluice-demo"
 ASKING = {"x-sluice-cost": "true"}
@@ -15,10 +16,10 @@ BODY = {"model": MODEL, "max_tokens": 8, "messages": [{"role": "user", "content"
 FORM = re.compile(r"compute_s=(\d+\.\d{6}), block_s=(\d+\.\d{6}), cached_tokens=(\d+)")
 
 
-def test_rest_callers_are_told(stack: Stack) -> None:
-    """In a header of a whole answer, and in the last line of a stream; the access line says the same."""
-    with httpx.Client(base_url=stack.door, timeout=60) as http:
-        whole = http.post("/v1/chat/completions", json=BODY, headers=ASKING | {"x-request-id": "told-its-cost"})
+def test_rest_clients_get_the_cost(stack: Stack) -> None:
+    """A header of an unstreamed answer and the last line of a stream have the cost, and so has the access log."""
+    with httpx.Client(base_url=stack.door, timeout=GUARD_S) as http:
+        whole = http.post("/v1/chat/completions", json=BODY, headers=ASKING | {"x-request-id": "with-its-cost"})
         streamed = http.post("/v1/chat/completions", json=BODY | {"stream": True}, headers=ASKING)
     found = FORM.fullmatch(whole.headers["x-sluice-cost"])
     assert found is not None
@@ -26,20 +27,20 @@ def test_rest_callers_are_told(stack: Stack) -> None:
     name, _, cost = streamed.text.strip().splitlines()[-1].removeprefix(": ").partition(": ")
     assert name == "x-sluice-cost"
     assert FORM.fullmatch(cost)
-    stack.wait_for("sluice.access", "told-its-cost")
-    (line,) = [each for each in stack.output.splitlines() if "sluice.access" in each and "told-its-cost" in each]
+    stack.wait_for("sluice.access", "with-its-cost")
+    (line,) = [each for each in stack.output.splitlines() if "sluice.access" in each and "with-its-cost" in each]
     access = json.loads(line[line.index("{") :])
     assert (access["endpoint"], access["entity"]) == (MODEL, MODEL)
     assert access["completion_tokens"] == whole.json()["usage"]["completion_tokens"]
     assert access["compute_s"] == float(found[1])
 
 
-def test_grpc_callers_are_told(stack: Stack) -> None:
-    """In a trailer, through Envoy."""
+def test_grpc_clients_get_the_cost(stack: Stack) -> None:
+    """A trailer has the cost, through Envoy."""
     message = content_pb2.Message(role=content_pb2.ROLE_USER, content=[content_pb2.ContentPart(text="Hello")])
     with grpc.insecure_channel(stack.door.removeprefix("http://")) as channel:
         chats = chat_pb2_grpc.ChatServiceStub(channel)
         request = chat_pb2.ChatRequest(model=MODEL, messages=[message])
-        _, call = chats.Chat.with_call(request, metadata=tuple(ASKING.items()), timeout=60)
+        _, call = chats.Chat.with_call(request, metadata=tuple(ASKING.items()), timeout=GUARD_S)
     trailers = dict(call.trailing_metadata())
     assert FORM.fullmatch(str(trailers["x-sluice-cost"]))

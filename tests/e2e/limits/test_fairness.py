@@ -1,4 +1,4 @@
-"""Keys side by side through the whole product, in front of which Envoy stands: a flood, and a polite one."""
+"""API keys that compete for the whole product, behind Envoy: an overload by one key, and a moderate key."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ import httpx
 import pytest
 
 from tests.e2e.stack import ROOT, Stack
+from tests.waiting import GUARD_S
 
 MODEL = "sluice-demo"
-CROWD = 40
+NUM_FLOOD = 40
 
 
 @dataclass
 class Shared:
-    """A running product with a few places, and the keys of some teams."""
+    """A running product with few batch slots, and the keys of several teams."""
 
     stack: Stack
     keys: dict[str, str]
 
     async def chat(self, client: httpx.AsyncClient, key: str, text: str, **fields: Any) -> httpx.Response:
-        """A whole answer."""
+        """Return an unstreamed answer."""
         body = {"model": MODEL, "messages": [{"role": "user", "content": text}], **fields}
         headers = {"authorization": f"Bearer {self.keys[key]}"}
         return await client.post(f"{self.stack.door}/v1/chat/completions", json=body, headers=headers)
@@ -45,7 +46,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
     ):
         command = [sys.executable, "-m", "cli", "keys", "create", "--id", name, *options]
         command += ["--file", str(folder / "keys.yaml"), "--json"]
-        made = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=60)
+        made = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=GUARD_S)
         keys[name] = json.loads(made.stdout)["key"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SLUICE_SERVICE_ENGINE__MAX_BATCH_SEQUENCES", "4")
@@ -58,21 +59,21 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
         stack.stop()
 
 
-async def test_a_flood_keeps_no_polite_key_out(shared: Shared) -> None:
-    """One key's crowd of long answers, of the first priority, is refused in part; every request of another is served.
+async def test_an_overload_by_one_key_does_not_block_another(shared: Shared) -> None:
+    """One key's many long requests of the highest priority are partly rejected; another key's requests are all served.
 
-    What is refused is 429 with the time to come back, before anything was sent.
+    A rejected request gets 429 with Retry-After before any output.
     """
-    async with httpx.AsyncClient(timeout=100, limits=httpx.Limits(max_connections=None)) as client:
-        crowd = [
+    async with httpx.AsyncClient(timeout=GUARD_S, limits=httpx.Limits(max_connections=None)) as client:
+        flood = [
             asyncio.create_task(
                 shared.chat(client, "flooder", f"Tell {index}", max_tokens=1500, priority=-100, ignore_eos=True)
             )
-            for index in range(CROWD)
+            for index in range(NUM_FLOOD)
         ]
-        await asyncio.sleep(0.5)
+        await asyncio.wait(flood, return_when=asyncio.FIRST_COMPLETED)  # the first 429: the queue is full
         polite = [await shared.chat(client, "polite", f"Hello {index}", max_tokens=8) for index in range(10)]
-        answers = await asyncio.gather(*crowd)
+        answers = await asyncio.gather(*flood)
     assert [answer.status_code for answer in polite] == [200] * 10
     assert {answer.status_code for answer in answers} == {200, 429}
     for answer in answers:
@@ -82,15 +83,15 @@ async def test_a_flood_keeps_no_polite_key_out(shared: Shared) -> None:
     await asyncio.to_thread(shared.stack.until_idle)
 
 
-async def test_priorities_and_cached_prompts_are_the_key_s_own(shared: Shared) -> None:
-    """A priority below what the key allows is refused by name; cached are one's own prompts and the group's."""
+async def test_priorities_and_cached_prompts_belong_to_the_key(shared: Shared) -> None:
+    """A priority below the key's minimum is rejected; a key sees its own cached prompts and its group's."""
     text = "Once upon a time there was a tulip that nobody had ever seen. " * 8
 
     async def cached(client: httpx.AsyncClient, key: str) -> int:
         answer = await shared.chat(client, key, text, max_tokens=1)
         return int(answer.json()["usage"]["prompt_tokens_details"]["cached_tokens"])
 
-    async with httpx.AsyncClient(timeout=60) as client:
+    async with httpx.AsyncClient(timeout=GUARD_S) as client:
         refused = await shared.chat(client, "polite", "Hello", priority=-1)
         allowed = await shared.chat(client, "flooder", "Hello", priority=-1, max_tokens=1)
         found = [await cached(client, key) for key in ("polite", "flooder", "polite", "one", "other")]

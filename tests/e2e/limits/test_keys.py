@@ -1,4 +1,4 @@
-"""Keys in the whole product: what they hide, how they change, what a flood of wrong ones does."""
+"""API keys in the whole product: hidden models, changes of keys, and a flood of invalid keys."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from google.rpc import error_details_pb2, status_pb2
 from sluice.v1 import chat_pb2, chat_pb2_grpc, content_pb2, model_pb2, model_pb2_grpc
 
 from service.auth.key import new_key
-from tests.e2e.guarded import AZURE, CHAT, CHAT_PATH, HIDDEN, MESSAGES, MODEL, NOBODYS, Guarded, told
+from tests.e2e.guarded import AZURE, CHAT, CHAT_PATH, HIDDEN, MESSAGES, MODEL, NOBODYS, Guarded, error_body
+from tests.waiting import GUARD_S
 
 
 @pytest.mark.parametrize(
@@ -27,15 +28,15 @@ from tests.e2e.guarded import AZURE, CHAT, CHAT_PATH, HIDDEN, MESSAGES, MODEL, N
     ],
 )
 def test_tokens_need_their_own_scope(guarded: Guarded, path: str, body: dict[str, Any]) -> None:
-    """Which who may generate need not have."""
+    """The scope generate does not include the scope tokenize."""
     asked = {"model": MODEL, **body}
     answer = guarded.post(path, asked, authorization=f"Bearer {guarded.keys['operator']}")
-    assert (answer.status_code, told(answer)["error"]["message"]) == (403, "the key lacks the scope tokenize")
+    assert (answer.status_code, error_body(answer)["error"]["message"]) == (403, "the key lacks the scope tokenize")
     assert guarded.post(path, asked, authorization=f"Bearer {guarded.keys['team']}").status_code == 200
 
 
 def test_hidden_model_is_none_in_any_dialect(guarded: Guarded) -> None:
-    """It is not listed, and asking for it is answered as asking for one that isn't there."""
+    """A hidden model is not listed, and requests for it get the same response as for an unknown model."""
     key = guarded.keys["team"]
     assert [each["id"] for each in guarded.get("/v1/models", key).json()["data"]] == [MODEL]
     endpoints = guarded.get("/api/2.0/serving-endpoints", key).json()["endpoints"]
@@ -63,7 +64,7 @@ def test_hidden_model_is_none_in_any_dialect(guarded: Guarded) -> None:
         ("/v2/models/NAME/ready", None),
         ("/api/2.0/serving-endpoints/NAME", None),
     ):
-        heard = []
+        responses = []
         for name in (HIDDEN, NOBODYS):
             named = path.replace("NAME", name)
             if body is None:
@@ -72,13 +73,13 @@ def test_hidden_model_is_none_in_any_dialect(guarded: Guarded) -> None:
                 asked = json.loads(json.dumps(body).replace("NAME", name))
                 answer = guarded.post(named, asked, authorization=f"Bearer {key}")
             same = answer.text.replace(name, "NAME").replace(answer.headers["x-request-id"], "ID")
-            heard.append((answer.status_code, same))
-        assert heard[0] == heard[1], path
-        assert heard[0][0] == 404, path
+            responses.append((answer.status_code, same))
+        assert responses[0] == responses[1], path
+        assert responses[0][0] == 404, path
 
 
 def test_changes_of_endpoints_need_their_scope(guarded: Guarded) -> None:
-    """Who may look may not change."""
+    """A key that may read endpoints may not change them."""
     entity = {"name": "a", "entity_name": MODEL, "entity_version": "1"}
     routes = [{"served_model_name": "a", "traffic_percentage": 100}]
     body = {"name": "made", "config": {"served_entities": [entity], "traffic_config": {"routes": routes}}}
@@ -90,7 +91,7 @@ def test_changes_of_endpoints_need_their_scope(guarded: Guarded) -> None:
 
 
 def reason_of(error: Any) -> str:
-    """The reason in the details of a call's error."""
+    """Return the reason in the details of a call's error."""
     status = status_pb2.Status.FromString(dict(error.trailing_metadata())["grpc-status-details-bin"])
     info = error_details_pb2.ErrorInfo()
     assert any(each.Unpack(info) for each in status.details)
@@ -99,13 +100,13 @@ def reason_of(error: Any) -> str:
 
 
 def test_grpc_through_envoy_needs_a_key(guarded: Guarded) -> None:
-    """UNAUTHENTICATED and PERMISSION_DENIED with their reasons; a good key is answered."""
+    """Invalid keys get UNAUTHENTICATED or PERMISSION_DENIED with their reasons; a valid key is served."""
     part = content_pb2.ContentPart(text="Hello!")
     message = content_pb2.Message(role=content_pb2.ROLE_USER, content=[part])
     request = chat_pb2.ChatRequest(model=MODEL, messages=[message], stopping={"max_tokens": 4})
     with grpc.insecure_channel(f"127.0.0.1:{guarded.stack.ports['envoy']}") as channel:
         stub: Any = chat_pb2_grpc.ChatServiceStub(channel)
-        assert stub.Chat(request, metadata=(("x-api-key", guarded.keys["team"]),), timeout=60).choices
+        assert stub.Chat(request, metadata=(("x-api-key", guarded.keys["team"]),), timeout=GUARD_S).choices
         for metadata, code, reason in (
             ((), "UNAUTHENTICATED", "MISSING_KEY"),
             ((("authorization", f"Bearer {new_key('team')}"),), "UNAUTHENTICATED", "INVALID_KEY"),
@@ -115,12 +116,12 @@ def test_grpc_through_envoy_needs_a_key(guarded: Guarded) -> None:
         ):
             for ask in (stub.Chat, lambda *given, **rest: list(stub.StreamChat(*given, **rest))):
                 with pytest.raises(grpc.RpcError) as caught:
-                    ask(request, metadata=metadata, timeout=60)
+                    ask(request, metadata=metadata, timeout=GUARD_S)
                 assert (caught.value.code().name, reason_of(caught.value)) == (code, reason)
 
 
 def test_keys_change_while_it_serves(guarded: Guarded) -> None:
-    """A new key is good, then rotated, then revoked, without a restart; a stream that runs goes on."""
+    """A key is created, rotated and revoked without a restart; its running stream continues."""
     key = guarded.command("create", "--id", "guest", "--scope", "generate")["key"]
 
     def status(key: str) -> int:
@@ -136,7 +137,7 @@ def test_keys_change_while_it_serves(guarded: Guarded) -> None:
     assert status(key) == 401
     body = CHAT | {"stream": True, "max_tokens": 400, "ignore_eos": True}
     headers = {"authorization": f"Bearer {rotated}"}
-    with httpx.stream("POST", guarded.base + CHAT_PATH, json=body, headers=headers, timeout=60) as answer:
+    with httpx.stream("POST", guarded.base + CHAT_PATH, json=body, headers=headers, timeout=GUARD_S) as answer:
         lines = answer.iter_lines()
         next(lines)
         guarded.command("revoke", "guest")
@@ -144,10 +145,11 @@ def test_keys_change_while_it_serves(guarded: Guarded) -> None:
         assert [line for line in lines if line][-1] == "data: [DONE]"
 
 
-def test_flood_of_wrong_keys_harms_nobody(guarded: Guarded) -> None:
-    """Ten thousand wrong keys are all refused, and whoever has a good one is answered meanwhile, the same as before.
+def test_flood_of_invalid_keys_affects_no_valid_key(guarded: Guarded) -> None:
+    """Ten thousand invalid keys are rejected, and a valid key gets the same answers at the same time.
 
-    They come no faster than Envoy lets one address ask, or it would be Envoy that refuses, those of the good key too.
+    The flood stays below Envoy's request rate per address; otherwise Envoy would reject it, and the valid key's
+    requests too.
     """
     body = CHAT | {"temperature": 0, "max_tokens": 32}
     good = {"authorization": f"Bearer {guarded.keys['team']}"}
@@ -159,7 +161,7 @@ def test_flood_of_wrong_keys_harms_nobody(guarded: Guarded) -> None:
             stub: Any = model_pb2_grpc.ModelServiceStub(channel)
             began = time.monotonic()
             for number in range(100):
-                time.sleep(max(0.0, began + number * 50 / 450 - time.monotonic()))  # of 1,000 a second for both
+                time.sleep(max(0.0, began + number * 50 / 450 - time.monotonic()))  # both below 1,000 per second
                 wrong = (("authorization", f"Bearer {new_key('team')}"),)
                 calls = [stub.ListModels.future(model_pb2.ListModelsRequest(), metadata=wrong) for _ in range(50)]
                 codes.extend(call.code().name for call in calls)
@@ -173,7 +175,7 @@ def test_flood_of_wrong_keys_harms_nobody(guarded: Guarded) -> None:
 
 
 def test_logs_have_neither_keys_nor_queries(guarded: Guarded) -> None:
-    """Nothing that the service or the gateway printed has a key, or what stood in a query."""
+    """No log line of the service or the gateway has a key or a query string."""
     key = guarded.keys["team"]
     guarded.get(f"/v1/models?api-key={key}&secret=in-the-query", key)
     guarded.get(f"/nowhere?secret=in-the-query&api-key={key}", key)

@@ -1,4 +1,4 @@
-"""Keys in every dialect, and in the packages of those whose dialects they are."""
+"""API keys in every dialect, and in the vendors' own client packages."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ import openai
 import pytest
 
 from service.auth.key import new_key
-from tests.e2e.guarded import AZURE, HIDDEN, MESSAGES, MODEL, Guarded, told
+from tests.e2e.guarded import AZURE, HIDDEN, MESSAGES, MODEL, Guarded, error_body
 from tests.e2e.stack import ROOT
+from tests.waiting import GUARD_S
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """One platform's way to ask for a text, and to say no."""
+    """A request of one platform, and its error bodies."""
 
     path: str
     body: dict[str, Any]
@@ -27,7 +28,7 @@ class Dialect:
 
 
 def openai_error(message: str, kind: str, code: str | None) -> dict[str, Any]:
-    """OpenAI's error body."""
+    """Return OpenAI's error body."""
     return {"error": {"message": message, "type": kind, "param": None, "code": code}}
 
 
@@ -70,8 +71,8 @@ DIALECTS = {
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("stream", [False, True])
-def test_each_dialect_lets_a_key_in(guarded: Guarded, dialect: str, stream: bool) -> None:  # noqa: FBT001
-    """By any of the three headers, whole and streamed."""
+def test_each_dialect_accepts_a_key(guarded: Guarded, dialect: str, stream: bool) -> None:  # noqa: FBT001
+    """Any of the three headers works, streamed and unstreamed."""
     asked = DIALECTS[dialect]
     path, body = asked.path, asked.body | ({"stream": True} if stream else {})
     if dialect == "mindie":
@@ -83,27 +84,27 @@ def test_each_dialect_lets_a_key_in(guarded: Guarded, dialect: str, stream: bool
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("key", ["nonsense", new_key("team"), new_key("nobody")], ids=["text", "team", "nobody"])
-def test_each_dialect_refuses_a_wrong_key(guarded: Guarded, dialect: str, key: str) -> None:
-    """With 401 in its own shape, and the challenge that HTTP asks for."""
+def test_each_dialect_rejects_an_invalid_key(guarded: Guarded, dialect: str, key: str) -> None:
+    """The response is 401 in the dialect's shape, with the challenge that HTTP requires."""
     asked = DIALECTS[dialect]
     answer = guarded.post(asked.path, asked.body, authorization=f"Bearer {key}")
-    assert (answer.status_code, told(answer)) == (401, asked.unauthorized)
+    assert (answer.status_code, error_body(answer)) == (401, asked.unauthorized)
     assert answer.headers["www-authenticate"] == 'Bearer realm="sluice", error="invalid_token"'
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_each_dialect_refuses_a_missing_scope(guarded: Guarded, dialect: str) -> None:
-    """With 403 in its own shape."""
+def test_each_dialect_rejects_a_missing_scope(guarded: Guarded, dialect: str) -> None:
+    """The response is 403 in the dialect's shape."""
     asked = DIALECTS[dialect]
     answer = guarded.post(asked.path, asked.body, authorization=f"Bearer {guarded.keys['embedder']}")
-    assert (answer.status_code, told(answer)) == (403, asked.forbidden)
+    assert (answer.status_code, error_body(answer)) == (403, asked.forbidden)
     challenge = 'Bearer realm="sluice", error="insufficient_scope", scope="generate"'
     assert answer.headers["www-authenticate"] == challenge
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_each_dialect_says_why_a_key_is_none(guarded: Guarded, dialect: str) -> None:
-    """A missing one, an expired one, a revoked one; a key in the query is none."""
+def test_each_dialect_reports_why_a_key_is_invalid(guarded: Guarded, dialect: str) -> None:
+    """The reasons differ for a missing, an expired and a revoked key; a key in the query is ignored."""
     asked = DIALECTS[dialect]
     for headers, text in (
         ({}, "a key is required"),
@@ -121,32 +122,32 @@ def test_each_dialect_says_why_a_key_is_none(guarded: Guarded, dialect: str) -> 
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_faults_of_a_body_are_told_to_who_has_a_key(guarded: Guarded, dialect: str) -> None:
-    """Whoever has none, or a wrong one, hears of that, whatever the body; who may call hears of the body."""
+def test_errors_of_a_body_require_a_valid_key(guarded: Guarded, dialect: str) -> None:
+    """Without a valid key the error is about the key, whatever the body; with one it is about the body."""
     asked = DIALECTS[dialect]
     for body, kind in (("{", "application/json"), (json.dumps({"wings": 2}), "application/json"), ("a", "text/plain")):
 
         def send(key: str | None, body: str = body, kind: str = kind) -> httpx.Response:
             headers = {"content-type": kind} | ({} if key is None else {"authorization": f"Bearer {key}"})
-            return httpx.post(guarded.base + asked.path, content=body, headers=headers, timeout=60)
+            return httpx.post(guarded.base + asked.path, content=body, headers=headers, timeout=GUARD_S)
 
         wrong, missing, good = send(new_key("team")), send(None), send(guarded.keys["team"])
-        assert (wrong.status_code, told(wrong)) == (401, asked.unauthorized)
+        assert (wrong.status_code, error_body(wrong)) == (401, asked.unauthorized)
         assert missing.status_code == 401
         assert "www-authenticate" in missing.headers
         assert good.status_code == (415 if kind == "text/plain" else 400)
 
 
 def test_openais_sdk_raises_its_own_errors(guarded: Guarded) -> None:
-    """The client that callers have: a good key answers, the others are its exceptions for 401 and 403."""
+    """OpenAI's client works with a valid key, and raises its exceptions for 401 and 403 otherwise."""
 
     def client(key: str) -> openai.OpenAI:
         return openai.OpenAI(base_url=f"{guarded.base}/v1", api_key=key, max_retries=0)
 
     def ask(key: str) -> Any:
-        with client(key) as asking:
+        with client(key) as client_of_key:
             messages: Any = MESSAGES
-            return asking.chat.completions.create(model=MODEL, messages=messages, max_tokens=4)
+            return client_of_key.chat.completions.create(model=MODEL, messages=messages, max_tokens=4)
 
     assert ask(guarded.keys["team"]).choices
     for key in (new_key("team"), guarded.keys["past"], guarded.keys["gone"]):
@@ -155,14 +156,14 @@ def test_openais_sdk_raises_its_own_errors(guarded: Guarded) -> None:
         assert caught.value.code == "invalid_api_key"
     with pytest.raises(openai.PermissionDeniedError):
         ask(guarded.keys["embedder"])
-    with client(guarded.keys["team"]) as asking:
+    with client(guarded.keys["team"]) as client_of_key:
         with pytest.raises(openai.NotFoundError) as missing:
-            asking.embeddings.create(model=HIDDEN, input="a")
+            client_of_key.embeddings.create(model=HIDDEN, input="a")
         assert missing.value.code == "model_not_found"
-        assert [model.id for model in asking.models.list()] == [MODEL]
+        assert [model.id for model in client_of_key.models.list()] == [MODEL]
 
 
-# What each vendor's client, in an environment of its own, does with a key: (how it asks, what it raises).
+# Each vendor's client, in a separate environment: (a script that sends a request, the exceptions for three keys).
 SDKS = {
     "azure": (
         """
@@ -209,10 +210,10 @@ for key in sys.argv[2:]:
 
 @pytest.mark.parametrize("vendor", SDKS)
 def test_vendors_clients_raise_their_own_errors(guarded: Guarded, vendor: str) -> None:
-    """A good key answers, a wrong one and one without the scope are the client's exceptions for 401 and 403."""
+    """A valid key works; an invalid one and one without the scope raise the client's exceptions for 401 and 403."""
     script, raised = SDKS[vendor]
     keys = [guarded.keys["team"], new_key("team"), guarded.keys["embedder"]]
     python = ROOT / ".venvs" / vendor / "bin" / "python"
     command = [str(python), "-W", "ignore", "-c", script + ASK_WITH_EACH, guarded.base, *keys]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=GUARD_S, check=False)
     assert done.stdout.split() == raised, done.stderr

@@ -1,4 +1,4 @@
-"""Who needs a key for what operators read, and where a gateway may listen without any."""
+"""Keys for the operators' paths, and the addresses on which a gateway may listen without keys."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import httpx
 
 from tests.e2e.guarded import MODEL, Guarded
 from tests.e2e.stack import ROOT, Stack, free_ports
+from tests.waiting import GUARD_S
 
 
 def gateway(port: int, target: int, *options: str, host: str = "0.0.0.0") -> subprocess.Popen[str]:  # noqa: S104
-    """A gateway, by default one that other machines can reach."""
+    """Start a gateway, by default on an address that other machines can reach."""
     command = [sys.executable, "-m", "gateway", "--host", host, "--port", str(port)]
     command += ["--target", f"127.0.0.1:{target}", *options]
     return subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
@@ -26,23 +27,23 @@ def listening(process: subprocess.Popen[str]) -> None:
         assert process.poll() is None
 
 
-def test_metrics_need_their_scope_where_callers_are(guarded: Guarded) -> None:
-    """Through Envoy they are an operator's only, by the gateway's word after the service's."""
+def test_metrics_need_their_scope_on_the_public_listener(guarded: Guarded) -> None:
+    """Through Envoy metrics need an operator's key, which the gateway verifies with the service."""
     for path in ("/metrics", "/status.json"):
-        assert httpx.get(f"{guarded.base}{path}", timeout=60).status_code == 401
+        assert httpx.get(f"{guarded.base}{path}", timeout=GUARD_S).status_code == 401
         refused = guarded.get(path, guarded.keys["team"])
         assert (refused.status_code, refused.json()["error"]["message"]) == (403, "the key lacks the scope metrics")
         assert 'scope="metrics"' in refused.headers["www-authenticate"]
     assert "rpc_client_call_duration" in guarded.get("/metrics", guarded.keys["operator"]).text
 
 
-def test_metrics_need_nothing_where_nobody_needs_a_key(stack: Stack) -> None:
-    """As before."""
-    assert httpx.get(f"http://127.0.0.1:{stack.ports['gateway']}/metrics", timeout=60).status_code == 200
+def test_metrics_need_no_key_without_authentication(stack: Stack) -> None:
+    """Without authentication the gateway's own port serves metrics to everyone."""
+    assert httpx.get(f"http://127.0.0.1:{stack.ports['gateway']}/metrics", timeout=GUARD_S).status_code == 200
 
 
 def test_operators_may_have_a_listener_of_their_own(guarded: Guarded) -> None:
-    """Metrics, status, docs and changes of endpoints are there, and no more where callers are; the rest is in both."""
+    """Metrics, status, docs and changes of endpoints are only on the admin port; everything else is on both."""
     callers, operators = free_ports(2)
     process = gateway(callers, guarded.stack.ports["service"], "--admin-port", str(operators), host="127.0.0.1")
     try:
@@ -52,7 +53,7 @@ def test_operators_may_have_a_listener_of_their_own(guarded: Guarded) -> None:
         def status(method: str, port: int, path: str) -> int:
             url = f"http://127.0.0.1:{port}{path}"
             return httpx.request(
-                method, url, headers=headers, json={} if method == "POST" else None, timeout=60
+                method, url, headers=headers, json={} if method == "POST" else None, timeout=GUARD_S
             ).status_code
 
         endpoints = "/api/2.0/serving-endpoints"
@@ -63,40 +64,38 @@ def test_operators_may_have_a_listener_of_their_own(guarded: Guarded) -> None:
         assert status("DELETE", operators, f"{endpoints}/nobodys") == 404
         assert (status("GET", callers, endpoints), status("GET", operators, endpoints)) == (200, 200)
         assert (status("GET", callers, "/healthz"), status("GET", operators, "/healthz")) == (200, 200)
-        assert httpx.get(f"http://127.0.0.1:{operators}/metrics", timeout=60).status_code == 200
-        told = httpx.get(
-            f"http://127.0.0.1:{operators}/status.json", timeout=60
-        ).json()  # the gateway has no key of its own
-        assert told["service"] is None
-        assert told["problem"].startswith("a key is required")
-        told = httpx.get(f"http://127.0.0.1:{operators}/status.json", headers=headers, timeout=60).json()
-        assert MODEL in [each["model"] for each in told["service"]["models"]]
+        assert httpx.get(f"http://127.0.0.1:{operators}/metrics", timeout=GUARD_S).status_code == 200
+        state = httpx.get(f"http://127.0.0.1:{operators}/status.json", timeout=GUARD_S).json()  # the gateway has no key
+        assert state["service"] is None
+        assert state["problem"].startswith("a key is required")
+        state = httpx.get(f"http://127.0.0.1:{operators}/status.json", headers=headers, timeout=GUARD_S).json()
+        assert MODEL in [each["model"] for each in state["service"]["models"]]
     finally:
         process.terminate()
-        process.communicate(timeout=60)
+        process.communicate(timeout=GUARD_S)
     assert process.returncode == 0
 
 
-def test_open_gateway_ends_where_nobody_needs_a_key(stack: Stack) -> None:
-    """With one line, as soon as it has asked the service; until then and after it nobody is let in."""
+def test_open_gateway_exits_without_authentication(stack: Stack) -> None:
+    """The gateway exits with one line when the service reports that it requires no keys, and serves nothing before."""
     (port,) = free_ports(1)
     process = gateway(port, stack.ports["service"])
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=GUARD_S)
     assert process.returncode == 1
     assert errors.splitlines()[-1].startswith("sluice-gateway: host: 0.0.0.0 can be reached from other machines, and ")
 
 
-def test_open_gateway_serves_who_has_a_key(guarded: Guarded) -> None:
-    """Where the service asks for keys, the gateway may listen to everybody."""
+def test_open_gateway_serves_clients_with_a_key(guarded: Guarded) -> None:
+    """If the service requires keys, the gateway may listen on all interfaces."""
     (port,) = free_ports(1)
     process = gateway(port, guarded.stack.ports["service"])
     try:
         listening(process)
         headers = {"authorization": f"Bearer {guarded.keys['team']}"}
         url = f"http://127.0.0.1:{port}/v1/models"
-        with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=60) as answer:
+        with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=GUARD_S) as answer:
             assert MODEL in answer.read().decode()
-        assert httpx.get(url, timeout=60).status_code == 401
+        assert httpx.get(url, timeout=GUARD_S).status_code == 401
     finally:
         process.terminate()
-        process.communicate(timeout=60)
+        process.communicate(timeout=GUARD_S)

@@ -1,4 +1,4 @@
-"""Callers' limits through the whole product: what callers of each dialect see, and a Redis that comes and goes."""
+"""Per-key limits in the whole product: the errors in each dialect, and a Redis that fails and returns."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ CHAT = {"model": MODEL, "messages": HELLO, "max_tokens": 4}
 
 @dataclass(frozen=True)
 class Door:
-    """A way to generate in one dialect: what is sent, and what its refusals say."""
+    """A generating API of one dialect: its request, and its error body for a rate limit."""
 
     path: str
     body: dict[str, Any]
-    refusal: dict[str, Any]
+    error_body: dict[str, Any]
     max_tokens: tuple[str, ...]
     too_large: int = 400
     headers: dict[str, str] = field(default_factory=dict)
@@ -45,11 +45,11 @@ class Door:
 
     @property
     def key_id(self) -> str:
-        """Each has a key of its own."""
+        """The id of the API's own key."""
         return "door" + "".join(filter(str.isalnum, self.path))[-24:]
 
     def with_max_tokens(self, number: int) -> dict[str, Any]:
-        """The body with that many."""
+        """Return the body with this token limit."""
         *parents, name = self.max_tokens
         body: dict[str, Any] = {**self.body}
         inner = body
@@ -117,15 +117,15 @@ class Guarded:
         self.keys = keys
 
     def post(self, key_id: str, path: str, body: dict[str, Any]) -> httpx.Response:
-        """A request with a key."""
+        """Send a request with a key."""
         return httpx.post(self.stack.door + path, json=body, headers=self.bearing(key_id), timeout=GUARD_S)
 
     def bearing(self, key_id: str) -> dict[str, str]:
-        """The header that has the key."""
+        """Return the header with the key."""
         return {"authorization": f"Bearer {self.keys[key_id]}"}
 
     def until(self, name: str, value: float) -> None:
-        """Return when the service's metric has that value."""
+        """Return when the service's metric has the value."""
         wait_until(lambda: self.stack.metric(name) == value, lambda: f"{name} is {self.stack.metric(name)}")
 
 
@@ -157,8 +157,8 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
 
 
 @pytest.mark.parametrize("door", DOORS, ids=[door.path for door in DOORS])
-def test_every_dialect_refuses_in_its_own_words(guarded: Guarded, door: Door) -> None:
-    """The first answer says that nothing is left; the second is the dialect's 429, with when to come again."""
+def test_every_dialect_has_its_own_rate_limit_error(guarded: Guarded, door: Door) -> None:
+    """The first answer reports that no requests remain; the second is the dialect's 429 with Retry-After."""
     first = guarded.post(door.key_id, door.path, door.body)
     assert first.status_code == 200, first.text
     assert first.headers["content-type"].startswith("text/event-stream" if door.is_streamed else "application/json")
@@ -167,7 +167,7 @@ def test_every_dialect_refuses_in_its_own_words(guarded: Guarded, door: Door) ->
     second = guarded.post(door.key_id, door.path, door.body)
     assert second.status_code == 429
     body = second.json()
-    for name, value in door.refusal.items():
+    for name, value in door.error_body.items():
         assert (body[name] if not isinstance(value, dict) else {each: body[name][each] for each in value}) == value
     assert "the limit of this key is 1 requests a minute; try again in" in second.text
     assert 1 <= int(second.headers["retry-after"]) <= 60
@@ -175,8 +175,8 @@ def test_every_dialect_refuses_in_its_own_words(guarded: Guarded, door: Door) ->
 
 
 @pytest.mark.parametrize("door", DOORS, ids=[door.path for door in DOORS])
-def test_sizes_are_refused_by_the_callers_names(guarded: Guarded, door: Door) -> None:
-    """An answer longer than the key's limit is invalid, not too early: the field is named, and no retry asked for."""
+def test_sizes_are_rejected_by_the_clients_field(guarded: Guarded, door: Door) -> None:
+    """A token limit above the key's is invalid: the error names the field and has no Retry-After."""
     answer = guarded.post("sizes", door.path, door.with_max_tokens(9))
     assert answer.status_code == door.too_large, answer.text
     assert f"{door.max_tokens[-1]}: must be at most 8, the limit of this key, not 9" in answer.text
@@ -184,8 +184,8 @@ def test_sizes_are_refused_by_the_callers_names(guarded: Guarded, door: Door) ->
     assert guarded.post("sizes", door.path, door.with_max_tokens(8)).status_code == 200
 
 
-def test_what_never_fits_is_said_to(guarded: Guarded) -> None:
-    """A prompt above a minute's tokens is told so at once."""
+def test_requests_above_a_whole_minutes_tokens_are_invalid(guarded: Guarded) -> None:
+    """A prompt with more tokens than the limit per minute is rejected as never servable."""
     answer = guarded.post("small", "/v1/embeddings", {"model": ENCODER, "input": "one two three four five six seven"})
     assert answer.status_code == 400
     assert "it can't be served at any time" in answer.text
@@ -196,8 +196,8 @@ def test_what_never_fits_is_said_to(guarded: Guarded) -> None:
     assert "it can't be served at any time" in answer.json()["message"]
 
 
-def test_openai_client_waits_as_long_as_it_is_told(guarded: Guarded) -> None:
-    """Its own retry, by `retry-after-ms`, comes when the bucket has enough: one refusal, then the answer."""
+def test_openai_client_waits_for_the_retry_delay(guarded: Guarded) -> None:
+    """The client's own retry, by `retry-after-ms`, succeeds after one rejection."""
     seen: list[tuple[int, str | None]] = []
 
     def note(response: httpx.Response) -> None:
@@ -211,7 +211,7 @@ def test_openai_client_waits_as_long_as_it_is_told(guarded: Guarded) -> None:
         used = client.embeddings.create(model=ENCODER, input=texts).usage.prompt_tokens
         assert 2700 <= used <= 3000
         answer = client.embeddings.with_raw_response.create(model=ENCODER, input=["word " * 58] * 6)
-        while 429 not in dict(seen):  # on a slow machine enough has come in meanwhile
+        while 429 not in dict(seen):  # on a slow machine the bucket has refilled in the meantime
             answer = client.embeddings.with_raw_response.create(model=ENCODER, input=["word " * 58] * 6)
     assert [status for status, _ in seen[-2:]] == [429, 200]
     assert [status for status, _ in seen].count(429) == 1
@@ -221,14 +221,14 @@ def test_openai_client_waits_as_long_as_it_is_told(guarded: Guarded) -> None:
 
 
 @pytest.mark.parametrize("after_first_token", [False, True])
-def test_hang_up_frees_the_place(guarded: Guarded, *, after_first_token: bool) -> None:
-    """Who leaves a stream, before its first token or after, may send the next request."""
-    drawn = {"temperature": 1, "top_p": 1}  # a text that repeats itself would be over soon
+def test_disconnect_frees_the_slot(guarded: Guarded, *, after_first_token: bool) -> None:
+    """After a client has left a stream, before or after its first token, its key may send the next request."""
+    drawn = {"temperature": 1, "top_p": 1}  # speculation would generate a repetitive text at once
     endless = {**CHAT, "max_tokens": 1500, "ignore_eos": True, "n": 4, "stream": True, **drawn}
     url, headers = f"{guarded.stack.door}/v1/chat/completions", guarded.bearing("one")
     with httpx.Client(timeout=GUARD_S) as client, client.stream("POST", url, json=endless, headers=headers) as answer:
         assert answer.status_code == 200
-        lines = answer.iter_lines()  # kept, since its end would be the answer's
+        lines = answer.iter_lines()  # kept, because closing it would end the answer
         while after_first_token and '"content":"' not in next(lines).replace('"content":""', ""):
             pass
         refused = guarded.post("one", "/v1/chat/completions", CHAT)
@@ -238,8 +238,8 @@ def test_hang_up_frees_the_place(guarded: Guarded, *, after_first_token: bool) -
     wait_until(lambda: guarded.post("one", "/v1/chat/completions", CHAT).status_code == 200)
 
 
-def test_grpc_callers_see_the_same(guarded: Guarded) -> None:
-    """Through Envoy, too: metadata with the answer, details with the refusal."""
+def test_grpc_clients_get_the_same_limits(guarded: Guarded) -> None:
+    """Through Envoy the answer has its metadata and the rejection its details."""
     key_id = DOORS[0].key_id
     while guarded.post(key_id, DOORS[0].path, DOORS[0].body).status_code == 200:
         pass
@@ -260,19 +260,19 @@ def test_grpc_callers_see_the_same(guarded: Guarded) -> None:
     assert any(detail.Is(error_details_pb2.QuotaFailure.DESCRIPTOR) for detail in details)
 
 
-def test_metrics_tell_keys_apart(guarded: Guarded) -> None:
-    """Tokens and refusals by key."""
+def test_metrics_are_labelled_by_key(guarded: Guarded) -> None:
+    """Tokens and rejections are counted per key."""
     assert guarded.post("sizes", "/v1/chat/completions", CHAT).status_code == 200
     assert guarded.post("sizes", "/v1/chat/completions", {**CHAT, "n": 3}).status_code == 400
-    page = httpx.get(f"http://127.0.0.1:{guarded.stack.ports['service_metrics']}/metrics", timeout=60).text
+    page = httpx.get(f"http://127.0.0.1:{guarded.stack.ports['service_metrics']}/metrics", timeout=GUARD_S).text
     lines = [line for line in page.splitlines() if line.startswith("sluice_quota_") and 'sluice_key="sizes"' in line]
     kinds = [line for line in lines if line.startswith("sluice_quota_tokens")]
     assert len(kinds) == 2
     assert any('sluice_limit="max_n"' in line for line in lines if line.startswith("sluice_quota_refusals"))
 
 
-def test_callers_are_served_while_redis_is_away(guarded: Guarded) -> None:
-    """The replica goes on by itself, says so once in the log and in metrics, and counts with the others again."""
+def test_clients_are_served_while_redis_is_unreachable(guarded: Guarded) -> None:
+    """The replica counts by itself, logs the loss once, sets a metric, and counts in Redis again later."""
 
     def statuses() -> list[int]:
         return [guarded.post("lost", "/v1/chat/completions", CHAT).status_code for _ in range(3)]
@@ -288,8 +288,8 @@ def test_callers_are_served_while_redis_is_away(guarded: Guarded) -> None:
     assert guarded.stack.output.count("the quota store is back") == 1
 
 
-def test_a_stream_outlasts_its_service_though_its_place_is_the_only_one(guarded: Guarded) -> None:
-    """Redis holds the dead service's place for a while; the stream goes on when that is over."""
+def test_a_stream_survives_its_service_with_one_slot(guarded: Guarded) -> None:
+    """Redis holds the dead service's slot for a while; the stream continues after that."""
     long = {**CHAT, "max_tokens": 1000, "ignore_eos": True, "stream": True, "temperature": 1, "top_p": 1}
     url, headers = f"{guarded.stack.door}/v1/chat/completions", guarded.bearing("one")
     pid = guarded.stack.children()["service"]
@@ -301,4 +301,4 @@ def test_a_stream_outlasts_its_service_though_its_place_is_the_only_one(guarded:
         rest = [line for line in lines if line.startswith("data: ")]
     assert rest[-1] == "data: [DONE]"
     assert json.loads(rest[-2].removeprefix("data: "))["choices"][0]["finish_reason"] == "length"
-    assert guarded.stack.children()["service"] != pid
+    wait_until(lambda: guarded.stack.children().get("service", pid) != pid)

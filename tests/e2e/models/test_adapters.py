@@ -1,4 +1,4 @@
-"""Adapters through the whole product: as settings name them, and as administrators load them while it runs."""
+"""Adapters in the whole product: from settings, and loaded by administrators at run time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.e2e.cut_streams import resumed
 from tests.e2e.stack import Stack
 from tests.engine import peft_adapters
 from tests.engine.tiny_models import reload
-from tests.waiting import wait_until
+from tests.waiting import GUARD_S, wait_until
 
 DEMO = Path("demo/model").resolve()
 PROMPT = "<|im_start|>user\nTell me about rivers.<|im_end|>\n<|im_start|>assistant\n"
@@ -42,12 +42,12 @@ TARGETS: dict[str, dict[str, Any]] = {
 
 
 class Run(NamedTuple):
-    """The product with the demo's model and one adapter, and a folder with another."""
+    """The product with the demo model and one adapter, and a folder with another adapter."""
 
     stack: Stack
     channel: grpc.Channel
     folder: Path
-    expected: dict[str, str]  # by the adapter, what PEFT generates
+    expected: dict[str, str]  # PEFT's text by adapter
 
     def load(self, name: str, path: str = "", model: str = "demo") -> adapter_pb2.Adapter:
         request = adapter_pb2.LoadAdapterRequest(model=model, name=name, path=path or name)
@@ -68,20 +68,20 @@ class Run(NamedTuple):
             self.unload(name)
 
     def ids(self) -> list[str]:
-        return [each["id"] for each in httpx.get(f"{self.stack.door}/v1/models", timeout=60).json()["data"]]
+        return [each["id"] for each in httpx.get(f"{self.stack.door}/v1/models", timeout=GUARD_S).json()["data"]]
 
-    def text(self, model: str, told: str = "", **values: Any) -> str:
-        """`told` is the model that the answer names, if not this one."""
+    def text(self, model: str, answering: str = "", **values: Any) -> str:
+        """Return a greedy text. `answering` is the model that the answer names, if it is not `model`."""
         body = {"model": model, "prompt": PROMPT, "max_tokens": NUM_TOKENS, "temperature": 0, **values}
-        answer = httpx.post(f"{self.stack.door}/v1/completions", json=body, timeout=60)
+        answer = httpx.post(f"{self.stack.door}/v1/completions", json=body, timeout=GUARD_S)
         assert answer.status_code == 200, answer.text
-        assert answer.json()["model"] in {told or model, f"demo:{model}"}
+        assert answer.json()["model"] in {answering or model, f"demo:{model}"}
         text: str = answer.json()["choices"][0]["text"]
         return text
 
 
 def generated(folder: Path | None) -> str:
-    """PEFT's own greedy text, of the adapter merged into the model."""
+    """Return PEFT's greedy text of the adapter merged into the model."""
     import torch  # noqa: PLC0415
     from tokenizers import Tokenizer  # noqa: PLC0415
 
@@ -127,7 +127,7 @@ def test_texts_equal_those_of_peft_merged(run: Run) -> None:
 
 
 def test_adapters_of_one_batch_get_their_own_texts(run: Run) -> None:
-    """What is cached of the same prompt by one is no other's, and neither n nor logprobs change a text."""
+    """Adapters do not share cached prompts, and neither n nor logprobs change a text."""
     models = ["demo", "french", "demo:terse"] * 4
     with run.loaded("terse"), ThreadPoolExecutor(len(models)) as pool:
         texts = list(pool.map(lambda model: run.text(model, n=2, logprobs=1), models))
@@ -138,17 +138,17 @@ def test_adapters_of_one_batch_get_their_own_texts(run: Run) -> None:
 def test_a_constraint_holds_for_an_adapter(run: Run) -> None:
     form = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"enum": ["one", "two"]}, "strict": True}}
     body = {"model": "french", "messages": [{"role": "user", "content": "?"}], "response_format": form}
-    answer = httpx.post(f"{run.stack.door}/v1/chat/completions", json=body, timeout=60)
+    answer = httpx.post(f"{run.stack.door}/v1/chat/completions", json=body, timeout=GUARD_S)
     assert answer.status_code == 200, answer.text
     assert answer.json()["choices"][0]["message"]["content"] in {'"one"', '"two"'}
 
 
 def test_models_list_adapters_with_their_parents(run: Run) -> None:
-    models = {each["id"]: each for each in httpx.get(f"{run.stack.door}/v1/models", timeout=60).json()["data"]}
+    models = {each["id"]: each for each in httpx.get(f"{run.stack.door}/v1/models", timeout=GUARD_S).json()["data"]}
     assert models["demo:french"]["parent"] == "demo"
     assert models["demo:french"]["root"] == "demo"
     assert "parent" not in models["demo"]
-    found = httpx.get(f"{run.stack.door}/v1/models/demo:french", timeout=60)
+    found = httpx.get(f"{run.stack.door}/v1/models/demo:french", timeout=GUARD_S)
     assert found.json()["id"] == "demo:french"
 
 
@@ -164,13 +164,13 @@ def test_an_adapter_is_served_from_its_load_to_its_unload(run: Run) -> None:
         listed = stub.ListAdapters(adapter_pb2.ListAdaptersRequest(model="demo")).adapters
         assert [each.name for each in listed] == ["french", "terse"]
     assert run.ids() == before
-    gone = httpx.post(f"{run.stack.door}/v1/completions", json={"model": "demo:terse", "prompt": "a"}, timeout=60)
+    gone = httpx.post(f"{run.stack.door}/v1/completions", json={"model": "demo:terse", "prompt": "a"}, timeout=GUARD_S)
     assert gone.status_code == 404
     assert "demo:terse" in gone.json()["error"]["message"]
 
 
-def test_a_name_may_come_to_mean_another_adapter(run: Run) -> None:
-    """What the cache has of the one is not found by the other."""
+def test_a_name_may_be_reused_for_another_adapter(run: Run) -> None:
+    """The new adapter does not use the old one's cached prompts."""
     run.load("changing", "terse")
     assert run.text("changing") == run.expected["terse"]
     run.unload("changing")
@@ -179,8 +179,8 @@ def test_a_name_may_come_to_mean_another_adapter(run: Run) -> None:
     run.unload("changing")
 
 
-def test_an_unload_waits_for_what_runs(run: Run) -> None:
-    """A stream that has begun goes on to its end with its adapter; new requests are refused from the unload on."""
+def test_an_unload_waits_for_running_requests(run: Run) -> None:
+    """A running stream completes with its adapter; new requests are rejected from the unload on."""
     stub: Any = completion_pb2_grpc.CompletionServiceStub(run.channel)
     request = completion_pb2.CompleteRequest(model="demo:terse")
     request.prompts.add().text = PROMPT
@@ -193,8 +193,8 @@ def test_an_unload_waits_for_what_runs(run: Run) -> None:
     assert "".join(each.delta.text for each in (first, *stream)) == run.expected["terse"]
 
 
-def test_a_stream_of_an_adapter_goes_on_after_a_break(run: Run) -> None:
-    """In other company than it began in; not once its name means another adapter."""
+def test_a_stream_of_an_adapter_is_resumed(run: Run) -> None:
+    """A stream resumes in another batch, but not once its name means another adapter."""
     stub: Any = completion_pb2_grpc.CompletionServiceStub(run.channel)
     request = completion_pb2.CompleteRequest(model="demo:going")
     request.prompts.add().text = PROMPT
@@ -215,7 +215,7 @@ def test_a_stream_of_an_adapter_goes_on_after_a_break(run: Run) -> None:
     run.unload("going")
 
 
-def test_an_adapter_is_there_again_after_its_worker_has_died(run: Run) -> None:
+def test_an_adapter_is_loaded_again_after_its_worker_has_died(run: Run) -> None:
     with run.loaded("terse"):
         (worker,) = run.stack.workers()
         os.kill(worker, signal.SIGKILL)
@@ -227,10 +227,10 @@ def test_an_adapter_is_there_again_after_its_worker_has_died(run: Run) -> None:
 
 def _answers(run: Run, model: str) -> bool:
     body = {"model": model, "prompt": "a", "max_tokens": 1}
-    return httpx.post(f"{run.stack.door}/v1/completions", json=body, timeout=60).status_code == 200
+    return httpx.post(f"{run.stack.door}/v1/completions", json=body, timeout=GUARD_S).status_code == 200
 
 
-REFUSALS: dict[str, tuple[Callable[[Run], object], grpc.StatusCode, str]] = {
+ERRORS: dict[str, tuple[Callable[[Run], object], grpc.StatusCode, str]] = {
     "an unknown model": (lambda run: run.load("terse", model="other"), grpc.StatusCode.NOT_FOUND, "'other'"),
     "a name that is taken": (lambda run: run.load("french"), grpc.StatusCode.ALREADY_EXISTS, "'french' is taken"),
     "a model's name": (lambda run: run.load("demo", "terse"), grpc.StatusCode.ALREADY_EXISTS, "'demo' is taken"),
@@ -242,9 +242,9 @@ REFUSALS: dict[str, tuple[Callable[[Run], object], grpc.StatusCode, str]] = {
 }
 
 
-@pytest.mark.parametrize("refusal", REFUSALS)
-def test_what_cannot_be_is_refused_with_its_reason(run: Run, refusal: str) -> None:
-    call, code, text = REFUSALS[refusal]
+@pytest.mark.parametrize("error", ERRORS)
+def test_invalid_changes_are_rejected_with_their_reason(run: Run, error: str) -> None:
+    call, code, text = ERRORS[error]
     with pytest.raises(grpc.RpcError) as caught:
         call(run)
     assert caught.value.code() is code
@@ -270,23 +270,25 @@ def test_adapters_sleep_and_wake_with_their_model(run: Run) -> None:
     models: Any = model_pb2_grpc.ModelServiceStub(run.channel)
     with run.loaded("terse"):
         models.SleepModel(model_pb2.SleepModelRequest(model="demo"))
-        asleep = httpx.post(f"{run.stack.door}/v1/completions", json={"model": "french", "prompt": "a"}, timeout=60)
+        asleep = httpx.post(
+            f"{run.stack.door}/v1/completions", json={"model": "french", "prompt": "a"}, timeout=GUARD_S
+        )
         assert asleep.status_code == 503
         models.WakeModel(model_pb2.WakeModelRequest(model="demo"))
         assert run.text("terse") == run.expected["terse"]
         assert run.text("french") == run.expected["french"]
 
 
-def test_an_adapter_may_go_while_its_model_sleeps(run: Run) -> None:
-    """It isn't there when the model is woken, and nothing else has to wait for that."""
+def test_an_adapter_may_be_unloaded_while_its_model_sleeps(run: Run) -> None:
+    """The adapter is absent when the model wakes, and the wake does not wait for it."""
     models: Any = model_pb2_grpc.ModelServiceStub(run.channel)
     run.load("dreaming", "terse")
     models.SleepModel(model_pb2.SleepModelRequest(model="demo"))
     try:
         run.unload("dreaming")
     finally:
-        models.WakeModel(model_pb2.WakeModelRequest(model="demo"), timeout=60)
-    gone = httpx.post(f"{run.stack.door}/v1/completions", json={"model": "dreaming", "prompt": "a"}, timeout=60)
+        models.WakeModel(model_pb2.WakeModelRequest(model="demo"), timeout=GUARD_S)
+    gone = httpx.post(f"{run.stack.door}/v1/completions", json={"model": "dreaming", "prompt": "a"}, timeout=GUARD_S)
     assert gone.status_code == 404
     assert run.text("french") == run.expected["french"]
 
@@ -304,13 +306,13 @@ DIALECTS = {
 @pytest.mark.parametrize("model", ["demo", "demo:french", "french"])
 def test_every_dialect_asks_for_adapters(run: Run, dialect: str, model: str) -> None:
     path = DIALECTS[dialect].format(model=model)
-    answer = httpx.post(f"{run.stack.door}{path}", json={"model": model, **CHAT}, timeout=60)
+    answer = httpx.post(f"{run.stack.door}{path}", json={"model": model, **CHAT}, timeout=GUARD_S)
     assert answer.status_code == 200, answer.text
     assert answer.json()["model"] == ("demo" if model == "demo" else "demo:french")
 
 
 def test_without_a_name_the_only_model_answers_though_it_has_adapters(run: Run) -> None:
-    answer = httpx.post(f"{run.stack.door}{DIALECTS['Azure']}", json=CHAT, timeout=60)
+    answer = httpx.post(f"{run.stack.door}{DIALECTS['Azure']}", json=CHAT, timeout=GUARD_S)
     assert answer.status_code == 200, answer.text
     assert answer.json()["model"] == "demo"
 
@@ -323,6 +325,6 @@ def test_endpoints_may_have_adapters(run: Run) -> None:
             "traffic_config": {"routes": [{"served_model_name": "only", "traffic_percentage": 100}]},
         },
     }
-    made = httpx.post(f"{run.stack.door}/api/2.0/serving-endpoints", json=body, timeout=60)
+    made = httpx.post(f"{run.stack.door}/api/2.0/serving-endpoints", json=body, timeout=GUARD_S)
     assert made.status_code == 200, made.text
-    assert run.text("writers", told="demo:french") == run.expected["french"]
+    assert run.text("writers", answering="demo:french") == run.expected["french"]

@@ -1,4 +1,4 @@
-"""The bundled model says the same through the whole product as in plain transformers."""
+"""The bundled model generates the same text in the whole product as in plain transformers."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -10,6 +10,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from demo.evaluate import MODEL, SKILLS, cases
 from tests.e2e.stack import Stack
+from tests.waiting import GUARD_S
 
 NUM_PROMPTS = 50
 SKILL_NAMES = ("small talk", "facts", "memory", "persona: upper case", "echo")
@@ -17,7 +18,10 @@ SKILL_NAMES = ("small talk", "facts", "memory", "persona: upper case", "echo")
 
 @pytest.fixture(scope="module")
 def float32_stack() -> Iterator[Stack]:
-    """The product on the native step in float32: in bfloat16, which some CPUs compute in, the order of sums shows."""
+    """The product on the native backend in float32.
+
+    In bfloat16, which some CPUs use, the order of sums changes results.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SLUICE_SERVICE_DTYPE", "float32")
         patch.setenv("SLUICE_SERVICE_ENGINE__BACKEND", "native")
@@ -30,19 +34,19 @@ def float32_stack() -> Iterator[Stack]:
 
 
 def held_out_chats() -> list[list[dict[str, Any]]]:
-    """The messages before the answer, of cases that training never drew."""
+    """Return the messages before the answer, of cases outside the training data."""
     skills = [skill for skill in SKILLS if skill.name in SKILL_NAMES]
     chats = [case.messages[:-1] for skill in skills for case in cases(skill, NUM_PROMPTS // len(skills), 2026)]
     assert len(chats) == NUM_PROMPTS
     return [[dict(message) for message in chat] for chat in chats]
 
 
-def test_server_says_what_transformers_says(float32_stack: Stack) -> None:
-    """Greedy text for 50 held-out chats: `from_pretrained` on the folder, and the REST answer through Envoy."""
+def test_server_generates_the_text_of_transformers(float32_stack: Stack) -> None:
+    """Greedy answers of 50 held-out chats over REST through Envoy equal those of `from_pretrained`."""
     torch.set_num_threads(1)
     tokenizer: Any = AutoTokenizer.from_pretrained(MODEL)
     network: Any = AutoModelForCausalLM.from_pretrained(MODEL, dtype=torch.float32)
-    with httpx.Client(base_url=float32_stack.door, timeout=60) as client:
+    with httpx.Client(base_url=float32_stack.door, timeout=GUARD_S) as client:
         for messages in held_out_chats():
             inputs = tokenizer.apply_chat_template(
                 messages, add_generation_prompt=True, return_tensors="pt", return_dict=True

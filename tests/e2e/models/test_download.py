@@ -1,4 +1,4 @@
-"""A model of the hub, from a slow hub of our own to an answer."""
+"""A model of the hub, from a slow local hub to an answer."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ import httpx
 from service.settings.config import DEMO_FOLDER
 from tests.e2e.stack import Stack
 from tests.engine.hub_server import serving_hub
+from tests.waiting import GUARD_S
 
 
 def test_a_download_shows_bytes_and_speed_and_is_served(tmp_path: Path) -> None:
-    """In the run's own output, while the weights trickle in."""
+    """The run's output shows the progress of the download."""
     folder, home = tmp_path / "model", tmp_path / "home"
     shutil.copytree(DEMO_FOLDER, folder)
-    (folder / "filler.json").write_bytes(b" " * 41_000_000)  # nobody reads it
+    (folder / "filler.json").write_bytes(b" " * 41_000_000)  # not used by the model
     with serving_hub("org/slow", folder, pause_s=0.06) as url:
         stack = Stack("org/slow", environment={"HF_ENDPOINT": url, "HF_HOME": str(home), "HF_HUB_OFFLINE": "0"})
         try:
@@ -26,13 +27,13 @@ def test_a_download_shows_bytes_and_speed_and_is_served(tmp_path: Path) -> None:
             assert lines
             assert 0 < float(lines[0][0]) < float(lines[0][1]) <= 51
             asked = {"model": "slow", "messages": [{"role": "user", "content": "Hello!"}]}
-            assert httpx.post(f"{stack.door}/v1/chat/completions", json=asked, timeout=60).status_code == 200
+            assert httpx.post(f"{stack.door}/v1/chat/completions", json=asked, timeout=GUARD_S).status_code == 200
         finally:
             assert stack.stop() == 0
 
 
-def test_what_cannot_be_had_is_one_line(tmp_path: Path) -> None:
-    """For an unreachable hub, or a model that the hub lacks, the run ends with the reason as its last line."""
+def test_a_failed_download_is_one_line(tmp_path: Path) -> None:
+    """The run ends with the reason if the hub is unreachable or does not have the model."""
     with serving_hub("org/slow", DEMO_FOLDER) as url:
         for endpoint, reason in (("http://127.0.0.1:1", "http://127.0.0.1:1 can't be reached"), (url, "404")):
             folder = str(tmp_path / reason[:3])

@@ -1,4 +1,4 @@
-"""Several models and endpoints over them, through Envoy, and over the death of the service."""
+"""Several models and endpoints of them, through Envoy, and after the death of the service."""
 
 import itertools
 import os
@@ -20,7 +20,7 @@ DEMO = ROOT / "demo" / "model"
 
 
 def two_models(endpoints_file: Path) -> Stack:
-    """A run that serves the bundled model twice, with an engine each."""
+    """Start a run that serves the bundled model twice, with an engine each."""
     stack = Stack(f"--model=a={DEMO}", f"--model=b={DEMO}", endpoints_file=endpoints_file)
     stack.wait_for("sluice is ready.")
     return stack
@@ -31,16 +31,16 @@ def stub_of(channel: grpc.Channel) -> Any:
 
 
 def answering_model(stack: Stack, model: str) -> str:
-    """Which model answers a chat with `model`."""
+    """Return the model that answers a chat with `model`."""
     body = {"model": model, "max_tokens": 4, "messages": [{"role": "user", "content": "Hello!"}]}
-    answer = httpx.post(f"{stack.door}/v1/chat/completions", json=body, timeout=60)
+    answer = httpx.post(f"{stack.door}/v1/chat/completions", json=body, timeout=GUARD_S)
     assert answer.status_code == 200, answer.text
     name: str = answer.json()["model"]
     return name
 
 
 def kill_in_a_loop_of_updates(stack: Stack, stub: Any) -> endpoint_pb2.Endpoint:
-    """Change the endpoint `x` again and again until the service is killed; returns what was confirmed last."""
+    """Change the endpoint `x` repeatedly until the service is killed, and return the last confirmed change."""
     pid = stack.children()["service"]
     timer = threading.Timer(0.5, os.kill, (pid, signal.SIGKILL))
 
@@ -59,8 +59,8 @@ def kill_in_a_loop_of_updates(stack: Stack, stub: Any) -> endpoint_pb2.Endpoint:
     return confirmed
 
 
-def test_endpoints_outlive_a_killed_service(tmp_path: Path) -> None:
-    """Two models answer by their names and behind an endpoint; killed between changes, all confirmed ones are kept."""
+def test_endpoints_survive_a_killed_service(tmp_path: Path) -> None:
+    """Two models answer by name and behind an endpoint; all confirmed changes survive a kill between changes."""
     path = tmp_path / "endpoints.json"
     stack = two_models(path)
     try:
@@ -72,7 +72,7 @@ def test_endpoints_outlive_a_killed_service(tmp_path: Path) -> None:
             )
             assert answering_model(stack, "x") == "b"
             last = kill_in_a_loop_of_updates(stack, stub)
-        until_served(stack, "a")  # by the service's successor
+        until_served(stack, "a")  # after the service's restart
         with grpc.insecure_channel(stack.door.removeprefix("http://")) as channel:
             stub = stub_of(channel)
             kept = stub.GetEndpoint(endpoint_pb2.GetEndpointRequest(name="x"), timeout=GUARD_S).endpoint

@@ -1,4 +1,4 @@
-"""The bundled model's own way to draw tokens holds where a request says nothing of it, over gRPC and REST."""
+"""The bundled model's own sampling parameters are the defaults of a request, over gRPC and REST."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import httpx
 import sluice_client
 
 from tests.e2e.stack import Stack
+from tests.waiting import GUARD_S
 
 
-def test_stream_tells_the_models_own_parameters(stack: Stack) -> None:
-    """Field by field: what is given holds, the contract's default too."""
+def test_stream_echoes_the_models_own_parameters(stack: Stack) -> None:
+    """A given value overrides the model's per field, even if it is the contract's default."""
     with sluice_client.Client(f"127.0.0.1:{stack.ports['envoy']}") as client:
         drawn = next(client.stream_chat("Hello there!", max_tokens=1)).started.sampling
         assert (round(drawn.temperature, 3), round(drawn.top_p, 3)) == (0.3, 0.9)
@@ -18,12 +19,12 @@ def test_stream_tells_the_models_own_parameters(stack: Stack) -> None:
 
 
 def test_question_of_the_first_minute_is_answered(stack: Stack) -> None:
-    """Asked by somebody who sets nothing: at a temperature of 1 one answer in four is a refusal."""
+    """A request without parameters is answered: at a temperature of 1 one answer in four would be a refusal."""
     body = {
         "model": "sluice-demo",
         "messages": [{"role": "user", "content": "What is the capital of France?"}],
         "n": 40,
     }
-    answer = httpx.post(f"{stack.door}/v1/chat/completions", json=body, timeout=60).json()
+    answer = httpx.post(f"{stack.door}/v1/chat/completions", json=body, timeout=GUARD_S).json()
     texts = [choice["message"]["content"] for choice in answer["choices"]]
     assert sum("Paris" in text for text in texts) == 40

@@ -1,4 +1,4 @@
-"""Images in chats, through the whole product: the answers are transformers' own, in every dialect and over gRPC."""
+"""Images in chats of the whole product: the answers are transformers' own, in every dialect and over gRPC."""
 
 from __future__ import annotations
 
@@ -19,19 +19,20 @@ from tests.e2e.picture_server import PictureServer
 from tests.e2e.stack import Stack
 from tests.e2e.vision_product import NUM_TOKENS, reference
 from tests.engine.vision_models import NUM_IMAGE_TOKENS, picture
+from tests.waiting import GUARD_S
 
 CAT, DOG = picture(1), picture(2, (20, 90))
-SAID: list[Any] = ["What is it? ", CAT, " and ", DOG]
+PARTS: list[Any] = ["What is it? ", CAT, " and ", DOG]
 AZURE = "/models/chat/completions?api-version=2024-05-01-preview"
 
 
 @pytest.fixture(scope="module")
 def expected(vision_folder: Path) -> tuple[list[int], list[int]]:
-    """The prompt's tokens and the answer's, by transformers."""
-    return reference(vision_folder, *SAID)
+    """The tokens of the prompt and the answer, computed by transformers."""
+    return reference(vision_folder, *PARTS)
 
 
-def said_in_grpc(*parts: Any) -> list[content_pb2.Message]:
+def grpc_messages(*parts: Any) -> list[content_pb2.Message]:
     content = [
         content_pb2.ContentPart(text=part)
         if isinstance(part, str)
@@ -42,19 +43,19 @@ def said_in_grpc(*parts: Any) -> list[content_pb2.Message]:
 
 
 def test_answers_over_grpc_are_the_references(vision: Stack, expected: tuple[list[int], list[int]]) -> None:
-    """Prompt and answer, token by token; the usage tells which tokens stand for images."""
-    request = chat_pb2.ChatRequest(model="vision", messages=said_in_grpc(*SAID))
+    """Prompt and answer are equal token by token, and the usage reports the image tokens."""
+    request = chat_pb2.ChatRequest(model="vision", messages=grpc_messages(*PARTS))
     request.sampling.temperature = 0
     request.stopping.max_tokens = NUM_TOKENS
     request.stopping.ignore_eos = True
     request.tokens.ids = True
     with grpc.insecure_channel(f"127.0.0.1:{vision.ports['envoy']}") as channel:
-        answer = chat_pb2_grpc.ChatServiceStub(channel).Chat(request, timeout=60)
+        answer = chat_pb2_grpc.ChatServiceStub(channel).Chat(request, timeout=GUARD_S)
         model = model_pb2_grpc.ModelServiceStub(channel).GetModel(model_pb2.GetModelRequest(model="vision")).model
     assert (list(answer.prompt_token_ids), list(answer.choices[0].token_ids)) == expected
     assert (answer.usage.prompt_tokens, answer.usage.image_tokens) == (len(expected[0]), 2 * NUM_IMAGE_TOKENS)
     assert list(model.input_modalities) == [model_pb2.MODALITY_TEXT, model_pb2.MODALITY_IMAGE]
-    listed = httpx.get(f"{vision.door}/v1/models", timeout=60).json()["data"]
+    listed = httpx.get(f"{vision.door}/v1/models", timeout=GUARD_S).json()["data"]
     taken = {each["id"]: each["input_modalities"] for each in listed}
     assert (taken["vision"], taken["text"]) == (["text", "image"], ["text"])
 
@@ -63,7 +64,7 @@ def test_answers_over_grpc_are_the_references(vision: Stack, expected: tuple[lis
 def test_answers_are_the_references_in_openais_chats(
     vision: Stack, vision_folder: Path, expected: tuple[list[int], list[int]], kind: str
 ) -> None:
-    """By data URLs of every lossless kind of file; a GIF has few colours, so its reference is what it shows."""
+    """Data URLs of every lossless format work; a GIF's reference uses its reduced colours."""
     images = {"PNG": (CAT, DOG), "WEBP": (CAT, DOG), "GIF": (CAT.quantize(), DOG.quantize())}[kind]
     urls = [data_url(image, kind) for image in images] if kind == "GIF" else [data_url(CAT), data_url(DOG)]
     content = [
@@ -80,11 +81,11 @@ def test_answers_are_the_references_in_openais_chats(
 
 
 def test_every_dialect_shows_the_model_the_same(vision: Stack, expected: tuple[list[int], list[int]]) -> None:
-    """The same words and images give the same answer, of a prompt of the same length, streamed and not."""
-    first = chat(vision, openai_content(*SAID)).json()
+    """The same texts and images give the same answer and prompt length in every dialect."""
+    first = chat(vision, openai_content(*PARTS)).json()
     text, num_tokens = first["choices"][0]["message"]["content"], len(expected[0])
     assert first["usage"]["prompt_tokens"] == num_tokens
-    message = {"role": "user", "content": openai_content(*SAID)}
+    message = {"role": "user", "content": openai_content(*PARTS)}
     plain = {"messages": [message], "temperature": 0, "max_tokens": 8}
     for path, extra in (
         (AZURE, {"model": "vision"}),
@@ -97,7 +98,7 @@ def test_every_dialect_shows_the_model_the_same(vision: Stack, expected: tuple[l
         {"type": "input_text", "text": part}
         if isinstance(part, str)
         else {"type": "input_image", "image_url": data_url(part)}
-        for part in SAID
+        for part in PARTS
     ]
     for path in ("/v1/responses", "/serving-endpoints/responses"):
         body = {
@@ -116,7 +117,7 @@ def test_every_dialect_shows_the_model_the_same(vision: Stack, expected: tuple[l
             "type": "image",
             "source": {"type": "base64", "media_type": "image/png", "data": base64.b64encode(file_of(part)).decode()},
         }
-        for part in SAID
+        for part in PARTS
     ]
     claude = {"model": "vision", "messages": [{"role": "user", "content": blocks}]}
     version = {"anthropic-version": "2023-06-01"}
@@ -128,8 +129,8 @@ def test_every_dialect_shows_the_model_the_same(vision: Stack, expected: tuple[l
     assert ask(vision, "/tokenize", {"model": "vision", "messages": [message]})["count"] == num_tokens
 
 
-def test_models_without_images_refuse_them_in_every_dialect(vision: Stack) -> None:
-    """With the dialect's own status and body, and the part's own name."""
+def test_text_models_reject_images_in_every_dialect(vision: Stack) -> None:
+    """The error has the dialect's status and body."""
     url = data_url(picture(3, (4, 4)))
     message = {"role": "user", "content": by_url(url)}
     item = {"role": "user", "content": [{"type": "input_image", "image_url": url}]}
@@ -141,13 +142,13 @@ def test_models_without_images_refuse_them_in_every_dialect(vision: Stack) -> No
         (AZURE, {"messages": [message]}, 422),
         ("/serving-endpoints/text/invocations", {"messages": [message], "stream": False}, 400),
     ):
-        answer = httpx.post(f"{vision.door}{path}", json={"model": "text"} | body, timeout=60)
+        answer = httpx.post(f"{vision.door}{path}", json={"model": "text"} | body, timeout=GUARD_S)
         assert answer.status_code == status, answer.text
         assert "the model takes text only" in answer.text
 
 
-def test_callers_that_spell_an_images_tokens_show_the_model_none(vision: Stack, vision_folder: Path) -> None:
-    """What marks an image is text where a caller writes it."""
+def test_image_tokens_in_a_clients_text_are_text(vision: Stack, vision_folder: Path) -> None:
+    """The names of image tokens in a client's text do not add an image."""
     spelled = "<start_of_image><image_soft_token><end_of_image>"
     answer = chat(vision, openai_content(spelled, CAT), return_token_ids=True)
     assert answer.status_code == 200, answer.text
@@ -158,7 +159,7 @@ def test_callers_that_spell_an_images_tokens_show_the_model_none(vision: Stack, 
 def test_images_are_fetched_where_the_settings_allow_it(
     vision: Stack, vision_folder: Path, expected: tuple[list[int], list[int]]
 ) -> None:
-    """By URL, over redirects that stay among the allowed hosts."""
+    """Images are fetched by URL, also over redirects between allowed hosts."""
     files = {"/cat.png": ("image/png", file_of(CAT)), "/dog": ("application/octet-stream", file_of(DOG))}
     with PictureServer(files) as server:
         base = f"http://127.0.0.1:{server.port}"
@@ -178,7 +179,7 @@ def test_images_are_fetched_where_the_settings_allow_it(
 
 
 def test_the_chat_page_attaches_images(vision: Stack) -> None:
-    """Chosen, pasted and dropped ones, for a model that takes them; they stay in the browser with the conversation."""
+    """Images can be chosen, pasted and dropped for a vision model, and are stored with the conversation."""
     found = seen(vision, "images")
     assert found["hiddenFromText"]
     assert (found["attached"], found["shown"], found["left"], found["kept"]) == (3, 3, 0, 3)
@@ -191,24 +192,24 @@ def test_the_chat_page_attaches_images(vision: Stack) -> None:
 
 
 def test_sluice_chat_attaches_images(vision: Stack, tmp_path: Path) -> None:
-    """By `/image`, of every kind of file; what is no image, and what isn't there, is said, and the question goes on."""
+    """`/image` accepts every image format, and reports other files and missing ones without losing the question."""
     for kind in ("PNG", "JPEG", "WEBP", "GIF"):
         (tmp_path / f"cat.{kind}").write_bytes(file_of(CAT, kind))
     (tmp_path / "note.txt").write_text("a cat")
     options = ["--model", "vision", "--set", "temperature=0", "--set", "max_tokens=4"]
     with Terminal("chat", *options, env={"SLUICE_URL": vision.door}) as terminal:
 
-        def say(text: str, shown: str) -> str:
+        def enter(text: str, shown: str) -> str:
             terminal.until("> ")
             terminal.type(f"{text}\n")
             return terminal.until(shown)
 
-        say(f"/image {tmp_path / 'note.txt'}", "is not a PNG, JPEG, WebP or GIF image")
-        say(f"/image {tmp_path / 'none.png'}", "No such file or directory")
+        enter(f"/image {tmp_path / 'note.txt'}", "is not a PNG, JPEG, WebP or GIF image")
+        enter(f"/image {tmp_path / 'none.png'}", "No such file or directory")
         for index, kind in enumerate(("PNG", "JPEG", "WEBP", "GIF"), 1):
-            say(f"/image {tmp_path / f'cat.{kind}'}", f"{index} images are attached to the next question")
-        say("What is it?", "4 tokens")
-        say("/retry", "4 tokens")
-        say(f"/save {tmp_path / 'said.json'}", "written to")
+            enter(f"/image {tmp_path / f'cat.{kind}'}", f"{index} images are attached to the next question")
+        enter("What is it?", "4 tokens")
+        enter("/retry", "4 tokens")
+        enter(f"/save {tmp_path / 'said.json'}", "written to")
     (asked, _) = json.loads((tmp_path / "said.json").read_text())["messages"]
     assert [part["type"] for part in asked["content"]] == ["image_url"] * 4 + ["text"]

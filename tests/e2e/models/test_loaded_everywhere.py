@@ -1,4 +1,4 @@
-"""What is loaded at one replica behind Envoy is served by all: models, adapters, sleep; also after a restart."""
+"""Models and adapters loaded at one replica behind Envoy are served by all replicas, also after a restart."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from sluice.v1 import adapter_pb2, adapter_pb2_grpc, model_pb2, model_pb2_grpc
 from tests.e2e.replicas import Replicas
 from tests.engine import peft_adapters
 from tests.redis_server import RedisServer
-from tests.waiting import wait_until
+from tests.waiting import GUARD_S, wait_until
 
 DEMO = Path("demo/model").resolve()
 
 
 class Fleet(NamedTuple):
-    """Two services, a gateway and Envoy, and what calls them."""
+    """Two services, a gateway and Envoy, with calls to them."""
 
     replicas: Replicas
 
     def at(self, address: str, stub: Callable[[grpc.Channel], Any], rpc: str, request: Any) -> Any:
-        """What an RPC answers there."""
+        """Call an RPC at an address and return its response."""
         with grpc.insecure_channel(address) as channel:
-            return getattr(stub(channel), rpc)(request, timeout=60)
+            return getattr(stub(channel), rpc)(request, timeout=GUARD_S)
 
     def models(self, rpc: str, request: Any) -> Any:
-        """What an RPC answers at the front door, whichever replica has it."""
+        """Call an RPC of ModelService through Envoy and return its response."""
         return self.at(self.replicas.door.removeprefix("http://"), model_pb2_grpc.ModelServiceStub, rpc, request)
 
     def adapters(self, rpc: str, request: Any) -> Any:
         return self.at(self.replicas.door.removeprefix("http://"), adapter_pb2_grpc.AdapterServiceStub, rpc, request)
 
     def states(self) -> list[dict[str, bool]]:
-        """Of each service: its models, and whether each sleeps."""
+        """Return, for each service, whether each of its models sleeps."""
         request = model_pb2.ListModelsRequest()
         answers = [
             self.at(self.replicas.address(name), model_pb2_grpc.ModelServiceStub, "ListModels", request)
@@ -47,13 +47,13 @@ class Fleet(NamedTuple):
         return [{model.name: model.is_asleep for model in answer.models} for answer in answers]
 
     def until(self, state: dict[str, bool]) -> None:
-        """Return when all services are so."""
+        """Return when all services have this state."""
         wait_until(lambda: self.states() == [state] * len(self.replicas.services), self.states)
 
     def ask(self, model: str) -> int:
-        """The status of a request at the front door."""
+        """Return the status of a request through Envoy."""
         body = {"model": model, "prompt": "Once", "max_tokens": 1}
-        return httpx.post(f"{self.replicas.door}/v1/completions", json=body, timeout=60).status_code
+        return httpx.post(f"{self.replicas.door}/v1/completions", json=body, timeout=GUARD_S).status_code
 
 
 @pytest.fixture
@@ -67,8 +67,8 @@ def fleet(tmp_path: Path, redis: RedisServer) -> Iterator[Fleet]:
 
 
 @pytest.mark.timeout(300)
-def test_replicas_serve_alike_what_callers_load(fleet: Fleet) -> None:
-    """From the moment that a load returns each request is answered, though other replicas are loading still."""
+def test_all_replicas_serve_loaded_models(fleet: Fleet) -> None:
+    """Every request succeeds once a load has returned, even while other replicas still load."""
     fleet.models("LoadModel", model_pb2.LoadModelRequest(name="writer", path="writer", cache_share=0.1))
     assert [fleet.ask("writer") for _ in range(30)] == [200] * 30
     fleet.until({"demo": False, "writer": False})

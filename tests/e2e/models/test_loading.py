@@ -1,4 +1,4 @@
-"""Models that administrators load, unload, put to sleep and wake while the product runs."""
+"""Models that administrators load, unload, put to sleep and wake at run time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from sluice.v1 import completion_pb2, completion_pb2_grpc, model_pb2, model_pb2_grpc
 
 from tests.e2e.stack import Stack, is_running
-from tests.waiting import wait_until
+from tests.waiting import GUARD_S, wait_until
 
 DEMO = Path("demo/model").resolve()
 PROMPT = "<|im_start|>user\nTell me about rivers.<|im_end|>\n<|im_start|>assistant\n"
@@ -40,7 +40,7 @@ class Run(NamedTuple):
 
     @contextmanager
     def loaded(self, name: str) -> Iterator[int]:
-        """The process of its engine."""
+        """Load a model within the block, and yield the process id of its engine."""
         before = self.stack.workers()
         self.load(name)
         (worker,) = set(self.stack.workers()) - set(before)
@@ -51,7 +51,7 @@ class Run(NamedTuple):
 
     def ask(self, model: str) -> httpx.Response:
         body = {"model": model, "prompt": PROMPT, "max_tokens": 24, "temperature": 0}
-        return httpx.post(f"{self.stack.door}/v1/completions", json=body, timeout=60)
+        return httpx.post(f"{self.stack.door}/v1/completions", json=body, timeout=GUARD_S)
 
     def text(self, model: str) -> str:
         answer = self.ask(model)
@@ -88,7 +88,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
 
 
 def test_a_model_is_served_from_its_load_to_its_unload(run: Run) -> None:
-    """Its worker's process is gone when the unload returns, and its memory with it."""
+    """The engine's process, and its memory, are gone when the unload returns."""
     with run.loaded("second") as worker:
         assert run.text("second") == run.text("demo")
         assert list(run.listed()) == ["demo", "second"]
@@ -104,12 +104,12 @@ def test_settings_of_a_load_hold(run: Run) -> None:
     model = run.load("small", version="7", dtype="float32", backend="torch", max_model_len=64, cache_share=0.25)
     try:
         assert (model.version, model.dtype, model.max_model_len) == ("7", "float32", 64)
-        assert not model.supports_resume  # torch's
+        assert not model.supports_resume  # the torch backend cannot
     finally:
         run.unload("small")
 
 
-def test_an_unload_waits_for_what_runs(run: Run) -> None:
+def test_an_unload_waits_for_running_requests(run: Run) -> None:
     expected = run.text("demo")
     with run.loaded("second") as worker:
         stream = run.stream("second")
@@ -118,8 +118,8 @@ def test_an_unload_waits_for_what_runs(run: Run) -> None:
     assert not is_running(worker)
 
 
-def test_a_model_that_sleeps_is_there_again_when_it_is_woken(run: Run) -> None:
-    """Asleep it has no process, says so to those who ask, and keeps its name."""
+def test_a_sleeping_model_is_served_again_when_woken(run: Run) -> None:
+    """A sleeping model has no process, keeps its name, and rejects requests with the reason."""
     expected = run.text("demo")
     (worker,) = run.stack.workers()
     for _ in range(2):
@@ -139,13 +139,13 @@ def test_a_model_that_sleeps_is_there_again_when_it_is_woken(run: Run) -> None:
     assert other != worker
 
 
-def test_a_model_that_sleeps_can_be_unloaded(run: Run) -> None:
+def test_a_sleeping_model_can_be_unloaded(run: Run) -> None:
     with run.loaded("second"):
         run.models.SleepModel(model_pb2.SleepModelRequest(model="second"))
     assert list(run.listed()) == ["demo"]
 
 
-def test_a_load_goes_on_without_its_caller(run: Run) -> None:
+def test_a_load_continues_without_its_client(run: Run) -> None:
     call = run.models.LoadModel.future(model_pb2.LoadModelRequest(name="second", path="second"))
     wait_until(lambda: len(run.stack.workers()) > 1)
     assert call.cancel()
@@ -153,7 +153,7 @@ def test_a_load_goes_on_without_its_caller(run: Run) -> None:
     run.unload("second")
 
 
-REFUSALS: dict[str, tuple[Callable[[Run], object], grpc.StatusCode, str]] = {
+ERRORS: dict[str, tuple[Callable[[Run], object], grpc.StatusCode, str]] = {
     "a name that is taken": (lambda run: run.load("demo"), grpc.StatusCode.ALREADY_EXISTS, "'demo' is taken"),
     "a folder outside": (lambda run: run.load("x", str(DEMO)), grpc.StatusCode.INVALID_ARGUMENT, "path"),
     "a hub's id": (lambda run: run.load("x", "org/model"), grpc.StatusCode.INVALID_ARGUMENT, "path"),
@@ -169,9 +169,9 @@ REFUSALS: dict[str, tuple[Callable[[Run], object], grpc.StatusCode, str]] = {
 }
 
 
-@pytest.mark.parametrize("refusal", REFUSALS)
-def test_what_cannot_be_is_refused_with_its_reason(run: Run, refusal: str) -> None:
-    call, code, text = REFUSALS[refusal]
+@pytest.mark.parametrize("error", ERRORS)
+def test_invalid_changes_are_rejected_with_their_reason(run: Run, error: str) -> None:
+    call, code, text = ERRORS[error]
     with pytest.raises(grpc.RpcError) as caught:
         call(run)
     assert caught.value.code() is code
@@ -180,8 +180,8 @@ def test_what_cannot_be_is_refused_with_its_reason(run: Run, refusal: str) -> No
     assert list(run.listed()) == ["demo"]
 
 
-def test_the_last_model_may_go(run: Run) -> None:
-    """The service goes on with none, and takes another."""
+def test_the_last_model_may_be_unloaded(run: Run) -> None:
+    """The service continues without a model and loads another one."""
     run.unload("demo")
     assert run.ask("demo").status_code == 404
     run.load("demo")

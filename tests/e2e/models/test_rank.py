@@ -1,4 +1,4 @@
-"""Reranking through the whole product: with the bundled encoder, and with models of the other kinds."""
+"""Reranking in the whole product: with the bundled encoder, and with models of the other kinds."""
 
 import json
 from collections.abc import Iterator
@@ -16,6 +16,7 @@ from tests.engine.pair_fakes import PAIRS, reference_scores, save_cross_encoder
 from tests.service.ranking.test_judge import DOCUMENTS as JUDGED
 from tests.service.ranking.test_judge import QUERY, TEMPLATE
 from tests.service.ranking.test_judge import save as save_judge
+from tests.waiting import GUARD_S
 
 ENCODER = "all-minilm-l6-v2"
 DOCUMENTS = ["interest rates rose again", "a cat sleeps on the mat", "a motorway at night"]
@@ -23,12 +24,12 @@ RERANK = {"model": ENCODER, "query": "a kitten", "documents": DOCUMENTS}
 
 
 def post(stack: Stack, path: str, body: dict[str, Any]) -> httpx.Response:
-    return httpx.post(f"{stack.door}{path}", json=body, timeout=60)
+    return httpx.post(f"{stack.door}{path}", json=body, timeout=GUARD_S)
 
 
 @pytest.mark.parametrize("path", ["/v1/rerank", "/v2/rerank", "/rerank"])
 def test_nearest_document_comes_first(stack: Stack, path: str) -> None:
-    """By the cosines of the vectors that /v1/embeddings gives, on every path."""
+    """Scores on every path are the cosines of the vectors from /v1/embeddings."""
     texts = [RERANK["query"], *DOCUMENTS]
     data = post(stack, "/v1/embeddings", {"model": ENCODER, "input": texts}).json()["data"]
     query, *others = (np.array(each["embedding"]) for each in data)
@@ -44,7 +45,7 @@ def test_nearest_document_comes_first(stack: Stack, path: str) -> None:
 
 @pytest.mark.parametrize("path", ["/v1/score", "/score"])
 def test_scores_stand_in_the_pairs_order(stack: Stack, path: str) -> None:
-    """The same numbers as a rerank's."""
+    """Scores equal a rerank's, in the order of the pairs."""
     answer = post(stack, path, {"model": ENCODER, "text_1": "a kitten", "text_2": DOCUMENTS}).json()
     ranked = post(stack, "/v1/rerank", RERANK).json()["results"]
     expected = {each["index"]: each["relevance_score"] for each in ranked}
@@ -70,17 +71,17 @@ def test_scores_stand_in_the_pairs_order(stack: Stack, path: str) -> None:
 def test_errors_have_the_shape_of_reranking(
     stack: Stack, path: str, body: dict[str, Any], status: int, field: str | None
 ) -> None:
-    """Their text where each client looks for it, and the field in the caller's words."""
+    """Each client finds the error's text in its own field, with the client's field name."""
     answer = post(stack, path, body)
     assert answer.status_code == status
-    said = answer.json()
-    assert said["message"] == said["detail"] == said["error"]["message"]
-    assert (said["error"]["param"], said["id"]) == (field, answer.headers["x-request-id"])
+    error = answer.json()
+    assert error["message"] == error["detail"] == error["error"]["message"]
+    assert (error["error"]["param"], error["id"]) == (field, answer.headers["x-request-id"])
 
 
 @pytest.fixture(scope="module")
 def others(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Stack, Path, Any]]:
-    """A product with a cross-encoder and a model that judges; the first's folder and model."""
+    """A product with a cross-encoder and a judging model; yields also the first's folder and model."""
     cross, judge = tmp_path_factory.mktemp("cross"), tmp_path_factory.mktemp("judge")
     model = save_cross_encoder("bert", cross)
     save_judge(judge)
@@ -98,7 +99,7 @@ def others(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Stack, Pa
 
 
 def test_cross_encoder_is_served(others: tuple[Stack, Path, Any]) -> None:
-    """Over REST and gRPC, equal to transformers within 1e-4; it is listed, and refuses other tasks by name."""
+    """Scores over REST and gRPC equal transformers within 1e-4, and other tasks are rejected by name."""
     stack, folder, model = others
     query, documents = PAIRS[0][0], [second for _, second in PAIRS]
     expected = reference_scores(folder, model, [(query, each) for each in documents])
@@ -112,21 +113,21 @@ def test_cross_encoder_is_served(others: tuple[Stack, Path, Any]) -> None:
         {index: float(1 / (1 + np.exp(-score))) for index, score in enumerate(expected)}, abs=1e-4
     )
     with grpc.insecure_channel(f"127.0.0.1:{stack.ports['envoy']}") as channel:
-        answer = rank_pb2_grpc.RankServiceStub(channel).Rank(rank_pb2.RankRequest(**body, top_n=2), timeout=60)
+        answer = rank_pb2_grpc.RankServiceStub(channel).Rank(rank_pb2.RankRequest(**body, top_n=2), timeout=GUARD_S)
     assert [each.index for each in answer.results] == [each["index"] for each in usual[:2]]
-    endpoints = httpx.get(f"{stack.door}/api/2.0/serving-endpoints", timeout=60).json()["endpoints"]
+    endpoints = httpx.get(f"{stack.door}/api/2.0/serving-endpoints", timeout=GUARD_S).json()["endpoints"]
     assert {each["name"]: each["task"] for each in endpoints}["cross"] == "llm/v1/rerank"
     for path, asked in (
         ("/v1/embeddings", {"model": "cross", "input": "a"}),
         ("/v1/completions", {"model": "cross", "prompt": "a"}),
     ):
-        refusal = post(stack, path, asked)
-        assert (refusal.status_code, refusal.json()["error"]["param"]) == (400, "model")
-        assert "ranks texts" in refusal.json()["error"]["message"]
+        response = post(stack, path, asked)
+        assert (response.status_code, response.json()["error"]["param"]) == (400, "model")
+        assert "ranks texts" in response.json()["error"]["message"]
 
 
 def test_model_that_says_yes_or_no_is_served(others: tuple[Stack, Path, Any]) -> None:
-    """Its scores are from 0 to 1, its tokens counted; it completes prompts beside that."""
+    """Its scores are from 0 to 1, its tokens are counted, and it also completes prompts."""
     stack, _, _ = others
     body = {"model": "judge", "query": QUERY, "documents": JUDGED, "top_n": 3}
     answer = post(stack, "/v2/rerank", body).json()
@@ -134,6 +135,6 @@ def test_model_that_says_yes_or_no_is_served(others: tuple[Stack, Path, Any]) ->
     assert len(scores) == 3
     assert 1 >= scores[0] > scores[1] >= scores[2] >= 0
     assert answer["usage"]["prompt_tokens"] > 8 * len(JUDGED)
-    told = post(stack, "/v2/rerank", body | {"instruction": "w12 w13"}).json()["results"]
-    assert told != answer["results"]
+    instructed = post(stack, "/v2/rerank", body | {"instruction": "w12 w13"}).json()["results"]
+    assert instructed != answer["results"]
     assert post(stack, "/v1/completions", {"model": "judge", "prompt": "w30", "max_tokens": 2}).status_code == 200

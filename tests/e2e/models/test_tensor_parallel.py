@@ -1,4 +1,4 @@
-"""A model on two ranks, in the whole product: its answers, the death of a rank, and the end."""
+"""A model on two ranks in the whole product: its answers, the death of a rank, and the stop."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from service.settings.config import DEMO_FOLDER
 from tests.e2e.stack import Stack, child_pids, is_running
-from tests.waiting import wait_until
+from tests.waiting import GUARD_S, wait_until
 
 ALONE, SHARED = "alone", "shared"
 
@@ -35,27 +35,27 @@ def two_ranks() -> Iterator[Stack]:
 
 
 def chat(stack: Stack, model: str, text: str) -> str:
-    """The greedy answer."""
+    """Return the greedy answer."""
     body = {"model": model, "messages": [{"role": "user", "content": text}], "temperature": 0, "max_tokens": 60}
-    answer = httpx.post(f"{stack.door}/v1/chat/completions", json=body, timeout=60)
+    answer = httpx.post(f"{stack.door}/v1/chat/completions", json=body, timeout=GUARD_S)
     assert answer.status_code == 200, answer.text
     content: str = answer.json()["choices"][0]["message"]["content"]
     return content
 
 
 def ranks(stack: Stack) -> dict[int, list[int]]:
-    """By the process of each engine, those of the other ranks."""
+    """Return the other ranks' processes by the process of each engine."""
     return {pid: [each for each in child_pids(pid) if is_running(each)] for pid in stack.workers()}
 
 
 def test_two_ranks_answer_as_one_does(two_ranks: Stack) -> None:
-    """The same greedy text, of prompts of several lengths."""
+    """Greedy texts are equal for prompts of several lengths."""
     for text in ("Tell me a story about a river.", "What is 3 + 4?", "Name three colours. " * 40):
         assert chat(two_ranks, SHARED, text) == chat(two_ranks, ALONE, text)
 
 
 def test_a_rank_that_dies_restarts_the_engine(two_ranks: Stack) -> None:
-    """One error in the log, which names the rank; all ranks are new, and answer as before."""
+    """The log names the rank in one error; all ranks are restarted and answer as before."""
     before = chat(two_ranks, SHARED, "Tell me a story.")
     (leader, (rank,)) = next((pid, others) for pid, others in ranks(two_ranks).items() if others)
     os.kill(rank, signal.SIGKILL)
@@ -69,8 +69,8 @@ def test_a_rank_that_dies_restarts_the_engine(two_ranks: Stack) -> None:
     assert "rank 1 of 2 of tensor parallelism has ended: ended by SIGKILL" in two_ranks.output
 
 
-def test_a_leader_that_dies_takes_its_ranks_along(two_ranks: Stack) -> None:
-    """The engine comes back with others."""
+def test_the_ranks_of_a_dead_leader_end(two_ranks: Stack) -> None:
+    """The engine is restarted with new ranks."""
     (leader, (rank,)) = next((pid, others) for pid, others in ranks(two_ranks).items() if others)
     os.kill(leader, signal.SIGKILL)
     wait_until(lambda: not is_running(rank))
@@ -79,7 +79,7 @@ def test_a_leader_that_dies_takes_its_ranks_along(two_ranks: Stack) -> None:
 
 
 def test_a_stop_leaves_no_rank(two_ranks: Stack) -> None:
-    """The last test of this stack: all of its processes end, and the exit code is 0."""
+    """All processes of this stack end, with exit code 0. It is the stack's last test."""
     pids = [pid for leader, others in ranks(two_ranks).items() for pid in (leader, *others)]
     assert len(pids) == 3
     assert two_ranks.stop() == 0

@@ -1,6 +1,6 @@
-// A web page that calls the product: opens it in a browser, makes the calls that it reads from standard input, a JSON
-// list of {url, method, headers, body} with the body in base64, and prints a JSON list of what its script sees of each:
-// {status, headers, body}, the body in base64, or {error}.
+// Open a web page in a browser and make calls from its script: a JSON list of {url, method, headers, body} on standard
+// input, with the body in base64. Print a JSON list of the results that the script can read: {status, headers, body},
+// with the body in base64, or {error}.
 // Usage: node call_from_page.mjs PAGE BROWSER NODE_MODULES
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";

@@ -1,4 +1,4 @@
-// Somebody at the chat page: does what one scenario says in a browser, and prints as JSON what was seen.
+// Run one scenario on the chat page in a browser, and print the observations as JSON.
 // Usage: node chat_page.mjs URL BROWSER NODE_MODULES SCENARIO [FOLDER FOR SCREENSHOTS]
 import { createRequire } from "node:module";
 

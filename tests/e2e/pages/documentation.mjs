@@ -1,4 +1,4 @@
-// A reader of the documentation: does what one scenario says in a browser, and prints as JSON what was seen.
+// Run one scenario on the documentation in a browser, and print the observations as JSON.
 // Usage: node documentation.mjs URL BROWSER NODE_MODULES SCENARIO [FOLDER FOR SCREENSHOTS]
 import { createRequire } from "node:module";
 
@@ -10,10 +10,11 @@ const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] }
 const open = async (path, options = {}) => {
   const context = await browser.newContext(options);
   const page = await context.newPage();
+  page.setDefaultTimeout(0); // the test ends a wait that takes too long
   page.errors = [];
   page.asked = [];
   page.on("request", (request) => page.asked.push(request.url()));
-  // A page that is left before its search was read has asked in vain.
+  // Leaving a page before its search index is loaded aborts that request.
   page.on("requestfailed", (request) => request.failure().errorText === "net::ERR_ABORTED" || page.errors.push(`${request.url()}: ${request.failure().errorText}`));
   page.on("console", (message) => message.type() === "error" && page.errors.push(message.text()));
   page.on("pageerror", (error) => page.errors.push(String(error)));
@@ -24,7 +25,7 @@ const picture = async (page, name) => pictures && (await page.screenshot({ path:
 const isWide = (page) => page.evaluate(() => document.documentElement.scrollWidth > innerWidth);
 
 const scenarios = {
-  /** Every page that the navigation names, by its links; every eighth of them is opened. */
+  /** List every page in the navigation, and open every eighth of them. */
   async pages() {
     const page = await open("docs/");
     const links = await page.locator(".md-nav--primary a[href]").evaluateAll((found) => found.map((each) => each.href));
@@ -36,7 +37,7 @@ const scenarios = {
     }
     return { pages, headings, asked: page.asked, errors: page.errors };
   },
-  /** By keys alone: the search opens, finds a word that stands on few pages, and leads there. */
+  /** Open the search, find a word of few pages, and follow the result, all by keyboard. */
   async search() {
     const page = await open("docs/");
     await page.keyboard.press("/");
@@ -62,8 +63,8 @@ const scenarios = {
         const wide = await isWide(page);
         await page.addScriptTag({ path: axe });
         const found = await page.evaluate(() => globalThis.axe.run());
-        const told = found.violations.map((each) => `${each.id}: ${each.nodes.slice(0, 4).map((node) => node.html.slice(0, 300)).join(" ")}`);
-        violations[`${name} ${path}`] = wide ? [...told, "the page is wider than the screen"] : told;
+        const problems = found.violations.map((each) => `${each.id}: ${each.nodes.slice(0, 4).map((node) => node.html.slice(0, 300)).join(" ")}`);
+        violations[`${name} ${path}`] = wide ? [...problems, "the page is wider than the screen"] : problems;
         await page.context().close();
       }
     }

@@ -1,4 +1,4 @@
-// Somebody at the description of the API: does what one scenario says in a browser, and prints as JSON what was seen.
+// Run one scenario on the API explorer in a browser, and print the observations as JSON.
 // Usage: node explorer.mjs URL BROWSER NODE_MODULES SCENARIO [FOLDER FOR SCREENSHOTS]
 import { createRequire } from "node:module";
 
@@ -9,6 +9,7 @@ const { chromium } = require("playwright-core");
 const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] });
 const open = async (options = {}, hash = "") => {
   const page = await (await browser.newContext(options)).newPage();
+  page.setDefaultTimeout(0); // the test ends a wait that takes too long
   page.errors = [];
   page.asked = [];
   page.on("request", (request) => page.asked.push(request.url()));
@@ -23,7 +24,7 @@ const picture = async (page, name) => pictures && (await page.screenshot({ path:
 const example = (page) => page.locator(".opblock.is-open .body-param__example").first().textContent();
 
 const scenarios = {
-  /** What stands there before anything is pressed. */
+  /** Read the page before any interaction. */
   async first() {
     const page = await open();
     await picture(page, "first");
@@ -31,7 +32,7 @@ const scenarios = {
     const opened = await page.locator(".opblock.is-open .opblock-summary-path").evaluateAll((found) => found.map((each) => each.dataset.path));
     return { unfolded, opened, about: await page.locator(".info").textContent(), example: await example(page), asked: page.asked, errors: page.errors };
   },
-  /** All paths, once every group is unfolded. */
+  /** Expand every group, and list all paths. */
   async operations() {
     const page = await open();
     const folded = page.locator(".opblock-tag-section:not(.is-open) .opblock-tag");
@@ -41,7 +42,7 @@ const scenarios = {
     );
     return { operations, errors: page.errors };
   },
-  /** By keys alone: the window of keys opens, says what goes there, and what is given there is sent. */
+  /** Open the authorization dialog by keyboard, enter a key, and observe the header of the next request. */
   async key() {
     const page = await open();
     await page.locator(".authorize").first().focus();
@@ -61,7 +62,7 @@ const scenarios = {
     const stored = await page.evaluate(() => JSON.stringify({ ...localStorage, ...sessionStorage }));
     return { said, labels, authorization: headers.authorization, stored };
   },
-  /** The answer's media type for streams: an example, and the schema of what an event holds. */
+  /** Select the media type of streams, and read its example and the schema of its events. */
   async stream() {
     const page = await open();
     const answer = page.locator(".opblock.is-open .responses-table .response").first();

@@ -1,4 +1,4 @@
-// Somebody at the status page: does what one scenario says in a browser, and prints as JSON what was seen.
+// Run one scenario on the status page in a browser, and print the observations as JSON.
 // Usage: node status_page.mjs URL BROWSER NODE_MODULES SCENARIO [FOLDER FOR SCREENSHOTS]
 import { createRequire } from "node:module";
 
@@ -10,6 +10,7 @@ const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] }
 const open = async (options = {}) => {
   const context = await browser.newContext(options);
   const page = await context.newPage();
+  page.setDefaultTimeout(0); // the test ends a wait that takes too long
   page.errors = [];
   page.asked = [];
   page.on("request", (request) => page.asked.push(request.url()));
@@ -27,18 +28,18 @@ const chat = (content, more = {}) =>
     body: JSON.stringify({ model: "sluice-demo", messages: [{ role: "user", content }], ...more }),
   }).then((answer) => answer.text());
 const row = async (page, table, words) => (await page.locator(`#${table} tbody tr`).filter({ hasText: words }).first().locator("td").allTextContents()).map((text) => text.trim());
-/** What the tiles say, by their names, as soon as the one of that name says what is looked for. */
+/** Return the tiles' texts by name, as soon as the tile `name` matches `pattern`. */
 const tiles = async (page, name, pattern) =>
   (await page.waitForFunction(([wanted, form]) => {
-    const told = Object.fromEntries([...document.querySelectorAll("dl div")].map((each) => [each.querySelector("dt").textContent, each.querySelector("dd").textContent]));
-    return new RegExp(form).test(told[wanted]) && told;
+    const shown = Object.fromEntries([...document.querySelectorAll("dl div")].map((each) => [each.querySelector("dt").textContent, each.querySelector("dd").textContent]));
+    return new RegExp(form).test(shown[wanted]) && shown;
   }, [name, pattern])).jsonValue();
 
 const scenarios = {
   async load() {
     const page = await open();
     await until(page, "Ready");
-    let isWanted = true; // load that lasts until it was seen
+    let isWanted = true; // the load lasts until it was observed
     const running = (async () => {
       while (isWanted) await Promise.all([1, 2].map(() => chat("Go on.", { max_tokens: 1900, ignore_eos: true })));
     })();
@@ -69,7 +70,7 @@ const scenarios = {
     await page.locator("#pause").focus();
     await page.keyboard.press("Enter");
     const pressed = await page.locator("#pause").getAttribute("aria-pressed");
-    await page.waitForTimeout(300); // what was asked before has come
+    await page.waitForTimeout(300); // earlier requests have completed
     const before = page.asked.length;
     await page.waitForTimeout(2500);
     const meanwhile = page.asked.length - before;

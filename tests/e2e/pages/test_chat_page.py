@@ -1,4 +1,4 @@
-"""The page to chat on, in a real browser: what people do there, what models may try, and who can use it."""
+"""The chat page in a real browser: conversations, untrusted text of models, and accessibility."""
 
 import json
 import shutil
@@ -11,23 +11,24 @@ import pytest
 from gateway.openapi.document import build_document
 from gateway.routes.surfaces import SURFACES
 from tests.e2e.stack import ROOT, Stack
+from tests.waiting import GUARD_S
 
 ANSWER = "I am sluice-demo, the small demo model of the sluice service."
 
 
 def seen(stack: Stack, scenario: str) -> Any:
-    """What the browser saw while somebody did what the scenario says."""
+    """Run a scenario in a browser and return its observations."""
     browser = shutil.which("chromium-headless-shell")
     assert browser is not None, "make test installs it"
     modules = str(ROOT / ".cache/npm/node_modules")
     command = ["node", "tests/e2e/pages/chat_page.mjs", f"{stack.door}/", browser, modules, scenario]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=GUARD_S, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
 def test_a_conversation_streams_and_stays(stack: Stack) -> None:
-    """Two turns with their speeds; kept over a reload and a new conversation; and nobody else is asked for anything."""
+    """Two turns are shown with their speeds, are kept over a reload, and no other host is contacted."""
     found = seen(stack, "conversation")
     assert found["messages"] == [
         "Who are you?",
@@ -43,7 +44,7 @@ def test_a_conversation_streams_and_stays(stack: Stack) -> None:
 
 
 def test_edited_questions_and_new_answers_are_branches(stack: Stack) -> None:
-    """Both ways of a fork can be gone back to."""
+    """Both branches of an edited question or a new answer can be shown again."""
     found = seen(stack, "branches")
     assert found["edited"] == ["Second question?"]
     assert found["first"] == ["First question?"]
@@ -54,7 +55,7 @@ def test_edited_questions_and_new_answers_are_branches(stack: Stack) -> None:
 
 
 def test_stop_frees_what_the_answer_held(stack: Stack) -> None:
-    """Escape ends the answer, keeps what came, and the engine computes no more of it."""
+    """Escape ends the answer and keeps its text, and the engine stops."""
     found = seen(stack, "stop")
     assert "ended by your stop" in found["facts"][0]
     assert found["length"] > 20
@@ -63,7 +64,7 @@ def test_stop_frees_what_the_answer_held(stack: Stack) -> None:
 
 
 def test_no_text_becomes_markup(stack: Stack) -> None:
-    """Neither a model's nor a user's: no script runs, no element or attribute comes of it, nothing is loaded."""
+    """Text of a model or a user runs no script, creates no unexpected element or attribute, and loads nothing."""
     found = seen(stack, "hostile")
     assert set(found["names"]) <= {"p", "a", "code", "pre", "table", "thead", "tbody", "tr", "th", "td"}
     assert set(found["attributes"]) <= {"href", "rel", "target"}
@@ -72,11 +73,11 @@ def test_no_text_becomes_markup(stack: Stack) -> None:
     assert found["hitByQuestion"] is None
     assert found["question"].startswith("<img src=x onerror=window.hit=1>\n<script>")
     assert [url for url in found["asked"] if "example.com" in url] == []
-    assert found["deepest"] <= 64  # thousands of marks neither hold the page up nor break it
+    assert found["deepest"] <= 64  # thousands of markers neither block nor break the page
 
 
 def test_markdown_is_drawn(stack: Stack) -> None:
-    """As models write it, unfinished text too."""
+    """Markdown as models write it is rendered, including unfinished text."""
     assert seen(stack, "markdown") == {
         "inline": "<p>a <strong>b</strong> <em>c</em> <code>d*e*</code> <del>f</del> snake_case_name 2*3*4</p>",
         "code": '<pre tabindex="0" data-language="py"><code>x = \'&lt;b&gt;\'</code></pre>',
@@ -93,15 +94,15 @@ def test_markdown_is_drawn(stack: Stack) -> None:
 
 
 def test_settings_shape_the_request(stack: Stack) -> None:
-    """Ranges are told before anything is sent, likelihoods and schemas show, code runs, keys are kept if asked."""
+    """Settings are checked before sending and take effect, code snippets run, and keys are stored only on request."""
     found = seen(stack, "settings")
     assert found["range"].startswith("Temperature: ")
     assert "".join(token for token, _ in found["tokens"]) == ANSWER
-    assert {lines for _, lines in found["tokens"]} == {4}  # the token, and three that it might have been
+    assert {lines for _, lines in found["tokens"]} == {4}  # the token and three alternatives
     assert json.loads(found["object"])["a"] in {True, False}
     assert found["broken"].startswith("JSON schema of the answer: ")
     command = found["code"]["curl"]
-    done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60, check=True)  # noqa: S602  as it is pasted
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=GUARD_S, check=True)  # noqa: S602  as users paste it
     assert done.stdout.endswith("data: [DONE]\n\n")
     compile(found["code"]["python"], "snippet", "exec")
     assert "sluice.v1.ChatService/StreamChat" in found["code"]["grpc"]
@@ -109,15 +110,18 @@ def test_settings_shape_the_request(stack: Stack) -> None:
     assert found["errors"] == []
 
 
-def test_anybody_can_use_it(stack: Stack) -> None:
-    """No violation that axe knows, by day, by night and on a phone, and each control can be reached by keys."""
+def test_page_is_accessible(stack: Stack) -> None:
+    """The page is accessible.
+
+    Axe finds no violation in light, dark and phone layouts, and all controls work by keyboard.
+    """
     found = seen(stack, "access")
     assert {name: each for name, each in found["violations"].items() if each} == {}
     assert {"new", "model", "show-settings", "question", "send"} <= set(found["reached"])
 
 
 def test_ranges_are_the_contracts() -> None:
-    """Each number's bounds on the page are those of the API's description."""
+    """Each number's bounds on the page are those of the OpenAPI description."""
     document = build_document(SURFACES)
     page = (ROOT / "gateway/page/static/index.html").read_text()
     fields = document["components"]["schemas"]["ChatCompletionBody"]["properties"]
@@ -129,10 +133,10 @@ def test_ranges_are_the_contracts() -> None:
 
 @pytest.mark.parametrize("path", ["/", "/page/app.js"])
 def test_files_are_guarded_and_sent_once(stack: Stack, path: str) -> None:
-    """By a policy that lets nothing in from elsewhere; what has not changed isn't sent again."""
-    first = httpx.get(f"{stack.door}{path}", timeout=60)
+    """Files have a strict content security policy, and unchanged ones are not sent again."""
+    first = httpx.get(f"{stack.door}{path}", timeout=GUARD_S)
     assert first.status_code == 200
     assert "default-src 'none'" in first.headers["content-security-policy"]
     assert "frame-ancestors 'none'" in first.headers["content-security-policy"]
-    again = httpx.get(f"{stack.door}{path}", headers={"if-none-match": first.headers["etag"]}, timeout=60)
+    again = httpx.get(f"{stack.door}{path}", headers={"if-none-match": first.headers["etag"]}, timeout=GUARD_S)
     assert (again.status_code, again.content) == (304, b"")

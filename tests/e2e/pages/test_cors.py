@@ -1,4 +1,4 @@
-"""Web pages of other origins: those that Envoy is told of may call, in a real browser; others may not."""
+"""Web pages of other origins in a real browser: Envoy allows only the configured ones."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from sluice.v1 import chat_pb2, content_pb2
 
 from tests.e2e.door import Door
 from tests.e2e.stack import ROOT, Stack, free_ports
+from tests.waiting import GUARD_S
 
 QUESTION = "What is the capital of France?"
 BODY = {
@@ -42,12 +43,12 @@ class Page(http.server.BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @contextlib.contextmanager
 def page() -> Iterator[str]:
-    """A page's origin."""
+    """Serve an empty page and yield its origin."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -61,14 +62,14 @@ def page() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def origin() -> Iterator[str]:
-    """The one that may call."""
+    """The allowed origin."""
     with page() as origin:
         yield origin
 
 
 @pytest.fixture(scope="module")
 def door(stack: Stack, origin: str) -> Iterator[Door]:
-    """Envoy in front of the product, for pages of that origin."""
+    """Envoy in front of the product, with the origin allowed."""
     with Door(
         stack.ports["gateway"], stack.ports["service"], cors_origins=("https://chat.example.com", origin)
     ) as door:
@@ -76,13 +77,13 @@ def door(stack: Stack, origin: str) -> Iterator[Door]:
 
 
 def framed(request: chat_pb2.ChatRequest) -> bytes:
-    """A message of gRPC-web."""
+    """Return a message in gRPC-web's framing."""
     content = request.SerializeToString()
     return b"\0" + len(content).to_bytes(4, "big") + content
 
 
 def frames(body: bytes) -> Iterator[tuple[int, bytes]]:
-    """The frames of gRPC-web in an answer: (flags, content)."""
+    """Yield the frames of a gRPC-web response as (flags, content)."""
     while body:
         size = int.from_bytes(body[1:5], "big")
         yield body[0], body[5 : 5 + size]
@@ -90,7 +91,7 @@ def frames(body: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def calls(door: str) -> list[dict[str, Any]]:
-    """A stream over REST, one over gRPC-web, and a refusal of each."""
+    """Return a stream and an invalid request, each over REST and gRPC-web."""
     chat = chat_pb2.ChatRequest(model="sluice-demo", sampling={"temperature": 0})
     chat.messages.add(role=content_pb2.ROLE_USER).content.add(text=QUESTION)
     json_headers = {**KEY, "content-type": "application/json"}
@@ -107,12 +108,12 @@ def calls(door: str) -> list[dict[str, Any]]:
 
 
 def seen(page: str, door: str) -> list[dict[str, Any]]:
-    """What a page's script sees of each of the calls."""
+    """Return the results of the calls as a page's script sees them."""
     browser = shutil.which("chromium-headless-shell")
     assert browser is not None, "make test installs it"
     command = ["node", "tests/e2e/pages/call_from_page.mjs", page, browser, str(ROOT / ".cache/npm/node_modules")]
     done = subprocess.run(
-        command, cwd=ROOT, input=json.dumps(calls(door)), capture_output=True, text=True, timeout=100, check=False
+        command, cwd=ROOT, input=json.dumps(calls(door)), capture_output=True, text=True, timeout=GUARD_S, check=False
     )
     assert done.returncode == 0, done.stderr
     answers: list[dict[str, Any]] = json.loads(done.stdout)
@@ -124,19 +125,19 @@ def seen(page: str, door: str) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def answers(door: Door, origin: str) -> list[dict[str, Any]]:
-    """What a page of the listed origin sees."""
+    """The results that a page of the allowed origin sees."""
     return seen(origin, door.url)
 
 
 @pytest.fixture(scope="module")
 def whole(stack: Stack) -> str:
-    """The greedy answer."""
-    answer = httpx.post(stack.door + REST, json=BODY, timeout=60).json()
+    """Return the greedy answer."""
+    answer = httpx.post(stack.door + REST, json=BODY, timeout=GUARD_S).json()
     return str(answer["choices"][0]["message"]["content"])
 
 
 def test_a_page_streams_over_rest(answers: list[dict[str, Any]], whole: str) -> None:
-    """With a key and headers of its own, and it can read the answer's headers."""
+    """An allowed page may send a key and its own headers, and read the response headers."""
     answer = answers[0]
     lines = answer["body"].decode().split("\n\n")
     chunks = [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: {")]
@@ -145,7 +146,7 @@ def test_a_page_streams_over_rest(answers: list[dict[str, Any]], whole: str) -> 
 
 
 def test_a_page_streams_over_grpc_web(answers: list[dict[str, Any]], whole: str) -> None:
-    """The same text in messages, and the status behind them."""
+    """The messages contain the same text, followed by the status."""
     *messages, (flags, trailers) = frames(answers[1]["body"])
     events = [chat_pb2.StreamChatResponse.FromString(content) for _, content in messages]
     assert "".join(event.content_delta.text for event in events) == whole
@@ -153,8 +154,8 @@ def test_a_page_streams_over_grpc_web(answers: list[dict[str, Any]], whole: str)
     assert b"grpc-status:0\r\n" in trailers
 
 
-def test_a_page_reads_refusals(answers: list[dict[str, Any]]) -> None:
-    """REST's status and body, and gRPC-web's status with all its details, which then are headers."""
+def test_a_page_reads_errors(answers: list[dict[str, Any]]) -> None:
+    """An allowed page can read REST's error body, and gRPC-web's status with all its details in headers."""
     _, _, rest, grpc_web = answers
     assert (rest["status"], json.loads(rest["body"])["error"]["param"]) == (400, "n")
     headers = grpc_web["headers"]
@@ -167,39 +168,39 @@ def test_a_page_reads_refusals(answers: list[dict[str, Any]]) -> None:
     assert reason.reason == "INVALID_FIELD"
 
 
-def test_a_page_of_another_origin_is_refused(door: Door) -> None:
-    """Its browser sends nothing but preflights."""
+def test_a_page_of_another_origin_is_rejected(door: Door) -> None:
+    """The browser sends only preflight requests of another origin's page."""
     with page() as other:
         assert seen(other, door.url) == [{"error": "TypeError: Failed to fetch"}] * 4
 
 
-def test_without_a_setting_every_page_is_refused(stack: Stack, origin: str) -> None:
-    """By default nothing is allowed, whatever is asked for."""
-    answer = httpx.options(stack.door + REST, headers={**PREFLIGHT, "origin": origin}, timeout=60)
+def test_no_origin_is_allowed_by_default(stack: Stack, origin: str) -> None:
+    """Without the setting no response has CORS headers."""
+    answer = httpx.options(stack.door + REST, headers={**PREFLIGHT, "origin": origin}, timeout=GUARD_S)
     assert [name for name in answer.headers if name.startswith("access-control-")] == []
-    whole = httpx.get(f"{stack.door}/v1/models", headers={"origin": origin}, timeout=60)
+    whole = httpx.get(f"{stack.door}/v1/models", headers={"origin": origin}, timeout=GUARD_S)
     assert (whole.status_code, "access-control-allow-origin" in whole.headers) == (200, False)
 
 
-def test_a_preflight_is_envoys_and_needs_no_key(origin: str) -> None:
-    """It is answered though nothing stands behind, and a page can read what Envoy refuses itself."""
+def test_envoy_answers_preflights_without_a_key(origin: str) -> None:
+    """Preflights need no upstream, and an allowed page can read Envoy's own errors."""
     gateway_port, service_port = free_ports(2)
     with Door(gateway_port, service_port, cors_origins=(origin,), healthy=False) as door:
         for path in (REST, STREAM, "/serving-endpoints/m/invocations", "/v2/models/m/generate"):
-            answer = httpx.options(door.url + path, headers={**PREFLIGHT, "origin": origin}, timeout=60)
+            answer = httpx.options(door.url + path, headers={**PREFLIGHT, "origin": origin}, timeout=GUARD_S)
             assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (200, origin)
             assert "authorization" in answer.headers["access-control-allow-headers"]
-            assert "access-control-allow-credentials" not in answer.headers  # keys are no cookies
-            refused = httpx.post(door.url + path, json={}, headers={"origin": origin}, timeout=60)
+            assert "access-control-allow-credentials" not in answer.headers  # keys are not cookies
+            refused = httpx.post(door.url + path, json={}, headers={"origin": origin}, timeout=GUARD_S)
             assert (refused.status_code, refused.headers["access-control-allow-origin"]) == (503, origin)
-            other = httpx.options(door.url + path, headers={**PREFLIGHT, "origin": f"{origin}0"}, timeout=60)
+            other = httpx.options(door.url + path, headers={**PREFLIGHT, "origin": f"{origin}0"}, timeout=GUARD_S)
             assert "access-control-allow-origin" not in other.headers
 
 
 def test_all_origins() -> None:
-    """A star lets every page call, also one that was opened from a file."""
+    """A star allows every origin, including that of a local file."""
     gateway_port, service_port = free_ports(2)
     with Door(gateway_port, service_port, cors_origins=("*",), healthy=False) as door:
         for origin in ("https://chat.example.com", "null"):
-            answer = httpx.options(door.url + REST, headers={**PREFLIGHT, "origin": origin}, timeout=60)
+            answer = httpx.options(door.url + REST, headers={**PREFLIGHT, "origin": origin}, timeout=GUARD_S)
             assert answer.headers["access-control-allow-origin"] == origin

@@ -1,4 +1,4 @@
-"""/docs in a real browser: it opens with something to try, shows the whole API, and says where a key goes."""
+"""/docs in a real browser: it opens with an example, shows the whole API, and explains keys."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ import pytest
 
 from gateway.routes.surfaces import OPERATIONS, SURFACES
 from tests.e2e.stack import ROOT, Stack
+from tests.waiting import GUARD_S
 
 
 def seen(stack: Stack, scenario: str) -> Any:
-    """What the browser saw while somebody did what the scenario says."""
+    """Run a scenario in a browser and return its observations."""
     browser = shutil.which("chromium-headless-shell")
     assert browser is not None, "make test installs it"
     modules = str(ROOT / ".cache/npm/node_modules")
     command = ["node", "tests/e2e/pages/explorer.mjs", f"{stack.door}/", browser, modules, scenario]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=GUARD_S, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
-def test_first_path_is_unfolded(stack: Stack) -> None:
-    """With its example, under words on how to try it, on keys and on streams; everything comes from the front door."""
+def test_first_path_is_expanded(stack: Stack) -> None:
+    """The first operation shows its example below the introduction, and every file comes from the same host."""
     found = seen(stack, "first")
     assert (found["unfolded"], found["opened"]) == ([SURFACES[0].tag], [SURFACES[0].operations[0].path])
     assert json.loads(found["example"])["messages"] == [{"role": "user", "content": "Hello!"}]
@@ -38,14 +39,14 @@ def test_first_path_is_unfolded(stack: Stack) -> None:
 
 
 def test_page_shows_every_operation(stack: Stack) -> None:
-    """All operations stand on the page, under the groups of their dialects."""
+    """The page lists all operations in the groups of their dialects."""
     found = seen(stack, "operations")
     assert sorted(map(tuple, found["operations"])) == sorted((each.method, each.path) for each in OPERATIONS)
     assert found["errors"] == []
 
 
-def test_a_key_is_asked_for_in_words(stack: Stack) -> None:
-    """What is given there is sent with the next request, and kept in no store of the browser's."""
+def test_key_dialog_explains_itself(stack: Stack) -> None:
+    """An entered key is sent with the next request and not stored in the browser."""
     found = seen(stack, "key")
     for sent_as in ("authorization: Bearer KEY", "api-key: KEY", "x-api-key: KEY"):
         assert sent_as in found["said"]
@@ -54,16 +55,16 @@ def test_a_key_is_asked_for_in_words(stack: Stack) -> None:
     assert found["stored"] == "{}"
 
 
-def test_streams_are_shown_as_they_come(stack: Stack) -> None:
-    """The example of an event stream, beside its schema."""
+def test_streams_have_an_example(stack: Stack) -> None:
+    """The response's media type for streams has an example and a schema."""
     found = seen(stack, "stream")
     assert '"object":"chat.completion.chunk"' in found["shown"]
     assert "data: [DONE]" in found["shown"]
     assert found["errors"] == []
 
 
-def test_anybody_can_use_it(stack: Stack) -> None:
-    """No violation that axe knows, on a desk and on a phone, and what can be pressed can be reached by keys."""
+def test_page_is_accessible(stack: Stack) -> None:
+    """The page is accessible: axe finds no violation on desktop and phone, and all controls work by keyboard."""
     found = seen(stack, "access")
     assert {name: each for name, each in found["violations"].items() if each} == {}
     assert {"btn authorize unlocked", "opblock-summary-control", "btn try-out__btn"} <= set(found["reached"])
@@ -71,8 +72,8 @@ def test_anybody_can_use_it(stack: Stack) -> None:
 
 @pytest.mark.parametrize("path", ["/docs", "/page/explorer.js", "/page/swagger-ui.css"])
 def test_files_allow_nothing_from_elsewhere(stack: Stack, path: str) -> None:
-    """No script and no style within the page, and no frame around it."""
-    answer = httpx.get(f"{stack.door}{path}", timeout=60)
+    """The policy forbids inline scripts, inline styles and framing."""
+    answer = httpx.get(f"{stack.door}{path}", timeout=GUARD_S)
     assert answer.status_code == 200
     if path == "/docs":
         assert "'unsafe" not in answer.headers["content-security-policy"]

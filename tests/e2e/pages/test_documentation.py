@@ -1,4 +1,4 @@
-"""The documentation that the server has at /docs/, in a real browser: what is there, and who can read it."""
+"""The documentation at /docs/ in a real browser: navigation, search and accessibility."""
 
 from __future__ import annotations
 
@@ -12,32 +12,33 @@ import pytest
 
 from gateway.page.routes import SITE
 from tests.e2e.stack import ROOT, Stack
+from tests.waiting import GUARD_S
 from tools.docs.docs_site import pages
 
 
 @pytest.fixture(autouse=True, scope="module")
 def built() -> None:
-    """The pages lie where the gateway looks for them."""
+    """Check that the documentation is built."""
     assert (SITE / "index.html").exists(), "make docs builds it, and make test does that first"
 
 
 def seen(stack: Stack, scenario: str) -> Any:
-    """What the browser saw while somebody did what the scenario says."""
+    """Run a scenario in a browser and return its observations."""
     browser = shutil.which("chromium-headless-shell")
     assert browser is not None, "make test installs it"
     modules = str(ROOT / ".cache/npm/node_modules")
     command = ["node", "tests/e2e/pages/documentation.mjs", f"{stack.door}/", browser, modules, scenario]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=GUARD_S, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
 def test_every_page_is_in_the_navigation(stack: Stack) -> None:
-    """Each is there, and those that are opened show no error under the pages' policy and ask nobody else."""
+    """Every page exists, and opened pages show no error and contact no other host."""
     found = seen(stack, "pages")
     named = {url.removeprefix(f"{stack.door}/docs/") for url in found["pages"]}
-    assert {place.replace(".md", ".html") for place in pages().values()} <= named
-    assert [url for url in found["pages"] if httpx.get(url, timeout=60).status_code != 200] == []
+    assert {path.replace(".md", ".html") for path in pages().values()} <= named
+    assert [url for url in found["pages"] if httpx.get(url, timeout=GUARD_S).status_code != 200] == []
     assert len(found["headings"]) > 5
     assert all(found["headings"].values())
     assert found["errors"] == []
@@ -45,38 +46,41 @@ def test_every_page_is_in_the_navigation(stack: Stack) -> None:
 
 
 def test_a_word_is_found_by_keys_alone(stack: Stack) -> None:
-    """The search opens by a key, and Enter leads to a page that has the word."""
+    """The search opens by keyboard, and Enter opens a page with the word."""
     found = seen(stack, "search")
     assert "watermark" in found["found"].lower()
     assert found["errors"] == []
     assert [url for url in found["asked"] if not url.startswith((f"{stack.door}/", "data:"))] == []
 
 
-def test_anybody_can_read_it(stack: Stack) -> None:
-    """No violation that axe knows, by day, by night and on a phone, where nothing is wider than the screen."""
+def test_pages_are_accessible(stack: Stack) -> None:
+    """Pages are accessible.
+
+    Axe finds no violation in light, dark and phone layouts, and none is wider than the screen.
+    """
     found = seen(stack, "access")
     assert {name: each for name, each in found["violations"].items() if each} == {}
 
 
 @pytest.mark.parametrize("path", ["/docs/", "/docs/api/openai.html", "/docs/assets/site.js"])
 def test_files_are_guarded_and_sent_once(stack: Stack, path: str) -> None:
-    """As the chat page's are."""
-    first = httpx.get(f"{stack.door}{path}", timeout=60)
+    """Files have a strict content security policy, and unchanged ones are not sent again."""
+    first = httpx.get(f"{stack.door}{path}", timeout=GUARD_S)
     assert first.status_code == 200
     assert "default-src 'none'; script-src 'self';" in first.headers["content-security-policy"]
-    again = httpx.get(f"{stack.door}{path}", headers={"if-none-match": first.headers["etag"]}, timeout=60)
+    again = httpx.get(f"{stack.door}{path}", headers={"if-none-match": first.headers["etag"]}, timeout=GUARD_S)
     assert (again.status_code, again.content) == (304, b"")
 
 
-def test_a_lost_page_says_where_the_others_are(stack: Stack) -> None:
-    """As a page, for who reads; no path leads out of the site."""
+def test_a_missing_page_links_to_the_others(stack: Stack) -> None:
+    """A missing page is a 404 page with a link, and no path leads outside the site."""
     for path in ("/docs/nothing.html", "/docs/..%2froutes.py", "/docs/%2e%2e/routes.py"):
-        answer = httpx.get(f"{stack.door}{path}", timeout=60)
+        answer = httpx.get(f"{stack.door}{path}", timeout=GUARD_S)
         assert answer.status_code == 404, path
-    assert 'href="/docs/"' in httpx.get(f"{stack.door}/docs/nothing.html", timeout=60).text
+    assert 'href="/docs/"' in httpx.get(f"{stack.door}/docs/nothing.html", timeout=GUARD_S).text
 
 
 def test_both_docs_are_there(stack: Stack) -> None:
-    """Without a slash the API's description, as SDKs' users know it; with one the documentation."""
-    assert "API" in httpx.get(f"{stack.door}/docs", timeout=60).text
-    assert "What it is" in httpx.get(f"{stack.door}/docs/", timeout=60).text
+    """/docs is the API explorer, as in other servers, and /docs/ the documentation."""
+    assert "API" in httpx.get(f"{stack.door}/docs", timeout=GUARD_S).text
+    assert "What it is" in httpx.get(f"{stack.door}/docs/", timeout=GUARD_S).text

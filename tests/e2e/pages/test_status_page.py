@@ -1,4 +1,4 @@
-"""The operators' page in a real browser: what it shows of load, what it says when there is nothing to show."""
+"""The status page in a real browser: the load, errors, shares, and a missing server."""
 
 from __future__ import annotations
 
@@ -13,33 +13,40 @@ import pytest
 
 from tests.e2e.guarded import Guarded
 from tests.e2e.stack import ROOT, Stack
+from tests.waiting import GUARD_S
 
 
 def seen(door: str, scenario: str, **environment: str) -> Any:
-    """What the browser saw while somebody did what the scenario says."""
+    """Run a scenario in a browser and return its observations."""
     browser = shutil.which("chromium-headless-shell")
     assert browser is not None, "make test installs it"
     modules = str(ROOT / ".cache/npm/node_modules")
     command = ["node", "tests/e2e/pages/status_page.mjs", f"{door}/", browser, modules, scenario]
     done = subprocess.run(
-        command, cwd=ROOT, env={**os.environ, **environment}, capture_output=True, text=True, timeout=100, check=False
+        command,
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=GUARD_S,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
 def computed(script: str) -> Any:
-    """What a script makes of the page's own arithmetic."""
+    """Return the output of a script that imports the page's arithmetic."""
     source = json.dumps((ROOT / "gateway/page/status/readings.js").read_text())
     head = f'const {{ Readings, percentile }} = await import("data:text/javascript," + encodeURIComponent({source}));\n'
     command = ["node", "--input-type=module", "-e", head + script]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=GUARD_S, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
 def test_percentiles_lie_where_the_counts_say() -> None:
-    """Between the ends of their range; under the first, over the last, and nothing of nothing."""
+    """Percentiles are interpolated within a bucket, limited to the outer bounds, and null without counts."""
     found = computed("""
         const of = (counts, share) => percentile({ bounds: [1, 2, 4], counts }, share);
         console.log(JSON.stringify([
@@ -52,8 +59,8 @@ def test_percentiles_lie_where_the_counts_say() -> None:
     assert [(each["isFirst"], each["isOver"]) for each in found[2:4]] == [(True, False), (False, True)]
 
 
-def test_rates_are_of_one_life_of_the_service() -> None:
-    """Counts that begin anew, or are not known, make a gap and no rate; a gateway's new life forgets the old one."""
+def test_rates_do_not_span_a_restart() -> None:
+    """A restarted or unknown service makes a gap instead of a rate; a restarted gateway discards earlier readings."""
     found = computed("""
         const reading = (time_s, seconds, generated_tokens) => ({
           time_s, gateway: { active: 0, responses: {} },
@@ -73,7 +80,7 @@ def test_rates_are_of_one_life_of_the_service() -> None:
 
 
 def test_load_is_seen_while_it_lasts(stack: Stack) -> None:
-    """Two endless answers run, hold blocks and make tokens; a refusal is told by its reason; every plot has a curve."""
+    """Running answers show sequences, cache use and tokens; errors have their reason; every plot has a curve."""
     found = seen(stack.door, "load")
     assert found["busy"]["Running"] in {"1", "2"}
     assert found["busy"]["Cache in use"].endswith(" %")
@@ -92,37 +99,37 @@ def test_load_is_seen_while_it_lasts(stack: Stack) -> None:
 
 
 def test_shares_are_those_that_came_about(stack: Stack) -> None:
-    """What an endpoint's entity was to get, and what it got."""
+    """The table shows the configured and the actual share of an endpoint's entity."""
     url = f"{stack.door}/api/2.0/serving-endpoints"
     entity = {"name": "only", "entity_name": "sluice-demo", "entity_version": "1"}
     routes = {"routes": [{"served_model_name": "only", "traffic_percentage": 100}]}
     body = {"name": "shared", "config": {"served_entities": [entity], "traffic_config": routes}}
-    assert httpx.post(url, json=body, timeout=60).status_code == 200
+    assert httpx.post(url, json=body, timeout=GUARD_S).status_code == 200
     try:
         chat = {"model": "shared", "max_tokens": 1, "messages": [{"role": "user", "content": "Hi"}]}
         for _ in range(3):
-            assert httpx.post(f"{stack.door}/v1/chat/completions", json=chat, timeout=60).status_code == 200
+            assert httpx.post(f"{stack.door}/v1/chat/completions", json=chat, timeout=GUARD_S).status_code == 200
         found = seen(stack.door, "shares")
     finally:
-        httpx.delete(f"{url}/shared", timeout=60)
+        httpx.delete(f"{url}/shared", timeout=GUARD_S)
     assert found["shares"] == ["shared", "only", "sluice-demo", "100 %", "100 %", "3"]
     assert found["errors"] == []
 
 
-def test_what_moves_can_be_paused(stack: Stack) -> None:
-    """By the keyboard: nothing is asked meanwhile, and it goes on after."""
+def test_updates_can_be_paused(stack: Stack) -> None:
+    """A key press pauses all requests, and another one resumes them."""
     assert seen(stack.door, "pause") == {"pressed": "true", "meanwhile": 0, "errors": []}
 
 
-def test_a_lost_server_is_said(stack: Stack) -> None:
-    """And forgotten as soon as it is back."""
+def test_a_lost_server_is_reported(stack: Stack) -> None:
+    """The problem is shown until the server responds again."""
     found = seen(stack.door, "lost")
     assert found["problem"] != ""
     assert found["after"] == ""
 
 
 def test_numbers_need_their_scope(guarded: Guarded) -> None:
-    """The page itself has no secret and is there for everybody; a key goes into no store of the browser's."""
+    """The page itself is public; its data needs a key, which is not stored in the browser."""
     found = seen(guarded.base, "key", KEYS=f"{guarded.keys['operator']} {guarded.keys['team']}")
     assert "give a key with the scope metrics" in found["without"]
     assert found["problem"] == ""
@@ -130,8 +137,11 @@ def test_numbers_need_their_scope(guarded: Guarded) -> None:
     assert "sluice-demo" in found["models"]
 
 
-def test_anybody_can_use_it(stack: Stack) -> None:
-    """No violation that axe knows, by day, by night and on a phone, and each control can be reached by keys."""
+def test_page_is_accessible(stack: Stack) -> None:
+    """The page is accessible.
+
+    Axe finds no violation in light, dark and phone layouts, and all controls work by keyboard.
+    """
     found = seen(stack.door, "access")
     assert {name: each for name, each in found["violations"].items() if each} == {}
     assert {"model", "span", "key", "pause"} <= set(found["reached"])
@@ -139,9 +149,9 @@ def test_anybody_can_use_it(stack: Stack) -> None:
 
 @pytest.mark.parametrize("path", ["/status", "/page/status.js"])
 def test_files_are_guarded_and_sent_once(stack: Stack, path: str) -> None:
-    """As the other page's are."""
-    first = httpx.get(f"{stack.door}{path}", timeout=60)
+    """Files have a strict content security policy, and unchanged ones are not sent again."""
+    first = httpx.get(f"{stack.door}{path}", timeout=GUARD_S)
     assert first.status_code == 200
     assert "default-src 'none'" in first.headers["content-security-policy"]
-    again = httpx.get(f"{stack.door}{path}", headers={"if-none-match": first.headers["etag"]}, timeout=60)
+    again = httpx.get(f"{stack.door}{path}", headers={"if-none-match": first.headers["etag"]}, timeout=GUARD_S)
     assert (again.status_code, again.content) == (304, b"")

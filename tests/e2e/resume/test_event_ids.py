@@ -1,4 +1,4 @@
-"""Streams of each dialect that go on after any event's id, through Envoy."""
+"""Streams of each dialect that resume after any event's id, through Envoy."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from tests.e2e.stack import Stack
+from tests.waiting import GUARD_S
 
 Event = dict[str, str]
 NUM_CUTS = 6
@@ -20,7 +21,7 @@ PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}, "req
 
 
 def events_of(lines: Iterable[str]) -> list[Event]:
-    """The events of a stream, comments left out."""
+    """Return the events of a stream, without comments."""
     events: list[Event] = [{}]
     for line in lines:
         name, _, value = line.partition(":")
@@ -36,27 +37,27 @@ def data_of(events: Iterable[Event]) -> list[Any]:
 
 
 def completion(events: list[Event]) -> Any:
-    """Texts and logprobs by choice, with the places of the tokens in the text."""
-    told: dict[int, dict[str, Any]] = {}
+    """Return texts, finish reasons and logprobs by choice, including text offsets."""
+    found: dict[int, dict[str, Any]] = {}
     for chunk in data_of(events):
         for choice in chunk["choices"]:
-            one = told.setdefault(choice["index"], {"text": "", "ends": []})
+            one = found.setdefault(choice["index"], {"text": "", "ends": []})
             one["text"] += choice["text"]
             one["ends"] += [choice["finish_reason"]] if choice["finish_reason"] else []
             for name, values in (choice["logprobs"] or {}).items():
                 one.setdefault(name, []).extend(values or [])
-    return told, {(chunk["id"], chunk["created"]) for chunk in data_of(events)}, events[-1]["data"]
+    return found, {(chunk["id"], chunk["created"]) for chunk in data_of(events)}, events[-1]["data"]
 
 
 def response(events: list[Event]) -> Any:
-    """All events but deltas as they are, deltas put together; numbers rise by one."""
-    told = data_of(events)
-    assert [each.pop("sequence_number") for each in told] == list(range(len(told)))
+    """Return all events, with consecutive deltas joined, and check that sequence numbers increase by one."""
+    found = data_of(events)
+    assert [each.pop("sequence_number") for each in found] == list(range(len(found)))
     rest: list[Any] = []
-    for each in told:
-        each.get("response", {}).pop("completed_at", None)  # a stream that goes on ends later
+    for each in found:
+        each.get("response", {}).pop("completed_at", None)  # a resumed stream ends later
         usage = each.get("response", {}).get("usage") or {}
-        usage.pop("input_tokens_details", None)  # of a prompt that had not begun, what is found in the cache is new
+        usage.pop("input_tokens_details", None)  # a prompt that had not started may find more in the cache
         if each["type"].endswith(".delta") and rest and rest[-1]["type"] == each["type"]:
             rest[-1]["delta"] += each["delta"]
             rest[-1].get("logprobs", []).extend(each.get("logprobs", []))
@@ -66,17 +67,17 @@ def response(events: list[Event]) -> Any:
 
 
 def text_generation(events: list[Event]) -> Any:
-    told = data_of(events)
-    end = told[-1]["details"]
-    return "".join(each["text_output"] for each in told), end["finish_reason"], end["generated_tokens"], told[0]["id"]
+    found = data_of(events)
+    end = found[-1]["details"]
+    return "".join(each["text_output"] for each in found), end["finish_reason"], end["generated_tokens"], found[0]["id"]
 
 
 def messages(events: list[Event]) -> Any:
-    """Anthropic's events, deltas of a block put together."""
+    """Return Anthropic's events, with the deltas of a block joined."""
     rest: list[Any] = []
     for each in data_of(events):
         if each["type"] == "message_start":
-            each["message"].pop("usage")  # of a prompt that had not begun, what is found in the cache is new
+            each["message"].pop("usage")  # a prompt that had not started may find more in the cache
         each.pop("usage", None)
         if each["type"] == "content_block_delta" and rest[-1]["type"] == each["type"]:
             for name, value in each["delta"].items():
@@ -87,20 +88,20 @@ def messages(events: list[Event]) -> Any:
 
 
 def chat(events: list[Event]) -> Any:
-    """Roles, texts, reasoning, calls with their ids, usage."""
-    told: dict[Any, Any] = {}
+    """Return roles, texts, reasoning, calls with their ids, and usage."""
+    found: dict[Any, Any] = {}
     for chunk in data_of(events):
-        told[chunk["id"], chunk["created"]] = chunk.get("usage")
+        found[chunk["id"], chunk["created"]] = chunk.get("usage")
         for choice in chunk["choices"]:
             delta = dict(choice["delta"])
             for call in delta.pop("tool_calls", None) or []:
-                place = (choice["index"], "call", call["index"])
-                told[place] = told.get(place, "") + call.get("id", "") + call["function"]["arguments"]
+                key = (choice["index"], "call", call["index"])
+                found[key] = found.get(key, "") + call.get("id", "") + call["function"]["arguments"]
             for name, value in delta.items():
-                told[choice["index"], name] = told.get((choice["index"], name), "") + (value or "")
+                found[choice["index"], name] = found.get((choice["index"], name), "") + (value or "")
             if choice["finish_reason"]:
-                told[choice["index"], "end"] = choice["finish_reason"]
-    return told, events[-1]["data"]
+                found[choice["index"], "end"] = choice["finish_reason"]
+    return found, events[-1]["data"]
 
 
 TOOLS = [{"type": "function", "function": {"name": "weather", "parameters": PARAMETERS}}]
@@ -152,15 +153,15 @@ CASES: dict[str, tuple[str, dict[str, Any], Callable[[list[Event]], Any]]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-async def test_stream_goes_on_after_any_event(stack: Stack, name: str) -> None:
-    """What was read and what follows are together what a stream that didn't break has told."""
+async def test_stream_resumes_after_any_event(stack: Stack, name: str) -> None:
+    """The received events and the resumed stream together equal an unbroken stream."""
     path, fields, fold = CASES[name]
     body = fields if name == "mindie" else COMMON | fields
     if name == "anthropic":
         body = {key: value for key, value in body.items() if key != "seed"} | {"temperature": 1}
     headers = {"x-sluice-event-ids": "true"}
     draw = random.Random(name)
-    async with httpx.AsyncClient(base_url=stack.door, timeout=100) as http:
+    async with httpx.AsyncClient(base_url=stack.door, timeout=GUARD_S) as http:
 
         async def read(**more: str) -> list[Event]:
             async with http.stream("POST", path, json=body, headers=headers | more) as answer:
@@ -170,14 +171,14 @@ async def test_stream_goes_on_after_any_event(stack: Stack, name: str) -> None:
 
         events = await read()
         assert len({event["id"] for event in events}) == len(events)
-        for cut in [1, *draw.choices(range(1, len(events)), k=NUM_CUTS)]:  # a quick stream may have two events
+        for cut in [1, *draw.choices(range(1, len(events)), k=NUM_CUTS)]:  # a fast stream may have two events
             joined = events[:cut] + await read(**{"last-event-id": events[cut - 1]["id"]})
             assert fold(joined) == fold(events), cut
 
 
 async def test_streams_have_no_ids_unless_asked_for(stack: Stack) -> None:
-    """Some clients raise on lines that aren't data."""
-    async with httpx.AsyncClient(base_url=stack.door, timeout=100) as http:
+    """Event ids are opt-in, because some clients raise on lines other than data."""
+    async with httpx.AsyncClient(base_url=stack.door, timeout=GUARD_S) as http:
         body = COMMON | {"messages": [QUESTION], "max_tokens": 5}
         answer = await http.post("/v1/chat/completions", json=body)
     assert all("id" not in event for event in events_of(answer.text.splitlines()))

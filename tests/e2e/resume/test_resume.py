@@ -1,4 +1,4 @@
-"""Streams of every kind that break anywhere and go on, over gRPC through Envoy."""
+"""Streams of every kind that are cut anywhere and resumed, over gRPC through Envoy."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ NUM_REQUESTS, NUM_CUTS = 8, 4
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=[kind.name for kind in KINDS])
-async def test_stream_cut_anywhere_goes_on_as_if_it_had_not_been(stack: Stack, kind: CutKind) -> None:
-    """Random requests with tools, constraints, stop strings, penalties, logprobs, several choices, in company."""
+async def test_stream_cut_anywhere_resumes_exactly(stack: Stack, kind: CutKind) -> None:
+    """Random requests with tools, constraints, stop strings, penalties, logprobs and choices resume concurrently."""
     draw = random.Random(kind.name)
     async with grpc.aio.insecure_channel(f"127.0.0.1:{stack.ports['envoy']}") as channel:
 
@@ -25,7 +25,7 @@ async def test_stream_cut_anywhere_goes_on_as_if_it_had_not_been(stack: Stack, k
             assert events[0].stream
             for cut in cuts:
                 received = events[: 1 + int(cut * len(events))]
-                # What is found in the cache is told once a prompt has begun.
+                # The number of cached tokens is known once a prompt has started.
                 cached = cut > 0.3
                 expected = kind.whole(events, cached=cached)
                 rest = [event async for event in kind.read(channel, resumed(request, received))]

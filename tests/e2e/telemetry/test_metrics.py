@@ -1,4 +1,4 @@
-"""The pages of metrics of service and gateway, as the processes serve them."""
+"""The metrics pages of service and gateway, as the processes serve them."""
 
 import re
 from pathlib import Path
@@ -14,20 +14,20 @@ BODY = {"model": "sluice-demo", "max_tokens": 8, "messages": [{"role": "user", "
 
 
 def names(section: str) -> set[str]:
-    """The metrics of one of the document's tables."""
+    """Return the metrics of one of the document's tables."""
     return set(re.findall(r"^\| `(\w+)` \|", DOCS.split(f"## {section}")[1].split("\n## ")[0], re.MULTILINE))
 
 
 def shown(url: str) -> set[str]:
-    """The families of a page."""
+    """Return the metric families of a page."""
     return set(re.findall(r"^# TYPE (\S+)", httpx.get(url, timeout=GUARD_S).text, re.MULTILINE))
 
 
 def test_pages_have_what_is_documented(stack: Stack) -> None:
-    """After one answer: ours, vLLM's, and the gateway's."""
-    httpx.post(f"{stack.door}/v1/chat/completions", json=BODY, timeout=60).raise_for_status()
+    """After one answer the pages have every documented metric of the service, vLLM and the gateway."""
+    httpx.post(f"{stack.door}/v1/chat/completions", json=BODY, timeout=GUARD_S).raise_for_status()
     page = shown(f"http://127.0.0.1:{stack.ports['service_metrics']}/metrics")
     with_keys_and_limits = {"sluice_quota_refusals_total"}
-    assert names("Of the service") - with_keys_and_limits <= page
+    assert names("Service metrics") - with_keys_and_limits <= page
     assert {row.vllm + ("_total" if row.kind == "counter" else "") for row in TABLE} <= page
-    assert names("Of the gateway") | {"sluice_build_info"} <= shown(f"{stack.gateway}/metrics")
+    assert names("Gateway metrics") | {"sluice_build_info"} <= shown(f"{stack.gateway}/metrics")

@@ -9,19 +9,20 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from tests.e2e.collector import Collector, Received
 from tests.e2e.stack import Stack
+from tests.waiting import GUARD_S
 
 MODEL, EMBEDDER = "sluice-demo", "all-minilm-l6-v2"
 WORD = "tulip"
 PROMPT = f"Hello! my secret word is {WORD}"
 MESSAGES = {"messages": [{"role": "user", "content": PROMPT}]}
-CALLER = "b7ad6b7169203331"  # the span of ours that each request is sent in
+CALLER = "b7ad6b7169203331"  # the client's span, the parent of each request
 GENERATED = frozenset({"queue", "prefill", "decode"})
 ENCODED = frozenset({"queue", "encode"})
 
 
 @dataclass(frozen=True)
 class Traced:
-    """A request and what its trace has: the route, the RPC, the operation by the GenAI conventions, and its stages."""
+    """A request and its expected trace: the route, the RPC, the GenAI operation, and its stages."""
 
     path: str
     body: dict[str, Any]
@@ -32,7 +33,7 @@ class Traced:
     stages: frozenset[str] = GENERATED
 
     def chain(self) -> list[tuple[str, str | None, int]]:
-        """(service, span, kind), each the parent of the next."""
+        """Return (service, span, kind), each the parent of the next."""
         rpc = f"sluice.v1.{self.rpc}"
         return [
             ("sluice-envoy", None, Span.SPAN_KIND_SERVER),
@@ -47,7 +48,7 @@ def traced(path: str, body: dict[str, Any], rpc: str, operation: str, **more: An
     return Traced(path, body, more.pop("route", path), rpc, operation, **more)
 
 
-LOOKUP = "sluice.v1.EndpointService/ListEndpoints"  # before a request of Azure's dialect, now and then
+LOOKUP = "sluice.v1.EndpointService/ListEndpoints"  # sometimes precedes a request in Azure's dialect
 STREAM = {"stream": True, "max_tokens": 8}
 NAMED = STREAM | {"model": MODEL}
 REQUESTS = [
@@ -99,10 +100,10 @@ def trace_id(number: int) -> str:
 
 @pytest.fixture(scope="module")
 def sent(stack: Stack) -> None:
-    """All requests, each with a traceparent of our own; exporters tell their spans every few seconds."""
+    """Send all requests, each with its own traceparent. Exporters send spans every few seconds."""
     for number, wanted in enumerate(REQUESTS):
         headers = {"traceparent": f"00-{trace_id(number)}-{CALLER}-01"}
-        answer = httpx.post(f"{stack.door}{wanted.path}", json=wanted.body, headers=headers, timeout=60)
+        answer = httpx.post(f"{stack.door}{wanted.path}", json=wanted.body, headers=headers, timeout=GUARD_S)
         assert answer.status_code == 200, answer.text
 
 
@@ -115,7 +116,7 @@ def trace(request: pytest.FixtureRequest, sent: None, collector: Collector) -> t
 
 
 def test_trace_has_the_exact_parent_chain(trace: tuple[Traced, list[Received]]) -> None:
-    """Envoy, gateway, service and engine stand in one line under the caller's span, nothing between, nothing beside."""
+    """The spans of Envoy, gateway, service and engine are a chain below the client's span, without others."""
     wanted, spans = trace
     parent = CALLER
     for service, name, kind in wanted.chain():
@@ -128,7 +129,7 @@ def test_trace_has_the_exact_parent_chain(trace: tuple[Traced, list[Received]]) 
 
 
 def test_trace_names_the_operation(trace: tuple[Traced, list[Received]]) -> None:
-    """The operation's span has the GenAI attributes, and no span holds the caller's words."""
+    """The operation's span has the GenAI attributes, and no span contains the prompt."""
     wanted, spans = trace
     (operation,) = (s for s in spans if s.name == f"{wanted.operation} {wanted.model}")
     assert operation.attributes["gen_ai.operation.name"] == wanted.operation
@@ -140,7 +141,7 @@ def test_trace_names_the_operation(trace: tuple[Traced, list[Received]]) -> None
 
 
 def test_log_lines_carry_the_trace(stack: Stack, trace: tuple[Traced, list[Received]]) -> None:
-    """Each process's log line of the request has the trace's id, and none has the prompt."""
+    """Each process's log line of the request has the trace id, and none has the prompt."""
     _, spans = trace
     for process in ("envoy", "gateway", "service"):
         stack.wait_for(process, spans[0].trace_id)

@@ -32,7 +32,7 @@ from service.engine.runner.model_runner import ModelRunner
 from service.engine.sampler.torch_sampler import TorchSampler
 from service.generation.requests.parameters import SamplingParams, StopParams
 from service.generation.requests.request import GenerationRequest
-from tests.engine.accelerator_double import REFERENCE, RepeatingRecorder, accelerator, varlen_reference
+from tests.engine.accelerator_double import REFERENCE, accelerator, varlen_reference
 from tests.engine.driving import drive
 from tests.engine.fakes import group_of
 from tests.engine.peft_adapters import save_adapter

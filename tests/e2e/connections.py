@@ -1,4 +1,4 @@
-"""Callers by the hundred, and upstreams that don't answer: what a front door is tried with."""
+"""Clients and upstreams for the tests of Envoy's limits: many connections, and upstreams that do not respond."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CHAT = {"model": "sluice-demo", "max_tokens": 4, "messages": [{"role": "user", "
 
 
 def serves(door: Door) -> None:
-    """Operators, REST and gRPC are answered."""
+    """Check that operators' paths, REST and gRPC respond."""
     for path in ("healthz", "readyz"):
         assert httpx.get(f"{door.url}/{path}", timeout=GUARD_S).status_code == 200
     assert httpx.post(f"{door.url}/v1/chat/completions", json=CHAT, timeout=GUARD_S).status_code == 200
@@ -29,7 +29,7 @@ def serves(door: Door) -> None:
 
 
 def health(door: Door) -> str:
-    """The status of a health check over gRPC."""
+    """Return the status name of a health check over gRPC."""
     with grpc.insecure_channel(door.target) as channel:
         try:
             stub: Any = health_pb2_grpc.HealthStub(channel)  # it ships no types
@@ -43,7 +43,7 @@ def health(door: Door) -> str:
 def connections(
     door: Door, count: int, content: bytes = b"", address: str = "127.0.0.1"
 ) -> Iterator[list[socket.socket]]:
-    """Open connections from a local address, on each of which `content` was sent."""
+    """Open connections from a local address and send `content` on each."""
     with contextlib.ExitStack() as stack:
         opened = [
             stack.enter_context(socket.create_connection(("127.0.0.1", door.port), source_address=(address, 0)))
@@ -54,8 +54,8 @@ def connections(
         yield opened
 
 
-def is_closed(connection: socket.socket, timeout_s: float = 20) -> bool:
-    """Whether the other end closes it, after whatever it still sends."""
+def is_closed(connection: socket.socket, timeout_s: float = GUARD_S) -> bool:
+    """Return True if the other end closes the connection, possibly after more data."""
     connection.settimeout(timeout_s)
     try:
         while connection.recv(1 << 16):
@@ -68,12 +68,12 @@ def is_closed(connection: socket.socket, timeout_s: float = 20) -> bool:
 
 
 def door_with(stack: Stack, change: Callable[[dict[str, Any]], None]) -> Door:
-    """A door to the product with some numbers changed."""
+    """Return an Envoy in front of the product with a changed configuration."""
     return Door(stack.ports["gateway"], stack.ports["service"], change)
 
 
 class SlowUpstream:
-    """An HTTP server: /v1/slow waits for `release`, /v1/large is 32 MiB, all else is empty."""
+    """An HTTP server: /v1/slow waits for `release`, /v1/large is 32 MiB, and every other response is empty."""
 
     def __init__(self) -> None:
         self.release = release = threading.Event()
@@ -111,7 +111,7 @@ class SlowUpstream:
 
 @contextlib.contextmanager
 def full_backlog() -> Iterator[int]:
-    """A port where connecting never succeeds and is never refused."""
+    """Yield a port where connections are neither accepted nor rejected."""
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(socket.socket())
         listener.bind(("127.0.0.1", 0))

@@ -1,4 +1,4 @@
-"""A start is given up after a time without progress, not after a time."""
+"""A start times out after a time without progress."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PROGRESS = json.dumps({"logger": "any", "message": "downloading o/m: 1.0 of 9.0 
 
 
 def test_progress_makes_it_longer() -> None:
-    """By each line of the service with the field `loaded_bytes`; another process's line or a mention does not count."""
+    """Only a JSON line of the service with the field `loaded_bytes` extends the timeout."""
     now = 0.0
     startup_timeout = StartupTimeout(300, lambda: now)
     now = 200.0
@@ -33,5 +33,5 @@ def test_progress_makes_it_longer() -> None:
 
 @pytest.mark.timeout(30)
 async def test_its_end_is_waited_for() -> None:
-    """And comes."""
+    """`end` returns when the time is over."""
     await StartupTimeout(0.01).end()
