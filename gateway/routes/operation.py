@@ -96,5 +96,5 @@ class Operation:
         places: dict[str, dict[str, str]] = {"path": {}, "query": {}, "header": {}}
         for each in self.parameters:
             places[each.place][each.name] = each.example_with(body)
-        arrival = HttpRequest(msgspec.json.encode(body.example), places["header"], places["path"], places["query"])
-        return self.handler.parse(arrival)
+        http_request = HttpRequest(msgspec.json.encode(body.example), places["header"], places["path"], places["query"])
+        return self.handler.parse(http_request)

@@ -9,8 +9,8 @@ from starlette.routing import Match, Route
 from starlette.types import Scope
 
 from gateway.config import Settings
+from gateway.dialects.seam.error_response import ErrorResponse, ToErrorResponse
 from gateway.dialects.seam.failure import Failure
-from gateway.dialects.seam.refusal import Refusal, Refuse
 from gateway.http.headers import headers_of
 from gateway.routes.handling.response_headers import SendHeaders, WithResponseHeaders, send_no_headers
 from gateway.routes.operation import Operation
@@ -30,7 +30,7 @@ class ClosedRoute(Route):
 class Surface:
     """One dialect's operations, in the order in which paths are compared with them.
 
-    `prefixes` are the beginnings of paths, whole segments each (`/v1`, `/serving-endpoints`), under which `refuse`
+    `prefixes` are the beginnings of paths, whole segments each (`/v1`, `/serving-endpoints`), under which `error_response`
     shapes the errors that belong to no route: 404, 405, and what was not foreseen; it does for requests that have the
     header `marked_by`, too, whatever their path. `error` is the type of their bodies, `headers` tells what only this
     dialect says in headers, `statuses` are those that only it has, and `tag` is its name in the API's description.
@@ -38,7 +38,7 @@ class Surface:
 
     tag: str
     error: type
-    refuse: Refuse
+    error_response: ToErrorResponse
     prefixes: Sequence[str]
     operations: Sequence[Operation]
     headers: SendHeaders = send_no_headers
@@ -54,7 +54,7 @@ class Surface:
         return [
             (ClosedRoute if each.is_closed else Route)(
                 each.route,
-                WithResponseHeaders(each.handler.endpoint(upstream, self.refuse, settings), self.headers),
+                WithResponseHeaders(each.handler.endpoint(upstream, self.error_response, settings), self.headers),
                 methods=[each.method],
             )
             for each in self.operations
@@ -67,12 +67,12 @@ class SurfaceMap:
 
     surfaces: Sequence[Surface]
 
-    def refuse(self, scope: Scope, failure: Failure) -> Refusal:
+    def error_response(self, scope: Scope, failure: Failure) -> ErrorResponse:
         """The failure in the shape of the surface that the request is meant for."""
         surface = self._find(scope["path"], headers_of(scope))
         failure.request_id = scope["state"]["request_id"]
-        refusal = surface.refuse(failure)
-        return replace(refusal, headers=(*refusal.headers, *surface.headers(failure.request_id, {})))
+        response = surface.error_response(failure)
+        return replace(response, headers=(*response.headers, *surface.headers(failure.request_id, {})))
 
     def _find(self, path: str, headers: Mapping[str, str]) -> Surface:
         """The surface whose header the request has, or else the one with the longest prefix of its path."""

@@ -23,7 +23,7 @@ _TASKS: Final = {
 
 
 def to_endpoint_list(endpoints: Iterable[Endpoint]) -> bytes:
-    """The body of `GET /api/2.0/serving-endpoints`."""
+    """Return the body of `GET /api/2.0/serving-endpoints`."""
     return orjson.dumps(
         {
             "endpoints": [
@@ -35,7 +35,7 @@ def to_endpoint_list(endpoints: Iterable[Endpoint]) -> bytes:
 
 
 def to_endpoint(endpoint: Endpoint) -> bytes:
-    """The body of `GET /api/2.0/serving-endpoints/{name}`, and of the answer to whoever made or changed it."""
+    """Return the body of `GET /api/2.0/serving-endpoints/{name}`, and of the answer to whoever made or changed it."""
     state = {
         "creation_timestamp": endpoint.updated.ToMilliseconds(),
         "state": {"deployment": "DEPLOYMENT_READY", "deployment_state_message": ""},

@@ -18,16 +18,16 @@ from gateway.dialects.seam.contract_limit import check_length, put
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.json_body import is_given
 
-_REFUSED_OF_ENTITY: Final = {
+_REJECTED_OF_ENTITY: Final = {
     "environment_vars": "served models have no environment variables",
     "external_model": "only models that this server has loaded can be served",
     "instance_profile_arn": "served models have no instance profile",
 }
-_REFUSED_OF_CONFIG: Final = {
+_REJECTED_OF_CONFIG: Final = {
     "auto_capture_config": "request capture is not available",
     "served_models": "deprecated; use served_entities",
 }
-_REFUSED_OF_ENDPOINT: Final = {
+_REJECTED_OF_ENDPOINT: Final = {
     "ai_gateway": "rate limits and guardrails of single endpoints are not available",
     "email_notifications": "email notifications are not available",
     "rate_limits": "rate limits of single endpoints are not available",
@@ -96,13 +96,13 @@ class ConfigBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     def to_entities(self, name: str, prefix: str) -> list[endpoint_pb2.ServedEntity]:
         """The contract's entities of the endpoint `name`. `prefix` stands before field names. Raises Failure."""
-        _refuse(self, _REFUSED_OF_CONFIG, prefix)
+        _reject_unsupported(self, _REJECTED_OF_CONFIG, prefix)
         if self.name not in {None, name}:
             raise Failure.of_field(f"{prefix}name", "must be the endpoint's name, or left out")
         field = f"{prefix}served_entities"
         check_length(endpoint_pb2.CreateEndpointRequest, "entities", self.served_entities, field)
         for i, each in enumerate(self.served_entities):
-            _refuse(each, _REFUSED_OF_ENTITY, f"{field}.{i}.")
+            _reject_unsupported(each, _REJECTED_OF_ENTITY, f"{field}.{i}.")
         entities = [
             endpoint_pb2.ServedEntity(name=each.given_name, model=each.entity_name) for each in self.served_entities
         ]
@@ -121,7 +121,7 @@ class ConfigBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         return (self.traffic_config and self.traffic_config.routes) or []
 
     def caller_name(self, field: str, prefix: str = "") -> str:
-        """The caller's name of the contract's `field`: `entities[0].model` → `served_entities.0.entity_name`."""
+        """Return the caller's name of the contract's `field`: `entities[0].model` → `served_entities.0.entity_name`."""
         entity = _ENTITY.match(dotted(field))
         if entity is None:
             return f"{prefix}served_entities" if field == "entities" else field
@@ -164,17 +164,17 @@ class EndpointBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     def to_create(self) -> endpoint_pb2.CreateEndpointRequest:
         """The contract's request. Raises Failure."""
-        _refuse(self, _REFUSED_OF_ENDPOINT, "")
+        _reject_unsupported(self, _REJECTED_OF_ENDPOINT, "")
         return endpoint_pb2.CreateEndpointRequest(
             name=self.name, entities=self.config.to_entities(self.name, "config.")
         )
 
     def caller_name(self, field: str) -> str:
-        """The caller's name of the contract's `field`."""
+        """Return the caller's name of the contract's `field`."""
         return self.config.caller_name(field, "config.")
 
 
-def meant_version(headers: Mapping[str, str]) -> int | None:
+def expected_version(headers: Mapping[str, str]) -> int | None:
     """The version of an endpoint that is to be changed, by the header `if-match`; None for any. Raises Failure."""
     given = headers.get("if-match", "*").strip()
     if given == "*":
@@ -189,7 +189,7 @@ def _target(route: RouteBody) -> str | None:
     return route.served_model_name if route.served_entity_name is None else route.served_entity_name
 
 
-def _refuse(body: msgspec.Struct, reasons: dict[str, str], prefix: str) -> None:
+def _reject_unsupported(body: msgspec.Struct, reasons: dict[str, str], prefix: str) -> None:
     for name, why in reasons.items():
         if is_given(getattr(body, name)):
             raise Failure.of_field(f"{prefix}{name}", f"not supported: {why}", Reason.UNSUPPORTED_FIELD)

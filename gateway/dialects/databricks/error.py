@@ -10,8 +10,8 @@ from typing import Final
 
 import orjson
 
+from gateway.dialects.seam.error_response import ErrorResponse
 from gateway.dialects.seam.failure import Failure, Reason
-from gateway.dialects.seam.refusal import Refusal
 
 _BY_STATUS: Final = {
     401: "UNAUTHENTICATED",
@@ -36,12 +36,12 @@ _BY_REASON: Final = {
 
 
 class DatabricksErrors:
-    """The half of a translator that tells errors."""
+    """The part of a translator that creates error responses."""
 
-    def refuse(self, failure: Failure) -> Refusal:
-        """Answer with an error instead of a result."""
+    def error_response(self, failure: Failure) -> ErrorResponse:
+        """Return the error response for a failure."""
         body = {"error_code": _to_code(failure), "message": failure.message}
-        return Refusal(failure.status, orjson.dumps(body))
+        return ErrorResponse(failure.status, orjson.dumps(body))
 
 
 class DatabricksStream:
@@ -50,7 +50,7 @@ class DatabricksStream:
     ping = b""  # mlflow's client raises on a line that is not data
 
     def error(self, failure: Failure) -> bytes:
-        """The last event of a stream that failed; no `[DONE]` follows."""
+        """Return the last event of a failed stream; no `[DONE]` follows."""
         code, message = _to_code(failure), failure.message
         body = {"error_code": code, "message": message, "error": {"code": code, "message": message}}
         return b"data: " + orjson.dumps(body) + b"\n\n"

@@ -14,10 +14,10 @@ from gateway.dialects.databricks.embedding import DatabricksEmbeddingBody, Datab
 from gateway.dialects.databricks.error import DatabricksErrors
 from gateway.dialects.databricks.response import InvocationResponseTranslator
 from gateway.dialects.openai_family.responses.body import ResponseBody
+from gateway.dialects.seam.error_response import ErrorResponse
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.json_body import decode, is_given
-from gateway.dialects.seam.refusal import Refusal
 from gateway.dialects.seam.translator import ParsedRequest, ServiceRequest, Translator
 
 _BY_FIELD: Final[dict[str, type[Translator]]] = {
@@ -36,9 +36,9 @@ class InvocationTranslator(DatabricksErrors):
     def __init__(self) -> None:
         self._has_plain_input = False
 
-    def parse(self, arrival: HttpRequest) -> ParsedRequest[ServiceRequest]:
-        """Read a request. Raises Failure."""
-        fields = _look(arrival.body)
+    def parse(self, http_request: HttpRequest) -> ParsedRequest[ServiceRequest]:
+        """Parse a request. Raises Failure."""
+        fields = _look(http_request.body)
         given = [field for field in _BY_FIELD if field in fields]
         if len(given) != 1:
             found = f"; it has {' and '.join(given)}" if given else ""
@@ -47,20 +47,20 @@ class InvocationTranslator(DatabricksErrors):
                 f"responses){found}"
             )
             raise Failure(Reason.INVALID_FIELD if given else Reason.MISSING_FIELD, text)
-        if given == ["input"] and _asks_for_response(fields):
-            return InvocationResponseTranslator().parse(arrival)
+        if given == ["input"] and _is_response_body(fields):
+            return InvocationResponseTranslator().parse(http_request)
         self._has_plain_input = given == ["input"]
-        return _BY_FIELD[given[0]]().parse(arrival)
+        return _BY_FIELD[given[0]]().parse(http_request)
 
-    def refuse(self, failure: Failure) -> Refusal:
-        """Answer with an error instead of a result."""
+    def error_response(self, failure: Failure) -> ErrorResponse:
+        """Return the error response for a failure."""
         if self._has_plain_input and failure.reason is Reason.UNSUPPORTED_TASK:
             hint = "; for a response, use /serving-endpoints/responses"
             failure = failure.reworded({each.field: each.text + hint for each in failure.violations})
-        return super().refuse(failure)
+        return super().error_response(failure)
 
 
-def _asks_for_response(fields: Mapping[str, msgspec.Raw]) -> bool:
+def _is_response_body(fields: Mapping[str, msgspec.Raw]) -> bool:
     """Whether a body with `input` is one for a response: it has items, or a field that texts to embed have not."""
     return not _OF_RESPONSES.isdisjoint(fields) or _ITEMS.match(bytes(fields["input"])) is not None
 

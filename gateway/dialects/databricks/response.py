@@ -29,7 +29,7 @@ class DatabricksResponseTranslator(DatabricksErrors, ResponseReader):
     default_effort = DEFAULT_EFFORT
 
     def check(self, body: ResponseBody) -> None:
-        """Raise Failure for more tools, or more parameters of one, than are documented."""
+        """Raise Failure if there are more tools, or more parameters of one tool, than the documented limits."""
         check_tools(
             [
                 (f"tools.{i}.parameters", tool.parameters)
@@ -51,6 +51,6 @@ class InvocationResponseTranslator(DatabricksResponseTranslator):
 
     decoder: ClassVar = msgspec.json.Decoder(InvocationResponseBody)
 
-    def model(self, arrival: HttpRequest, body: ResponseBody) -> str:
+    def model(self, http_request: HttpRequest, body: ResponseBody) -> str:
         """The endpoint's name. Raises Failure for another in the body."""
-        return endpoint_name(arrival, body.model)
+        return endpoint_name(http_request, body.model)

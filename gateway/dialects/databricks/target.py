@@ -17,9 +17,9 @@ _CLIENTS: Final = ("databricks-sdk-", "mlflow")  # of what reads JSON, in the us
 _MARKS: Final = ("x-mlflow-client-version", "x-databricks-endpoints-api-client")  # headers that only they send
 
 
-def endpoint_name(arrival: HttpRequest, model: str | None) -> str:
+def endpoint_name(http_request: HttpRequest, model: str | None) -> str:
     """The endpoint that a request is for. Raises Failure for `model`."""
-    name = arrival.path.get("name")
+    name = http_request.path.get("name")
     if name is None:
         if model is None:
             raise Failure.of_field("model", "required, but missing", Reason.MISSING_FIELD)
@@ -29,14 +29,14 @@ def endpoint_name(arrival: HttpRequest, model: str | None) -> str:
     return name
 
 
-def wants_stream(arrival: HttpRequest, *, stream: bool | None) -> bool:
+def wants_stream(http_request: HttpRequest, *, stream: bool | None) -> bool:
     """Whether the answer is to be streamed: by the body's `stream`, else by the `Accept` header and the path's way."""
     if stream is not None:
         return stream
-    if "name" not in arrival.path:
+    if "name" not in http_request.path:
         return False
-    types = {each.partition(";")[0].strip().lower() for each in arrival.headers.get("accept", "").split(",")}
-    return "text/event-stream" in types or not ("application/json" in types or _reads_json(arrival.headers))
+    types = {each.partition(";")[0].strip().lower() for each in http_request.headers.get("accept", "").split(",")}
+    return "text/event-stream" in types or not ("application/json" in types or _reads_json(http_request.headers))
 
 
 def _reads_json(headers: Mapping[str, str]) -> bool:
@@ -46,7 +46,7 @@ def _reads_json(headers: Mapping[str, str]) -> bool:
 
 
 def check_extra_params(extra_params: Mapping[str, str] | None) -> None:
-    """Refuse parameters that are given as texts in a map of their own. Raises Failure."""
+    """ToErrorResponse parameters that are given as texts in a map of their own. Raises Failure."""
     for name in extra_params or ():
         text = f"not supported: give {name[:64]!r} as a top-level field"
         raise Failure.of_field("extra_params", text, Reason.UNSUPPORTED_FIELD)

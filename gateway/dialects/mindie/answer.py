@@ -1,4 +1,4 @@
-"""The answers of MindIE and Triton, as types that the API's description tells."""
+"""The answers of MindIE and Triton, as types for the OpenAPI document."""
 
 from __future__ import annotations
 

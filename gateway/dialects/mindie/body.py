@@ -1,4 +1,4 @@
-"""The body of MindIE's and Triton's generate requests, with the documented ranges. Null means the same as not given."""
+"""The body of MindIE's and Triton's generate requests, with the documented ranges. Null is equivalent to an absent field."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class GenerateBody(msgspec.Struct, forbid_unknown_fields=True):
         self.given.check()
 
     def to_request(self, model: str, version: str) -> GenerateTextRequest:
-        """The contract's request. Raises Failure for a value that no message can hold."""
+        """Return the contract's request. Raises Failure for a value outside the contract's types."""
         given = self.given
         request = GenerateTextRequest(
             model=model,
@@ -80,7 +80,7 @@ class GenerateBody(msgspec.Struct, forbid_unknown_fields=True):
         )
         copy_fields(given, request, "parameters.")
         copy_fields(given, request.sampling, "parameters.", but={"top_k"})
-        put(request.sampling, "top_k", given.top_k or None, "parameters.top_k")  # 0 stands for no limit
+        put(request.sampling, "top_k", given.top_k or None, "parameters.top_k")  # 0 means no limit
         copy_fields(given, request.stopping, "parameters.")
         put(request.stopping, "max_tokens", given.max_new_tokens, "parameters.max_new_tokens")
         if given.priority is not None:
@@ -88,14 +88,14 @@ class GenerateBody(msgspec.Struct, forbid_unknown_fields=True):
         return request
 
     def caller_name(self, field: str) -> str:
-        """The caller's name of the contract's `field`: `serving.priority` → `parameters.priority`."""
+        """Return the caller's name of the contract's `field`: `serving.priority` → `parameters.priority`."""
         head, _, rest = field.partition(".")
         if field == "stopping.max_tokens":
             name = "max_tokens" if self.given.max_new_tokens is None and self.given.max_tokens else "max_new_tokens"
             return f"parameters.{name}"
         return f"parameters.{rest}" if head in {"sampling", "stopping", "serving"} and rest else field
 
-    def worded(self, failure: Failure) -> Failure:
+    def converted(self, failure: Failure) -> Failure:
         """A failure of the service, in the numbers that this dialect has."""
         texts = {"parameters.temperature": "must be above 0 and at most 2"}
         if self.given.priority is not None:

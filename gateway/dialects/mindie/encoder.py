@@ -42,7 +42,7 @@ class MindieEncoder:
         self._head = b""
 
     def chunk(self, event: StreamGenerateTextResponse) -> bytes:
-        """The SSE event for one event of the service; none where the dialect says nothing."""
+        """Return the SSE event for one event of the service; empty if the dialect sends nothing for it."""
         kind = event.WhichOneof("event")
         if kind == "started":
             started = event.started
@@ -57,7 +57,7 @@ class MindieEncoder:
         return b""
 
     def whole(self, response: GenerateTextResponse) -> bytes:
-        """The body of an unstreamed answer."""
+        """Return the body of an unstreamed answer."""
         return orjson.dumps(
             {
                 **self._identity(response.id, response.model, response.model_version),
@@ -67,7 +67,7 @@ class MindieEncoder:
         )
 
     def error(self, failure: Failure) -> bytes:
-        """The last event of a stream that failed."""
+        """Return the last event of a failed stream."""
         return b"data:" + to_error_body(failure) + b"\n\n"
 
     def _identity(self, answer_id: str, model: str, version: str) -> dict[str, str | None]:

@@ -6,8 +6,8 @@ from typing import Final
 
 import orjson
 
+from gateway.dialects.seam.error_response import ErrorResponse
 from gateway.dialects.seam.failure import Failure, Reason
-from gateway.dialects.seam.refusal import Refusal
 
 _TYPES: Final = {
     401: "authentication",
@@ -31,6 +31,6 @@ def to_error_body(failure: Failure) -> bytes:
 class MindieErrors:
     """The errors of all its paths."""
 
-    def refuse(self, failure: Failure) -> Refusal:
-        """Answer with an error instead of a result."""
-        return Refusal(failure.status, to_error_body(failure))
+    def error_response(self, failure: Failure) -> ErrorResponse:
+        """Return the error response for a failure."""
+        return ErrorResponse(failure.status, to_error_body(failure))

@@ -17,12 +17,12 @@ READY: Final = b'{"ready":true}'
 
 
 def to_server_metadata(version: str) -> bytes:
-    """The body of `GET /v2`."""
+    """Return the body of `GET /v2`."""
     return orjson.dumps({"name": "sluice", "version": version, "extensions": ["generate", "generate_stream"]})
 
 
 def to_model_metadata(model: Model) -> bytes:
-    """The body of `GET /v2/models/{model}`."""
+    """Return the body of `GET /v2/models/{model}`."""
     text = {"datatype": "BYTES", "shape": [1]}
     return orjson.dumps(
         {
@@ -36,7 +36,7 @@ def to_model_metadata(model: Model) -> bytes:
 
 
 def to_model_readiness(model: Model) -> bytes:
-    """The body of `GET /v2/models/{model}/ready`. A model that is listed is ready."""
+    """Return the body of `GET /v2/models/{model}/ready`. A model that is listed is ready."""
     return orjson.dumps({"name": model.name, "ready": True})
 
 

@@ -1,4 +1,4 @@
-"""The answers that only the OpenAI style has, and its errors, as types for the API's description."""
+"""The answers that only the OpenAI style has, and its errors, as types for the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class InputTokensAnswer(msgspec.Struct):
 
 
 class ErrorDetails(msgspec.Struct):
-    """What went wrong; `param` is the field at fault."""
+    """The details of an error; `param` is the field at fault."""
 
     message: str
     type: str

@@ -43,10 +43,10 @@ class DeploymentChatTranslator(OpenAITranslator):
 
     decoder: ClassVar = msgspec.json.Decoder(DeploymentChatBody)
 
-    def parse(self, arrival: HttpRequest) -> ParsedRequest[chat_pb2.ChatRequest]:
-        """Read a request. Raises Failure."""
-        parsed = super().parse(arrival)
-        _ask_for(arrival.path["name"], parsed.request)
+    def parse(self, http_request: HttpRequest) -> ParsedRequest[chat_pb2.ChatRequest]:
+        """Parse a request. Raises Failure."""
+        parsed = super().parse(http_request)
+        _ask_for(http_request.path["name"], parsed.request)
         return parsed
 
 
@@ -55,10 +55,10 @@ class DeploymentCompletionTranslator(OpenAICompletionTranslator):
 
     decoder: ClassVar = msgspec.json.Decoder(DeploymentCompletionBody)
 
-    def parse(self, arrival: HttpRequest) -> ParsedRequest[completion_pb2.CompleteRequest]:
-        """Read a request. Raises Failure."""
-        parsed = super().parse(arrival)
-        _ask_for(arrival.path["name"], parsed.request)
+    def parse(self, http_request: HttpRequest) -> ParsedRequest[completion_pb2.CompleteRequest]:
+        """Parse a request. Raises Failure."""
+        parsed = super().parse(http_request)
+        _ask_for(http_request.path["name"], parsed.request)
         return parsed
 
 
@@ -67,10 +67,10 @@ class DeploymentEmbeddingTranslator(OpenAIEmbeddingTranslator):
 
     decoder: ClassVar = msgspec.json.Decoder(DeploymentEmbeddingBody)
 
-    def parse(self, arrival: HttpRequest) -> ParsedRequest[embedding_pb2.EmbedRequest]:
-        """Read a request. Raises Failure."""
-        parsed = super().parse(arrival)
-        _ask_for(arrival.path["name"], parsed.request)
+    def parse(self, http_request: HttpRequest) -> ParsedRequest[embedding_pb2.EmbedRequest]:
+        """Parse a request. Raises Failure."""
+        parsed = super().parse(http_request)
+        _ask_for(http_request.path["name"], parsed.request)
         return parsed
 
 

@@ -16,7 +16,7 @@ from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.json_body import decode
 from gateway.dialects.seam.translator import ParsedRequest
 
-_WHOLE_MODEL: Final = -1  # of vLLM's truncate_prompt_tokens: as many as the model takes
+_WHOLE_MODEL: Final = -1  # value of vLLM's truncate_prompt_tokens: the model's maximum length
 
 
 class OpenAIEmbeddingBody(EmbeddingBody, kw_only=True):
@@ -42,9 +42,9 @@ class OpenAIEmbeddingTranslator(OpenAIErrors):
 
     decoder: ClassVar = msgspec.json.Decoder(OpenAIEmbeddingBody)
 
-    def parse(self, arrival: HttpRequest) -> ParsedRequest[embedding_pb2.EmbedRequest]:
-        """Read a request. Raises Failure."""
-        body = decode(arrival.body, self.decoder)
+    def parse(self, http_request: HttpRequest) -> ParsedRequest[embedding_pb2.EmbedRequest]:
+        """Parse a request. Raises Failure."""
+        body = decode(http_request.body, self.decoder)
         return ParsedRequest(
             request=body.to_request(body.model),
             stream=False,

@@ -64,7 +64,7 @@ class TokenizeBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         return CountTokensRequest(text=text, return_tokens=True)
 
     def caller_name(self, field: str) -> str:
-        """The caller's name of the contract's `field`."""
+        """Return the caller's name of the contract's `field`."""
         if self.prompt is not None:
             return renamed(dotted(field), {"text.text": "prompt", "text": ""})
         return self._chat_body().caller_name(field.removeprefix("chat."))
@@ -89,7 +89,7 @@ class DetokenizeBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     skip_special_tokens: bool | None = None
 
     def to_request(self) -> DetokenizeTextRequest:
-        """The contract's request. Raises Failure for what no message can hold."""
+        """Return the contract's request. Raises Failure for a value outside the contract's types."""
         check_length(DetokenizeTextRequest, "token_ids", self.tokens, "tokens")
         for place, token_id in enumerate(self.tokens):
             if not 0 <= token_id < 2**32:
@@ -101,7 +101,7 @@ class DetokenizeBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     @staticmethod
     def caller_name(field: str) -> str:
-        """The caller's name of the contract's `field`."""
+        """Return the caller's name of the contract's `field`."""
         return renamed(dotted(field), {"token_ids": "tokens"})
 
 
@@ -118,21 +118,21 @@ _TOKENIZE: Final = msgspec.json.Decoder(TokenizeBody)
 _DETOKENIZE: Final = msgspec.json.Decoder(DetokenizeBody)
 
 
-def parse_tokenize(arrival: HttpRequest) -> ParsedTokens:
+def parse_tokenize(http_request: HttpRequest) -> ParsedTokens:
     """Read a request for tokens. Raises Failure."""
-    body = decode(arrival.body, _TOKENIZE)
+    body = decode(http_request.body, _TOKENIZE)
     return ParsedTokens(body.to_request(), body.caller_name, _strung if body.return_token_strs else _plain)
 
 
-def parse_detokenize(arrival: HttpRequest) -> ParsedTokens:
+def parse_detokenize(http_request: HttpRequest) -> ParsedTokens:
     """Read a request for a text. Raises Failure."""
-    body = decode(arrival.body, _DETOKENIZE)
+    body = decode(http_request.body, _DETOKENIZE)
     return ParsedTokens(body.to_request(), body.caller_name, _joined)
 
 
-def parse_input_tokens(arrival: HttpRequest) -> ParsedTokens:
+def parse_input_tokens(http_request: HttpRequest) -> ParsedTokens:
     """Read a response's request to count its input. Raises Failure."""
-    parsed = OpenAIResponseTranslator().parse(arrival)
+    parsed = OpenAIResponseTranslator().parse(http_request)
 
     def caller_name(field: str) -> str:
         return parsed.caller_name(field.removeprefix("response."))

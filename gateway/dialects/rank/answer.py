@@ -1,4 +1,4 @@
-"""The answers and errors of reranking and scoring, as types for the API's description."""
+"""The answers and errors of reranking and scoring, as types for the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class ScoreAnswer(msgspec.Struct):
 
 
 class RankErrorDetails(msgspec.Struct):
-    """What went wrong; `param` is the field at fault, `code` the status."""
+    """The details of an error; `param` is the field at fault, `code` the status."""
 
     message: str
     type: str

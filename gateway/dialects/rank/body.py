@@ -1,4 +1,4 @@
-"""The bodies of reranking and scoring. Null means the same as not given, everywhere."""
+"""The bodies of reranking and scoring. Null is equivalent to an absent field everywhere."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gateway.dialects.seam.caller_name import dotted, renamed
 from gateway.dialects.seam.contract_limit import check_length, put
 from gateway.dialects.seam.failure import Failure, Reason
 
-_WHOLE_MODEL: Final = -1  # of vLLM's truncate_prompt_tokens: as many as the model takes
+_WHOLE_MODEL: Final = -1  # value of vLLM's truncate_prompt_tokens: the model's maximum length
 _OPTIONS: Final = {
     "options.max_tokens_per_document": "max_tokens_per_doc",
     "options": "",
@@ -86,7 +86,7 @@ class RerankBody(_Common, kw_only=True):
         return request
 
     def caller_name(self, field: str) -> str:
-        """The caller's name of the contract's `field`: `documents[1]` → `documents.1.text`, where it is an object."""
+        """Return the caller's name of the contract's `field`: `documents[1]` → `documents.1.text`, where it is an object."""
         path = renamed(dotted(field), _OPTIONS)
         head, _, index = path.partition(".")
         is_object = head == "documents" and index.isdecimal() and not isinstance(self.documents[int(index)], str)
@@ -100,7 +100,7 @@ class ScoreBody(_Common, kw_only=True):
     text_2: str | list[str]
 
     def to_request(self) -> rank_pb2.ScoreRequest:
-        """The contract's request. Raises Failure for what no message can hold."""
+        """Return the contract's request. Raises Failure for a value outside the contract's types."""
         first, second = _listed(self.text_1), _listed(self.text_2)
         check_length(rank_pb2.ScoreRequest, "queries", first, "text_1")
         check_length(rank_pb2.ScoreRequest, "documents", second, "text_2")
@@ -109,7 +109,7 @@ class ScoreBody(_Common, kw_only=True):
         return request
 
     def caller_name(self, field: str) -> str:
-        """The caller's name of the contract's `field`: `queries[1]` → `text_1.1`, or `text_1` if that is one text."""
+        """Return the caller's name of the contract's `field`: `queries[1]` → `text_1.1`, or `text_1` if that is one text."""
         path = renamed(dotted(field), {**_OPTIONS, "queries": "text_1", "documents": "text_2"})
         head, dot, _ = path.partition(".")
         is_one = dot and head in {"text_1", "text_2"} and isinstance(getattr(self, head), str)

@@ -20,7 +20,7 @@ class RerankEncoder(WholeEncoder):
         self._documents = documents
 
     def whole(self, response: RankResponse) -> bytes:
-        """The body of the answer."""
+        """Return the body of the answer."""
         num_tokens = response.usage.prompt_tokens
         return orjson.dumps(
             {
@@ -47,7 +47,7 @@ class ScoreEncoder(WholeEncoder):
     """Encodes one answer, in vLLM's words."""
 
     def whole(self, response: ScoreResponse) -> bytes:
-        """The body of the answer."""
+        """Return the body of the answer."""
         num_tokens = response.usage.prompt_tokens
         return orjson.dumps(
             {

@@ -9,8 +9,8 @@ from typing import Final
 
 import orjson
 
+from gateway.dialects.seam.error_response import ErrorResponse
 from gateway.dialects.seam.failure import Failure
-from gateway.dialects.seam.refusal import Refusal
 
 _TYPES: Final = {  # where the type is not BadRequestError
     401: "AuthenticationError",
@@ -28,9 +28,9 @@ _TYPES: Final = {  # where the type is not BadRequestError
 
 
 class RankErrors:
-    """The half of a translator that tells errors."""
+    """The part of a translator that creates error responses."""
 
-    def refuse(self, failure: Failure) -> Refusal:
+    def error_response(self, failure: Failure) -> ErrorResponse:
         """The error body, with its status."""
         error = {
             "message": failure.message,
@@ -39,4 +39,4 @@ class RankErrors:
             "code": failure.status,
         }
         body = {"id": failure.request_id, "message": failure.message, "detail": failure.message, "error": error}
-        return Refusal(failure.status, orjson.dumps(body))
+        return ErrorResponse(failure.status, orjson.dumps(body))

@@ -36,7 +36,7 @@ def put(message: Message, name: str, value: int | None, field: str) -> None:
 
 
 def check_length(message: type[Message], name: str, items: Sized, field: str) -> None:
-    """Refuse more `items` than the message's repeated field or map `name` takes. Raises Failure for `field`."""
+    """ToErrorResponse more `items` than the message's repeated field or map `name` takes. Raises Failure for `field`."""
     rules = _rules(message.DESCRIPTOR.fields_by_name[name])
     limit = rules.repeated.max_items or rules.map.max_pairs
     if 0 < limit < len(items):
@@ -44,7 +44,7 @@ def check_length(message: type[Message], name: str, items: Sized, field: str) ->
 
 
 def check_text(message: type[Message], name: str, text: str | None, field: str) -> None:
-    """Refuse a `text` that the message's field `name` won't take; None is left out. Raises Failure for `field`."""
+    """ToErrorResponse a `text` that the message's field `name` won't take; None is left out. Raises Failure for `field`."""
     rules = _rules(message.DESCRIPTOR.fields_by_name[name]).string
     if text is not None and not rules.min_len <= len(text) <= rules.max_len:
         raise Failure.of_field(field, f"must have {rules.min_len} to {rules.max_len} characters")

@@ -28,7 +28,7 @@ class Encoder(Protocol):
         """What goes out for one event: whole SSE events, or nothing."""
 
     def whole(self, response: Any) -> bytes:
-        """The body of an unstreamed answer."""
+        """Return the body of an unstreamed answer."""
 
     def error(self, failure: Failure) -> bytes:
         """The last SSE event of a stream that failed."""
@@ -41,7 +41,7 @@ class WholeEncoder(ABC):
 
     @abstractmethod
     def whole(self, response: Any) -> bytes:
-        """The body of the answer."""
+        """Return the body of the answer."""
 
     def chunk(self, event: Message) -> bytes:
         """There is no stream. Raises TypeError."""

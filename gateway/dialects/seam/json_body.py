@@ -28,7 +28,7 @@ _EXPECTED: Final = re.compile(r"^Expected `([^`]*)`, got `([^`]*)`$")
 _NAMED: Final = re.compile(r"^Object (contains unknown|missing required) field `(.*)`$", re.DOTALL)
 _LIMIT: Final = re.compile(r"^Expected `(int|float|str|array|object)`(?: of length)? (<=|>=|<|>) (.+)$")
 _INVALID: Final = re.compile(r"^Invalid (?:enum )?value (.*)$", re.DOTALL)
-_WORDED: Final = {"unexpected end of hex escape": "incomplete \\u escape, or unpaired surrogate"}
+_CLEARER_TEXTS: Final = {"unexpected end of hex escape": "incomplete \\u escape, or unpaired surrogate"}
 _TYPE_NAMES: Final = {
     "str": "a string",
     "int": "an integer",
@@ -52,7 +52,7 @@ def decode(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
     try:
         text = body.decode()
         value = decoder.decode(body)
-        json.loads(text, object_pairs_hook=_refuse_duplicates, parse_int=str, parse_float=str)
+        json.loads(text, object_pairs_hook=_reject_duplicates, parse_int=str, parse_float=str)
     except UnicodeDecodeError as error:
         raise _malformed(body, error.start, "the body is not valid UTF-8") from None
     except msgspec.ValidationError as error:
@@ -69,7 +69,7 @@ def is_given(raw: msgspec.Raw) -> bool:
     return bytes(raw) not in {b"", b"null"}
 
 
-def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> None:
+def _reject_duplicates(pairs: list[tuple[str, Any]]) -> None:
     """Called for each object of the body; keeps nothing of it, so that a large body is held only once."""
     seen: set[str] = set()
     for name, _ in pairs:
@@ -90,7 +90,7 @@ def _unreadable(body: bytes, text: str) -> Failure:
     if offset is None:  # the decoder's one error without a place; it also means "\ud800" without its other half
         return _malformed(body, len(body), "unexpected end of the text, or a \\u escape with an unpaired surrogate")
     claim = _OFFSET.sub("", text).removeprefix("JSON is malformed: ")
-    return _malformed(body, int(offset[1]), _WORDED.get(claim, claim))
+    return _malformed(body, int(offset[1]), _CLEARER_TEXTS.get(claim, claim))
 
 
 def _ill_typed(text: str) -> Failure:

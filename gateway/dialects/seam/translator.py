@@ -17,9 +17,9 @@ from sluice.v1.response_pb2 import CreateResponseRequest
 from sluice.v1.text_generation_pb2 import GenerateTextRequest
 
 from gateway.dialects.seam.encoder import Encoder
+from gateway.dialects.seam.error_response import ErrorResponse
 from gateway.dialects.seam.failure import Failure
 from gateway.dialects.seam.http_request import HttpRequest
-from gateway.dialects.seam.refusal import Refusal
 
 ServiceRequest: TypeAlias = (
     ChatRequest
@@ -54,8 +54,8 @@ class ParsedRequest(Generic[RequestT_co]):
 class Translator(Protocol):
     """One request's translation into and out of a dialect."""
 
-    def parse(self, arrival: HttpRequest) -> ParsedRequest[ServiceRequest]:
+    def parse(self, http_request: HttpRequest) -> ParsedRequest[ServiceRequest]:
         """Read a request. Raises Failure with the caller's field names."""
 
-    def refuse(self, failure: Failure) -> Refusal:
-        """Answer with an error instead of a result."""
+    def error_response(self, failure: Failure) -> ErrorResponse:
+        """Return the error response for a failure."""

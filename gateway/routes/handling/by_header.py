@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.config import Settings
-from gateway.dialects.seam.refusal import Refuse
+from gateway.dialects.seam.error_response import ToErrorResponse
 from gateway.http.headers import headers_of
 from gateway.routes.handling.handler import Lookup
 from gateway.routes.handling.response_headers import SendHeaders, WithResponseHeaders
@@ -22,7 +22,7 @@ class OtherDialect:
     lookup: Lookup
     answer: type
     error: type
-    refuse: Refuse
+    error_response: ToErrorResponse
     headers: SendHeaders
 
 
@@ -33,11 +33,11 @@ class ByHeader:
     own: Lookup
     other: OtherDialect
 
-    def endpoint(self, upstream: Upstream, refuse: Refuse, settings: Settings) -> ASGIApp:
+    def endpoint(self, upstream: Upstream, error_response: ToErrorResponse, settings: Settings) -> ASGIApp:
         """The application."""
-        own = self.own.endpoint(upstream, refuse, settings)
+        own = self.own.endpoint(upstream, error_response, settings)
         other = WithResponseHeaders(
-            self.other.lookup.endpoint(upstream, self.other.refuse, settings), self.other.headers
+            self.other.lookup.endpoint(upstream, self.other.error_response, settings), self.other.headers
         )
 
         async def choose(scope: Scope, receive: Receive, send: Send) -> None:

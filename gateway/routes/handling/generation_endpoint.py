@@ -27,12 +27,12 @@ from gateway.http.cost import cost_comment
 from gateway.http.event_id import HEADER, EventMarks
 from gateway.http.headers import headers_of
 from gateway.http.offload import offload
-from gateway.http.reply import known, send_json, send_refusal
+from gateway.http.reply import known, send_error_response, send_json
 from gateway.http.sse import EventStream
-from gateway.routes.handling.credential_first import Told, as_found
+from gateway.routes.handling.authentication_first import ReplaceFailure, keep_failure
 from gateway.upstream.client import Caller
 
-_LAST_WORDS_S = 1.0
+_CANCEL_GRACE_S = 1.0
 _STALL_GRACE_S = 5.0  # what a reader has to take in the end of a stream whose deadline has passed
 
 
@@ -58,7 +58,7 @@ class GenerationEndpoint:
     translator: Callable[[], Translator]
     client: GenerationClient
     settings: Settings
-    told: Told = as_found
+    replace_failure: ReplaceFailure = keep_failure
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = headers_of(scope)
@@ -66,16 +66,18 @@ class GenerationEndpoint:
         translator = self.translator()
         try:
             body = await read_json_body(headers, receive, self.settings.max_body_bytes)
-            arrival = HttpRequest(body, headers, dict(scope["path_params"]), dict(QueryParams(scope["query_string"])))
-            parsed = await offload(len(body), partial(translator.parse, arrival))
-            marks = EventMarks(arrival.headers)
+            http_request = HttpRequest(
+                body, headers, dict(scope["path_params"]), dict(QueryParams(scope["query_string"]))
+            )
+            parsed = await offload(len(body), partial(translator.parse, http_request))
+            marks = EventMarks(http_request.headers)
             if parsed.stream and marks.last is not None:
                 marks.last.ask(parsed.request)
         except CallerLeft:
             raise
         except Exception as error:  # noqa: BLE001  what is unknown is logged, and told in the dialect's shape
-            failure = await self.told(known(error, caller.request_id), caller)
-            await send_refusal(send, translator.refuse(failure), failure)
+            failure = await self.replace_failure(known(error, caller.request_id), caller)
+            await send_error_response(send, translator.error_response(failure), failure)
             return
         if parsed.timeout_s is not None:
             caller = replace(caller, timeout_s=parsed.timeout_s)
@@ -90,13 +92,13 @@ class GenerationEndpoint:
     ) -> None:
         async def fail(failure: Failure) -> None:
             renamed = failure.renamed(parsed.caller_name)
-            await send_refusal(send, translator.refuse(renamed), renamed)
+            await send_error_response(send, translator.error_response(renamed), renamed)
 
         try:
             response = await self.client.call(parsed.request, caller, parsed.affinity)
             body = await offload(response.ByteSize(), partial(parsed.encoder.whole, response))
         except asyncio.CancelledError:
-            await fail(known(_stopping(), caller.request_id))
+            await fail(known(_shutdown_failure(), caller.request_id))
             raise
         except Exception as error:  # noqa: BLE001  as above
             await fail(known(error, caller.request_id))
@@ -114,37 +116,37 @@ class GenerationEndpoint:
         encoder = parsed.encoder
         stream = EventStream(send, ping=encoder.ping, interval_s=self.settings.keep_alive_interval_s)
         event: Message | None = None
-        told_at_end = cost_comment if encoder.ping else bytes  # some clients take no comments
+        final_bytes = cost_comment if encoder.ping else bytes  # some clients take no comments
 
         async def fail(failure: Failure) -> None:
             renamed = failure.renamed(
                 lambda field: HEADER if field.startswith("resume.") else parsed.caller_name(field)
             )
             if not stream.is_open:
-                await send_refusal(send, translator.refuse(renamed), renamed)
+                await send_error_response(send, translator.error_response(renamed), renamed)
             elif ends_answer(event):
-                await stream.close(told_at_end())  # the answer was whole: its terminal event is out
+                await stream.close(final_bytes())  # the answer was whole: its terminal event is out
             else:
-                await stream.close(encoder.error(renamed) + told_at_end())
+                await stream.close(encoder.error(renamed) + final_bytes())
 
         try:
             async with self.client.stream(parsed.request, caller, parsed.affinity) as events:
                 event = await anext(events, None)
                 if event is not None:
                     await stream.open(marks.put(await _encoded(encoder, event), event))
-                    async with _beside(stream.keep_alive()):
+                    async with _in_background(stream.keep_alive()):
                         async for event in events:
                             await stream.write(marks.put(await _encoded(encoder, event), event))
             _check_end(event)
         except asyncio.CancelledError:
-            await fail(known(_stopping(), caller.request_id))
+            await fail(known(_shutdown_failure(), caller.request_id))
             raise
         except CallerLeft:
             raise
         except Exception as error:  # noqa: BLE001  as above
             await fail(known(error, caller.request_id))
         else:
-            await stream.close(told_at_end())
+            await stream.close(final_bytes())
 
 
 async def _answer(answer: Coroutine[Any, Any, None], receive: Receive, limit_s: float) -> None:
@@ -159,12 +161,12 @@ async def _answer(answer: Coroutine[Any, Any, None], receive: Receive, limit_s: 
     finally:
         answering.cancel()
         leaving.cancel()
-        await asyncio.wait({answering, leaving}, timeout=_LAST_WORDS_S)
+        await asyncio.wait({answering, leaving}, timeout=_CANCEL_GRACE_S)
         answering.cancel()  # its last words found no reader
 
 
 @contextlib.asynccontextmanager
-async def _beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+async def _in_background(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
     """Run `work` as long as the block runs."""
     task = asyncio.create_task(work)
     try:
@@ -185,6 +187,6 @@ def _check_end(last: Message | None) -> None:
         raise Failure(Reason.INTERNAL, "the answer ended unexpectedly")
 
 
-def _stopping() -> Failure:
+def _shutdown_failure() -> Failure:
     """For requests that the end of the process cuts off. To a caller that has left, it goes nowhere."""
     return Failure(Reason.UNAVAILABLE, "the server is shutting down", retry_after_s=1)

@@ -14,12 +14,12 @@ from google.protobuf.message import Message
 from starlette.types import ASGIApp
 
 from gateway.config import Settings
+from gateway.dialects.seam.error_response import ToErrorResponse
 from gateway.dialects.seam.failure import Failure
 from gateway.dialects.seam.http_request import HttpRequest
-from gateway.dialects.seam.refusal import Refuse
 from gateway.dialects.seam.translator import Translator
 from gateway.http.offload import offload
-from gateway.routes.handling.credential_first import credential_first
+from gateway.routes.handling.authentication_first import authentication_first
 from gateway.routes.handling.generation_endpoint import GenerationEndpoint
 from gateway.routes.handling.lookup_endpoint import LookupEndpoint
 from gateway.routes.handling.prepared_client import PreparedClient
@@ -51,17 +51,17 @@ class Generation:
     translator: Callable[[], Translator]
     prepare: Prepare | None = None
 
-    def parse(self, arrival: HttpRequest) -> Parsed:
+    def parse(self, http_request: HttpRequest) -> Parsed:
         """Read a request. Raises Failure."""
-        return self.translator().parse(arrival)
+        return self.translator().parse(http_request)
 
-    def endpoint(self, upstream: Upstream, refuse: Refuse, settings: Settings) -> ASGIApp:  # noqa: ARG002
+    def endpoint(self, upstream: Upstream, error_response: ToErrorResponse, settings: Settings) -> ASGIApp:  # noqa: ARG002
         """The application. Errors are told by the translator, which may know more of the request."""
         client = ResumingClient(upstream.client, settings.resume_timeout_s)
         if self.prepare is None:
-            return GenerationEndpoint(self.translator, client, settings, credential_first(upstream.client))
+            return GenerationEndpoint(self.translator, client, settings, authentication_first(upstream.client))
         prepared = PreparedClient(client, partial(self.prepare, upstream))
-        return GenerationEndpoint(self.translator, prepared, settings, credential_first(upstream.client))
+        return GenerationEndpoint(self.translator, prepared, settings, authentication_first(upstream.client))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +70,9 @@ class Lookup:
 
     answer: Answer
 
-    def endpoint(self, upstream: Upstream, refuse: Refuse, settings: Settings) -> ASGIApp:
+    def endpoint(self, upstream: Upstream, error_response: ToErrorResponse, settings: Settings) -> ASGIApp:
         """The application."""
-        return LookupEndpoint(partial(self.answer, upstream), refuse, settings)
+        return LookupEndpoint(partial(self.answer, upstream), error_response, settings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +82,14 @@ class Change:
     parse: Callable[[HttpRequest], Parsed]
     serialize: Callable[[Any], bytes]
 
-    def endpoint(self, upstream: Upstream, refuse: Refuse, settings: Settings) -> ASGIApp:
+    def endpoint(self, upstream: Upstream, error_response: ToErrorResponse, settings: Settings) -> ASGIApp:
         """The application."""
 
-        async def answer(arrival: HttpRequest, caller: Caller) -> bytes:
-            _, reply = await _call(self.parse, upstream, arrival, caller)
+        async def answer(http_request: HttpRequest, caller: Caller) -> bytes:
+            _, reply = await _call(self.parse, upstream, http_request, caller)
             return self.serialize(reply)
 
-        return LookupEndpoint(answer, refuse, settings, credential_first(upstream.client))
+        return LookupEndpoint(answer, error_response, settings, authentication_first(upstream.client))
 
 
 class Question(Parsed, Protocol):
@@ -104,24 +104,24 @@ class Inquiry:
 
     parse: Callable[[HttpRequest], Question]
 
-    def endpoint(self, upstream: Upstream, refuse: Refuse, settings: Settings) -> ASGIApp:
+    def endpoint(self, upstream: Upstream, error_response: ToErrorResponse, settings: Settings) -> ASGIApp:
         """The application."""
 
-        async def answer(arrival: HttpRequest, caller: Caller) -> bytes:
-            question, reply = await _call(self.parse, upstream, arrival, caller)
+        async def answer(http_request: HttpRequest, caller: Caller) -> bytes:
+            question, reply = await _call(self.parse, upstream, http_request, caller)
             return await offload(reply.ByteSize(), partial(question.serialize, reply))
 
-        return LookupEndpoint(answer, refuse, settings, credential_first(upstream.client))
+        return LookupEndpoint(answer, error_response, settings, authentication_first(upstream.client))
 
 
 async def _call(
-    parse: Callable[[HttpRequest], ParsedT], upstream: Upstream, arrival: HttpRequest, caller: Caller
+    parse: Callable[[HttpRequest], ParsedT], upstream: Upstream, http_request: HttpRequest, caller: Caller
 ) -> tuple[ParsedT, Any]:
     """Return the parsed body and the service's reply. Raises Failure with the caller's names."""
     try:
-        parsed = await offload(len(arrival.body), partial(parse, arrival))
+        parsed = await offload(len(http_request.body), partial(parse, http_request))
     except Failure as failure:
-        raise await credential_first(upstream.client)(failure, caller) from None
+        raise await authentication_first(upstream.client)(failure, caller) from None
     try:
         return parsed, await upstream.client.call(parsed.request, caller)
     except Failure as failure:

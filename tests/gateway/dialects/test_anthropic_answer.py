@@ -173,12 +173,12 @@ def test_stream_that_fails_has_one_last_event() -> None:
 
 
 def test_errors() -> None:
-    """The field stands before the text; a thread's refusal says so to the SDK, a long prompt's to those that cut it."""
+    """The field stands before the text; a thread's rejection says so to the SDK, a long prompt's to those that cut it."""
 
     def error(failure: Failure) -> dict[str, Any]:
-        refusal = AnthropicErrors().refuse(failure)
-        assert msgspec.json.decode(refusal.body, type=AnthropicError).type == "error"
-        found: dict[str, Any] = json.loads(refusal.body)["error"]
+        rejection = AnthropicErrors().error_response(failure)
+        assert msgspec.json.decode(rejection.body, type=AnthropicError).type == "error"
+        found: dict[str, Any] = json.loads(rejection.body)["error"]
         return found
 
     bad = Failure.of_field("top_p", "must be at most 1")
@@ -191,7 +191,7 @@ def test_errors() -> None:
         "prompt is too long: 3000 tokens > 2047 maximum; the prompt has 3000 tokens; the limit is 2047"
     )
     full = Failure(Reason.QUEUE_FULL, "the queue is full", retry_after_s=1)
-    assert (AnthropicErrors().refuse(full).status, error(full)["type"]) == (529, "overloaded_error")
+    assert (AnthropicErrors().error_response(full).status, error(full)["type"]) == (529, "overloaded_error")
 
 
 @pytest.mark.parametrize(("duration", "seconds"), [("0s", 0), ("20ms", 0), ("1.5s", 2), ("6m0s", 360), ("1m0.6s", 61)])

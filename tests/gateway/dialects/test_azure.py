@@ -37,12 +37,12 @@ def embed(headers: dict[str, str] | None = None, **fields: Any) -> ParsedRequest
     return AzureEmbeddingTranslator().parse(HttpRequest(body, headers or {}, query=VERSION))
 
 
-def refuse(failure: Failure, sent: HttpRequest | None = None) -> tuple[int, dict[str, Any], str]:
+def error_of(failure: Failure, sent: HttpRequest | None = None) -> tuple[int, dict[str, Any], str]:
     """Status, body and error code of an answer to `sent`."""
     translator = AzureTranslator()
     translator.parse(sent or arrival())
-    refusal = translator.refuse(failure)
-    return refusal.status, json.loads(refusal.body), dict(refusal.headers)[b"x-ms-error-code"].decode()
+    rejection = translator.error_response(failure)
+    return rejection.status, json.loads(rejection.body), dict(rejection.headers)[b"x-ms-error-code"].decode()
 
 
 @pytest.mark.parametrize("version", ["2024-05-01", "2024-04-01-preview"])
@@ -62,7 +62,7 @@ def test_version_has_the_documented_form(version: str) -> None:
     with pytest.raises(Failure) as caught:
         AzureTranslator().parse(arrival(query={"api-version": version}))
     assert caught.value.field == "api-version"
-    assert refuse(caught.value)[0] == 400
+    assert error_of(caught.value)[0] == 400
 
 
 def test_named_parameters_have_effect() -> None:
@@ -88,7 +88,7 @@ def test_extra_parameter_is_an_error_by_default(mode: dict[str, str], name: str)
     with pytest.raises(Failure) as caught:
         AzureTranslator().parse(sent)
     assert caught.value.field == name
-    status, body, code = refuse(caught.value, arrival())
+    status, body, code = error_of(caught.value, arrival())
     assert (status, code, body["param"]) == (400, "extra_parameter", name)
 
 
@@ -167,7 +167,7 @@ ERRORS = [
 def test_error_has_its_documented_shape(status: int, reason: Reason, told: int, code: str, keys: set[str]) -> None:
     """Each status has its fields, and the header has the code."""
     failure = Failure(reason, "because")
-    answer = refuse(failure)
+    answer = error_of(failure)
     assert (failure.status, answer[0], answer[2]) == (status, told, code)
     assert set(answer[1]) == keys
     assert (answer[1]["message"], answer[1]["status"]) == ("because", told)
@@ -187,7 +187,7 @@ def test_error_has_its_documented_shape(status: int, reason: Reason, told: int, 
 )
 def test_422_tells_place_and_value(fields: dict[str, Any], field: str, value: str) -> None:
     """`detail` has the caller's path and the value that was sent there, cut if it is long."""
-    _, body, _ = refuse(Failure.of_field(field, "is wrong"), arrival(**fields))
+    _, body, _ = error_of(Failure.of_field(field, "is wrong"), arrival(**fields))
     assert body["detail"] == {"loc": field.split("."), "value": value}
     assert body["message"] == f"{field}: is wrong"
 
@@ -197,7 +197,7 @@ def test_malformed_body_is_told_without_a_value() -> None:
     translator = AzureTranslator()
     with pytest.raises(Failure) as caught:
         translator.parse(HttpRequest(b'{"messages": [', query=VERSION))
-    assert translator.refuse(caught.value).status == 400
+    assert translator.error_response(caught.value).status == 400
 
 
 def test_answers_are_chat_completions() -> None:
@@ -236,9 +236,9 @@ def test_embedding_format_that_is_not_made_is_422() -> None:
     body = json.dumps({"input": ["a"], "encoding_format": "int8"}).encode()
     with pytest.raises(Failure) as caught:
         translator.parse(HttpRequest(body, query=VERSION))
-    refusal = translator.refuse(caught.value)
-    assert refusal.status == 422
-    assert json.loads(refusal.body)["detail"] == {"loc": ["encoding_format"], "value": "int8"}
+    rejection = translator.error_response(caught.value)
+    assert rejection.status == 422
+    assert json.loads(rejection.body)["detail"] == {"loc": ["encoding_format"], "value": "int8"}
 
 
 def test_parts_are_taken_as_documented() -> None:
@@ -316,8 +316,8 @@ def test_what_is_known_is_checked_though_the_rest_is_left_out(fields: dict[str, 
 def test_its_own_clients_find_an_object_in_error() -> None:
     """Their exceptions read code and message there; others get the documented text."""
     failure = Failure.of_field("temperature", "is wrong")
-    documented = refuse(failure)[1]
-    told = refuse(failure, arrival({"user-agent": "azsdk-python-ai-inference/1.0.0b9 Python/3.11.7"}))[1]
+    documented = error_of(failure)[1]
+    told = error_of(failure, arrival({"user-agent": "azsdk-python-ai-inference/1.0.0b9 Python/3.11.7"}))[1]
     assert documented["error"] == "Unprocessable Entity"
     assert told.pop("error") == {
         "code": "invalid_value", "message": "temperature: is wrong", "target": "temperature", "details": [],

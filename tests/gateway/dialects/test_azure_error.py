@@ -18,7 +18,7 @@ def detail(failure: Failure, body: bytes = b"{}") -> object:
     translator = AzureTranslator()
     with pytest.raises(Failure, match="must have the form"):
         translator.parse(HttpRequest(body, query={"api-version": "new"}))
-    return json.loads(translator.refuse(failure).body)["detail"]
+    return json.loads(translator.error_response(failure).body)["detail"]
 
 
 def test_detail_of_no_field_is_empty() -> None:

@@ -265,9 +265,9 @@ def test_embedding() -> None:
 )
 def test_error_codes(failure: Failure, code: str) -> None:
     """Each failure has the code of which its SDK makes an exception; a stream's last event says it twice."""
-    refusal = DatabricksErrors().refuse(failure)
-    assert refusal.status == failure.status
-    body = json.loads(refusal.body)
+    rejection = DatabricksErrors().error_response(failure)
+    assert rejection.status == failure.status
+    body = json.loads(rejection.body)
     assert body == {"error_code": code, "message": failure.message}
     event = json.loads(DatabricksStream().error(failure).removeprefix(b"data: "))
     assert event == body | {"error": {"code": code, "message": failure.message}}
@@ -307,10 +307,10 @@ def test_plain_input_for_a_model_without_vectors_is_told_the_way() -> None:
     failure = Failure.of_field("model", "it makes no vectors", Reason.UNSUPPORTED_TASK)
     translator = InvocationTranslator()
     translator.parse(HttpRequest(b'{"input": "hi"}', {}, {"name": "m"}))
-    assert json.loads(translator.refuse(failure).body)["message"].endswith("use /serving-endpoints/responses")
+    assert json.loads(translator.error_response(failure).body)["message"].endswith("use /serving-endpoints/responses")
     other = InvocationTranslator()
     other.parse(HttpRequest(json.dumps(CHAT).encode(), {}, {"name": "m"}))
-    assert "responses" not in json.loads(other.refuse(failure).body)["message"]
+    assert "responses" not in json.loads(other.error_response(failure).body)["message"]
 
 
 @pytest.mark.parametrize("body", [CHAT, {"input": "hi", "max_output_tokens": 5}])

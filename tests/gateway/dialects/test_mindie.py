@@ -174,8 +174,8 @@ def test_refusals_of_the_service_have_this_dialects_ranges(parameters: dict[str,
     translator.parse(
         HttpRequest(json.dumps({"text_input": "a", "parameters": parameters}).encode(), path={"model": "m"})
     )
-    refusal = translator.refuse(Failure.of_field(field, "no"))
-    assert json.loads(refusal.body)["error"] == f"{field}: {text}"
+    rejection = translator.error_response(Failure.of_field(field, "no"))
+    assert json.loads(rejection.body)["error"] == f"{field}: {text}"
 
 
 def test_caller_names() -> None:
@@ -276,7 +276,7 @@ def test_whole_answer(reason: chat_pb2.FinishReason, stop_sequence: str | None, 
 def test_error_body(status: int, reason: Reason, kind: str) -> None:
     """An error tells what and of which kind, as a body and as the last event."""
     failure = Failure(reason, "no", violations=[Violation("parameters.top_k", "must be at least 0")])
-    refusal = MindieTranslator(stream=True).refuse(failure)
+    rejection = MindieTranslator(stream=True).error_response(failure)
     body = {"error": "parameters.top_k: must be at least 0", "error_type": kind}
-    assert (refusal.status, json.loads(refusal.body)) == (status, body)
-    assert MindieEncoder(None).error(failure) == b"data:" + refusal.body + b"\n\n"
+    assert (rejection.status, json.loads(rejection.body)) == (status, body)
+    assert MindieEncoder(None).error(failure) == b"data:" + rejection.body + b"\n\n"

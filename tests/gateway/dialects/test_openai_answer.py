@@ -93,9 +93,9 @@ def test_error_event() -> None:
 def test_refusal_names_all_fields() -> None:
     """The message names every field at fault, `param` the first."""
     failure = Failure(Reason.INVALID_FIELD, "", violations=[Violation("a", "is x"), Violation("b", "is y")])
-    refusal = OpenAITranslator().refuse(failure)
-    error = json.loads(refusal.body)["error"]
-    assert (refusal.status, error["message"], error["param"]) == (400, "a: is x; b: is y", "a")
+    rejection = OpenAITranslator().error_response(failure)
+    error = json.loads(rejection.body)["error"]
+    assert (rejection.status, error["message"], error["param"]) == (400, "a: is x; b: is y", "a")
 
 
 def test_model_list() -> None:

@@ -125,9 +125,9 @@ def test_errors_are_where_each_client_looks() -> None:
     """Cohere's `message`, Jina's `detail`, vLLM's `error`."""
     failure = Failure.of_field("query", "must not be empty")
     failure.request_id = "r"
-    refusal = RankErrors().refuse(failure)
+    rejection = RankErrors().error_response(failure)
     text = "query: must not be empty"
-    assert (refusal.status, json.loads(refusal.body)) == (
+    assert (rejection.status, json.loads(rejection.body)) == (
         400,
         {
             "id": "r",

@@ -38,7 +38,7 @@ def said(*texts: str, role: str = "USER") -> dict[str, Any]:
     return {"message": {"role": f"ROLE_{role}", "content": [{"text": text} for text in texts]}}
 
 
-def refusal(**fields: Any) -> Failure:
+def rejection(**fields: Any) -> Failure:
     with pytest.raises(Failure) as caught:
         parse(**fields)
     assert caught.value.status == 400
@@ -243,7 +243,7 @@ def test_fields_without_effect(fields: dict[str, Any]) -> None:
 )  # fmt: skip
 def test_refusals_name_the_field(fields: dict[str, Any], field: str, reason: Reason) -> None:
     """What can't be read or kept is refused before the service is asked."""
-    failure = refusal(**fields)
+    failure = rejection(**fields)
     assert (failure.field, failure.reason) == (field, reason)
 
 
@@ -312,7 +312,7 @@ def test_databricks_limits_tools(form: str) -> None:
         with pytest.raises(Failure) as caught:
             DatabricksResponseTranslator().parse(HttpRequest(json.dumps(asked).encode()))
         assert caught.value.field == field
-        body = json.loads(DatabricksResponseTranslator().refuse(caught.value).body)
+        body = json.loads(DatabricksResponseTranslator().error_response(caught.value).body)
         assert body["error_code"] == "INVALID_PARAMETER_VALUE"
     assert parse(tools=[tool]).request.tools
 

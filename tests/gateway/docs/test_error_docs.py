@@ -71,14 +71,14 @@ def test_each_dialect_tells_its_own_code(row: list[str]) -> None:
     is_of_field = databricks == "INVALID_PARAMETER_VALUE"
     failure = Failure(Reason[reason], "words", violations=[Violation("f", "words")] if is_of_field else ())
     assert failure.status == int(status)
-    refusal = AzureErrors().refuse(failure)
-    azure_status = f"{refusal.status} `" if refusal.status != failure.status else ""
-    message = AnthropicErrors().refuse(failure)
+    rejection = AzureErrors().error_response(failure)
+    azure_status = f"{rejection.status} `" if rejection.status != failure.status else ""
+    message = AnthropicErrors().error_response(failure)
     message_status = f"{message.status} `" if message.status != failure.status else ""
     assert [openai, azure, databricks, mindie, anthropic] == [
-        json.loads(OpenAIErrors().refuse(failure).body)["error"]["code"] or "",
-        azure_status + dict(refusal.headers)[b"x-ms-error-code"].decode(),
-        json.loads(DatabricksErrors().refuse(failure).body)["error_code"],
-        json.loads(MindieErrors().refuse(failure).body)["error_type"],
+        json.loads(OpenAIErrors().error_response(failure).body)["error"]["code"] or "",
+        azure_status + dict(rejection.headers)[b"x-ms-error-code"].decode(),
+        json.loads(DatabricksErrors().error_response(failure).body)["error_code"],
+        json.loads(MindieErrors().error_response(failure).body)["error_type"],
         message_status + json.loads(message.body)["error"]["type"],
     ]

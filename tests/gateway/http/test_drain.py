@@ -32,7 +32,7 @@ async def test_health_says_no_first_and_requests_are_still_served(gateway: Gatew
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_running_requests_end_and_new_ones_are_refused(gateway: Gateway, *, stream: bool) -> None:
-    """The refusal has its dialect's shape and a time to retry; what ran when it came is answered whole."""
+    """The rejection has its dialect's shape and a time to retry; what ran when it came is answered whole."""
     release = asyncio.Event()
 
     async def held(request: chat_pb2.ChatRequest) -> AsyncIterator[chat_pb2.StreamChatResponse]:
@@ -50,13 +50,13 @@ async def test_running_requests_end_and_new_ones_are_refused(gateway: Gateway, *
         ("/serving-endpoints/m/invocations", chat_body(), None),
         ("/v2/models/m/generate", {"text_input": "hi"}, None),
     ):
-        refusal = await gateway.http.post(path, json=body)
-        assert (refusal.status_code, refusal.headers["retry-after"], refusal.headers["connection"]) == (
+        rejection = await gateway.http.post(path, json=body)
+        assert (rejection.status_code, rejection.headers["retry-after"], rejection.headers["connection"]) == (
             503,
             "1",
             "close",
         )
-        told = refusal.json()
+        told = rejection.json()
         assert "the server is shutting down" in str(told[place] if place else told)
     assert not leaving.done()
     release.set()

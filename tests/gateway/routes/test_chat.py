@@ -128,11 +128,11 @@ async def test_large_body_is_parsed_beside_the_loop(gateway: Gateway, *, is_larg
     async with ServiceClient.connect(gateway.settings, telemetry) as client:
         endpoint = GenerationEndpoint(WatchedTranslator, client, gateway.settings)
         router = Router([Route("/chat", endpoint, methods=["POST"])])
-        app = RequestObserver(router, telemetry, lambda _, failure: OpenAITranslator().refuse(failure), 60)
+        app = RequestObserver(router, telemetry, lambda _, failure: OpenAITranslator().error_response(failure), 60)
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://gateway") as http:
             assert (await http.post("/chat", json=body)).status_code == 200
-            refusal = await http.post("/chat", json=body | {"colour": 1})
+            rejection = await http.post("/chat", json=body | {"colour": 1})
     telemetry.shutdown()
     assert gateway.service.requests[0].messages[0].content[0].text == content
-    assert (refusal.status_code, refusal.json()["error"]["param"]) == (400, "colour")
+    assert (rejection.status_code, rejection.json()["error"]["param"]) == (400, "colour")
     assert [thread is threading.main_thread() for thread in threads] == [not is_large] * 2

@@ -122,8 +122,8 @@ async def test_timeout_is_the_calls_deadline(
 async def test_who_is_in_a_hurry_keeps_nobody_else_out(gateway: Gateway, service: FakeTextService) -> None:
     """The service is asked each time: it refused him for a deadline of his own, and others may wait."""
     text = "the request would wait for about 1.0 s to begin; the limit is 0.5 s"
-    refusal = fakes.Status(grpc.StatusCode.RESOURCE_EXHAUSTED, text, fakes.error_info("QUEUE_FULL"))
-    service.events = [refusal]
+    rejection = fakes.Status(grpc.StatusCode.RESOURCE_EXHAUSTED, text, fakes.error_info("QUEUE_FULL"))
+    service.events = [rejection]
     for _ in range(50):
         answer = await gateway.http.post(PATHS[0], json={**BODY, "parameters": {"timeout": 1}})
         assert answer.status_code == 429

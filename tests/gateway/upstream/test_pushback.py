@@ -45,15 +45,15 @@ class Clock:
         return self.now
 
 
-def ask(pushback: Pushback, refusal: Failure | None, who: tuple[str, str] = WHO) -> bool:
+def ask(pushback: Pushback, rejection: Failure | None, who: tuple[str, str] = WHO) -> bool:
     """Whether a call comes to the service, which lets it in or refuses it."""
     was_asked = False
 
     def serve() -> None:
         nonlocal was_asked
         was_asked = True
-        if refusal is not None:
-            raise refusal
+        if rejection is not None:
+            raise rejection
 
     try:
         with pushback.guard(who):
@@ -63,8 +63,8 @@ def ask(pushback: Pushback, refusal: Failure | None, who: tuple[str, str] = WHO)
     return True
 
 
-def num_asked(pushback: Pushback, count: int, refusal: Failure | None, who: tuple[str, str] = WHO) -> int:
-    return sum(ask(pushback, refusal, who) for _ in range(count))
+def num_asked(pushback: Pushback, count: int, rejection: Failure | None, who: tuple[str, str] = WHO) -> int:
+    return sum(ask(pushback, rejection, who) for _ in range(count))
 
 
 def test_until_the_service_refuses_all_are_asked_whatever_else_is_wrong() -> None:
@@ -72,7 +72,7 @@ def test_until_the_service_refuses_all_are_asked_whatever_else_is_wrong() -> Non
     assert num_asked(pushback, 500, None) == num_asked(pushback, 500, WRONG) == 500
     assert num_asked(pushback, 500, HURRIED) == 500, "it holds for that request only"
     assert ask(pushback, BUSY)
-    assert ask(pushback, None), "one refusal keeps nobody out"
+    assert ask(pushback, None), "one rejection keeps nobody out"
 
 
 def test_after_a_refusal_few_are_asked() -> None:
@@ -99,8 +99,8 @@ def test_twice_as_many_are_asked_as_are_let_in() -> None:
     clock.now += 1.0  # twenty to find out
     let_in = 0
     for index in range(1000):
-        refusal = BUSY if index % 3 else None
-        let_in += ask(pushback, refusal) and refusal is None
+        rejection = BUSY if index % 3 else None
+        let_in += ask(pushback, rejection) and rejection is None
     assert 10 < let_in < 30
     clock.now += 1.0
     assert num_asked(pushback, 1000, None) == 1000

@@ -88,7 +88,7 @@ async def test_stream_goes_on_where_its_service_died(gateway: Gateway, unbroken:
 
 
 async def test_stream_that_a_stop_cuts_off_goes_on(gateway: Gateway, unbroken: str) -> None:
-    """The service had taken it, and its drain wasn't long enough: that is no refusal."""
+    """The service had taken it, and its drain wasn't long enough: that is no rejection."""
     script(gateway.service, dies_after(3, DRAINING, cost=True), dies_after(0, DRAINING), dies_after(99))
     assert await stream(gateway) == unbroken
 
@@ -121,7 +121,7 @@ async def test_what_a_service_refuses_is_not_tried_again(gateway: Gateway, statu
 
 
 async def test_stream_that_no_server_goes_on_with_ends_with_what_broke_it(gateway: Gateway) -> None:
-    """Not with the refusal, which is about a request that the caller hasn't made."""
+    """Not with the rejection, which is about a request that the caller hasn't made."""
     script(gateway.service, dies_after(2), dies_after(0, REFUSED))
     text = (await gateway.chat(stream=True)).text
     assert "the service is not available" in text

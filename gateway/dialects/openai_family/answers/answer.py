@@ -1,6 +1,6 @@
-"""The answers of OpenAI's family, as types that the API's description tells.
+"""The answers of OpenAI's family, as types for the OpenAPI document.
 
-The encoders write them by hand, for speed; a test holds each answer against its type.
+The encoders write the JSON directly for speed; a test compares each answer with its type.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class TokenCounts(msgspec.Struct):
 
 
 class UsageAnswer(msgspec.Struct):
-    """What a request cost, in tokens."""
+    """The token usage of a request."""
 
     prompt_tokens: Unsigned
     total_tokens: Unsigned
@@ -48,7 +48,7 @@ class ToolCallAnswer(msgspec.Struct):
 
 
 class MessageAnswer(msgspec.Struct):
-    """What the model said."""
+    """A message of the model."""
 
     role: Literal["assistant"]
     content: str | None

@@ -1,6 +1,6 @@
-"""What each event of a stream of OpenAI's family holds, as types that the API's description tells.
+"""What each event of a stream of OpenAI's family holds, as types for the OpenAPI document.
 
-The encoders write them by hand, for speed; a test holds each recorded stream against its type.
+The encoders write the JSON directly for speed; a test compares each recorded stream with its type.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ class ChatEncoder:
         self._text_tail = _OPEN_CHOICE + b"]" + self._tokens.plain_tail
 
     def chunk(self, event: StreamChatResponse) -> bytes:
-        """The SSE events for one event of the service; none where the dialect says nothing."""
+        """Return the SSE events for one event of the service; empty if the dialect sends nothing for it."""
         kind = event.WhichOneof("event")
         if self._tokens.is_emitted and event.HasField("tokens"):
             self._tokens.add(getattr(event, kind or "").choice_index, event.tokens)
@@ -80,7 +80,7 @@ class ChatEncoder:
         return self._mark(event, kind)
 
     def whole(self, response: ChatResponse) -> bytes:
-        """The body of an unstreamed answer."""
+        """Return the body of an unstreamed answer."""
         answer: dict[str, Any] = {
             "id": f"chatcmpl-{response.id}",
             "object": self.whole_object,

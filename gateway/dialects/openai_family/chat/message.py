@@ -50,7 +50,7 @@ class Image(msgspec.Struct):
 
 
 class ImagePart(msgspec.Struct, tag_field="type", tag="image_url"):
-    """A picture."""
+    """An image."""
 
     image_url: Image
 
@@ -66,7 +66,7 @@ class FunctionCall(msgspec.Struct):
 
 
 class ToolCall(msgspec.Struct):
-    """A call that the assistant made."""
+    """A tool call of the assistant."""
 
     id: str
     function: FunctionCall

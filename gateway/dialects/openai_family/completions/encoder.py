@@ -59,7 +59,7 @@ class CompletionEncoder:
         self._writers: defaultdict[int, LogprobWriter] = defaultdict(LogprobWriter)  # by choice
 
     def chunk(self, event: StreamCompleteResponse) -> bytes:
-        """The SSE events for one event of the service; none where the dialect says nothing."""
+        """Return the SSE events for one event of the service; empty if the dialect sends nothing for it."""
         kind = event.WhichOneof("event")
         if self._tokens.is_emitted and event.HasField("tokens"):
             self._tokens.add(getattr(event, kind or "").choice_index, event.tokens)
@@ -77,7 +77,7 @@ class CompletionEncoder:
         return b""
 
     def whole(self, response: CompleteResponse) -> bytes:
-        """The body of an unstreamed answer."""
+        """Return the body of an unstreamed answer."""
         return orjson.dumps(
             {
                 "id": f"cmpl-{response.id}",

@@ -36,7 +36,7 @@ ResponseFormat = TextFormat | JsonObjectFormat | JsonSchemaFormat
 
 
 def to_constraint(wanted: ResponseFormat) -> sampling_pb2.OutputConstraint | None:
-    """The contract's constraint; None for free text, and for a kind that a dialect reads itself."""
+    """Return the contract's constraint; None for free text, and for a kind that a dialect reads itself."""
     if isinstance(wanted, JsonObjectFormat):
         return sampling_pb2.OutputConstraint(json_object=sampling_pb2.JsonObject())
     if not isinstance(wanted, JsonSchemaFormat):

@@ -1,7 +1,7 @@
 """How tokens are drawn and when a text ends, as the bodies of OpenAI's family say it.
 
 The names are OpenAI's where it has them, and those of other servers where it has none. A parameter of the contract
-needs one line here: a field of the same name. Ranges are the contract's. Null means the same as not given, everywhere.
+needs one line here: a field of the same name. Ranges are the contract's. Null is equivalent to an absent field everywhere.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ class DrawingBody(OpenAINumbers, kw_only=True):
     cache_salt: str | None = None
     stream: bool | None = None
 
-    def put_drawing(
+    def set_drawing(
         self, request: chat_pb2.ChatRequest | completion_pb2.CompleteRequest | response_pb2.CreateResponseRequest
     ) -> None:
         """Set these fields. Raises Failure for a value that no message can hold."""
         copy_fields(self, request.sampling, but={"seed"})
-        put_seed(request.sampling, self.seed)
+        set_seed(request.sampling, self.seed)
         copy_fields(self, request.serving)
 
 
@@ -60,9 +60,9 @@ class SamplingBody(DrawingBody, kw_only=True):
     ignore_eos: bool | None = None
     n: int | None = None
 
-    def put_sampling(self, request: chat_pb2.ChatRequest | completion_pb2.CompleteRequest) -> None:
+    def set_sampling(self, request: chat_pb2.ChatRequest | completion_pb2.CompleteRequest) -> None:
         """Set all of it. Raises Failure for a value that no message can hold."""
-        self.put_drawing(request)
+        self.set_drawing(request)
         copy_fields(self, request.stopping, but={"stop"})
         if self.stop is not None:
             stop = [self.stop] if isinstance(self.stop, str) else self.stop
@@ -77,7 +77,7 @@ class SamplingBody(DrawingBody, kw_only=True):
         return None
 
 
-def put_seed(sampling: sampling_pb2.SamplingParams, seed: int | None) -> None:
+def set_seed(sampling: sampling_pb2.SamplingParams, seed: int | None) -> None:
     """Set the seed. OpenAI's seeds are signed: a negative one counts as its two's complement in 64 bits."""
     if seed is not None and not -(2**63) <= seed < 2**64:
         raise Failure.of_field("seed", f"must be from {-(2**63)} to {2**64 - 1}")

@@ -44,7 +44,7 @@ def streamed_usage(options: StreamOptions | None, *, stream: bool | None) -> Str
     return StreamedUsage.EVERY if options.continuous_usage_stats else StreamedUsage.LAST
 
 
-def ask_usage(
+def request_usage(
     request: ChatRequest | CompleteRequest, options: StreamOptions | None, *, stream: bool | None
 ) -> StreamedUsage:
     """What the options ask for; each chunk's takes the number of its tokens. Raises as `streamed_usage` does."""

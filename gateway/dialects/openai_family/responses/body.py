@@ -1,7 +1,7 @@
 """The body of a response's request: every field of OpenAI's responses API, and those that Databricks adds.
 
-Which fields have effect, which are accepted without effect, and which are refused, since to ignore them would mislead
-the caller, is in the table of docs/api/responses.md; a test tries every row of it. Null means the same as not given.
+Some fields have an effect, some are accepted without effect, and some are rejected because ignoring them would mislead
+the caller; they are listed in the table of docs/api/responses.md; a test tries every row of it. Null is equivalent to an absent field.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from gateway.dialects.seam.contract_limit import check_length, put
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.json_body import is_given
 
-_REFUSED: Final = {
+_REJECTED: Final = {
     "context_management": "context compaction is not available",
     "conversation": "conversations are not stored; send the items in input",
     "moderation": "moderation is not available",
@@ -43,7 +43,7 @@ _REFUSED: Final = {
     "service_tier": "service tiers are not available",
 }
 _LOGPROBS: Final = "message.output_text.logprobs"
-_CALLER_NAMES: Final = {  # the contract's path → the caller's, for whole paths and for their beginnings
+_CALLER_NAMES: Final = {  # the contract's path → the caller's, for whole paths and for prefixes
     **CALLER_NAMES,
     "logprobs.top_logprobs": "top_logprobs",
     "output_constraint": "text.format",
@@ -74,7 +74,7 @@ class ReasoningConfig(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ResponseBody(DrawingBody, kw_only=True):
-    """The body of a request. Fields of type Raw are looked at, not read."""
+    """The body of a request. Fields of type Raw are checked for presence only."""
 
     model: str
     input: Input
@@ -120,8 +120,8 @@ class ResponseBody(DrawingBody, kw_only=True):
     service_tier: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
 
     def check(self) -> None:
-        """Raise Failure for what this server would have to ignore, and for fields that contradict each other."""
-        for name, why in _REFUSED.items():
+        """Raise Failure for fields that would have to be ignored, and for fields that contradict each other."""
+        for name, why in _REJECTED.items():
             if is_given(getattr(self, name)):
                 raise Failure.of_field(name, f"not supported: {why}", Reason.UNSUPPORTED_FIELD)
         if self.store:
@@ -146,7 +146,7 @@ class ResponseBody(DrawingBody, kw_only=True):
             parallel_tool_calls=self.parallel_tool_calls,
             metadata=self.metadata,
         )
-        self.put_drawing(request)
+        self.set_drawing(request)
         put(request, "max_output_tokens", self.max_output_tokens, "max_output_tokens")
         if self.top_logprobs or _LOGPROBS in (self.include or ()):
             request.logprobs.SetInParent()
@@ -164,7 +164,7 @@ class ResponseBody(DrawingBody, kw_only=True):
         return request
 
     def caller_name(self, field: str) -> str:
-        """The caller's name of a field: `serving.priority` → `priority`, `input[0].message` → `input.0`."""
+        """Return the caller's name of a field: `serving.priority` → `priority`, `input[0].message` → `input.0`."""
         path = dotted(field)
         if (name := item_name(self.input, path)) is not None:
             return name

@@ -66,11 +66,11 @@ class ResponseEncoder:
         return _event(_KINDS[kind], event.sequence_number, self._fields(event, kind))
 
     def whole(self, answer: CreateResponseResponse) -> bytes:
-        """The body of an unstreamed answer."""
+        """Return the body of an unstreamed answer."""
         return orjson.dumps(self._response.write(answer.response))
 
     def error(self, failure: Failure) -> bytes:
-        """The last event of a stream that failed."""
+        """Return the last event of a failed stream."""
         error = {
             "code": _error_code(failure),
             "message": failure.message,

@@ -22,11 +22,11 @@ class ResponseReader:
     default_effort: ClassVar[chat_pb2.ReasoningEffort] = chat_pb2.REASONING_EFFORT_UNSPECIFIED
     decoder: ClassVar[msgspec.json.Decoder[ResponseBody]] = msgspec.json.Decoder(ResponseBody)
 
-    def parse(self, arrival: HttpRequest) -> ParsedRequest[response_pb2.CreateResponseRequest]:
-        """Read a request. Raises Failure."""
-        body = decode(arrival.body, self.decoder)
+    def parse(self, http_request: HttpRequest) -> ParsedRequest[response_pb2.CreateResponseRequest]:
+        """Parse a request. Raises Failure."""
+        body = decode(http_request.body, self.decoder)
         self.check(body)
-        request = body.to_request(self.model(arrival, body))
+        request = body.to_request(self.model(http_request, body))
         request.default_reasoning_effort = self.default_effort
         return ParsedRequest(
             request=request,
@@ -39,6 +39,6 @@ class ResponseReader:
     def check(self, body: ResponseBody) -> None:
         """Raise Failure for what only this dialect refuses."""
 
-    def model(self, arrival: HttpRequest, body: ResponseBody) -> str:  # noqa: ARG002  other ways in name it elsewhere
+    def model(self, http_request: HttpRequest, body: ResponseBody) -> str:  # noqa: ARG002  other ways in name it elsewhere
         """The name to ask for. Raises Failure."""
         return body.model

@@ -10,7 +10,7 @@ from gateway.dialects.seam.failure import Failure
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class ErrorResponse:
     """An error as one dialect answers it. The headers are those that only this dialect has."""
 
     status: int
@@ -18,4 +18,4 @@ class Refusal:
     headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
-Refuse: TypeAlias = Callable[[Failure], Refusal]
+ToErrorResponse: TypeAlias = Callable[[Failure], ErrorResponse]

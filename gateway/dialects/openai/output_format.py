@@ -18,7 +18,7 @@ from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.json_body import is_given
 
 _NAME: Final = "schema"  # of a schema that has none
-_PARTS: Final = {  # of the contract's constraint: what the caller's field itself is
+_FIELD_PATHS: Final = {  # of the contract's constraint: what the caller's field itself is
     "json_object": "json_object",
     "json_schema.schema": "json_schema",
     "json_schema": "json_schema",
@@ -65,7 +65,7 @@ class StructuredOutputs(msgspec.Struct, forbid_unknown_fields=True, kw_only=True
     structural_tag: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
 
 
-class Wanting(Protocol):
+class FormatBody(Protocol):
     """A body with all these names."""
 
     response_format: AnyFormat | None
@@ -79,7 +79,7 @@ class Wanting(Protocol):
     ebnf: str | None
 
 
-class _Wish(NamedTuple):
+class _GivenFormat(NamedTuple):
     """A field that is given, and what it says."""
 
     field: str
@@ -87,40 +87,40 @@ class _Wish(NamedTuple):
     value: msgspec.Raw | str | list[str]
 
 
-def put_constraint(body: Wanting, constraint: sampling_pb2.OutputConstraint) -> None:
+def set_constraint(body: FormatBody, constraint: sampling_pb2.OutputConstraint) -> None:
     """Set what `response_format` doesn't. Raises Failure for more than one, and for what can't be kept."""
     _check_options(body.structured_outputs)
-    wishes = list(_wishes(body))
+    formats = list(_given_formats(body))
     has_format = body.response_format is not None and not isinstance(body.response_format, TextFormat)
-    fields = [*(["response_format"] if has_format else []), *(wish.field for wish in wishes)]
+    fields = [*(["response_format"] if has_format else []), *(given.field for given in formats)]
     fields = list(dict.fromkeys(name.removesuffix(".value") for name in fields))
     if len(fields) > 1:
         raise Failure.of_field(fields[1], f"goes without {fields[0]}: a text has one form")
-    for wish in wishes:
-        _put(wish, constraint)
+    for given in formats:
+        _put(given, constraint)
 
 
-def constraint_name(body: Wanting, path: str) -> str | None:
+def constraint_name(body: FormatBody, path: str) -> str | None:
     """The caller's name of a dotted path of the contract's constraint; None for those of `response_format` itself."""
-    wish = next(_wishes(body), None)
-    if wish is None or not f"{path}.".startswith("output_constraint."):
+    given = next(_given_formats(body), None)
+    if given is None or not f"{path}.".startswith("output_constraint."):
         return None
     part = path.removeprefix("output_constraint").removeprefix(".")
-    for known in _PARTS:
+    for known in _FIELD_PATHS:
         if part == known or part.startswith(f"{known}."):
-            return wish.field + part.removeprefix(known)
-    return wish.field
+            return given.field + part.removeprefix(known)
+    return given.field
 
 
-def _wishes(body: Wanting) -> Iterator[_Wish]:
+def _given_formats(body: FormatBody) -> Iterator[_GivenFormat]:
     wanted = body.response_format
     if isinstance(wanted, JsonFormat):
-        yield _Wish("response_format.value", "json_schema", wanted.value)
+        yield _GivenFormat("response_format.value", "json_schema", wanted.value)
     elif isinstance(wanted, RegexFormat):
-        yield _Wish("response_format.value", "regex", wanted.value)
+        yield _GivenFormat("response_format.value", "regex", wanted.value)
     named = body.structured_outputs or StructuredOutputs()
     if named.json_object:
-        yield _Wish("structured_outputs.json_object", "json_object", "")
+        yield _GivenFormat("structured_outputs.json_object", "json_object", "")
     given: list[tuple[str, str, msgspec.Raw | str | list[str] | None]] = [
         ("structured_outputs.json", "json_schema", named.json),
         ("structured_outputs.regex", "regex", named.regex),
@@ -136,22 +136,22 @@ def _wishes(body: Wanting) -> Iterator[_Wish]:
     ]
     for field, kind, value in given:
         if value is not None and not (isinstance(value, msgspec.Raw) and not is_given(value)):
-            yield _Wish(field, kind, value)
+            yield _GivenFormat(field, kind, value)
 
 
-def _put(wish: _Wish, constraint: sampling_pb2.OutputConstraint) -> None:
-    if wish.kind == "json_object":
+def _put(given: _GivenFormat, constraint: sampling_pb2.OutputConstraint) -> None:
+    if given.kind == "json_object":
         constraint.json_object.SetInParent()
-    elif isinstance(wish.value, msgspec.Raw):
+    elif isinstance(given.value, msgspec.Raw):
         constraint.json_schema.name = _NAME
-        constraint.json_schema.schema = _schema_text(wish.value, wish.field)
+        constraint.json_schema.schema = _schema_text(given.value, given.field)
         constraint.json_schema.in_prompt = False  # as on the servers that these fields are of
-    elif isinstance(wish.value, list):
+    elif isinstance(given.value, list):
         constraint.choice.SetInParent()
-        check_length(sampling_pb2.TextChoice, "texts", wish.value, wish.field)
-        constraint.choice.texts.extend(wish.value)
+        check_length(sampling_pb2.TextChoice, "texts", given.value, given.field)
+        constraint.choice.texts.extend(given.value)
     else:
-        setattr(constraint, wish.kind, wish.value)
+        setattr(constraint, given.kind, given.value)
 
 
 def _schema_text(raw: msgspec.Raw, field: str) -> str:
