@@ -63,7 +63,7 @@ class DrainGate:
     """Counts an application's requests. Once the gateway leaves, each connection is closed after its next response."""
 
     def __init__(self, app: ASGIApp, drain: Drain, error_response: Callable[[Scope, Failure], ErrorResponse]) -> None:
-        """`error_response` returns an error in the dialect of the request."""
+        """Create the middleware; `error_response` returns an error in the dialect of the request."""
         self._app = app
         self._drain = drain
         self._error_response = error_response

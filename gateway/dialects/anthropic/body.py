@@ -104,7 +104,7 @@ class PromptBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         return request, turns
 
     def caller_name(self, field: str, turns: Turns) -> str:
-        """Return the caller's name of the contract's `field`: `serving.priority` → `priority`, `messages[0]` → `system`."""
+        """Return the caller's name of `field`: `serving.priority` → `priority`, `messages[0]` → `system`."""
         path = dotted(field)
         if path.startswith("messages."):
             return turns.caller_name(path)

@@ -70,7 +70,7 @@ class Turns:
         self._origins: list[_Origin] = []
         if system:
             said = system if isinstance(system, str) else [TextBlock(each.text) for each in system]
-            self._say(content_pb2.ROLE_SYSTEM, "system", said, "system")
+            self._add_input(content_pb2.ROLE_SYSTEM, "system", said, "system")
 
     @property
     def messages(self) -> list[content_pb2.Message]:
@@ -88,8 +88,8 @@ class Turns:
         origin, name, index, rest = self._origins[int(found[1])], found[2] or "", found[3], found[4] or ""
         if name == "tool_calls":
             of_call = rest.removeprefix("function.") if rest != "function" else ""
-            place = origin.calls[int(index)] if index and int(index) < len(origin.calls) else origin.content
-            return f"{place}.{of_call}" if of_call else place
+            item_path = origin.calls[int(index)] if index and int(index) < len(origin.calls) else origin.content
+            return f"{item_path}.{of_call}" if of_call else item_path
         if name == "content":
             return origin.parts[int(index)] if index and int(index) < len(origin.parts) else origin.content
         if name == "tool_call_id":
@@ -105,14 +105,14 @@ class Turns:
     def add(self, message: TurnMessage, path: str) -> None:
         """Add the next message. Raises Failure naming `path` for a block that the role doesn't allow."""
         if message.role == "assistant":
-            self._answer(message.content, path)
+            self._add_answer(message.content, path)
         else:
             # Templates accept a system prompt at the beginning only: a later one becomes a user message.
             is_first = all(each.role == content_pb2.ROLE_SYSTEM for each in self._messages)
             role = _ROLES[message.role] if is_first else content_pb2.ROLE_USER
-            self._say(role, path, message.content, f"{path}.content")
+            self._add_input(role, path, message.content, f"{path}.content")
 
-    def _say(self, role: content_pb2.Role, path: str, content: str | Sequence[Block], inside: str) -> None:
+    def _add_input(self, role: content_pb2.Role, path: str, content: str | Sequence[Block], inside: str) -> None:
         """Add content of the system or a user, and tool results."""
         if isinstance(content, str):
             self._put(self._turn(role, path, inside), TextBlock(content), inside)
@@ -121,16 +121,16 @@ class Turns:
         if not content:
             self._turn(role, path, inside)
         for i, block in enumerate(content):
-            place = f"{inside}.{i}"
+            item_path = f"{inside}.{i}"
             match block:
                 case ToolResultBlock() if role == content_pb2.ROLE_USER:
-                    self._add_result(block, place)
+                    self._add_result(block, item_path)
                 case ThinkingBlock() | RedactedThinkingBlock() | ToolUseBlock() | ToolResultBlock():
-                    raise Failure.of_field(f"{place}.type", "is not allowed in a message of this role")
+                    raise Failure.of_field(f"{item_path}.type", "is not allowed in a message of this role")
                 case _:
-                    self._put(self._turn(role, path, inside), block, place)
+                    self._put(self._turn(role, path, inside), block, item_path)
 
-    def _answer(self, content: str | Sequence[Block], path: str) -> None:
+    def _add_answer(self, content: str | Sequence[Block], path: str) -> None:
         """Add content of the assistant."""
         message = self._turn(content_pb2.ROLE_ASSISTANT, path, f"{path}.content")
         origin = self._origins[-1]
@@ -139,33 +139,33 @@ class Turns:
         else:
             check_length(content_pb2.Message, "content", content, f"{path}.content")
             for i, block in enumerate(content):
-                place = f"{path}.content.{i}"
+                item_path = f"{path}.content.{i}"
                 match block:
                     case ThinkingBlock(thought):
                         origin.thoughts.append(thought)
                     case RedactedThinkingBlock():
                         pass
                     case ToolUseBlock():
-                        origin.calls.append(place)
+                        origin.calls.append(item_path)
                         function = tool_pb2.FunctionCall(name=block.name, arguments=_to_arguments(block.input))
                         message.tool_calls.add(id=block.id, function=function)
                     case ToolResultBlock():
-                        raise Failure.of_field(f"{place}.type", "is not allowed in a message of this role")
+                        raise Failure.of_field(f"{item_path}.type", "is not allowed in a message of this role")
                     case _:
-                        self._put(message, block, place, between="")
+                        self._put(message, block, item_path, between="")
         if not message.content and not message.tool_calls:
             message.content.add(text="")  # an answer that was truncated during the thinking, or is empty
         check_length(content_pb2.Message, "tool_calls", message.tool_calls, f"{path}.content")
 
-    def _add_result(self, block: ToolResultBlock, place: str) -> None:
-        message = self._new(content_pb2.ROLE_TOOL, place, f"{place}.content")
+    def _add_result(self, block: ToolResultBlock, item_path: str) -> None:
+        message = self._new(content_pb2.ROLE_TOOL, item_path, f"{item_path}.content")
         message.tool_call_id = block.tool_use_id
         if isinstance(block.content, str) or block.content is None:
-            self._put(message, TextBlock(block.content or ""), f"{place}.content")
+            self._put(message, TextBlock(block.content or ""), f"{item_path}.content")
         else:
-            check_length(content_pb2.Message, "content", block.content, f"{place}.content")
+            check_length(content_pb2.Message, "content", block.content, f"{item_path}.content")
             for i, each in enumerate(block.content):
-                self._put(message, each, f"{place}.content.{i}")
+                self._put(message, each, f"{item_path}.content.{i}")
         if not message.content:
             message.content.add(text="")
         first = message.content[0]
@@ -177,7 +177,7 @@ class Turns:
         self,
         message: content_pb2.Message,
         block: TextBlock | ImageBlock | DocumentBlock | SearchResultBlock,
-        place: str,
+        item_path: str,
         *,
         between: str = "\n\n",
     ) -> None:
@@ -187,7 +187,7 @@ class Turns:
             last = message.content[-1]
             if last.HasField("text") and last.text and not last.text.endswith("\n"):
                 last.text += between
-        self._origins[-1].parts.append(place)
+        self._origins[-1].parts.append(item_path)
         message.content.append(part)
 
     def _turn(self, role: content_pb2.Role, path: str, content: str) -> content_pb2.Message:

@@ -40,24 +40,24 @@ class AnthropicEncoder:
 
     def chunk(self, event: StreamChatResponse) -> bytes:
         """Return the SSE events for one event of the service; empty if the dialect sends nothing for it."""
-        told = b""
+        sse = b""
         match event.WhichOneof("event"):
             case "content_delta":
-                told = self._say(event.content_delta.text)
+                sse = self._text(event.content_delta.text)
             case "reasoning_delta":
-                told = self._think(event.reasoning_delta.text)
+                sse = self._think(event.reasoning_delta.text)
             case "tool_call_delta":
-                told = self._call(event.tool_call_delta)
+                sse = self._call(event.tool_call_delta)
             case "choice_finished":
                 self._end.CopyFrom(event.choice_finished)
-                told = self._stop_block()
+                sse = self._stop_block()
             case "started":
-                told = self._start(event.started)
+                sse = self._start(event.started)
             case "usage":
                 self._usage.CopyFrom(event.usage)
             case "completed":
-                told = self._stop()
-        return told
+                sse = self._stop()
+        return sse
 
     def whole(self, response: ChatResponse) -> bytes:
         """Return the body of an unstreamed answer."""
@@ -85,7 +85,7 @@ class AnthropicEncoder:
         }
         return _event("message_start", message=message)
 
-    def _say(self, text: str) -> bytes:
+    def _text(self, text: str) -> bytes:
         if not text:
             return b""
         begun = b"" if self._open == "text" else self._begin("text", {"text": "", "citations": None})

@@ -63,6 +63,8 @@ def _message(failure: Failure) -> str:
     if failure.reason is not Reason.PROMPT_TOO_LONG:
         return failure.message
     # Programs that shorten a conversation and retry match this text.
-    told = failure.values
-    numbers = f"{told['num_prompt_tokens']} tokens > {told['limit']} maximum; " if "num_prompt_tokens" in told else ""
+    values = failure.values
+    numbers = (
+        f"{values['num_prompt_tokens']} tokens > {values['limit']} maximum; " if "num_prompt_tokens" in values else ""
+    )
     return f"prompt is too long: {numbers}{failure.message}"

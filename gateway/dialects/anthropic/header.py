@@ -14,12 +14,12 @@ _DURATION: Final = re.compile(rb"(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s|(\d+)ms)")
 
 
 def response_headers(request_id: str, limits: Mapping[bytes, bytes]) -> Iterator[tuple[bytes, bytes]]:
-    """Yield an answer's headers; `limits` has the form that OpenAI's clients read: `x-ratelimit-reset-requests: 6m0s`."""
+    """Yield an answer's headers; `limits` are in OpenAI's form: `x-ratelimit-reset-requests: 6m0s`."""
     yield b"request-id", request_id.encode()
     for name, value in limits.items():
         if limit := _LIMIT.fullmatch(name):
-            told = _when(value) if limit[1] == b"reset" else value
-            yield b"anthropic-ratelimit-%b-%b" % (limit[2], limit[1]), told
+            converted = _when(value) if limit[1] == b"reset" else value
+            yield b"anthropic-ratelimit-%b-%b" % (limit[2], limit[1]), converted
 
 
 def _when(duration: bytes) -> bytes:

@@ -1,7 +1,7 @@
-"""Databricks: its chat request and answer.
+"""Chat requests and answers of Databricks.
 
-The object of a whole answer is documented as `chat.completions`; on the base path for OpenAI's clients it stays
-`chat.completion`. `reasoning_effort` is documented as `medium` by default; answers tell which is in force.
+Databricks documents the object of a whole answer as `chat.completions`; on the base path for OpenAI's clients it stays
+`chat.completion`. The documented default of `reasoning_effort` is `medium`; answers contain the effective value.
 """
 
 from __future__ import annotations
@@ -52,19 +52,19 @@ _DECODER: Final = msgspec.json.Decoder(DatabricksChatBody)
 
 
 class DatabricksChatEncoder(DatabricksStream, ChatEncoder):
-    """Answers on the base path."""
+    """Encodes an answer on the base path."""
 
-    tells_effort = True
+    includes_effort = True
 
 
 class InvocationChatEncoder(DatabricksChatEncoder):
-    """Answers of an endpoint's invocations."""
+    """Encodes an answer of an endpoint's invocations."""
 
     whole_object = "chat.completions"
 
 
 class DatabricksChatTranslator(DatabricksErrors):
-    """Translates one request for a chat."""
+    """Translates one chat request."""
 
     def parse(self, http_request: HttpRequest) -> ParsedRequest[chat_pb2.ChatRequest]:
         """Parse a request. Raises Failure."""

@@ -1,6 +1,6 @@
-"""Databricks: its text completion.
+"""Text completion of Databricks.
 
-A prompt goes through the model's chat template unless `use_raw_prompt` says otherwise.
+A prompt is rendered by the model's chat template unless `use_raw_prompt` is true.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ _DECODER: Final = msgspec.json.Decoder(DatabricksCompletionBody)
 
 
 class DatabricksCompletionEncoder(DatabricksStream, CompletionEncoder):
-    """Answers with continuations."""
+    """Encodes a completion."""
 
 
 class DatabricksCompletionTranslator(DatabricksErrors):
-    """Translates one request for a completion. On an endpoint's invocations a choice's `index` is its prompt's."""
+    """Translates one request for a completion. In an endpoint's invocations, `index` of a choice is its prompt's."""
 
     def parse(self, http_request: HttpRequest) -> ParsedRequest[completion_pb2.CompleteRequest]:
         """Parse a request. Raises Failure."""

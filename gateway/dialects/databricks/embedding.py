@@ -1,4 +1,4 @@
-"""Databricks: its embeddings, with the instruction that is put before each text."""
+"""Embeddings of Databricks, with the instruction that precedes each text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gateway.dialects.seam.translator import ParsedRequest
 
 
 class DatabricksEmbeddingBody(EmbeddingBody, kw_only=True):
-    """The body of an embedding request. OpenAI's clients ask for base64 on the base path."""
+    """The body of an embedding request. OpenAI's clients request base64 on the base path."""
 
     model: str | None = None
     instruction: str | None = None
@@ -40,7 +40,7 @@ _DECODER: Final = msgspec.json.Decoder(DatabricksEmbeddingBody)
 
 
 class DatabricksEmbeddingTranslator(DatabricksErrors):
-    """Translates one request for vectors."""
+    """Translates one embedding request."""
 
     def parse(self, http_request: HttpRequest) -> ParsedRequest[embedding_pb2.EmbedRequest]:
         """Parse a request. Raises Failure."""

@@ -1,6 +1,6 @@
-"""Errors as Databricks tells them: `{"error_code", "message"}`.
+"""Errors of Databricks: `{"error_code", "message"}`.
 
-Its SDK makes typed exceptions of the codes. A failed stream's last event says the same under `error` too, where
+Its SDK maps the codes to typed exceptions. A failed stream's last event also has the same under `error`, where
 OpenAI's clients look for it.
 """
 
@@ -26,7 +26,7 @@ _BY_STATUS: Final = {
     504: "DEADLINE_EXCEEDED",
 }
 _BY_REASON: Final = {
-    Reason.ROUTE_NOT_FOUND: "ENDPOINT_NOT_FOUND",  # Databricks calls a path of its API so, too
+    Reason.ROUTE_NOT_FOUND: "ENDPOINT_NOT_FOUND",  # Databricks uses this code for unknown paths of its API, too
     Reason.METHOD_NOT_ALLOWED: "METHOD_NOT_ALLOWED",
     Reason.ENDPOINT_CHANGED: "ABORTED",
     Reason.ENDPOINT_READ_ONLY: "INVALID_STATE",
@@ -45,9 +45,9 @@ class DatabricksErrors:
 
 
 class DatabricksStream:
-    """The half of an encoder that says what a stream is beside its answer."""
+    """The part of an encoder that defines a stream's pings and errors."""
 
-    ping = b""  # mlflow's client raises on a line that is not data
+    ping = b""  # mlflow's client fails on lines other than data
 
     def error(self, failure: Failure) -> bytes:
         """Return the last event of a failed stream; no `[DONE]` follows."""

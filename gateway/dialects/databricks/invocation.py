@@ -1,4 +1,4 @@
-"""Databricks' invocations: the body's shape says which task is meant."""
+"""Databricks' invocations: the fields of the body select the task."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _ITEMS: Final = re.compile(rb"\[\s*\{")
 
 
 class InvocationTranslator(DatabricksErrors):
-    """Translates one request for whichever task its body fits."""
+    """Translates one request for the task that its body's fields select."""
 
     def __init__(self) -> None:
         self._has_plain_input = False
@@ -61,12 +61,12 @@ class InvocationTranslator(DatabricksErrors):
 
 
 def _is_response_body(fields: Mapping[str, msgspec.Raw]) -> bool:
-    """Whether a body with `input` is one for a response: it has items, or a field that texts to embed have not."""
+    """Return True if a body with `input` requests a response: it has items, or a field that embeddings don't have."""
     return not _OF_RESPONSES.isdisjoint(fields) or _ITEMS.match(bytes(fields["input"])) is not None
 
 
 def _look(body: bytes) -> Mapping[str, msgspec.Raw]:
-    """The fields that a body gives. The strict reading is the task's own; here it only words what can't be read."""
+    """Return the fields of a body. The task's own decoder validates them; this one only reports invalid JSON."""
     try:
         fields = _FIELDS.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

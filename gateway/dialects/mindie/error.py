@@ -23,13 +23,13 @@ _TYPES: Final = {
 
 
 def to_error_body(failure: Failure) -> bytes:
-    """The body of an error, and the data of a failed stream's last event."""
+    """Return the body of an error, which is also the data of a failed stream's last event."""
     kind = "unsupported" if failure.reason is Reason.UNSUPPORTED_FIELD else _TYPES.get(failure.status, "validation")
     return orjson.dumps({"error": failure.message, "error_type": kind})
 
 
 class MindieErrors:
-    """The errors of all its paths."""
+    """Creates the error responses of all paths of the dialect."""
 
     def error_response(self, failure: Failure) -> ErrorResponse:
         """Return the error response for a failure."""

@@ -1,7 +1,7 @@
 """MindIE and Triton: raw text generation at `/v2/models/{model}[/versions/{version}]/generate[_stream]`.
 
-Where the document and the clients of Triton's generate extension differ, both are taken: `max_tokens` is
-`max_new_tokens`, and a `stream` that agrees with the path is without effect.
+Where the specification and the clients of Triton's generate extension differ, both forms are accepted: `max_tokens` is
+an alias of `max_new_tokens`, and a `stream` that agrees with the path has no effect.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _DECODER: Final = msgspec.json.Decoder(GenerateBody)
 
 
 class MindieTranslator(MindieErrors):
-    """Translates one request; `stream` is what its path says."""
+    """Translates one request; `stream` is true for the streaming path."""
 
     def __init__(self, *, stream: bool) -> None:
         self._stream = stream
-        self._body: GenerateBody | None = None  # what arrived, as far as it could be read
+        self._body: GenerateBody | None = None  # the parsed body, if it was valid
 
     def parse(self, http_request: HttpRequest) -> ParsedRequest[GenerateTextRequest]:
         """Parse a request. Raises Failure."""

@@ -1,4 +1,4 @@
-"""The OpenAI style: its chat request, with every field of OpenAI's chat completions API.
+"""The chat request of the OpenAI style, with every field of OpenAI's chat completions API.
 
 Some fields have an effect, some are accepted without effect, and some are rejected because ignoring them would mislead
 the caller; they are listed in the table of docs/api/openai.md; a test tries every row of it.
@@ -38,7 +38,7 @@ _REJECTED: Final = {
 class ChatCompletionBody(ChatBody, kw_only=True):
     """The body of `POST /v1/chat/completions`. Fields of type Raw are checked for presence only.
 
-    From `response_format` on they are those of other servers: docs/api/extensions.md.
+    The fields from `response_format` on are extensions of other servers: docs/api/extensions.md.
     """
 
     model: str
@@ -60,7 +60,7 @@ class ChatCompletionBody(ChatBody, kw_only=True):
     functions: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     moderation: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     web_search_options: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
-    response_format: AnyFormat | None = None  # type: ignore[assignment]  # more kinds than the family's
+    response_format: AnyFormat | None = None  # type: ignore[assignment]  # more kinds than in the family
     structured_outputs: StructuredOutputs | None = None
     guided_json: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     guided_regex: str | None = None
@@ -148,16 +148,16 @@ class ChatCompletionBody(ChatBody, kw_only=True):
 
 
 class OpenAIEncoder(OpenAIStreamErrors, ChatEncoder):
-    """OpenAI's answers."""
+    """Encodes an answer for OpenAI's clients."""
 
 
 class OpenAITranslator(OpenAIErrors):
-    """Translates one request of the OpenAI style."""
+    """Translates one chat request."""
 
     decoder: ClassVar = msgspec.json.Decoder(ChatCompletionBody)
 
     def parse(self, http_request: HttpRequest) -> ParsedRequest[chat_pb2.ChatRequest]:
-        """Read a chat request. Raises Failure."""
+        """Parse a chat request. Raises Failure."""
         body = decode(http_request.body, self.decoder)
         request = body.to_chat()
         usage = request_usage(request, body.stream_options, stream=body.stream)

@@ -1,4 +1,4 @@
-"""The OpenAI style: its text completion. docs/api/openai.md has the table of its fields."""
+"""Text completion of the OpenAI style. docs/api/openai.md has the table of its fields."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from gateway.dialects.seam.translator import ParsedRequest
 
 
 class OpenAICompletionBody(CompletionBody, kw_only=True):
-    """The body of `POST /v1/completions`. From `response_format` on the fields are other servers'."""
+    """The body of `POST /v1/completions`. The fields from `response_format` on are extensions of other servers."""
 
     model: str
     top_k: TopK | None = None
     stream_options: StreamOptions | None = None
     prompt_cache_key: str | None = None
     user: str | None = None
-    response_format: AnyFormat | None = None  # type: ignore[assignment]  # more kinds than the family's
+    response_format: AnyFormat | None = None  # type: ignore[assignment]  # more kinds than in the family
     structured_outputs: StructuredOutputs | None = None
     guided_json: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     guided_regex: str | None = None
@@ -59,7 +59,7 @@ class OpenAICompletionBody(CompletionBody, kw_only=True):
         request = self.to_request(self.model)
         set_extensions(self, request)
         if self.prompt_logprobs is not None and self.echo and self.logprobs is not None:
-            raise Failure.of_field("prompt_logprobs", "goes without echo and logprobs together, which tell them too")
+            raise Failure.of_field("prompt_logprobs", "can't be combined with echo and logprobs, which include it")
         return request
 
     def extra_fields(self) -> ExtraFields:
@@ -74,7 +74,7 @@ class OpenAICompletionBody(CompletionBody, kw_only=True):
 
 
 class OpenAICompletionEncoder(OpenAIStreamErrors, CompletionEncoder):
-    """OpenAI's completions."""
+    """Encodes a completion for OpenAI's clients."""
 
 
 class OpenAICompletionTranslator(OpenAIErrors):

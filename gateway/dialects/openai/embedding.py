@@ -1,4 +1,4 @@
-"""The OpenAI style: its embeddings. docs/api/openai.md has the table of their fields."""
+"""Embeddings of the OpenAI style. docs/api/openai.md has the table of their fields."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class OpenAIEmbeddingBody(EmbeddingBody, kw_only=True):
     truncate_prompt_tokens: int | None = None
 
     def to_request(self, model: str) -> embedding_pb2.EmbedRequest:
-        """With vLLM's way to say that a text that is too long is to be cut. Raises Failure."""
+        """Return the contract's request, with vLLM's parameter to truncate long texts. Raises Failure."""
         request = super().to_request(model)
         if self.truncate_prompt_tokens is not None:
             if self.truncate_prompt_tokens != _WHOLE_MODEL:
@@ -38,7 +38,7 @@ class OpenAIEmbeddingBody(EmbeddingBody, kw_only=True):
 
 
 class OpenAIEmbeddingTranslator(OpenAIErrors):
-    """Translates one request for vectors."""
+    """Translates one embedding request."""
 
     decoder: ClassVar = msgspec.json.Decoder(OpenAIEmbeddingBody)
 

@@ -1,4 +1,4 @@
-"""Errors of the OpenAI style: the body, and the last event of a stream that failed."""
+"""Errors of the OpenAI style: the body, and the last event of a failed stream."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TYPES: Final = {  # reasons whose type is not invalid_request_error
     503: "server_error",
     504: "server_error",
 }
-_QUOTA_TYPES: Final = {  # of RATE_LIMITED: what there were too many of
+_QUOTA_TYPES: Final = {  # types of RATE_LIMITED, by the exceeded quantity
     "requests_per_minute": "requests",
     "input_tokens_per_minute": "tokens",
     "output_tokens_per_minute": "tokens",
@@ -56,7 +56,7 @@ class OpenAIErrors:
     """The part of a translator that creates error responses."""
 
     def error_response(self, failure: Failure) -> ErrorResponse:
-        """OpenAI's error body."""
+        """Return OpenAI's error body with its status."""
         return ErrorResponse(failure.status, _error_body(failure))
 
 

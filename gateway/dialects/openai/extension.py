@@ -1,6 +1,6 @@
 """Fields of vLLM, SGLang, TGI and OpenRouter that chats and completions share.
 
-What they mean here is in the table of docs/api/extensions.md, which a test compares with the bodies.
+Their effects are in the table of docs/api/extensions.md, which a test compares with the bodies.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from gateway.dialects.seam.contract_limit import put
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.json_body import is_given
 
-_NO_TOP_K: Final = frozenset({-1, 0})  # how vLLM's and SGLang's callers turn it off
+_NO_TOP_K: Final = frozenset({-1, 0})  # vLLM's and SGLang's values that disable it
 TopK: TypeAlias = Annotated[int, msgspec.Meta(ge=-1)]
 _BEAMS: Final = "beam search is not available"
-# Fields that are refused, with the values that change nothing, which clients send of themselves.
+# Rejected fields, with the neutral values that clients send by default.
 _REJECTED: Final[dict[str, tuple[str, tuple[Any, ...]]]] = {
     "use_beam_search": (_BEAMS, (False,)),
     "length_penalty": (f"it counts in a beam search only, and {_BEAMS}", (1.0,)),
@@ -44,13 +44,13 @@ class Extended(FormatBody, Protocol):
 
 
 def drop_disabled_top_k(body: Extended) -> None:
-    """Read vLLM's and SGLang's ways to turn `top_k` off as if it weren't given."""
+    """Unset `top_k` if it has one of the values that disable it in vLLM and SGLang."""
     if body.top_k in _NO_TOP_K:
         body.top_k = None
 
 
 def set_extensions(body: Extended, request: ChatRequest | CompleteRequest) -> None:
-    """Set what is said of them. Raises Failure for what isn't available, and for a value that no message can hold."""
+    """Set these fields. Raises Failure for unsupported fields, and for values outside the contract's types."""
     _reject_unsupported(body)
     set_constraint(body, request.output_constraint)
     if body.skip_special_tokens is not None:

@@ -1,4 +1,4 @@
-"""Models as the OpenAI style lists them."""
+"""Lists of models in the OpenAI style."""
 
 from __future__ import annotations
 

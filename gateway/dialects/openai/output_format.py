@@ -1,7 +1,7 @@
-"""Output formats, under every name that clients of other servers use.
+"""Output formats under the field names of other servers.
 
 vLLM's `structured_outputs` and its older `guided_…`, SGLang's `regex`, `json_schema` and `ebnf`, TGI's kinds of
-`response_format`: a request has one of them at most.
+`response_format`. A request has at most one of them.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from gateway.dialects.seam.contract_limit import check_length
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.json_body import is_given
 
-_NAME: Final = "schema"  # of a schema that has none
-_FIELD_PATHS: Final = {  # of the contract's constraint: what the caller's field itself is
+_NAME: Final = "schema"  # the name of a schema without one
+_FIELD_PATHS: Final = {  # paths of the contract's constraint that stand for the caller's field itself
     "json_object": "json_object",
     "json_schema.schema": "json_schema",
     "json_schema": "json_schema",
@@ -36,13 +36,13 @@ _UNAVAILABLE: Final = {
 
 
 class JsonFormat(msgspec.Struct, tag_field="type", tag="json", forbid_unknown_fields=True):
-    """TGI's: JSON that matches a schema."""
+    """TGI's format for JSON that matches a schema."""
 
     value: msgspec.Raw
 
 
 class RegexFormat(msgspec.Struct, tag_field="type", tag="regex", forbid_unknown_fields=True):
-    """TGI's: a text that matches a regular expression."""
+    """TGI's format for a text that matches a regular expression."""
 
     value: str
 
@@ -51,7 +51,7 @@ AnyFormat: TypeAlias = TextFormat | JsonObjectFormat | JsonSchemaFormat | JsonFo
 
 
 class StructuredOutputs(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """vLLM's. A schema is an object, or its text."""
+    """vLLM's format options. A schema is an object, or its JSON text."""
 
     json: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     regex: str | None = None
@@ -66,7 +66,7 @@ class StructuredOutputs(msgspec.Struct, forbid_unknown_fields=True, kw_only=True
 
 
 class FormatBody(Protocol):
-    """A body with all these names."""
+    """A body with all these fields."""
 
     response_format: AnyFormat | None
     structured_outputs: StructuredOutputs | None
@@ -80,28 +80,28 @@ class FormatBody(Protocol):
 
 
 class _GivenFormat(NamedTuple):
-    """A field that is given, and what it says."""
+    """A field of the request, and its value."""
 
     field: str
-    kind: str  # of the contract's constraint
+    kind: str  # the field of the contract's constraint
     value: msgspec.Raw | str | list[str]
 
 
 def set_constraint(body: FormatBody, constraint: sampling_pb2.OutputConstraint) -> None:
-    """Set what `response_format` doesn't. Raises Failure for more than one, and for what can't be kept."""
+    """Set the constraint from these fields. Raises Failure if several are given, and for unsupported options."""
     _check_options(body.structured_outputs)
     formats = list(_given_formats(body))
     has_format = body.response_format is not None and not isinstance(body.response_format, TextFormat)
     fields = [*(["response_format"] if has_format else []), *(given.field for given in formats)]
     fields = list(dict.fromkeys(name.removesuffix(".value") for name in fields))
     if len(fields) > 1:
-        raise Failure.of_field(fields[1], f"goes without {fields[0]}: a text has one form")
+        raise Failure.of_field(fields[1], f"can't be combined with {fields[0]}")
     for given in formats:
         _put(given, constraint)
 
 
 def constraint_name(body: FormatBody, path: str) -> str | None:
-    """The caller's name of a dotted path of the contract's constraint; None for those of `response_format` itself."""
+    """Return the caller's name of a dotted path of the constraint; None for paths of `response_format` itself."""
     given = next(_given_formats(body), None)
     if given is None or not f"{path}.".startswith("output_constraint."):
         return None
@@ -145,7 +145,7 @@ def _put(given: _GivenFormat, constraint: sampling_pb2.OutputConstraint) -> None
     elif isinstance(given.value, msgspec.Raw):
         constraint.json_schema.name = _NAME
         constraint.json_schema.schema = _schema_text(given.value, given.field)
-        constraint.json_schema.in_prompt = False  # as on the servers that these fields are of
+        constraint.json_schema.in_prompt = False  # as on the servers that define these fields
     elif isinstance(given.value, list):
         constraint.choice.SetInParent()
         check_length(sampling_pb2.TextChoice, "texts", given.value, given.field)
@@ -155,7 +155,7 @@ def _put(given: _GivenFormat, constraint: sampling_pb2.OutputConstraint) -> None
 
 
 def _schema_text(raw: msgspec.Raw, field: str) -> str:
-    """A schema's JSON. Raises Failure for what is neither an object nor a text."""
+    """Return a schema's JSON text. Raises Failure unless the value is an object or a string."""
     data = bytes(raw)
     if data.startswith(b'"'):
         return msgspec.json.decode(data, type=str)

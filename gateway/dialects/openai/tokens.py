@@ -1,4 +1,4 @@
-"""A model's tokens, as vLLM's callers ask for them, and a response's input, counted as OpenAI's do.
+"""Tokenization in vLLM's form, and the token count of a response's input in OpenAI's.
 
 `POST /tokenize`, `POST /detokenize` and `POST /v1/responses/input_tokens`: docs/api/extensions.md has their fields.
 """
@@ -35,7 +35,7 @@ _OF_CHAT: Final = ("tools", "chat_template", "chat_template_kwargs", "add_genera
 
 
 class TokenizeBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """The body of `POST /tokenize`: a text, or a conversation with what its template takes."""
+    """The body of `POST /tokenize`: a text, or a conversation with the parameters of its template."""
 
     model: str
     prompt: str | None = None
@@ -49,7 +49,7 @@ class TokenizeBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     continue_final_message: bool | None = None
 
     def to_request(self) -> CountTokensRequest:
-        """The contract's request. Raises Failure for neither of the two and for both."""
+        """Return the contract's request. Raises Failure unless exactly one of text and conversation is given."""
         if (self.prompt is None) == (self.messages is None):
             reason = Reason.MISSING_FIELD if self.prompt is None else Reason.INVALID_FIELD
             raise Failure.of_field("prompt", "either prompt or messages is required", reason)
@@ -76,7 +76,7 @@ class TokenizeBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         return self._chat_body().to_chat()
 
     def _chat_body(self) -> ChatCompletionBody:
-        """The body of a chat with this prompt."""
+        """Return the body of a chat with this prompt."""
         given = {name: getattr(self, name) for name in _OF_CHAT}
         return ChatCompletionBody(model=self.model, messages=self.messages or [], **given)
 
@@ -107,7 +107,7 @@ class DetokenizeBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class ParsedTokens:
-    """What came of a body: the contract's request, and the way back to the caller's names."""
+    """A parsed body: the contract's request, and the mapping to the caller's field names."""
 
     request: Message
     caller_name: Callable[[str], str]
@@ -119,19 +119,19 @@ _DETOKENIZE: Final = msgspec.json.Decoder(DetokenizeBody)
 
 
 def parse_tokenize(http_request: HttpRequest) -> ParsedTokens:
-    """Read a request for tokens. Raises Failure."""
+    """Parse a request to tokenize. Raises Failure."""
     body = decode(http_request.body, _TOKENIZE)
     return ParsedTokens(body.to_request(), body.caller_name, _strung if body.return_token_strs else _plain)
 
 
 def parse_detokenize(http_request: HttpRequest) -> ParsedTokens:
-    """Read a request for a text. Raises Failure."""
+    """Parse a request to detokenize. Raises Failure."""
     body = decode(http_request.body, _DETOKENIZE)
     return ParsedTokens(body.to_request(), body.caller_name, _joined)
 
 
 def parse_input_tokens(http_request: HttpRequest) -> ParsedTokens:
-    """Read a response's request to count its input. Raises Failure."""
+    """Parse a response's request to count its input tokens. Raises Failure."""
     parsed = OpenAIResponseTranslator().parse(http_request)
 
     def caller_name(field: str) -> str:

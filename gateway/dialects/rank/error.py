@@ -1,6 +1,6 @@
-"""Errors of reranking: one body in which the clients of each API find what they read.
+"""Errors of reranking: one body with the fields of each API's clients.
 
-Cohere's read `message`, LangChain's for Jina `detail`, and those of vLLM `error`.
+Cohere's clients read `message`, LangChain's client for Jina reads `detail`, and vLLM's clients read `error`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import orjson
 from gateway.dialects.seam.error_response import ErrorResponse
 from gateway.dialects.seam.failure import Failure
 
-_TYPES: Final = {  # where the type is not BadRequestError
+_TYPES: Final = {  # reasons whose type is not BadRequestError
     401: "AuthenticationError",
     403: "PermissionDeniedError",
     404: "NotFoundError",
@@ -31,7 +31,7 @@ class RankErrors:
     """The part of a translator that creates error responses."""
 
     def error_response(self, failure: Failure) -> ErrorResponse:
-        """The error body, with its status."""
+        """Return the error body with its status."""
         error = {
             "message": failure.message,
             "type": _TYPES.get(failure.status, "BadRequestError"),

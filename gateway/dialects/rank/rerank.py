@@ -1,4 +1,4 @@
-"""Translates requests to rerank and to score. docs/api/rank.md has the tables of their fields."""
+"""Translators of requests to rerank and to score. docs/api/rank.md has the tables of their fields."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class RerankTranslator(RankErrors):
     """Translates one request to rerank."""
 
     def __init__(self, version: str = "1", *, returns_documents: bool = False) -> None:
-        """`version` is that of Cohere's API; `returns_documents` holds where the caller doesn't say."""
+        """`version` is that of Cohere's API; `returns_documents` is the default."""
         self._version = version
         self._returns_documents = returns_documents
 

@@ -1,4 +1,4 @@
-"""An error in a dialect's shape."""
+"""An error in a dialect's format."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gateway.dialects.seam.failure import Failure
 
 @dataclass(frozen=True, slots=True)
 class ErrorResponse:
-    """An error as one dialect answers it. The headers are those that only this dialect has."""
+    """An error response of one dialect. `headers` are those that only this dialect sends."""
 
     status: int
     body: bytes

@@ -1,4 +1,4 @@
-"""The routes of MindIE and Triton, and KServe's about the server and its models, under /v2."""
+"""The routes of MindIE and Triton, and KServe's metadata routes, under /v2."""
 
 from __future__ import annotations
 

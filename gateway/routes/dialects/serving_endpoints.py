@@ -1,4 +1,4 @@
-"""The routes of Databricks' REST API that list, make, change and remove endpoints."""
+"""The routes of Databricks' REST API that list, create, change and delete endpoints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Choose between two dialects that share a path, by a header that one's clients always send."""
+"""Choose between two dialects that share a path by a header that one dialect's clients always send."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gateway.routes.upstream.upstream import Upstream
 
 @dataclass(frozen=True, slots=True)
 class OtherDialect:
-    """Who answers a request that has the header `marked_by`, with which headers and types of bodies."""
+    """The dialect that answers requests with the header `marked_by`: its lookup, headers and types of bodies."""
 
     marked_by: str
     lookup: Lookup
@@ -28,13 +28,13 @@ class OtherDialect:
 
 @dataclass(frozen=True, slots=True)
 class ByHeader:
-    """Two lookups on one path: the `other` dialect's, and the surface's own."""
+    """Two lookups on one path: the surface's own, and the other dialect's."""
 
     own: Lookup
     other: OtherDialect
 
     def endpoint(self, upstream: Upstream, error_response: ToErrorResponse, settings: Settings) -> ASGIApp:
-        """The application."""
+        """Return the ASGI application."""
         own = self.own.endpoint(upstream, error_response, settings)
         other = WithResponseHeaders(
             self.other.lookup.endpoint(upstream, self.other.error_response, settings), self.other.headers

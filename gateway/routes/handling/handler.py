@@ -1,6 +1,6 @@
-"""Handlers of an operation: a generation, a function, or one call of the service.
+"""Handlers of an operation: a generation, a lookup, or one call of the service.
 
-Handlers are declared without a service; `endpoint` makes the ASGI application that answers over one.
+Handlers are declared without a service; `endpoint` creates the ASGI application for a service.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Answer: TypeAlias = Callable[[Upstream, HttpRequest, Caller], Awaitable[bytes]]
 
 
 class Parsed(Protocol):
-    """What came of a body: the contract's request, and the way back to the caller's names of its fields."""
+    """A parsed body: the contract's request, and the mapping to the caller's field names."""
 
     @property
     def request(self) -> Message: ...
@@ -46,17 +46,17 @@ ParsedT = TypeVar("ParsedT", bound=Parsed)
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """A request for which something is generated. `prepare` may change it first, or refuse it by raising Failure."""
+    """A request that runs a model. `prepare` may change it first, or reject it by raising Failure."""
 
     translator: Callable[[], Translator]
     prepare: Prepare | None = None
 
     def parse(self, http_request: HttpRequest) -> Parsed:
-        """Read a request. Raises Failure."""
+        """Parse a request. Raises Failure."""
         return self.translator().parse(http_request)
 
     def endpoint(self, upstream: Upstream, error_response: ToErrorResponse, settings: Settings) -> ASGIApp:  # noqa: ARG002
-        """The application. Errors are told by the translator, which may know more of the request."""
+        """Return the ASGI application. The translator creates its errors, since it may know more of the request."""
         client = ResumingClient(upstream.client, settings.resume_timeout_s)
         if self.prepare is None:
             return GenerationEndpoint(self.translator, client, settings, authentication_first(upstream.client))
@@ -66,7 +66,7 @@ class Generation:
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """A request without a body. `answer` gives the JSON of status 200, or raises Failure."""
+    """A request without a body. `answer` returns the JSON of status 200, or raises Failure."""
 
     answer: Answer
 
@@ -77,7 +77,7 @@ class Lookup:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A request whose body says what to call: `serialize` returns the JSON of the service's reply."""
+    """A request whose body becomes one call: `serialize` returns the JSON of the service's reply."""
 
     parse: Callable[[HttpRequest], Parsed]
     serialize: Callable[[Any], bytes]
@@ -100,7 +100,7 @@ class Question(Parsed, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Inquiry:
-    """A request whose body says what to call, and how to serialize the service's reply, which may be long."""
+    """A request whose body becomes one call, and determines the JSON of the service's reply, which may be long."""
 
     parse: Callable[[HttpRequest], Question]
 

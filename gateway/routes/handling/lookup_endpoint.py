@@ -1,4 +1,4 @@
-"""Handle one request that generates nothing: models, endpoints, metadata."""
+"""Handle one request that runs no model: models, endpoints, metadata."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ Lookup: TypeAlias = Callable[[HttpRequest, Caller], Awaitable[bytes]]
 
 @dataclass(frozen=True, slots=True)
 class LookupEndpoint:
-    """An ASGI application over one function: `answer` gives the JSON body of status 200, or raises Failure.
+    """An ASGI application over one function: `answer` returns the JSON body of status 200, or raises Failure.
 
-    `told` says what callers hear of a body that can't be received.
+    `replace_failure` returns the failure to report for a body that can't be received.
     """
 
     answer: Lookup
@@ -47,7 +47,7 @@ class LookupEndpoint:
             answer = await self.answer(http_request, caller)
         except CallerLeft:
             raise
-        except Exception as error:  # noqa: BLE001  what is unknown is logged, and told in the dialect's shape
+        except Exception as error:  # noqa: BLE001  unexpected errors are logged, and reported in the dialect's format
             failure = known(error, caller.request_id)
             await send_error_response(send, self.error_response(failure), failure)
         else:

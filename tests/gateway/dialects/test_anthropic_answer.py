@@ -173,7 +173,7 @@ def test_stream_that_fails_has_one_last_event() -> None:
 
 
 def test_errors() -> None:
-    """The field stands before the text; a thread's rejection says so to the SDK, a long prompt's to those that cut it."""
+    """The text begins with the field; the texts for threads and long prompts are those that clients match."""
 
     def error(failure: Failure) -> dict[str, Any]:
         rejection = AnthropicErrors().error_response(failure)

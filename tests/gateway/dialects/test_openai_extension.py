@@ -97,8 +97,8 @@ def test_refusals_come_back_by_the_caller_s_name(asked: Any, fields: dict[str, A
 @pytest.mark.parametrize(
     ("fields", "field", "words"),
     [
-        ({"guided_json": SCHEMA, "regex": "a"}, "regex", "goes without guided_json"),
-        ({"response_format": {"type": "json_object"}, "ebnf": "a"}, "ebnf", "goes without response_format"),
+        ({"guided_json": SCHEMA, "regex": "a"}, "regex", "can't be combined with guided_json"),
+        ({"response_format": {"type": "json_object"}, "ebnf": "a"}, "ebnf", "can't be combined with response_format"),
         ({"structured_outputs": {"regex": "a", "json": {}}}, "structured_outputs.regex", "structured_outputs.json"),
         ({"guided_json": 5}, "guided_json", "must be an object or a string"),
         ({"guided_choice": "a"}, "guided_choice", "must be a list"),

@@ -15,7 +15,7 @@ FinishReason = Literal["stop", "length", "tool_calls", "content_filter"]
 
 
 class TokenCounts(msgspec.Struct):
-    """Parts of a count."""
+    """The parts of a token count."""
 
     cached_tokens: Unsigned | None = None
     reasoning_tokens: Unsigned | None = None
@@ -40,7 +40,7 @@ class FunctionAnswer(msgspec.Struct):
 
 
 class ToolCallAnswer(msgspec.Struct):
-    """A call that the model asks for."""
+    """A tool call that the model requests."""
 
     id: str
     type: Literal["function"]
@@ -58,7 +58,7 @@ class MessageAnswer(msgspec.Struct):
 
 
 class ChatChoiceAnswer(msgspec.Struct):
-    """One of the answers."""
+    """One choice of a chat answer."""
 
     index: Unsigned
     message: MessageAnswer
@@ -80,7 +80,7 @@ class ChatAnswer(msgspec.Struct):
 
 
 class CompletionChoiceAnswer(msgspec.Struct):
-    """One of the continuations. `choice_index` is there where `index` is the prompt's: its place among all choices."""
+    """One choice of a completion. If `index` is the prompt's, `choice_index` is the index among all choices."""
 
     index: Unsigned
     text: str
@@ -90,7 +90,7 @@ class CompletionChoiceAnswer(msgspec.Struct):
 
 
 class CompletionAnswer(msgspec.Struct):
-    """Whole continuations."""
+    """A whole completion."""
 
     id: str
     object: Literal["text_completion"]
@@ -120,7 +120,7 @@ class EmbeddingsAnswer(msgspec.Struct):
 
 
 class ResponseAnswer(msgspec.Struct):
-    """A response: the items that the model made, and what was asked."""
+    """A response: the items that the model generated, and the parameters of the request."""
 
     id: str
     object: Literal["response"]

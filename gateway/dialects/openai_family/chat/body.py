@@ -1,4 +1,4 @@
-"""The body of a chat request, as OpenAI's family writes it. A dialect adds its own fields by inheritance.
+"""The body of a chat request in OpenAI's family. A dialect adds its own fields by inheritance.
 
 Null is equivalent to an absent field everywhere.
 """
@@ -46,7 +46,10 @@ _REASONING: Final = re.compile(r"^(messages\.\d+)\.reasoning$")
 
 
 class ChatBody(SamplingBody, kw_only=True):
-    """The fields that all dialects share. Ranges are the contract's. `max_completion_tokens` is OpenAI's newer name of the limit."""
+    """The fields that all dialects share. Ranges are the contract's.
+
+    `max_completion_tokens` is OpenAI's newer name of `max_tokens`.
+    """
 
     messages: list[ChatMessage]
     max_completion_tokens: int | None = None

@@ -1,4 +1,4 @@
-"""The body of a text completion, as OpenAI's family writes it. A dialect adds its own fields by inheritance.
+"""The body of a text completion in OpenAI's family. A dialect adds its own fields by inheritance.
 
 Null is equivalent to an absent field everywhere.
 """
@@ -25,10 +25,10 @@ _CALLER_NAMES: Final = {
 
 
 class CompletionBody(SamplingBody, kw_only=True):
-    """The fields that all dialects share. Ranges are the contract's. `logprobs` is how many of the most likely tokens to list."""
+    """The fields that all dialects share, in the contract's ranges. `logprobs` is the number of top tokens to list."""
 
     prompt: PromptInput
-    max_tokens: Annotated[int, msgspec.Meta(ge=0)] | None = None  # 0 with echo; the contract's least is 1
+    max_tokens: Annotated[int, msgspec.Meta(ge=0)] | None = None  # 0 is allowed with echo; the contract's minimum is 1
     echo: bool | None = None
     suffix: str | None = None
     logprobs: int | None = None
@@ -40,7 +40,7 @@ class CompletionBody(SamplingBody, kw_only=True):
         check_length(completion_pb2.CompleteRequest, "prompts", prompts, "prompt")
         request = completion_pb2.CompleteRequest(model=model, prompts=prompts, suffix=self.suffix, echo=self.echo)
         self.set_sampling(request)
-        if self.echo and self.max_tokens == 0:  # as benchmarks ask to score a text
+        if self.echo and self.max_tokens == 0:  # sent by benchmarks that score a text
             request.prompt_only = True
             request.ClearField("stopping")
         if self.logprobs is not None:

@@ -1,4 +1,4 @@
-"""The body of an embedding request, as OpenAI's family writes it. A dialect adds its own fields by inheritance.
+"""The body of an embedding request in OpenAI's family. A dialect adds its own fields by inheritance.
 
 Null is equivalent to an absent field everywhere.
 """

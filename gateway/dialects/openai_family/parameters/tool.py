@@ -1,4 +1,4 @@
-"""Tools and the choice among them, as OpenAI's family writes them. A function's parameters stay the caller's text."""
+"""Tools and tool choices of OpenAI's family. A function's parameters keep the caller's text."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The body of a response's request: every field of OpenAI's responses API, and those that Databricks adds.
+"""The body of a response request: every field of OpenAI's responses API, and those that Databricks adds.
 
 Some fields have an effect, some are accepted without effect, and some are rejected because ignoring them would mislead
-the caller; they are listed in the table of docs/api/responses.md; a test tries every row of it. Null is equivalent to an absent field.
+the caller; they are listed in the table of docs/api/responses.md; a test tries every row of it. Null means absent.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ _TOOL: Final = re.compile(r"^tools\.(\d+)\.function(?:\.(.*))?$")
 
 
 class TextConfig(msgspec.Struct, forbid_unknown_fields=True):
-    """What the text looks like."""
+    """The format of the text."""
 
     format: Format | None = None
     verbosity: Literal["low", "medium", "high"] | None = None
 
 
 class ReasoningConfig(msgspec.Struct, forbid_unknown_fields=True):
-    """How much to reason. Reasoning is returned as it is: there are no summaries, and nothing is encrypted."""
+    """Reasoning options. Reasoning is returned verbatim: there are no summaries, and nothing is encrypted."""
 
     effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
     summary: Literal["auto", "concise", "detailed"] | None = None
@@ -80,7 +80,7 @@ class ResponseBody(DrawingBody, kw_only=True):
     input: Input
     instructions: str | None = None
     max_output_tokens: int | None = None
-    max_tool_calls: Annotated[int, msgspec.Meta(ge=1, le=2**32 - 1)] | None = None  # of tools that aren't here
+    max_tool_calls: Annotated[int, msgspec.Meta(ge=1, le=2**32 - 1)] | None = None  # for absent tools
     text: TextConfig | None = None
     reasoning: ReasoningConfig | None = None
     tools: list[ResponseTool] | None = None
@@ -132,7 +132,7 @@ class ResponseBody(DrawingBody, kw_only=True):
         streamed_usage(self.stream_options, stream=self.stream)
 
     def to_request(self, model: str) -> response_pb2.CreateResponseRequest:
-        """The contract's request to `model`. Raises Failure for what can't be served or held."""
+        """Return the contract's request to `model`. Raises Failure if it can't be served or represented."""
         self.check()
         if not isinstance(self.input, str):
             check_length(response_pb2.CreateResponseRequest, "input", self.input, "input")
@@ -177,7 +177,7 @@ class ResponseBody(DrawingBody, kw_only=True):
         return renamed(path, _CALLER_NAMES)
 
     def echo(self) -> dict[str, Any]:
-        """What the answer tells of the request, but for what the answer itself decides."""
+        """Return the request's fields that the answer echoes, except those with effective values."""
         reasoning = self.reasoning or ReasoningConfig()
         text = self.text or TextConfig()
         return {

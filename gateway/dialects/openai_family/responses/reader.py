@@ -1,4 +1,4 @@
-"""The reading half of a translator of responses: the dialects that have them differ in their errors only."""
+"""The parser of response requests; dialects differ in their error responses only."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gateway.dialects.seam.translator import ParsedRequest
 
 
 class ResponseReader:
-    """Reads one request for a response. To be joined with a half that tells errors."""
+    """Parses one response request. A dialect combines it with a class that creates error responses."""
 
     encoder: ClassVar[type[ResponseEncoder]] = ResponseEncoder
     default_effort: ClassVar[chat_pb2.ReasoningEffort] = chat_pb2.REASONING_EFFORT_UNSPECIFIED
@@ -37,8 +37,8 @@ class ResponseReader:
         )
 
     def check(self, body: ResponseBody) -> None:
-        """Raise Failure for what only this dialect refuses."""
+        """Raise Failure for requests that only this dialect rejects."""
 
-    def model(self, http_request: HttpRequest, body: ResponseBody) -> str:  # noqa: ARG002  other ways in name it elsewhere
-        """The name to ask for. Raises Failure."""
+    def model(self, http_request: HttpRequest, body: ResponseBody) -> str:  # noqa: ARG002  for other dialects
+        """Return the name of the requested model. Raises Failure."""
         return body.model
