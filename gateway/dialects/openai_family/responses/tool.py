@@ -25,7 +25,7 @@ from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.json_body import is_given
 
 _ONE_LINE: Final = bytes.maketrans(b"\r\n", b"  ")
-_TWICE: Final = "give its fields inside {0} or beside type, not both"
+_TWICE: Final = "give its fields inside {0} or next to type, not both"
 
 
 class ResponseTool(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
