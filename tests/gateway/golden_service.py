@@ -21,7 +21,7 @@ Answers: TypeAlias = Mapping[str, Sequence[Answer]]  # method name → what it s
 
 
 class GoldenService(grpc.GenericRpcHandler):
-    """Plays `answers`. `notes` is the transcript so far; `port` is where it listens."""
+    """Plays `answers`. `notes` is the transcript so far; `port` is its port."""
 
     def __init__(self) -> None:
         self.answers: Answers = {}
@@ -29,7 +29,7 @@ class GoldenService(grpc.GenericRpcHandler):
         self.port = 0
 
     def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[Any, Any] | None:
-        """The handler of a method that has answers; any other is UNIMPLEMENTED."""
+        """Return the handler of a method with answers; any other is UNIMPLEMENTED."""
         service, _, name = details.method.removeprefix("/").rpartition("/")
         if name not in self.answers:
             return None
@@ -63,7 +63,7 @@ class GoldenService(grpc.GenericRpcHandler):
 
 
 async def golden_service() -> AsyncIterator[GoldenService]:
-    """A running one, until it is left."""
+    """Run a golden service until the block ends."""
     service = GoldenService()
     server = grpc.aio.server()
     server.add_generic_rpc_handlers((service,))
@@ -74,7 +74,7 @@ async def golden_service() -> AsyncIterator[GoldenService]:
 
 
 def _is_told(key: str) -> bool:
-    """Whether a metadata key is the caller's or the route's; others tell of the transport and the trace."""
+    """Return True if a metadata key is recorded; those of transport and tracing are not."""
     return key.startswith("x-") or key == "authorization"
 
 

@@ -1,4 +1,4 @@
-"""What callers of other servers ask for beside OpenAI's fields: how it is read, and how it is told."""
+"""Fields of other servers in requests of the OpenAI style, and their effects on answers."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ EACH = {"include_usage": True, "continuous_usage_stats": True}
 
 
 def parse(**fields: Any) -> ParsedRequest[chat_pb2.ChatRequest]:
-    """The call for a chat with these fields."""
+    """Return the call for a chat with these fields."""
     body = {"model": "m", "messages": [USER], **fields}
     return OpenAITranslator().parse(HttpRequest(json.dumps(body).encode()))
 
 
 def parse_completion(**fields: Any) -> ParsedRequest[completion_pb2.CompleteRequest]:
-    """The call for a completion with these fields."""
+    """Return the call for a completion with these fields."""
     return OpenAICompletionTranslator().parse(
         HttpRequest(json.dumps({"model": "m", "prompt": "hi", **fields}).encode())
     )
@@ -66,7 +66,7 @@ both = pytest.mark.parametrize("asked", PARSERS, ids=["chat", "completion"])
 )
 @both
 def test_form_of_the_text_by_any_name(asked: Any, fields: dict[str, Any], constraint: str) -> None:
-    """Each is the contract's one constraint; a schema is passed on as it was written."""
+    """Each field sets the contract's constraint; a schema is copied verbatim."""
     told = asked(**fields).request.output_constraint
     assert text_format.MessageToString(told, as_one_line=True) == constraint
 
@@ -89,7 +89,7 @@ def test_form_of_the_text_by_any_name(asked: Any, fields: dict[str, Any], constr
 )
 @both
 def test_refusals_come_back_by_the_caller_s_name(asked: Any, fields: dict[str, Any], path: str, name: str) -> None:
-    """What the service finds wrong is told of the field that says it."""
+    """An error of the service about the constraint names the caller's field."""
     given = {} if "prompt_logprobs" in fields else fields
     assert asked(**given).caller_name(path) == name
 
@@ -129,7 +129,7 @@ def test_refusals_come_back_by_the_caller_s_name(asked: Any, fields: dict[str, A
 )
 @both
 def test_what_cannot_be_is_refused_by_name(asked: Any, fields: dict[str, Any], field: str, words: str) -> None:
-    """With the rule, or with why it isn't available."""
+    """Invalid or unsupported fields are rejected with their name and the rule."""
     with pytest.raises(Failure) as caught:
         asked(**fields)
     assert (caught.value.status, caught.value.field) == (400, field)
@@ -151,7 +151,7 @@ def test_what_cannot_be_is_refused_by_name(asked: Any, fields: dict[str, Any], f
     ],
 )
 def test_what_a_chat_cannot_is_refused_by_name(fields: dict[str, Any], field: str, words: str) -> None:
-    """As above, for fields that only chats have."""
+    """Invalid or unsupported fields of chats are rejected with their name and the rule."""
     with pytest.raises(Failure) as caught:
         parse(**fields)
     assert (caught.value.status, caught.value.field) == (400, field)
@@ -159,7 +159,7 @@ def test_what_a_chat_cannot_is_refused_by_name(fields: dict[str, Any], field: st
 
 
 def test_completion_tells_its_prompt_s_logprobs_in_one_form() -> None:
-    """Not by `echo` and by `prompt_logprobs`."""
+    """A completion can't request prompt logprobs by both `echo` and `prompt_logprobs`."""
     with pytest.raises(Failure) as caught:
         parse_completion(prompt_logprobs=1, echo=True, logprobs=1)
     assert caught.value.field == "prompt_logprobs"
@@ -167,7 +167,7 @@ def test_completion_tells_its_prompt_s_logprobs_in_one_form() -> None:
 
 @both
 def test_values_that_change_nothing_are_taken(asked: Any) -> None:
-    """Clients of other servers send their defaults."""
+    """Neutral values of unsupported fields are accepted, because clients of other servers send them."""
     defaults = {
         "top_k": -1, "best_of": 1, "use_beam_search": False, "length_penalty": 1, "early_stopping": False,
         "logits_processors": [], "spaces_between_special_tokens": True, "return_token_ids": False,
@@ -194,14 +194,14 @@ def test_values_that_change_nothing_are_taken(asked: Any) -> None:
 def test_reasoning_by_effort_or_by_tokens(
     given: dict[str, Any], effort: chat_pb2.ReasoningEffort, budget: int | None
 ) -> None:
-    """Or by whether there is to be any."""
+    """Reasoning is set by effort, by a token budget, or by `enabled`."""
     request = parse(reasoning=given).request
     assert request.reasoning_effort == effort
     assert (request.reasoning_budget if request.HasField("reasoning_budget") else None) == budget
 
 
 def test_template_gets_its_variables_as_json() -> None:
-    """As they were sent, and the turns as they are asked for."""
+    """The template receives its variables verbatim, and the options about the last turn."""
     request = parse(chat_template_kwargs={"a": [1.0, None]}, continue_final_message=True, messages=[USER, SAID]).request
     assert json.loads(request.chat_template_kwargs) == {"a": [1.0, None]}
     assert request.continue_final_message
@@ -221,7 +221,7 @@ STREAM = [
 
 
 def chunks(call: Any, events: list[str], kind: Any = chat_pb2.StreamChatResponse) -> list[Any]:
-    """A stream's JSON."""
+    """Return a stream's JSON."""
     stream = b"".join(call.encoder.chunk(text_format.Parse(event, kind())) for event in events).decode()
     *bodies, done, _ = stream.split("\n\n")
     assert done == "data: [DONE]"
@@ -229,7 +229,7 @@ def chunks(call: Any, events: list[str], kind: Any = chat_pb2.StreamChatResponse
 
 
 def test_every_chunk_has_the_usage_so_far_if_asked_for() -> None:
-    """It rises to that of the last chunk; the service is asked for numbers only."""
+    """The usage grows to that of the last chunk; the service is asked for token counts only."""
     call = parse(stream=True, stream_options=EACH)
     assert call.request.HasField("tokens")
     assert not call.request.tokens.ids
@@ -241,14 +241,14 @@ def test_every_chunk_has_the_usage_so_far_if_asked_for() -> None:
 
 
 def test_usage_of_every_chunk_needs_the_last_one_s() -> None:
-    """As in vLLM, whose option it is."""
+    """`continuous_usage_stats` requires `include_usage`, as in vLLM."""
     call = parse(stream=True, stream_options={"continuous_usage_stats": True})
     assert not call.request.HasField("tokens")
     assert all("usage" not in chunk for chunk in chunks(call, STREAM))
 
 
 def test_usage_of_a_completion_s_chunk_is_its_choice_s() -> None:
-    """With its prompt's tokens."""
+    """A completion chunk's usage is that of its choice with its prompt's tokens."""
     call = parse_completion(prompt=["a", "b"], n=2, stream=True, stream_options=EACH)
     events = [
         "started { n: 2 prompt_tokens: [5, 6] }",
@@ -263,7 +263,7 @@ def test_usage_of_a_completion_s_chunk_is_its_choice_s() -> None:
 
 
 def test_token_ids_come_with_their_text() -> None:
-    """The prompt's once, in the first chunk; no token is lost or told twice."""
+    """The first chunk has the prompt's ids, and each generated token's id is sent exactly once."""
     call = parse(stream=True, return_token_ids=True)
     assert call.request.tokens.ids
     first, *others = chunks(call, STREAM)
@@ -274,7 +274,7 @@ def test_token_ids_come_with_their_text() -> None:
 
 
 def test_token_ids_of_completions_come_with_their_text() -> None:
-    """Each choice's first chunk has its prompt's."""
+    """Each choice's first chunk has the token ids of its prompt."""
     call = parse_completion(stream=True, return_token_ids=True, n=2)
     events = [
         "started { n: 2 prompt_token_ids { ids: [3, 4] } prompt_tokens: 2 }",
@@ -289,7 +289,7 @@ def test_token_ids_of_completions_come_with_their_text() -> None:
 
 
 def test_whole_answers_tell_the_same() -> None:
-    """Token ids and the prompt's logprobs, whose first token has none."""
+    """Whole answers have token ids and the prompt's logprobs, where the first token has none."""
     fields = {"return_token_ids": True, "prompt_logprobs": 1}
     prompt = (
         'prompt_logprobs { token: "h" token_id: 3 } prompt_logprobs { token: "i" token_id: 4 logprob: -2'
@@ -337,7 +337,7 @@ ANSWER = text_format.Parse(
     ],
 )
 def test_reasoning_is_told_by_the_caller_s_name_or_not_at_all(fields: dict[str, Any], names: set[str]) -> None:
-    """Whole and streamed alike; what isn't told loses no token."""
+    """Reasoning has the requested field names or is omitted, whole and streamed; no token id is lost."""
     message = json.loads(parse(**fields).encoder.whole(ANSWER))["choices"][0]["message"]
     assert {name: message[name] for name in message if "reasoning" in name} == dict.fromkeys(names, "hm")
     told = chunks(parse(**fields, stream=True, return_token_ids=True), STREAM)
@@ -347,7 +347,7 @@ def test_reasoning_is_told_by_the_caller_s_name_or_not_at_all(fields: dict[str, 
 
 
 def test_echo_is_what_the_assistant_had_said() -> None:
-    """The answer goes on after it."""
+    """The answer begins with the assistant's last message, which it continues."""
     fields = {"messages": [USER, SAID], "echo": True, "continue_final_message": True}
     whole = json.loads(parse(**fields).encoder.whole(ANSWER))["choices"][0]["message"]["content"]
     told = chunks(parse(**fields, stream=True), STREAM)

@@ -1,4 +1,4 @@
-"""Responses as they go out, to the byte, and as OpenAI's own types read them."""
+"""Encoded responses, compared with recorded bytes and with OpenAI's own types."""
 
 from __future__ import annotations
 
@@ -52,20 +52,20 @@ def encoder_of(**fields: Any) -> Encoder:
 
 
 def events_of(case: str) -> list[response_event_pb2.StreamResponseResponse]:
-    """The recorded events of the service."""
+    """Return the recorded events of the service."""
     blocks = (GOLDEN / f"{case}.textproto").read_text().split("\n---\n")
     return [text_format.Parse(block, response_event_pb2.StreamResponseResponse()) for block in blocks]
 
 
 def whole_of(case: str, **fields: Any) -> Any:
-    """The unstreamed answer to what the service's last event has."""
+    """Return the unstreamed answer of the service's last event."""
     last = events_of(case)[-1]
     ended = getattr(last, last.WhichOneof("event") or "")
     return json.loads(encoder_of(**fields).whole(response_pb2.CreateResponseResponse(response=ended.response)))
 
 
 def data_of(stream: bytes) -> list[dict[str, Any]]:
-    """The JSON of each event, whose `event:` line must say its type."""
+    """Return the JSON of each event, whose `event:` line must have its type."""
     *blocks, nothing = stream.decode().split("\n\n")
     assert nothing == ""
     told = []
@@ -78,7 +78,7 @@ def data_of(stream: bytes) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("case", CASES)
 def test_stream_is_golden(case: str) -> None:
-    """Each recorded stream of the service gives exactly the recorded bytes."""
+    """Each recorded stream of the service is encoded to exactly the recorded bytes."""
     encoder = encoder_of()
     stream = b"".join(encoder.chunk(event) for event in events_of(case))
     assert stream == (GOLDEN / f"{case}.sse.txt").read_bytes()
@@ -86,7 +86,7 @@ def test_stream_is_golden(case: str) -> None:
 
 @pytest.mark.parametrize("case", CASES)
 def test_stream_and_whole_are_openais_own_types(case: str) -> None:
-    """Every event and the whole answer are valid by the types of OpenAI's client, and tell one response."""
+    """Every event and the whole answer are valid for OpenAI's types, and contain the same response."""
     told = data_of((GOLDEN / f"{case}.sse.txt").read_bytes())
     for data in told:
         EVENT.validate_python(data)
@@ -99,7 +99,7 @@ def test_stream_and_whole_are_openais_own_types(case: str) -> None:
 
 
 def test_answer_tells_what_was_asked() -> None:
-    """Every field that has a place in the answer comes back as it was given."""
+    """Every request field that the answer has is echoed unchanged."""
     whole = whole_of("text", **EVERYTHING)
     Response.model_validate(whole)
     assert {name: whole[name] for name in EVERYTHING} == EVERYTHING
@@ -108,7 +108,7 @@ def test_answer_tells_what_was_asked() -> None:
 
 
 def test_answer_tells_defaults() -> None:
-    """What was not given is told as OpenAI's defaults; numbers in force are the service's."""
+    """Absent fields are echoed as OpenAI's defaults; numbers are the effective values of the service."""
     whole = whole_of("text")
     wanted = {
         "temperature": 0.5, "top_p": 1.0, "tools": [], "tool_choice": "auto", "parallel_tool_calls": True,
@@ -121,7 +121,7 @@ def test_answer_tells_defaults() -> None:
 
 
 def test_answer_tells_numbers_as_settings_have_them() -> None:
-    """What a model's own settings say, which comes as a number of 32 bits."""
+    """A model's own settings, which are 32-bit floats in the contract, are rounded to seven digits."""
     (event,) = events_of("text")[-1:]
     event.completed.response.sampling.temperature, event.completed.response.sampling.top_p = 0.3, 0.95
     whole = json.loads(
@@ -131,13 +131,13 @@ def test_answer_tells_numbers_as_settings_have_them() -> None:
 
 
 def test_answer_has_every_field_that_openais_type_has() -> None:
-    """But for a cache policy, which is nobody's here: prefixes are cached without one."""
+    """The answer has every field of OpenAI's type except a cache policy."""
     assert Response.model_fields.keys() - whole_of("text").keys() == {"prompt_cache_options"}
 
 
 @pytest.mark.parametrize(("given", "told"), [({}, "medium"), ({"effort": "xhigh"}, "high")])
 def test_answer_tells_the_effort_in_force(given: dict[str, str], told: str) -> None:
-    """What the service made of the request's effort, or of its absence."""
+    """The answer has the effective effort for a given or absent one."""
     (event,) = events_of("text")[-1:]
     event.completed.response.reasoning_effort = {"medium": MEDIUM, "high": HIGH}[told]
     answer = response_pb2.CreateResponseResponse(response=event.completed.response)
@@ -146,7 +146,7 @@ def test_answer_tells_the_effort_in_force(given: dict[str, str], told: str) -> N
 
 @pytest.mark.parametrize("is_nested", [False, True])
 def test_schemas_come_back_in_their_form_and_in_one_line(*, is_nested: bool) -> None:
-    """Tools and formats are told in the form they were given in; line ends between values break no event."""
+    """Tools and formats are echoed in the form of the request, without line ends that would break an event."""
     named = f'"name": "f", "strict": null, "description": null, "%s": {SCHEMA}'
     tool, wanted = named % "parameters", named % "schema"
     if is_nested:
@@ -163,7 +163,7 @@ def test_schemas_come_back_in_their_form_and_in_one_line(*, is_nested: bool) -> 
 
 
 def test_logprobs_are_told_with_their_text() -> None:
-    """A delta has its tokens' probabilities, the done events and the answer those of the whole text."""
+    """A delta has its tokens' logprobs; the done events and the answer have all of them."""
     told = data_of((GOLDEN / "json.sse.txt").read_bytes())
     deltas = [data["logprobs"] for data in told if data["type"] == "response.output_text.delta"]
     (done,) = [data["logprobs"] for data in told if data["type"] == "response.output_text.done"]
@@ -183,7 +183,7 @@ def test_logprobs_are_told_with_their_text() -> None:
     ],
 )
 def test_failed_stream_ends_with_the_response_so_far(failure: Failure, code: str, kind: str) -> None:
-    """`response.failed` is numbered on, and has the items that were done, the cost, and the error with all it knows."""
+    """`response.failed` has the next number, the completed items, the usage, and the complete error."""
     encoder = encoder_of()
     events = events_of("two_calls")
     end = next(i for i, event in enumerate(events) if event.HasField("output_item_done")) + 2
@@ -205,7 +205,7 @@ def test_failed_stream_ends_with_the_response_so_far(failure: Failure, code: str
 
 @pytest.mark.parametrize("text", ["", "a", '"\\\n\t\u2028', "ä€😀", "\x00\x7f"])
 def test_text_survives(text: str) -> None:
-    """Any text comes back from the event that carries it, in one line."""
+    """Any text is encoded in one line and decoded unchanged."""
     encoder = encoder_of()
     encoder.chunk(events_of("text")[0])
     event = response_event_pb2.StreamResponseResponse(output_text_delta={"item_id": "msg_1", "delta": text})

@@ -1,4 +1,4 @@
-"""docs/errors.md says what callers are told: every row of its tables is tried, and none is missing."""
+"""docs/errors.md lists all errors: every row of its tables is tested, and none is missing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PAGE = Path(__file__).resolve().parents[3] / "docs" / "errors.md"
 
 
 def rows(num_columns: int) -> list[list[str]]:
-    """The cells of each row of a reason, in the tables that have so many columns."""
+    """Return the cells of each row of a reason in the tables with this number of columns."""
     lines = [line for line in PAGE.read_text().splitlines() if line.startswith("| `")]
     cells = [[cell.strip(" `") for cell in line.strip("|").split("|")] for line in lines]
     return [each for each in cells if len(each) == num_columns]
@@ -45,14 +45,14 @@ TOLD_BY_REST = [(reason, code) for reason, code, *_ in OVER_GRPC if reason not i
 
 
 def test_every_reason_of_the_service_has_a_row() -> None:
-    """The first table has the reasons and codes of the service's own, and no other."""
+    """The first table has exactly the service's own reasons and codes."""
     assert sorted((reason, code) for reason, code, *_ in OVER_GRPC) == sorted(
         {(r.reason_name, r.code.name) for r in TABLE}
     )
 
 
 def test_every_reason_over_http_has_a_row() -> None:
-    """The others have every reason that the gateway can tell, once."""
+    """The other tables have every reason that the gateway can report, once."""
     assert sorted(reason for reason, *_ in OVER_HTTP) == sorted(Reason)
 
 
@@ -66,7 +66,7 @@ def test_status_follows_from_the_code(reason: str, code: str) -> None:
 
 @pytest.mark.parametrize("row", OVER_HTTP, ids=[row[0] for row in OVER_HTTP])
 def test_each_dialect_tells_its_own_code(row: list[str]) -> None:
-    """Each dialect's body, or header, has the code of its column, and Azure's and Anthropic's answers their status."""
+    """Each dialect's error has the code of its column, and Azure's and Anthropic's also their status."""
     reason, status, openai, azure, databricks, mindie, anthropic = row
     is_of_field = databricks == "INVALID_PARAMETER_VALUE"
     failure = Failure(Reason[reason], "words", violations=[Violation("f", "words")] if is_of_field else ())

@@ -1,4 +1,4 @@
-"""Whatever is large is read and written while the event loop answers others."""
+"""Large bodies are parsed and serialised while the event loop serves other requests."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LONGEST_S = 10.0  # of a wait that never ends if the loop stands still
 
 
 class Gate:
-    """A piece of work that goes on only when the loop has run something else meanwhile."""
+    """Work that continues only after the event loop has run something else."""
 
     def __init__(self) -> None:
         self._open = threading.Event()
@@ -39,7 +39,7 @@ class Gate:
 
 
 class Waiting(OpenAIErrors):
-    """A dialect whose `waits_in` is done only while the loop goes on."""
+    """A dialect whose method `waits_in` ends only while the event loop runs."""
 
     ping = b""
 

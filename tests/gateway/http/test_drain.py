@@ -1,4 +1,4 @@
-"""How the gateway leaves: who is served until when, and what the others are told."""
+"""Draining of the gateway: which requests are served how long, and the errors of the others."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.gateway.conftest import Gateway, chat_body, until
 
 
 async def test_health_says_no_first_and_requests_are_still_served(gateway: Gateway) -> None:
-    """Until the delay is over only balancers notice, and each answer ends its connection."""
+    """During the delay only health checks fail, and each answer closes its connection."""
     assert (await gateway.http.get("/healthz")).status_code == 200
     leaving = asyncio.create_task(gateway.drain.leave(60, 60))
     await until(lambda: gateway.drain.phase is GatewayPhase.LEAVING)
@@ -32,7 +32,7 @@ async def test_health_says_no_first_and_requests_are_still_served(gateway: Gatew
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_running_requests_end_and_new_ones_are_refused(gateway: Gateway, *, stream: bool) -> None:
-    """The rejection has its dialect's shape and a time to retry; what ran when it came is answered whole."""
+    """New requests get an error in their dialect with a retry delay; running requests are completed."""
     release = asyncio.Event()
 
     async def held(request: chat_pb2.ChatRequest) -> AsyncIterator[chat_pb2.StreamChatResponse]:
@@ -67,7 +67,7 @@ async def test_running_requests_end_and_new_ones_are_refused(gateway: Gateway, *
 
 
 async def test_what_does_not_end_in_time_is_told_so(gateway: Gateway) -> None:
-    """A request that outlasts the time to stop is 503."""
+    """A request that exceeds the drain timeout gets 503."""
     gateway.service.script = fakes.play([None])
     asking = asyncio.create_task(gateway.chat())
     await until(gateway.service.begun.is_set)
@@ -78,7 +78,7 @@ async def test_what_does_not_end_in_time_is_told_so(gateway: Gateway) -> None:
 
 
 async def test_new_connections_are_accepted_until_the_end(gateway: Gateway) -> None:
-    """Who connects while the running requests end is told to come back, and not refused a connection."""
+    """New connections during the drain get an error response instead of a failed connection."""
     gateway.drain.begin()  # something runs
     leaving = asyncio.create_task(gateway.drain.leave(0, 60))
     await until(lambda: gateway.drain.phase is GatewayPhase.DRAINING)

@@ -1,4 +1,4 @@
-"""The numbers of the status page: the gateway's own, the service's, and what is said of a service that is away."""
+"""The data of the status page: the gateway's numbers, the service's, and the state of an unavailable service."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.gateway.fakes import STARTED, play, text
 
 
 async def test_numbers_are_numbers(gateway: Gateway) -> None:
-    """Large ones too, which protobuf's own JSON has as text; responses are counted by status."""
+    """Large integers are numbers, which protobuf's own JSON has as strings; responses are counted by status."""
     await gateway.chat()
     await gateway.http.get("/nowhere")
     answer = await gateway.http.get("/status.json")
@@ -24,7 +24,7 @@ async def test_numbers_are_numbers(gateway: Gateway) -> None:
 
 
 async def test_open_requests_are_told(gateway: Gateway) -> None:
-    """While they last."""
+    """Open requests are counted until they end."""
     gateway.service.script = play([STARTED, text("a"), None])
     body = chat_body(stream=True)
     async with gateway.http.stream("POST", "/v1/chat/completions", json=body) as answer:
@@ -33,7 +33,7 @@ async def test_open_requests_are_told(gateway: Gateway) -> None:
 
 
 async def test_it_is_asked_with_the_senders_key(gateway: Gateway) -> None:
-    """The gateway has none of its own."""
+    """The request to the service has the caller's key, since the gateway has none."""
     await gateway.http.get("/status.json", headers={"x-api-key": "k"})
     assert gateway.service.metadata[-1]["authorization"] == "Bearer k"
     await gateway.http.get("/status.json")
@@ -41,7 +41,7 @@ async def test_it_is_asked_with_the_senders_key(gateway: Gateway) -> None:
 
 
 async def test_polling_leaves_no_request_behind(gateway: Gateway) -> None:
-    """It is no request of callers: neither counted nor traced as one."""
+    """Polling is neither counted nor traced as a request."""
     for _ in range(3):
         told = (await gateway.http.get("/status.json")).json()
     assert told["gateway"]["responses"] == {}
@@ -49,14 +49,14 @@ async def test_polling_leaves_no_request_behind(gateway: Gateway) -> None:
 
 
 async def test_it_is_told_while_the_gateway_leaves(gateway: Gateway) -> None:
-    """To the last: that is when somebody looks."""
+    """The status is available until the end of a drain."""
     await gateway.drain.leave(0, 30)  # nothing runs
     assert (await gateway.http.get("/v1/models")).status_code == 503
     assert (await gateway.http.get("/status.json")).json()["unready"] == "the server is shutting down"
 
 
 async def test_a_service_that_is_not_ready_says_so(gateway: Gateway) -> None:
-    """Beside its numbers."""
+    """A service that is not ready is reported together with its numbers."""
     gateway.service.health = health_pb2.HealthCheckResponse.NOT_SERVING
     told = (await gateway.http.get("/status.json")).json()
     assert told["unready"] == "the service reports NOT_SERVING"
@@ -65,7 +65,7 @@ async def test_a_service_that_is_not_ready_says_so(gateway: Gateway) -> None:
 
 @pytest.mark.parametrize("flags", [["--target", "127.0.0.1:1"]])
 async def test_a_service_that_is_away_is_said(gateway: Gateway) -> None:
-    """The gateway's own numbers are there all the same."""
+    """The gateway's own numbers are available without the service."""
     answer = await gateway.http.get("/status.json")
     assert answer.status_code == 200
     told = answer.json()

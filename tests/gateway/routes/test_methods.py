@@ -1,4 +1,4 @@
-"""What joins HTTP and gRPC: every RPC has its row, and every path the dialect that tells its errors."""
+"""The mapping between HTTP and gRPC: every RPC has its row, and every path the dialect of its errors."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_stubs_are_the_clients_alone() -> None:
     ],
 )
 def test_end_is_a_message(event: object, *, is_end: bool) -> None:
-    """An answer is whole after its terminal event alone."""
+    """An answer is complete only after its terminal event."""
     assert ends_answer(event) == is_end  # type: ignore[arg-type]
 
 
@@ -95,7 +95,7 @@ def test_end_is_a_message(event: object, *, is_end: bool) -> None:
     ],
 )
 def test_longest_prefix_tells_the_error(path: str, teller: bytes) -> None:
-    """Prefixes are whole segments."""
+    """The longest prefix of whole segments selects the error format."""
     one, two, three = (
         Surface("", object, lambda _, name=name: ErrorResponse(404, name), prefixes, [])  # type: ignore[misc]
         for name, prefixes in ((b"one", ("/v1",)), (b"two", ("/models",)), (b"three", ("/models/deep",)))
@@ -108,7 +108,7 @@ def test_longest_prefix_tells_the_error(path: str, teller: bytes) -> None:
 
 @pytest.mark.parametrize("path", ["/v1/x", "/models/deep", "/"])
 def test_header_tells_whose_the_request_is(path: str) -> None:
-    """A request with one dialect's own header is told errors in that dialect's shape, and with its headers."""
+    """A request with one dialect's own header gets errors with that dialect's format and headers."""
     one = Surface("", object, lambda _: ErrorResponse(404, b"one"), ("/v1",), [])
     two = Surface(
         "",
