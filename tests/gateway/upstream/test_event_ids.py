@@ -1,4 +1,4 @@
-"""The ids of a stream's events, and streams that go on after one."""
+"""The ids of a stream's events, and the resumption of streams after them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STARTED = chat_pb2.ChatStarted(id="1", created=fakes.CREATED, model="m")
 
 
 def messages() -> list[chat_pb2.StreamChatResponse]:
-    """A stream as the service tells it, each message of an output of its own."""
+    """Return a stream of the service, each message from a separate output."""
     ends = chat_pb2.ChoiceFinished(finish_reason=chat_pb2.FINISH_REASON_STOP)
     events = [
         chat_pb2.StreamChatResponse(started=STARTED, stream=b"who"),
@@ -44,14 +44,14 @@ def ids_of(stream: bytes) -> list[str]:
 
 
 def test_every_event_has_an_id_of_its_own() -> None:
-    """The role, which comes with the first text, too."""
+    """Each event has its own id, including the role, which is sent with the first text."""
     stream = sent(ASKED, messages())
     assert stream.count(b"\n\n") == len(ids_of(stream)) == len(set(ids_of(stream))) == 6
     assert stream.startswith(b"id: ")
 
 
 def test_stream_goes_on_after_any_id() -> None:
-    """What the service tells again is left out up to the last event that was sent."""
+    """Replayed events are dropped up to the last event that was sent."""
     stream = sent(ASKED, messages())
     for place, event_id in enumerate(ids_of(stream), 1):
         parts = stream.split(b"\n\n")

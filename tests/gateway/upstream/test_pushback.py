@@ -1,4 +1,4 @@
-"""Refusals that the gateway repeats: whose, until when, and that callers can't tell them from the service's."""
+"""Rejections that the gateway repeats: their keys, their duration, and that callers can't distinguish them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PATHS: tuple[tuple[str, dict[str, Any]], ...] = (
 
 
 class Clock:
-    """Moved by hand."""
+    """A clock that is set manually."""
 
     now = 100.0
 
@@ -46,7 +46,7 @@ class Clock:
 
 
 def ask(pushback: Pushback, rejection: Failure | None, who: tuple[str, str] = WHO) -> bool:
-    """Whether a call comes to the service, which lets it in or refuses it."""
+    """Make a call; return whether it reached the service, which admits or rejects it."""
     was_asked = False
 
     def serve() -> None:
@@ -76,7 +76,7 @@ def test_until_the_service_refuses_all_are_asked_whatever_else_is_wrong() -> Non
 
 
 def test_after_a_refusal_few_are_asked() -> None:
-    """So many in a row, then twenty a second."""
+    """After a rejection a burst of calls is sent, then twenty per second."""
     clock = Clock()
     pushback = Pushback(clock)
     assert num_asked(pushback, 500, BUSY) == 1 + AT_ONCE
@@ -92,7 +92,7 @@ def test_others_and_other_models_are_asked_all() -> None:
 
 
 def test_twice_as_many_are_asked_as_are_let_in() -> None:
-    """Of what comes in no time one in three is let in, which is room for a few; a second later there is for all."""
+    """If one call in three is admitted, twice the number of admitted calls is sent; without rejections, all are."""
     clock = Clock()
     pushback = Pushback(clock)
     num_asked(pushback, 500, BUSY)
@@ -138,10 +138,10 @@ def test_no_more_than_a_thousand_are_remembered_and_the_oldest_is_forgotten_firs
 
 @pytest.mark.slow
 def test_nothing_of_a_refused_request_is_kept() -> None:
-    """A refusal's traceback has the frames that the request went through, and what they hold."""
+    """A stored rejection keeps no reference to the request through its traceback."""
 
     class Body:
-        """Up to 16 MiB."""
+        """A body of up to 16 MiB."""
 
     pushback = Pushback(Clock())
 
@@ -165,7 +165,7 @@ def test_nothing_of_a_refused_request_is_kept() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("path", "fields"), PATHS)
 async def test_callers_cannot_tell_who_refuses(gateway: Gateway, path: str, fields: dict[str, Any]) -> None:
-    """Status, body and the time to come back are the service's; once it has room, it is asked again."""
+    """Status, body and retry delay are the service's; calls are sent again once it has capacity."""
     gateway.service.script = fakes.play([FULL])
 
     async def post() -> httpx.Response:
