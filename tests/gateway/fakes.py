@@ -130,7 +130,7 @@ class FakeService(
         self.cancelled = asyncio.Event()
         self.num_sent = 0
         self.port = 0
-        self.cost = ""  # told to callers who ask
+        self.cost = ""  # sent to callers that request it
 
     async def StreamChat(  # noqa: N802  the contract's name
         self, request: chat_pb2.ChatRequest, context: Any

@@ -36,7 +36,7 @@ class GoldenService(grpc.GenericRpcHandler):
         method = descriptor_pool.Default().FindServiceByName(service).methods_by_name[name]
 
         async def play(request: Message, context: Any) -> AsyncIterator[Message]:
-            metadata = [f"{key}: {value}" for key, value in context.invocation_metadata() if _is_told(key)]
+            metadata = [f"{key}: {value}" for key, value in context.invocation_metadata() if _is_recorded(key)]
             self._note(f">>> {service}/{name}", *sorted(metadata), "", _text(request))
             for answer in self.answers[name]:
                 if isinstance(answer, fakes.Status):
@@ -73,7 +73,7 @@ async def golden_service() -> AsyncIterator[GoldenService]:
     await server.stop(None)
 
 
-def _is_told(key: str) -> bool:
+def _is_recorded(key: str) -> bool:
     """Return True if a metadata key is recorded; those of transport and tracing are not."""
     return key.startswith("x-") or key == "authorization"
 

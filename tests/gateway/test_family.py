@@ -1,6 +1,6 @@
-"""What OpenAI's family shares is told alike by all of its dialects: each of their exchanges is compared with OpenAI's.
+"""The dialects of OpenAI's family answer alike: each of their exchanges is compared with OpenAI's.
 
-What only one of them has, its shape of errors above all, is in the golden files and in the tests of its own.
+What is specific to one dialect, mainly its error format, is in the golden files and in the dialect's own tests.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ service = pytest.fixture(golden_service)
 
 
 @dataclass(frozen=True)
-class Told:
+class Outcome:
     """The service's transcript and the caller's answer, without what is specific to a dialect."""
 
     asked: list[str]
@@ -38,16 +38,16 @@ class Told:
     body: object
 
 
-async def tell(gateway: Gateway, service: GoldenService, exchange: Exchange) -> Told:
+async def run_exchange(gateway: Gateway, service: GoldenService, exchange: Exchange) -> Outcome:
     """Run the exchange."""
     service.answers, service.notes = exchange.answers, []
     body = exchange.body if isinstance(exchange.body, bytes) else json.dumps(exchange.body).encode()
     headers = {"x-request-id": "golden", "content-type": "application/json", **exchange.headers}
     answer = await gateway.http.request(exchange.method, exchange.path, content=body, headers=headers)
     status = 400 if answer.status_code == 422 else answer.status_code  # Azure's, of values that can't be served
-    told_headers = {name: value for name, value in answer.headers.items() if name not in OWN_HEADERS}
-    return Told(
-        [request_in(note) for note in service.notes if is_generation(note)], status, told_headers, body_of(answer)
+    shared_headers = {name: value for name, value in answer.headers.items() if name not in OWN_HEADERS}
+    return Outcome(
+        [request_in(note) for note in service.notes if is_generation(note)], status, shared_headers, body_of(answer)
     )
 
 
@@ -80,11 +80,11 @@ def is_error(event: bytes) -> bool:
 
 
 @pytest.mark.parametrize(("exchange", "original"), RELATED, ids=[exchange.name for exchange, _ in RELATED])
-async def test_relative_tells_what_openai_tells(
+async def test_relative_answers_like_openai(
     gateway: Gateway, service: GoldenService, exchange: Exchange, original: Exchange
 ) -> None:
     """Request and answer are the same as in the OpenAI style except for documented differences."""
-    assert await tell(gateway, service, exchange) == await tell(gateway, service, original)
+    assert await run_exchange(gateway, service, exchange) == await run_exchange(gateway, service, original)
 
 
 def test_every_exchange_is_compared() -> None:

@@ -47,7 +47,7 @@ def closed_door() -> Iterator[Door]:
         yield door
 
 
-def told(path: str, answer: httpx.Response, failure: Failure) -> ErrorResponse:
+def expected_response(path: str, answer: httpx.Response, failure: Failure) -> ErrorResponse:
     """What the gateway would have answered to the request."""
     state = {"request_id": answer.headers["x-request-id"]}
     scope = {"type": "http", "path": path.partition("?")[0], "headers": [], "state": state}
@@ -79,7 +79,7 @@ def with_id(body: bytes, answer: httpx.Response) -> dict[str, Any]:
 def test_its_errors_are_the_dialects(closed_door: Door, path: str) -> None:
     """503 has the body that the gateway would have sent, and says when to come back."""
     answer = httpx.post(closed_door.url + path, json={}, timeout=60)
-    expected = told(path, answer, Failure(Reason.UNAVAILABLE, "the service is not available"))
+    expected = expected_response(path, answer, Failure(Reason.UNAVAILABLE, "the service is not available"))
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
     assert answer.headers["content-type"] == "application/json"
     assert answer.json() == with_id(expected.body, answer)
@@ -97,7 +97,9 @@ def test_each_surface_is_tried() -> None:
 def test_a_body_that_is_too_large_for_it(stack: Stack, path: str) -> None:
     """413 is the dialect's too: the gateway would have refused it with the same words but for the limit."""
     answer = httpx.post(stack.door + path, content=TOO_LARGE, timeout=60)
-    expected = told(path, answer, Failure(Reason.BODY_TOO_LARGE, "the request exceeds the limit of 21 MiB"))
+    expected = expected_response(
+        path, answer, Failure(Reason.BODY_TOO_LARGE, "the request exceeds the limit of 21 MiB")
+    )
     assert answer.status_code == 413
     assert answer.json() == with_id(expected.body, answer)
 

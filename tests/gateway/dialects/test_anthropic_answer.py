@@ -41,7 +41,7 @@ EVERYTHING = said.chat(
 ANSWERS = {"everything": EVERYTHING} | {name: each for name, each in said.CHATS.items() if name != "choices"}
 
 
-def told(events: Sequence[Any], encoder: AnthropicEncoder | None = None) -> list[dict[str, Any]]:
+def encoded(events: Sequence[Any], encoder: AnthropicEncoder | None = None) -> list[dict[str, Any]]:
     """Return the events of a stream, each of which must have its type as its name."""
     encoder = encoder or AnthropicEncoder(100)
     text = b"".join(encoder.chunk(event) for event in events).decode()
@@ -80,7 +80,7 @@ def folded(events: Sequence[dict[str, Any]]) -> dict[str, Any]:
 @pytest.mark.parametrize("answers", ANSWERS.values(), ids=ANSWERS)
 def test_stream_folds_to_the_whole(answers: Answers, *, shows_thinking: bool) -> None:
     """A stream's events add up to the unstreamed answer, which conforms to the type in the OpenAPI document."""
-    events = told(answers["StreamChat"], AnthropicEncoder(100, shows_thinking=shows_thinking))
+    events = encoded(answers["StreamChat"], AnthropicEncoder(100, shows_thinking=shows_thinking))
     whole = AnthropicEncoder(100, shows_thinking=shows_thinking).whole(answers["Chat"][0])  # type: ignore[arg-type]
     assert folded(events) == json.loads(whole)
     assert msgspec.json.decode(whole, type=MessageAnswer).id == "msg_0af3"
@@ -88,7 +88,7 @@ def test_stream_folds_to_the_whole(answers: Answers, *, shows_thinking: bool) ->
 
 def test_blocks_follow_each_other() -> None:
     """Each block starts, grows and stops before the next; thinking is signed at its end, calls start without input."""
-    kinds = [(each["type"], each.get("index")) for each in told(EVERYTHING["StreamChat"])]
+    kinds = [(each["type"], each.get("index")) for each in encoded(EVERYTHING["StreamChat"])]
     assert kinds == [
         ("message_start", None),
         ("content_block_start", 0),
@@ -111,7 +111,7 @@ def test_usage_is_cumulative_and_without_what_was_cached() -> None:
     """The first event has the length of the prompt, the last but one the complete usage."""
     started, *events = said.chat(*said.TEXT, said.finished())["StreamChat"]
     started.started.prompt_tokens = 12  # type: ignore[union-attr]
-    first, *_, last, _ = told([started, *events])
+    first, *_, last, _ = encoded([started, *events])
     assert first["message"]["usage"] | {"output_tokens_details": None} == {
         "input_tokens": 12,
         "output_tokens": 0,
@@ -144,7 +144,7 @@ def test_usage_is_cumulative_and_without_what_was_cached() -> None:
 def test_stop_reasons(end: str, max_tokens: int, reason: str, sequence: str | None) -> None:
     """An answer cut off after nine tokens, fewer than requested, means that the context was full."""
     answers = said.chat('content_delta { text: "a" }', end)
-    assert told(answers["StreamChat"], AnthropicEncoder(max_tokens))[-2]["delta"] == {
+    assert encoded(answers["StreamChat"], AnthropicEncoder(max_tokens))[-2]["delta"] == {
         "stop_reason": reason,
         "stop_sequence": sequence,
     }
@@ -161,7 +161,7 @@ def test_input_that_is_no_object(arguments: str) -> None:
 def test_stream_that_fails_has_one_last_event() -> None:
     """A failed stream has no stop reason after its usage, but one last error event."""
     encoder = AnthropicEncoder(9)
-    events = told(said.CUT_OFF["StreamChat"][:-1], encoder)
+    events = encoded(said.CUT_OFF["StreamChat"][:-1], encoder)
     assert [each["type"] for each in events] == ["message_start", "content_block_start", "content_block_delta"]
     failure = Failure(Reason.INTERNAL, "internal error; r-1")
     failure.request_id = "r-1"
@@ -195,7 +195,7 @@ def test_errors() -> None:
 
 
 @pytest.mark.parametrize(("duration", "seconds"), [("0s", 0), ("20ms", 0), ("1.5s", 2), ("6m0s", 360), ("1m0.6s", 61)])
-def test_limits_are_told_in_its_names(duration: str, seconds: float) -> None:
+def test_limits_have_its_names(duration: str, seconds: float) -> None:
     """The headers have the rest of each limit, and the time at which it is full again."""
     limits = {
         b"x-ratelimit-limit-requests": b"60",

@@ -154,8 +154,8 @@ def test_results_are_messages_of_their_own() -> None:
     """Each tool result precedes the user's text; an error is marked, and an absent result is an empty text."""
     failed = {"type": "tool_result", "tool_use_id": "c2", "is_error": True, "content": [text("no"), text("sky")]}
     silent = {"type": "tool_result", "tool_use_id": "c3"}
-    told = {"role": "user", "content": [RESULT, failed, silent, text("Well?")]}
-    assert messages(HI, CALLED, told)[1:] == [
+    turn = {"role": "user", "content": [RESULT, failed, silent, text("Well?")]}
+    assert messages(HI, CALLED, turn)[1:] == [
         'role: ROLE_ASSISTANT tool_calls { id: "c1" function { name: "look" arguments: "{\\"x\\":1.0}" } }',
         'role: ROLE_TOOL content { text: "seen" } tool_call_id: "c1"',
         'role: ROLE_TOOL content { text: "Error: no\\n\\n" } content { text: "sky" } tool_call_id: "c2"',
@@ -208,8 +208,8 @@ def test_blocks(block: dict[str, Any], part: str) -> None:
     wanted = text_format.Parse(part, content_pb2.ContentPart())
     (said,) = parse(messages=[{"role": "user", "content": [block]}]).request.messages
     assert list(said.content) == [wanted]
-    told = {"role": "user", "content": [{**RESULT, "content": [block]}]}
-    assert list(parse(messages=[HI, CALLED, told]).request.messages[2].content) == [wanted]
+    turn = {"role": "user", "content": [{**RESULT, "content": [block]}]}
+    assert list(parse(messages=[HI, CALLED, turn]).request.messages[2].content) == [wanted]
 
 
 @pytest.mark.parametrize(
@@ -247,7 +247,7 @@ def test_blocks(block: dict[str, Any], part: str) -> None:
         ({"messages": [{"role": "tool", "content": "x"}]}, "messages.0.role", Reason.INVALID_FIELD),
     ],
 )  # fmt: skip
-def test_what_is_refused_at_the_door(fields: dict[str, Any], name: str, reason: Reason) -> None:
+def test_unsupported_fields_are_rejected(fields: dict[str, Any], name: str, reason: Reason) -> None:
     """Unsupported fields are rejected with the field's name and the reason."""
     failure = refused(**fields)
     assert (failure.status, failure.reason, failure.field) == (400, reason, name)

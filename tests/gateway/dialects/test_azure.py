@@ -122,7 +122,7 @@ def test_extra_parameters_pass_through() -> None:
     assert caught.value.field == "colour"
 
 
-def test_unknown_mode_is_refused() -> None:
+def test_unknown_mode_is_rejected() -> None:
     """The header has four values."""
     with pytest.raises(Failure) as caught:
         parse({"extra-parameters": "maybe"})
@@ -137,7 +137,7 @@ def test_deployment_is_asked_for() -> None:
 
 @pytest.mark.parametrize("name", ["", "m" * 257])
 @pytest.mark.parametrize("ask", [parse, embed], ids=["chat", "embeddings"])
-def test_model_is_looked_at_beside_a_deployment(ask: Callable[..., ParsedRequest[Any]], name: str) -> None:
+def test_model_is_validated_with_a_deployment(ask: Callable[..., ParsedRequest[Any]], name: str) -> None:
     """An invalid model name is rejected although the deployment's name would replace it."""
     with pytest.raises(Failure, match="1 to 256 characters") as caught:
         ask({"azureml-model-deployment": "blue"}, model=name)
@@ -163,14 +163,14 @@ ERRORS = [
 ]
 
 
-@pytest.mark.parametrize(("status", "reason", "told", "code", "keys"), ERRORS, ids=[row[1].name for row in ERRORS])
-def test_error_has_its_documented_shape(status: int, reason: Reason, told: int, code: str, keys: set[str]) -> None:
+@pytest.mark.parametrize(("status", "reason", "expected", "code", "keys"), ERRORS, ids=[row[1].name for row in ERRORS])
+def test_error_has_its_documented_shape(status: int, reason: Reason, expected: int, code: str, keys: set[str]) -> None:
     """Each status has its fields, and the header has the code."""
     failure = Failure(reason, "because")
     answer = error_of(failure)
-    assert (failure.status, answer[0], answer[2]) == (status, told, code)
+    assert (failure.status, answer[0], answer[2]) == (status, expected, code)
     assert set(answer[1]) == keys
-    assert (answer[1]["message"], answer[1]["status"]) == ("because", told)
+    assert (answer[1]["message"], answer[1]["status"]) == ("because", expected)
 
 
 @pytest.mark.parametrize(
@@ -185,14 +185,14 @@ def test_error_has_its_documented_shape(status: int, reason: Reason, told: int, 
         ({}, "messages.x", ""),
     ],
 )
-def test_422_tells_place_and_value(fields: dict[str, Any], field: str, value: str) -> None:
+def test_422_has_path_and_value(fields: dict[str, Any], field: str, value: str) -> None:
     """`detail` has the caller's path and the value sent there, truncated if long."""
     _, body, _ = error_of(Failure.of_field(field, "is wrong"), arrival(**fields))
     assert body["detail"] == {"loc": field.split("."), "value": value}
     assert body["message"] == f"{field}: is wrong"
 
 
-def test_malformed_body_is_told_without_a_value() -> None:
+def test_malformed_body_has_no_value() -> None:
     """A body that is not JSON is rejected with 400."""
     translator = AzureTranslator()
     with pytest.raises(Failure) as caught:
@@ -317,9 +317,9 @@ def test_its_own_clients_find_an_object_in_error() -> None:
     """Their exceptions read code and message there; others get the documented text."""
     failure = Failure.of_field("temperature", "is wrong")
     documented = error_of(failure)[1]
-    told = error_of(failure, arrival({"user-agent": "azsdk-python-ai-inference/1.0.0b9 Python/3.11.7"}))[1]
+    expected = error_of(failure, arrival({"user-agent": "azsdk-python-ai-inference/1.0.0b9 Python/3.11.7"}))[1]
     assert documented["error"] == "Unprocessable Entity"
-    assert told.pop("error") == {
+    assert expected.pop("error") == {
         "code": "invalid_value", "message": "temperature: is wrong", "target": "temperature", "details": [],
     }  # fmt: skip
-    assert told == {name: value for name, value in documented.items() if name != "error"}
+    assert expected == {name: value for name, value in documented.items() if name != "error"}

@@ -117,7 +117,7 @@ class Odd(msgspec.Struct):
         ),
     ],
 )
-def test_what_no_message_holds_is_refused(message: Any, body: Odd, field: str, text: str) -> None:
+def test_what_no_message_holds_is_rejected(message: Any, body: Odd, field: str, text: str) -> None:
     """A value outside the contract's types is rejected with the caller's path and the contract's limit."""
     with pytest.raises(Failure) as caught:
         copy_fields(body, message, "a.")

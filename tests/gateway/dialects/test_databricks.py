@@ -302,7 +302,7 @@ def test_invoked_response_is_the_path_s_endpoint_s() -> None:
         invoke({**body, "tools": [tool()] * 33})
 
 
-def test_plain_input_for_a_model_without_vectors_is_told_the_way() -> None:
+def test_plain_input_for_a_model_without_vectors_names_the_path() -> None:
     """The error suggests the path for responses, if there is one, since a plain input may be meant for it."""
     failure = Failure.of_field("model", "it makes no vectors", Reason.UNSUPPORTED_TASK)
     translator = InvocationTranslator()
@@ -323,7 +323,7 @@ def test_effort_is_medium_by_default(body: dict[str, Any]) -> None:
         assert request.reasoning_effort == chat_pb2.REASONING_EFFORT_UNSPECIFIED
 
 
-def test_chat_tells_the_effort_in_force() -> None:
+def test_chat_has_the_effective_effort() -> None:
     """Whole and streamed answers have the effective effort; without reasoning they have none."""
     effort = chat_pb2.REASONING_EFFORT_MEDIUM
     encoder = invoke(CHAT).encoder

@@ -119,7 +119,7 @@ def test_triton_clients(*, stream: bool) -> None:
         ({"top_k": 1.5}, "integer"),
     ],
 )
-def test_limit_is_told_by_name(parameters: dict[str, Any], limit: str) -> None:
+def test_limit_is_reported_by_name(parameters: dict[str, Any], limit: str) -> None:
     """A value outside its documented range is rejected with its path and the limit."""
     with pytest.raises(Failure) as caught:
         parse(**parameters)
@@ -168,7 +168,7 @@ def test_timeout_is_the_answers() -> None:
         ({"priority": 1}, "parameters.top_p", "no"),
     ],
 )
-def test_refusals_of_the_service_have_this_dialects_ranges(parameters: dict[str, Any], field: str, text: str) -> None:
+def test_rejections_of_the_service_have_this_dialects_ranges(parameters: dict[str, Any], field: str, text: str) -> None:
     """Errors of the service have this dialect's ranges, which exclude 0, and its priorities."""
     translator = MindieTranslator(stream=False)
     translator.parse(

@@ -90,7 +90,7 @@ def test_error_event() -> None:
     assert event == (b'data: {"error":{"message":"internal error","type":"server_error","param":null,"code":null}}\n\n')
 
 
-def test_refusal_names_all_fields() -> None:
+def test_error_names_all_fields() -> None:
     """The message names every invalid field, `param` the first one."""
     failure = Failure(Reason.INVALID_FIELD, "", violations=[Violation("a", "is x"), Violation("b", "is y")])
     rejection = OpenAITranslator().error_response(failure)

@@ -125,7 +125,7 @@ def test_contract_path_has_the_callers_name(fields: dict[str, Any], path: str, n
     assert parse(**fields).caller_name(path) == name
 
 
-def test_no_tokens_beside_the_echo_score_a_prompt() -> None:
+def test_no_tokens_with_the_echo_score_a_prompt() -> None:
     """`max_tokens: 0` with `echo` returns the prompt only; without `echo` the contract rejects it."""
     request = parse(echo=True, max_tokens=0, min_tokens=0, logprobs=1).request
     assert (request.prompt_only, request.echo, request.HasField("stopping")) == (True, True, False)
@@ -213,11 +213,11 @@ def chunks(encoder: CompletionEncoder, stream: list[Event]) -> list[dict[str, An
 
 def test_stream_adds_up_to_the_whole() -> None:
     """A choice's chunks have its text and logprobs in pieces, and a separate last chunk has the finish reason."""
-    told = chunks(OpenAICompletionEncoder(has_logprobs=True), events())
+    streamed_chunks = chunks(OpenAICompletionEncoder(has_logprobs=True), events())
     head = {"id": "cmpl-7", "object": "text_completion", "created": 5, "model": "m", "system_fingerprint": ""}
-    assert all({name: chunk[name] for name in head} == head for chunk in told)
-    assert all("usage" not in chunk for chunk in told)
-    own = [choice for chunk in told for choice in chunk["choices"] if choice["index"] == 0]
+    assert all({name: chunk[name] for name in head} == head for chunk in streamed_chunks)
+    assert all("usage" not in chunk for chunk in streamed_chunks)
+    own = [choice for chunk in streamed_chunks for choice in chunk["choices"] if choice["index"] == 0]
     assert "".join(choice["text"] for choice in own) == "A€c"
     pieces = [choice["logprobs"] for choice in own if choice["logprobs"] is not None]
     assert {name: [value for piece in pieces for value in piece[name]] for name in LOGPROBS} == LOGPROBS
@@ -234,18 +234,18 @@ def test_usage_comes_last_if_asked_for() -> None:
 @pytest.mark.parametrize(("by_prompt", "indices"), [(False, {0, 3}), (True, {0, 1})])
 def test_index_may_be_the_prompts(*, by_prompt: bool, indices: set[int]) -> None:
     """`index` is the choice's, or the prompt's in dialects that define it so."""
-    told = chunks(OpenAICompletionEncoder(index_by_prompt=by_prompt), events(n=3))
-    assert {choice["index"] for chunk in told for choice in chunk["choices"]} == indices
+    streamed_chunks = chunks(OpenAICompletionEncoder(index_by_prompt=by_prompt), events(n=3))
+    assert {choice["index"] for chunk in streamed_chunks for choice in chunk["choices"]} == indices
 
 
 @pytest.mark.parametrize("by_prompt", [False, True])
-def test_choices_of_one_prompt_are_told_apart(*, by_prompt: bool) -> None:
+def test_choices_of_one_prompt_are_distinguished(*, by_prompt: bool) -> None:
     """If `index` is the prompt's, `choice_index` is the index among all choices, whole and streamed."""
-    told = chunks(OpenAICompletionEncoder(index_by_prompt=by_prompt), events(n=3))
+    streamed_chunks = chunks(OpenAICompletionEncoder(index_by_prompt=by_prompt), events(n=3))
     response = completion_pb2.CompleteResponse()
     for place in (0, 3):
         response.choices.add(index=place, prompt_index=place // 3, finish_reason=chat_pb2.FINISH_REASON_STOP)
     whole = json.loads(OpenAICompletionEncoder(index_by_prompt=by_prompt).whole(response))
-    for choices in (whole["choices"], [choice for chunk in told for choice in chunk["choices"]]):
+    for choices in (whole["choices"], [choice for chunk in streamed_chunks for choice in chunk["choices"]]):
         found = {(choice["index"], choice.get("choice_index")) for choice in choices}
         assert found == ({(0, 0), (1, 3)} if by_prompt else {(0, None), (3, None)})

@@ -40,7 +40,7 @@ def test_model_is_the_paths(
 
 
 @pytest.mark.parametrize(("kind", "body"), [(kind, body) for kind, _, body in KINDS])
-def test_unknown_field_is_refused(kind: type[Translator], body: dict[str, Any]) -> None:
+def test_unknown_field_is_rejected(kind: type[Translator], body: dict[str, Any]) -> None:
     """The bodies are as strict as those of `/v1`."""
     with pytest.raises(Failure) as caught:
         kind().parse(HttpRequest(json.dumps(body | {"colour": 1}).encode(), path={"name": "m"}))
@@ -48,7 +48,7 @@ def test_unknown_field_is_refused(kind: type[Translator], body: dict[str, Any]) 
 
 
 @pytest.mark.parametrize(("kind", "body"), [(kind, body) for kind, _, body in KINDS])
-def test_model_that_none_can_be_is_refused(kind: type[Translator], body: dict[str, Any]) -> None:
+def test_model_that_none_can_be_is_rejected(kind: type[Translator], body: dict[str, Any]) -> None:
     """A name above the contract's length is rejected although the path's replaces it; an empty one is ignored."""
     with pytest.raises(Failure, match="1 to 256 characters") as caught:
         kind().parse(HttpRequest(json.dumps(body | {"model": "m" * 257}).encode(), path={"name": "m"}))

@@ -67,8 +67,8 @@ both = pytest.mark.parametrize("asked", PARSERS, ids=["chat", "completion"])
 @both
 def test_form_of_the_text_by_any_name(asked: Any, fields: dict[str, Any], constraint: str) -> None:
     """Each field sets the contract's constraint; a schema is copied verbatim."""
-    told = asked(**fields).request.output_constraint
-    assert text_format.MessageToString(told, as_one_line=True) == constraint
+    received = asked(**fields).request.output_constraint
+    assert text_format.MessageToString(received, as_one_line=True) == constraint
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_form_of_the_text_by_any_name(asked: Any, fields: dict[str, Any], constr
     ],
 )
 @both
-def test_refusals_come_back_by_the_caller_s_name(asked: Any, fields: dict[str, Any], path: str, name: str) -> None:
+def test_rejections_come_back_by_the_caller_s_name(asked: Any, fields: dict[str, Any], path: str, name: str) -> None:
     """An error of the service about the constraint names the caller's field."""
     given = {} if "prompt_logprobs" in fields else fields
     assert asked(**given).caller_name(path) == name
@@ -128,7 +128,7 @@ def test_refusals_come_back_by_the_caller_s_name(asked: Any, fields: dict[str, A
     ],
 )
 @both
-def test_what_cannot_be_is_refused_by_name(asked: Any, fields: dict[str, Any], field: str, words: str) -> None:
+def test_what_cannot_be_is_rejected_by_name(asked: Any, fields: dict[str, Any], field: str, words: str) -> None:
     """Invalid or unsupported fields are rejected with their name and the rule."""
     with pytest.raises(Failure) as caught:
         asked(**fields)
@@ -150,7 +150,7 @@ def test_what_cannot_be_is_refused_by_name(asked: Any, fields: dict[str, Any], f
         ({"reasoning": {"summary": "auto"}}, "reasoning.summary", "unknown field"),
     ],
 )
-def test_what_a_chat_cannot_is_refused_by_name(fields: dict[str, Any], field: str, words: str) -> None:
+def test_what_a_chat_cannot_is_rejected_by_name(fields: dict[str, Any], field: str, words: str) -> None:
     """Invalid or unsupported fields of chats are rejected with their name and the rule."""
     with pytest.raises(Failure) as caught:
         parse(**fields)
@@ -158,7 +158,7 @@ def test_what_a_chat_cannot_is_refused_by_name(fields: dict[str, Any], field: st
     assert words in caught.value.message
 
 
-def test_completion_tells_its_prompt_s_logprobs_in_one_form() -> None:
+def test_completion_has_its_prompt_s_logprobs_in_one_form() -> None:
     """A completion can't request prompt logprobs by both `echo` and `prompt_logprobs`."""
     with pytest.raises(Failure) as caught:
         parse_completion(prompt_logprobs=1, echo=True, logprobs=1)
@@ -233,11 +233,11 @@ def test_every_chunk_has_the_usage_so_far_if_asked_for() -> None:
     call = parse(stream=True, stream_options=EACH)
     assert call.request.HasField("tokens")
     assert not call.request.tokens.ids
-    told = chunks(call, STREAM)
-    usages = [(each["usage"]["prompt_tokens"], each["usage"]["completion_tokens"]) for each in told]
+    received = chunks(call, STREAM)
+    usages = [(each["usage"]["prompt_tokens"], each["usage"]["completion_tokens"]) for each in received]
     assert usages == [(2, 1), (2, 1), (2, 3), (2, 4), (2, 4)]
-    assert all(each["usage"]["total_tokens"] == sum(pair) for each, pair in zip(told, usages, strict=True))
-    assert all("token_ids" not in choice for each in told for choice in each["choices"])
+    assert all(each["usage"]["total_tokens"] == sum(pair) for each, pair in zip(received, usages, strict=True))
+    assert all("token_ids" not in choice for each in received for choice in each["choices"])
 
 
 def test_usage_of_every_chunk_needs_the_last_one_s() -> None:
@@ -257,8 +257,8 @@ def test_usage_of_a_completion_s_chunk_is_its_choice_s() -> None:
         'delta { choice_index: 3 text: "z" } tokens { num_tokens: 1 }',
         "completed {}",
     ]
-    told = chunks(call, events, completion_pb2.StreamCompleteResponse)
-    usages = [(each["usage"]["prompt_tokens"], each["usage"]["completion_tokens"]) for each in told]
+    received = chunks(call, events, completion_pb2.StreamCompleteResponse)
+    usages = [(each["usage"]["prompt_tokens"], each["usage"]["completion_tokens"]) for each in received]
     assert usages == [(6, 2), (5, 1), (6, 3)]
 
 
@@ -283,12 +283,12 @@ def test_token_ids_of_completions_come_with_their_text() -> None:
         "choice_finished { finish_reason: FINISH_REASON_STOP } tokens { num_tokens: 1 ids: 1 }",
         "completed {}",
     ]
-    told = [chunk["choices"][0] for chunk in chunks(call, events, completion_pb2.StreamCompleteResponse)]
-    assert [choice["token_ids"] for choice in told] == [[7], [8], [1]]
-    assert [choice.get("prompt_token_ids") for choice in told] == [[3, 4], [3, 4], None]
+    received = [chunk["choices"][0] for chunk in chunks(call, events, completion_pb2.StreamCompleteResponse)]
+    assert [choice["token_ids"] for choice in received] == [[7], [8], [1]]
+    assert [choice.get("prompt_token_ids") for choice in received] == [[3, 4], [3, 4], None]
 
 
-def test_whole_answers_tell_the_same() -> None:
+def test_whole_answers_have_the_same() -> None:
     """Whole answers have token ids and the prompt's logprobs, where the first token has none."""
     fields = {"return_token_ids": True, "prompt_logprobs": 1}
     prompt = (
@@ -308,9 +308,9 @@ def test_whole_answers_tell_the_same() -> None:
     )
     call = parse(**fields)
     assert call.request.prompt_logprobs.top_logprobs == 1
-    told = json.loads(call.encoder.whole(chat))
-    assert (told["prompt_token_ids"], told["choices"][0]["token_ids"]) == ([3, 4], [7, 1])
-    assert told["prompt_logprobs"] == scores
+    received = json.loads(call.encoder.whole(chat))
+    assert (received["prompt_token_ids"], received["choices"][0]["token_ids"]) == ([3, 4], [7, 1])
+    assert received["prompt_logprobs"] == scores
     completion = text_format.Parse(
         f"choices {{ finish_reason: FINISH_REASON_STOP token_ids: [7, 1] prompt_token_ids: [3, 4] {prompt} }}",
         completion_pb2.CompleteResponse(),
@@ -336,20 +336,20 @@ ANSWER = text_format.Parse(
         ({"include_reasoning": True}, {"reasoning_content"}),
     ],
 )
-def test_reasoning_is_told_by_the_caller_s_name_or_not_at_all(fields: dict[str, Any], names: set[str]) -> None:
+def test_reasoning_has_the_caller_s_name_or_is_omitted(fields: dict[str, Any], names: set[str]) -> None:
     """Reasoning has the requested field names or is omitted, whole and streamed; no token id is lost."""
     message = json.loads(parse(**fields).encoder.whole(ANSWER))["choices"][0]["message"]
     assert {name: message[name] for name in message if "reasoning" in name} == dict.fromkeys(names, "hm")
-    told = chunks(parse(**fields, stream=True, return_token_ids=True), STREAM)
-    deltas = [each["choices"][0]["delta"] for each in told if each["choices"]]
+    received = chunks(parse(**fields, stream=True, return_token_ids=True), STREAM)
+    deltas = [each["choices"][0]["delta"] for each in received if each["choices"]]
     assert {name for delta in deltas for name in delta if "reasoning" in name} == names
-    assert [i for each in told for choice in each["choices"] for i in choice.get("token_ids", [])] == [7, 8, 9, 1]
+    assert [i for each in received for choice in each["choices"] for i in choice.get("token_ids", [])] == [7, 8, 9, 1]
 
 
 def test_echo_is_what_the_assistant_had_said() -> None:
     """The answer begins with the assistant's last message, which it continues."""
     fields = {"messages": [USER, SAID], "echo": True, "continue_final_message": True}
     whole = json.loads(parse(**fields).encoder.whole(ANSWER))["choices"][0]["message"]["content"]
-    told = chunks(parse(**fields, stream=True), STREAM)
-    streamed = "".join(each["choices"][0]["delta"].get("content") or "" for each in told if each["choices"])
+    received = chunks(parse(**fields, stream=True), STREAM)
+    streamed = "".join(each["choices"][0]["delta"].get("content") or "" for each in received if each["choices"])
     assert whole == streamed == "I amHi"

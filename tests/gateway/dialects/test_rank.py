@@ -93,7 +93,7 @@ def test_score_asks_the_contract(
         ({"texts": []}, "texts", Reason.UNKNOWN_FIELD),
     ],
 )
-def test_bad_bodies_are_refused_by_field(fields: dict[str, Any], field: str, reason: Reason) -> None:
+def test_bad_bodies_are_rejected_by_field(fields: dict[str, Any], field: str, reason: Reason) -> None:
     """Invalid bodies are rejected with the caller's name of the field."""
     with pytest.raises(Failure) as caught:
         rerank(**fields)

@@ -68,12 +68,12 @@ def data_of(stream: bytes) -> list[dict[str, Any]]:
     """Return the JSON of each event, whose `event:` line must have its type."""
     *blocks, nothing = stream.decode().split("\n\n")
     assert nothing == ""
-    told = []
+    sent_data = []
     for block in blocks:
         event, data = block.split("\n")
-        told.append(json.loads(data.removeprefix("data: ")))
-        assert event == f"event: {told[-1]['type']}"
-    return told
+        sent_data.append(json.loads(data.removeprefix("data: ")))
+        assert event == f"event: {sent_data[-1]['type']}"
+    return sent_data
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -87,18 +87,18 @@ def test_stream_is_golden(case: str) -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_stream_and_whole_are_openais_own_types(case: str) -> None:
     """Every event and the whole answer are valid for OpenAI's types, and contain the same response."""
-    told = data_of((GOLDEN / f"{case}.sse.txt").read_bytes())
-    for data in told:
+    sent_data = data_of((GOLDEN / f"{case}.sse.txt").read_bytes())
+    for data in sent_data:
         EVENT.validate_python(data)
-    assert [data["sequence_number"] for data in told] == list(range(len(told)))
+    assert [data["sequence_number"] for data in sent_data] == list(range(len(sent_data)))
     whole = whole_of(case)
     Response.model_validate(whole)
-    assert told[-1]["response"] == whole
-    items = [data["item"] for data in told if data["type"] == "response.output_item.done"]
+    assert sent_data[-1]["response"] == whole
+    items = [data["item"] for data in sent_data if data["type"] == "response.output_item.done"]
     assert items == whole["output"]
 
 
-def test_answer_tells_what_was_asked() -> None:
+def test_answer_echoes_the_request() -> None:
     """Every request field that the answer has is echoed unchanged."""
     whole = whole_of("text", **EVERYTHING)
     Response.model_validate(whole)
@@ -107,7 +107,7 @@ def test_answer_tells_what_was_asked() -> None:
     assert (whole["store"], whole["background"], whole["previous_response_id"]) == (False, False, None)
 
 
-def test_answer_tells_defaults() -> None:
+def test_answer_has_defaults() -> None:
     """Absent fields are echoed as OpenAI's defaults; numbers are the effective values of the service."""
     whole = whole_of("text")
     wanted = {
@@ -120,7 +120,7 @@ def test_answer_tells_defaults() -> None:
     assert {name: whole[name] for name in wanted} == wanted
 
 
-def test_answer_tells_numbers_as_settings_have_them() -> None:
+def test_answer_has_numbers_as_in_settings() -> None:
     """A model's own settings, which are 32-bit floats in the contract, are rounded to seven digits."""
     (event,) = events_of("text")[-1:]
     event.completed.response.sampling.temperature, event.completed.response.sampling.top_p = 0.3, 0.95
@@ -135,13 +135,13 @@ def test_answer_has_every_field_that_openais_type_has() -> None:
     assert Response.model_fields.keys() - whole_of("text").keys() == {"prompt_cache_options"}
 
 
-@pytest.mark.parametrize(("given", "told"), [({}, "medium"), ({"effort": "xhigh"}, "high")])
-def test_answer_tells_the_effort_in_force(given: dict[str, str], told: str) -> None:
+@pytest.mark.parametrize(("given", "sent_data"), [({}, "medium"), ({"effort": "xhigh"}, "high")])
+def test_answer_has_the_effective_effort(given: dict[str, str], sent_data: str) -> None:
     """The answer has the effective effort for a given or absent one."""
     (event,) = events_of("text")[-1:]
-    event.completed.response.reasoning_effort = {"medium": MEDIUM, "high": HIGH}[told]
+    event.completed.response.reasoning_effort = {"medium": MEDIUM, "high": HIGH}[sent_data]
     answer = response_pb2.CreateResponseResponse(response=event.completed.response)
-    assert json.loads(encoder_of(reasoning=given).whole(answer))["reasoning"]["effort"] == told
+    assert json.loads(encoder_of(reasoning=given).whole(answer))["reasoning"]["effort"] == sent_data
 
 
 @pytest.mark.parametrize("is_nested", [False, True])
@@ -162,13 +162,13 @@ def test_schemas_come_back_in_their_form_and_in_one_line(*, is_nested: bool) -> 
     assert (response["tools"], response["text"]) == (given["tools"], given["text"])
 
 
-def test_logprobs_are_told_with_their_text() -> None:
+def test_logprobs_are_sent_with_their_text() -> None:
     """A delta has its tokens' logprobs; the done events and the answer have all of them."""
-    told = data_of((GOLDEN / "json.sse.txt").read_bytes())
-    deltas = [data["logprobs"] for data in told if data["type"] == "response.output_text.delta"]
-    (done,) = [data["logprobs"] for data in told if data["type"] == "response.output_text.done"]
+    sent_data = data_of((GOLDEN / "json.sse.txt").read_bytes())
+    deltas = [data["logprobs"] for data in sent_data if data["type"] == "response.output_text.delta"]
+    (done,) = [data["logprobs"] for data in sent_data if data["type"] == "response.output_text.done"]
     assert [token["token"] for each in deltas for token in each] == [token["token"] for token in done]
-    assert done == told[-1]["response"]["output"][0]["content"][0]["logprobs"]
+    assert done == sent_data[-1]["response"]["output"][0]["content"][0]["logprobs"]
     assert len(done) == 4
     assert done[0] == {"token": "t1", "logprob": -0.5, "bytes": [], "top_logprobs": []}
 
@@ -192,11 +192,11 @@ def test_failed_stream_ends_with_the_response_so_far(failure: Failure, code: str
         sequence_number=end, usage={"prompt_tokens": 7, "completion_tokens": 3}
     )
     assert encoder.chunk(usage) == b""
-    told = data_of(stream + encoder.error(failure))
-    EVENT.validate_python(told[-1])
-    assert [data["sequence_number"] for data in told] == list(range(len(told)))
-    response = told[-1]["response"]
-    assert (told[-1]["type"], response["status"]) == ("response.failed", "failed")
+    sent_data = data_of(stream + encoder.error(failure))
+    EVENT.validate_python(sent_data[-1])
+    assert [data["sequence_number"] for data in sent_data] == list(range(len(sent_data)))
+    response = sent_data[-1]["response"]
+    assert (sent_data[-1]["type"], response["status"]) == ("response.failed", "failed")
     error = {"code": code, "message": failure.message, "param": failure.field, "type": kind}
     assert response["error"] == error
     assert [item["type"] for item in response["output"]] == ["message"]

@@ -241,7 +241,7 @@ def test_fields_without_effect(fields: dict[str, Any]) -> None:
         ({"colour": 1}, "colour", Reason.UNKNOWN_FIELD),
     ],
 )  # fmt: skip
-def test_refusals_name_the_field(fields: dict[str, Any], field: str, reason: Reason) -> None:
+def test_rejections_name_the_field(fields: dict[str, Any], field: str, reason: Reason) -> None:
     """Invalid or unsupported fields are rejected before the service is called."""
     failure = rejection(**fields)
     assert (failure.field, failure.reason) == (field, reason)

@@ -94,11 +94,11 @@ class Table:
         """Return everything that a body determines: the request, how it is sent, and the encoded answer."""
         parsed = self._parse(fields)
         whole, events = ANSWERS[type(parsed.request)]
-        told = parsed.encoder.whole(whole)
+        encoded = parsed.encoder.whole(whole)
         if not isinstance(parsed.encoder, WholeEncoder):
             encoder = self._parse(fields).encoder
-            told += b"".join(encoder.chunk(event) for event in events)
-        return parsed.request, parsed.stream, parsed.affinity, parsed.timeout_s, told
+            encoded += b"".join(encoder.chunk(event) for event in events)
+        return parsed.request, parsed.stream, parsed.affinity, parsed.timeout_s, encoded
 
     def _parse(self, fields: dict[str, Any]) -> ParsedRequest[ServiceRequest]:
         body = self.base | (fields if self.within is None else {self.within: fields})
@@ -182,10 +182,10 @@ def test_azure_tables_mark_extra_fields(table: Table, named: frozenset[str]) -> 
 
 def test_pages_have_every_path() -> None:
     """The tables of paths have exactly the paths of the OpenAPI document; `[…]` may be omitted."""
-    told: set[tuple[str, str]] = set()
+    encoded: set[tuple[str, str]] = set()
     for page in DOCS.glob("*.md"):
         for line in re.findall(r"^\| (`(?:GET|POST|PUT|DELETE) /[^|]*) \|", page.read_text(), re.MULTILINE):
             method, _, paths = line.strip("`").partition(" ")
             for path in paths.split("`, `"):
-                told |= {(method, re.sub(r"\[.*\]", "", path)), (method, path.replace("[", "").replace("]", ""))}
-    assert sorted(told) == sorted((each.method, each.path) for each in OPERATIONS)
+                encoded |= {(method, re.sub(r"\[.*\]", "", path)), (method, path.replace("[", "").replace("]", ""))}
+    assert sorted(encoded) == sorted((each.method, each.path) for each in OPERATIONS)

@@ -41,7 +41,7 @@ WITHOUT_REST = {
     "MODEL_REFUSED",
     "TOO_MANY_ADAPTERS",
 }
-TOLD_BY_REST = [(reason, code) for reason, code, *_ in OVER_GRPC if reason not in WITHOUT_REST]
+REPORTED_BY_REST = [(reason, code) for reason, code, *_ in OVER_GRPC if reason not in WITHOUT_REST]
 
 
 def test_every_reason_of_the_service_has_a_row() -> None:
@@ -56,7 +56,7 @@ def test_every_reason_over_http_has_a_row() -> None:
     assert sorted(reason for reason, *_ in OVER_HTTP) == sorted(Reason)
 
 
-@pytest.mark.parametrize(("reason", "code"), TOLD_BY_REST)
+@pytest.mark.parametrize(("reason", "code"), REPORTED_BY_REST)
 def test_status_follows_from_the_code(reason: str, code: str) -> None:
     """A reason's HTTP status is that of its gRPC code."""
     error = AioRpcError(grpc.StatusCode[code], Metadata(), Metadata(), "words")
@@ -65,7 +65,7 @@ def test_status_follows_from_the_code(reason: str, code: str) -> None:
 
 
 @pytest.mark.parametrize("row", OVER_HTTP, ids=[row[0] for row in OVER_HTTP])
-def test_each_dialect_tells_its_own_code(row: list[str]) -> None:
+def test_each_dialect_has_its_own_code(row: list[str]) -> None:
     """Each dialect's error has the code of its column, and Azure's and Anthropic's also their status."""
     reason, status, openai, azure, databricks, mindie, anthropic = row
     is_of_field = databricks == "INVALID_PARAMETER_VALUE"

@@ -30,13 +30,13 @@ def rows() -> list[list[str]]:
 @pytest.mark.parametrize("table", PAGES, ids=[table.route for table in PAGES])
 def test_extensions_are_those_of_the_page(table: Table) -> None:
     """Exactly the fields that a page marks as not OpenAI's have a row here, with the same effect."""
-    told = {row[0].strip("`"): row[COLUMNS[table.route]] for row in rows()}
+    effects = {row[0].strip("`"): row[COLUMNS[table.route]] for row in rows()}
     marked = {name: effect for name, _, effect, note in table.rows() if note.startswith("not OpenAI's")}
     theirs = {"response_format"} if table.route == "POST /v1/chat/completions" else set()  # OpenAI's with more kinds
-    assert {name: effect for name, effect in told.items() if effect != ABSENT and name not in theirs} == marked
+    assert {name: effect for name, effect in effects.items() if effect != ABSENT and name not in theirs} == marked
 
 
-def test_every_extension_is_told_once() -> None:
+def test_every_extension_is_listed_once() -> None:
     """Each extension has one row, which names a server."""
     names = [row[0] for row in rows()]
     assert len(names) == len(set(names))

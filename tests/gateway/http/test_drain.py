@@ -31,7 +31,7 @@ async def test_health_says_no_first_and_requests_are_still_served(gateway: Gatew
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_running_requests_end_and_new_ones_are_refused(gateway: Gateway, *, stream: bool) -> None:
+async def test_running_requests_end_and_new_ones_are_rejected(gateway: Gateway, *, stream: bool) -> None:
     """New requests get an error in their dialect with a retry delay; running requests are completed."""
     release = asyncio.Event()
 
@@ -56,8 +56,8 @@ async def test_running_requests_end_and_new_ones_are_refused(gateway: Gateway, *
             "1",
             "close",
         )
-        told = rejection.json()
-        assert "the server is shutting down" in str(told[place] if place else told)
+        error = rejection.json()
+        assert "the server is shutting down" in str(error[place] if place else error)
     assert not leaving.done()
     release.set()
     answer = await asking
@@ -66,7 +66,7 @@ async def test_running_requests_end_and_new_ones_are_refused(gateway: Gateway, *
     assert not gateway.drain.num_running
 
 
-async def test_what_does_not_end_in_time_is_told_so(gateway: Gateway) -> None:
+async def test_requests_above_the_drain_timeout_fail(gateway: Gateway) -> None:
     """A request that exceeds the drain timeout gets 503."""
     gateway.service.script = fakes.play([None])
     asking = asyncio.create_task(gateway.chat())

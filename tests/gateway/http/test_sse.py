@@ -61,8 +61,8 @@ async def test_pings_are_the_dialects(ping: bytes) -> None:
 
     stream = EventStream(send, ping=ping, interval_s=0.01)
     await stream.open(b"")
-    beside = asyncio.create_task(stream.keep_alive())
+    pings = asyncio.create_task(stream.keep_alive())
     await asyncio.sleep(0.1)
-    beside.cancel()
+    pings.cancel()
     assert sent[:2] == [b"headers", b""]
     assert set(sent[2:]) == ({ping} if ping else set())

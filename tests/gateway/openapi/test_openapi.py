@@ -159,15 +159,15 @@ RECORDED = {  # the streams of golden/exchanges, by their names' beginnings
 
 
 @pytest.mark.parametrize("operation", STREAMING, ids=[each.path for each in STREAMING])
-def test_streams_are_told_by_schema(document: dict[str, Any], operation: Operation) -> None:
+def test_streams_have_a_schema(document: dict[str, Any], operation: Operation) -> None:
     """A stream has the schema of an event, and for each kind of data an example stream that conforms to it."""
-    told = document["paths"][operation.path]["post"]["responses"]["200"]["content"]["text/event-stream"]
-    data = told["schema"]["properties"]["data"]
+    described = document["paths"][operation.path]["post"]["responses"]["200"]["content"]["text/event-stream"]
+    data = described["schema"]["properties"]["data"]
     text, end = data["anyOf"]
     assert (text["contentMediaType"], end) == ("application/json", {"const": "[DONE]"})
     schema = {"components": document["components"], **text["contentSchema"]}
-    assert set(told["examples"]) == {kind.__name__ for kind in operation.chunks} != set()
-    for example in told["examples"].values():
+    assert set(described["examples"]) == {kind.__name__ for kind in operation.chunks} != set()
+    for example in described["examples"].values():
         assert events(example["value"])
         for event in events(example["value"]):
             jsonschema.validate(event, schema)

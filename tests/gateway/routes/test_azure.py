@@ -164,7 +164,7 @@ async def test_credentials(gateway: Gateway, headers: dict[str, str], sent: str)
     assert [metadata["authorization"] for metadata in gateway.service.metadata] == [sent, sent]
 
 
-async def test_refusal_of_the_service(gateway: Gateway) -> None:
+async def test_rejection_by_the_service(gateway: Gateway) -> None:
     """A value that the service rejects is 422 with the caller's path and value, in Azure's format."""
     bad = fakes.bad_request(sampling__temperature="must be at most 2")
     status = fakes.Status(grpc.StatusCode.INVALID_ARGUMENT, "", fakes.error_info("INVALID_FIELD"), bad)

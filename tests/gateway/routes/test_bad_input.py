@@ -166,7 +166,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
-async def test_bad_body_is_refused(gateway: Gateway, case: Case) -> None:
+async def test_bad_body_is_rejected(gateway: Gateway, case: Case) -> None:
     """Status, format, field and reason are correct; the service is not called; the next request succeeds."""
     headers = {"content-type": "application/json", **case.headers}
     answer = await gateway.http.post("/v1/chat/completions", content=case.content, headers=headers)
@@ -183,7 +183,7 @@ async def test_bad_body_is_refused(gateway: Gateway, case: Case) -> None:
     assert (await gateway.chat()).status_code == 200
 
 
-async def test_bombs_are_refused() -> None:
+async def test_bombs_are_rejected() -> None:
     """Excessive numbers of values are rejected before parsing; a long prompt is not."""
     bomb = b'{"model": "m", "messages": [], "prediction": [' + b"[]," * 1_000_000 + b"[]]}"
     with pytest.raises(Failure) as caught:
@@ -201,7 +201,7 @@ async def test_duplicate_key_is_found_in_linear_time() -> None:
         OpenAITranslator().parse(HttpRequest(body))
 
 
-async def test_large_body_without_length_is_refused(gateway: Gateway) -> None:
+async def test_large_body_without_length_is_rejected(gateway: Gateway) -> None:
     """Bytes are counted if no length is declared."""
 
     async def pieces() -> AsyncIterator[bytes]:
@@ -226,7 +226,7 @@ async def test_large_body_without_length_is_refused(gateway: Gateway) -> None:
         ("POST", "/", 405, "method_not_supported"),
     ],
 )
-async def test_wrong_route_is_refused(gateway: Gateway, method: str, path: str, status: int, code: str | None) -> None:
+async def test_wrong_route_is_rejected(gateway: Gateway, method: str, path: str, status: int, code: str | None) -> None:
     """Unknown paths get 404 and wrong methods 405 with Allow, in OpenAI's format and naming the request."""
     answer = await gateway.http.request(method, path)
     assert answer.status_code == status

@@ -113,7 +113,7 @@ async def test_version_is_the_distributions(gateway: Gateway) -> None:
 
 
 @pytest.mark.parametrize("is_large", [False, True])
-async def test_large_body_is_parsed_beside_the_loop(gateway: Gateway, *, is_large: bool) -> None:
+async def test_large_body_is_parsed_off_the_loop(gateway: Gateway, *, is_large: bool) -> None:
     """Other requests don't wait for a large body, and its errors are the usual ones."""
     threads: list[threading.Thread] = []
 

@@ -37,7 +37,7 @@ async def test_stream_ends_with_a_comment(gateway: Gateway) -> None:
         assert answer.text.strip().splitlines()[-1] == last
 
 
-async def test_failed_answer_tells_its_cost(gateway: Gateway) -> None:
+async def test_failed_answer_has_its_cost(gateway: Gateway) -> None:
     """The cost of a failed answer follows the event that ends its stream."""
 
     async def break_off(request: chat_pb2.ChatRequest) -> AsyncIterator[chat_pb2.StreamChatResponse]:
@@ -50,7 +50,7 @@ async def test_failed_answer_tells_its_cost(gateway: Gateway) -> None:
     assert answer.text.strip().splitlines()[-1] == f": x-sluice-cost: {COST}"
 
 
-async def test_streams_for_clients_that_take_no_comments_tell_nothing(gateway: Gateway) -> None:
+async def test_streams_for_clients_that_accept_no_comments_have_no_cost(gateway: Gateway) -> None:
     """Streams for Databricks' SDKs, which fail on comments, have no cost; whole answers have it."""
     path = "/serving-endpoints/m/invocations"
     body = {"messages": chat_body()["messages"]}

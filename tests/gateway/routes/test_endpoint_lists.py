@@ -88,7 +88,7 @@ async def test_failed_list_is_not_kept() -> None:
     assert [each.name for each in await lists.of(Caller("r", "a"))] == ["of a"]
 
 
-async def test_who_may_not_list_endpoints_has_the_models() -> None:
+async def test_key_that_may_not_list_endpoints_has_the_models() -> None:
     """A key without the right to list endpoints gets the models' own; other failures are reported."""
 
     class Closed(Source):

@@ -80,7 +80,7 @@ def test_end_is_a_message(event: object, *, is_end: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "teller"),
+    ("path", "expected"),
     [
         ("/v1", b"one"),
         ("/v1/x", b"one"),
@@ -94,7 +94,7 @@ def test_end_is_a_message(event: object, *, is_end: bool) -> None:
         ("/modelsx", b"one"),
     ],
 )
-def test_longest_prefix_tells_the_error(path: str, teller: bytes) -> None:
+def test_longest_prefix_selects_the_error_format(path: str, expected: bytes) -> None:
     """The longest prefix of whole segments selects the error format."""
     one, two, three = (
         Surface("", object, lambda _, name=name: ErrorResponse(404, name), prefixes, [])  # type: ignore[misc]
@@ -102,12 +102,12 @@ def test_longest_prefix_tells_the_error(path: str, teller: bytes) -> None:
     )
     failure = Failure(Reason.ROUTE_NOT_FOUND, "")
     scope = {"type": "http", "path": path, "headers": [], "state": {"request_id": "r"}}
-    assert SurfaceMap([one, two, three]).error_response(scope, failure).body == teller
+    assert SurfaceMap([one, two, three]).error_response(scope, failure).body == expected
     assert failure.request_id == "r"
 
 
 @pytest.mark.parametrize("path", ["/v1/x", "/models/deep", "/"])
-def test_header_tells_whose_the_request_is(path: str) -> None:
+def test_header_selects_the_dialect(path: str) -> None:
     """A request with one dialect's own header gets errors with that dialect's format and headers."""
     one = Surface("", object, lambda _: ErrorResponse(404, b"one"), ("/v1",), [])
     two = Surface(

@@ -119,7 +119,7 @@ async def test_timeout_is_the_calls_deadline(
 
 
 @pytest.mark.slow
-async def test_who_is_in_a_hurry_keeps_nobody_else_out(gateway: Gateway, service: FakeTextService) -> None:
+async def test_short_deadline_does_not_throttle_others(gateway: Gateway, service: FakeTextService) -> None:
     """A rejection because of a short deadline does not throttle other requests."""
     text = "the request would wait for about 1.0 s to begin; the limit is 0.5 s"
     rejection = fakes.Status(grpc.StatusCode.RESOURCE_EXHAUSTED, text, fakes.error_info("QUEUE_FULL"))

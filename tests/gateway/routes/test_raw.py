@@ -71,7 +71,7 @@ async def test_embedding(client: openai.AsyncOpenAI, service: fakes_raw.FakeRawS
         ("embeddings", {"input": ["a", "b"]}, ("inputs[1].text", "input.1")),
     ],
 )
-async def test_services_refusal_is_told_in_the_callers_names(
+async def test_services_rejection_has_the_callers_names(
     gateway: Gateway, service: fakes_raw.FakeRawService, path: str, body: dict[str, object], names: tuple[str, str]
 ) -> None:
     """A status of the service becomes an HTTP status, and its field has the caller's name."""

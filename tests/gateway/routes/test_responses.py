@@ -119,10 +119,10 @@ async def test_failure_after_the_first_event_is_the_last_one(
     service.events = [*begun, usage, fakes.Status(Code.INTERNAL, "secret", fakes.error_info("INTERNAL", "other"))]
     answer = await ask(gateway, path, stream=True)
     assert answer.status_code == 200
-    told = data_of(answer)
-    assert [data["sequence_number"] for data in told] == list(range(6))
-    assert [data["type"] for data in told].count("response.failed") == 1
-    response = told[-1]["response"]
+    sent_data = data_of(answer)
+    assert [data["sequence_number"] for data in sent_data] == list(range(6))
+    assert [data["type"] for data in sent_data].count("response.failed") == 1
+    response = sent_data[-1]["response"]
     assert (response["status"], response["error"]["code"]) == ("failed", "server_error")
     assert response["usage"]["output_tokens"] == fakes.USAGE.completion_tokens
     assert "secret" not in answer.text

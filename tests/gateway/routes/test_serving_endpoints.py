@@ -97,14 +97,14 @@ async def test_errors(gateway: Gateway, method: str, path: str, body: Any, error
     ("path", "methods"),
     [("", "GET, HEAD, POST"), ("/a", "DELETE, GET, HEAD"), ("/a/config", "PUT"), ("/pt", "POST")],
 )
-async def test_wrong_method_is_told_the_right_ones(gateway: Gateway, path: str, methods: str) -> None:
+async def test_wrong_method_gets_the_allowed_ones(gateway: Gateway, path: str, methods: str) -> None:
     """The Allow header of a path that several routes share has the methods of all of them."""
     answer = await gateway.http.patch(ROOT + path, json={})
     assert (answer.status_code, answer.headers["allow"]) == (405, methods)
 
 
 @pytest.mark.slow
-async def test_a_change_of_another_version_is_refused(gateway: Gateway) -> None:
+async def test_a_change_of_another_version_is_rejected(gateway: Gateway) -> None:
     """A change for another version is rejected with the current one; `*` and no header accept any version."""
     http = gateway.http
     await http.post(ROOT, json={"name": "ab", "config": config(0, 100)})

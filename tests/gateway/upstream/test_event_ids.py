@@ -34,9 +34,9 @@ def messages() -> list[chat_pb2.StreamChatResponse]:
 ASKED = {"x-sluice-event-ids": "true"}
 
 
-def sent(headers: dict[str, str], told: list[chat_pb2.StreamChatResponse]) -> bytes:
+def sent(headers: dict[str, str], sent_messages: list[chat_pb2.StreamChatResponse]) -> bytes:
     marks, encoder = EventMarks(headers), ChatEncoder(usage=StreamedUsage.LAST)
-    return b"".join(marks.put(encoder.chunk(message), message) for message in told)
+    return b"".join(marks.put(encoder.chunk(message), message) for message in sent_messages)
 
 
 def ids_of(stream: bytes) -> list[str]:
@@ -69,10 +69,10 @@ def test_id_asks_for_the_place_after_its_event() -> None:
 
 
 def test_stream_that_can_t_be_resumed_has_no_ids() -> None:
-    told = messages()
-    for message in told:
+    sent_messages = messages()
+    for message in sent_messages:
         message.ClearField("stream")
-    assert not ids_of(sent(ASKED, told))
+    assert not ids_of(sent(ASKED, sent_messages))
 
 
 @pytest.mark.parametrize(("switch", "has_ids"), [("true", True), ("false", False), ("", False)])
@@ -95,7 +95,7 @@ def test_callers_may_switch_ids(switch: str, has_ids: bool) -> None:  # noqa: FB
         {"x-sluice-event-ids": "1"},
     ],
 )
-def test_broken_headers_are_refused_by_their_names(headers: dict[str, str]) -> None:
+def test_broken_headers_are_rejected_by_their_names(headers: dict[str, str]) -> None:
     with pytest.raises(Failure) as caught:
         EventMarks(headers)
     assert (caught.value.status, caught.value.field) == (400, *headers)

@@ -84,7 +84,7 @@ async def test_status_after_the_first_event(
         ("NEW", "invalid_value"),
     ],
 )
-async def test_service_words_and_reason_are_told(gateway: Gateway, reason: str, name: str) -> None:
+async def test_service_text_and_reason_are_reported(gateway: Gateway, reason: str, name: str) -> None:
     """The service's text reaches the caller, and its reason selects the code; an unknown reason is accepted."""
     bad = fakes.bad_request(messages="the prompt has 9 tokens; the limit is 8")
     status = fakes.Status(Code.INVALID_ARGUMENT, "too long", fakes.error_info(reason), bad)
@@ -178,7 +178,7 @@ async def test_stream_without_its_end_is_an_error(gateway: Gateway, events: list
     assert "[DONE]" not in answer.text
 
 
-async def test_status_after_the_end_is_not_told(gateway: Gateway) -> None:
+async def test_status_after_the_end_is_not_reported(gateway: Gateway) -> None:
     """A status after the terminal event of a stream is not reported."""
     gateway.service.script = fakes.play([*fakes.HELLO, fakes.Status(Code.INTERNAL, "no")])
     answer = await gateway.chat(stream=True)

@@ -93,7 +93,7 @@ async def test_stream_that_a_stop_cuts_off_goes_on(gateway: Gateway, unbroken: s
     assert await stream(gateway) == unbroken
 
 
-async def test_usage_before_a_failure_is_not_told(gateway: Gateway, unbroken: str) -> None:
+async def test_usage_before_a_failure_is_not_sent(gateway: Gateway, unbroken: str) -> None:
     """The usage of an interrupted stream is dropped, since the final usage follows."""
     script(gateway.service, dies_after(3, ENGINE_FAILED, cost=True), dies_after(99))
     assert await stream(gateway) == unbroken
@@ -113,7 +113,7 @@ async def test_whole_answer_is_begun_again(gateway: Gateway) -> None:
 
 
 @pytest.mark.parametrize("status", [STARTING, DRAINING, REFUSED])
-async def test_what_a_service_refuses_is_not_tried_again(gateway: Gateway, status: fakes.Status) -> None:
+async def test_what_a_service_rejects_is_not_tried_again(gateway: Gateway, status: fakes.Status) -> None:
     """A rejected request is not retried, since no admitted answer was lost."""
     script(gateway.service, dies_after(0, status))
     assert (await gateway.chat(stream=True)).status_code in {400, 503}
@@ -136,7 +136,7 @@ async def test_request_that_breaks_every_service_is_given_up(gateway: Gateway) -
     assert len(gateway.service.requests) == 5
 
 
-async def test_stream_that_tells_no_place_ends(gateway: Gateway) -> None:
+async def test_stream_without_positions_ends(gateway: Gateway) -> None:
     """A stream without positions is not retried, since another attempt would produce another answer."""
 
     async def tell(request: chat_pb2.ChatRequest) -> AsyncIterator[chat_pb2.StreamChatResponse]:
@@ -151,16 +151,16 @@ async def test_stream_that_tells_no_place_ends(gateway: Gateway) -> None:
     assert len(gateway.service.requests) == 1
 
 
-async def test_stream_that_is_told_again_breaks_while_it_is(gateway: Gateway, unbroken: str) -> None:
+async def test_replayed_stream_breaks_during_the_replay(gateway: Gateway, unbroken: str) -> None:
     """Replayed events are sent once, even if the replay is interrupted."""
     ids = [line[4:] for line in unbroken.split("\n") if line.startswith("id: ")]
 
     def again(count: int) -> Try:
         async def tell(request: chat_pb2.ChatRequest) -> AsyncIterator[chat_pb2.StreamChatResponse]:
             assert request.resume.replay
-            told = events()
+            replayed = events()
             merged = chat_pb2.StreamChatResponse(content_delta=chat_pb2.ContentDelta(text="abc"), sequence_number=1)
-            for event in [told[0], merged, *told[4:]][:count]:
+            for event in [replayed[0], merged, *replayed[4:]][:count]:
                 yield event
             if count < 9:
                 raise LOST
