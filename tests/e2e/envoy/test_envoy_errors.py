@@ -48,7 +48,7 @@ def closed_door() -> Iterator[Door]:
 
 
 def expected_response(path: str, answer: httpx.Response, failure: Failure) -> ErrorResponse:
-    """What the gateway would have answered to the request."""
+    """Return the error response of the gateway for the request."""
     state = {"request_id": answer.headers["x-request-id"]}
     scope = {"type": "http", "path": path.partition("?")[0], "headers": [], "state": state}
     return SurfaceMap(SURFACES).error_response(scope, failure)

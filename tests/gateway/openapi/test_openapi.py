@@ -182,7 +182,7 @@ def test_recorded_streams_are_of_their_types(path: Path) -> None:
     assert "error" in last or last.get("type") == "error" or isinstance(msgspec.convert(last, kind), kind)
 
 
-def test_unknown_fields_are_refused_in_every_body(document: dict[str, Any]) -> None:
+def test_unknown_fields_are_rejected_in_every_body(document: dict[str, Any]) -> None:
     """The schemas forbid unknown fields, so that client generators see it."""
     schemas = document["components"]["schemas"]
     assert all(schemas[body.kind.__name__]["additionalProperties"] is False for _, body in BODIES)

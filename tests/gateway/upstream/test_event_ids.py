@@ -101,7 +101,7 @@ def test_broken_headers_are_rejected_by_their_names(headers: dict[str, str]) -> 
     assert (caught.value.status, caught.value.field) == (400, *headers)
 
 
-async def test_broken_id_is_refused_in_the_dialect_s_shape(gateway: Gateway) -> None:
+async def test_broken_id_is_rejected_in_the_dialect_s_format(gateway: Gateway) -> None:
     answer = await gateway.http.post(
         "/v1/chat/completions", json=chat_body(stream=True), headers={"last-event-id": "1"}
     )

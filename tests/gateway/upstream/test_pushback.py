@@ -67,7 +67,7 @@ def num_asked(pushback: Pushback, count: int, rejection: Failure | None, who: tu
     return sum(ask(pushback, rejection, who) for _ in range(count))
 
 
-def test_until_the_service_refuses_all_are_asked_whatever_else_is_wrong() -> None:
+def test_until_the_service_rejects_all_are_sent_whatever_else_fails() -> None:
     pushback = Pushback(Clock())
     assert num_asked(pushback, 500, None) == num_asked(pushback, 500, WRONG) == 500
     assert num_asked(pushback, 500, HURRIED) == 500, "it holds for that request only"
