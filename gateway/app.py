@@ -49,7 +49,7 @@ def build_app(
     """Return the application on top of an open client. `drain` controls its shutdown."""
     upstream = Upstream.of(client)
     drain = drain or Drain()
-    refuse = SurfaceMap(SURFACES).refuse
+    error_response = SurfaceMap(SURFACES).error_response
     gate = MetricsGate(client) if audience is ListenerAudience.ALL else None
 
     is_for_callers = audience is ListenerAudience.CALLERS
@@ -82,7 +82,7 @@ def build_app(
         assert isinstance(error, HTTPException)  # noqa: S101  it is registered for nothing else
         reason = Reason.METHOD_NOT_ALLOWED if error.status_code == 405 else Reason.ROUTE_NOT_FOUND
         text = f"{request.method} {request.url.path}: {error.detail.lower()}"
-        response = refuse(request.scope, Failure(reason, text))
+        response = error_response(request.scope, Failure(reason, text))
         headers = {name.decode(): value.decode() for name, value in response.headers}
         if error.status_code == 405:
             headers["allow"] = ", ".join(sorted(_methods(app.routes, request.scope)))
@@ -97,16 +97,16 @@ def build_app(
             *(Route(path, readyz) for path in ("/health", "/ping")),  # paths of other servers
             Route("/version", own_version),
             *page_routes(),
-            *([] if is_for_callers else operator_routes(status, telemetry, refuse, gate)),
+            *([] if is_for_callers else operator_routes(status, telemetry, error_response, gate)),
         ],
         middleware=[
             Middleware(
                 RequestObserver,
                 telemetry=telemetry,
-                refuse=refuse,
+                error_response=error_response,
                 stall_timeout_s=settings.send_stall_timeout_s,
             ),
-            Middleware(DrainGate, drain=drain, refuse=refuse),
+            Middleware(DrainGate, drain=drain, error_response=error_response),
             Middleware(TrailingSlash),
         ],
         exception_handlers={HTTPException: unrouted},

@@ -1,4 +1,4 @@
 """The JSON dialects: pure translation between a caller's JSON and the contract's messages.
 
-A dialect imports `seam`, those of OpenAI's family `openai_family` too, and none imports another dialect.
+Each dialect imports `seam`; those of OpenAI's family also import `openai_family`. No dialect imports another.
 """

@@ -8,8 +8,8 @@ from typing import Final
 
 from starlette.types import Send
 
+from gateway.dialects.seam.error_response import ErrorResponse
 from gateway.dialects.seam.failure import Failure, Reason
-from gateway.dialects.seam.refusal import Refusal
 
 _CHALLENGED: Final = frozenset({401, 403})
 _PIECE: Final = 256 * 1024  # bytes
@@ -37,19 +37,19 @@ async def send_json(send: Send, status: int, body: bytes, headers: tuple[tuple[b
         await send({"type": "http.response.body", "body": piece, "more_body": not is_last})
 
 
-async def send_refusal(send: Send, refusal: Refusal, failure: Failure) -> None:
+async def send_error_response(send: Send, response: ErrorResponse, failure: Failure) -> None:
     """Send an error, with the retry delay both in whole seconds and in milliseconds, since clients read either.
 
     An error about the client's credential has a challenge according to RFC 6750.
     """
-    headers = refusal.headers + challenges(failure)
+    headers = response.headers + challenges(failure)
     if failure.retry_after_s is not None:
         seconds = failure.retry_after_s
         headers += (
             (b"retry-after", b"%d" % math.ceil(seconds)),
             (b"retry-after-ms", b"%d" % math.ceil(seconds * 1000)),
         )
-    await send_json(send, refusal.status, refusal.body, headers)
+    await send_json(send, response.status, response.body, headers)
 
 
 def challenges(failure: Failure) -> tuple[tuple[bytes, bytes], ...]:

@@ -105,9 +105,9 @@ def _parameter(parameter: Parameter, bodies: Sequence[Body]) -> dict[str, Any]:
     """Return the parameter, with an example for each body if bodies need different ones."""
     described: dict[str, Any] = {
         "name": parameter.name,
-        "in": parameter.place,
+        "in": parameter.location,
         "description": parameter.description,
-        "required": parameter.required or parameter.place == "path",
+        "required": parameter.required or parameter.location == "path",
         "schema": dict(parameter.schema),
     }
     if any(parameter.name in body.parameters for body in bodies):

@@ -13,9 +13,9 @@ from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from gateway.dialects.seam.error_response import ErrorResponse
 from gateway.dialects.seam.failure import Failure, Reason
-from gateway.dialects.seam.refusal import Refusal
-from gateway.http.reply import send_refusal
+from gateway.http.reply import send_error_response
 
 OPERATORS_PATHS: Final = frozenset({"/livez", "/healthz", "/readyz", "/health", "/ping", "/metrics", "/status.json"})
 RETRY_AFTER_S: Final = 1.0
@@ -62,11 +62,11 @@ class Drain:
 class DrainGate:
     """Counts an application's requests. Once the gateway leaves, each connection is closed after its next response."""
 
-    def __init__(self, app: ASGIApp, drain: Drain, refuse: Callable[[Scope, Failure], Refusal]) -> None:
-        """`refuse` returns an error in the dialect of the request."""
+    def __init__(self, app: ASGIApp, drain: Drain, error_response: Callable[[Scope, Failure], ErrorResponse]) -> None:
+        """Create the middleware; `error_response` returns an error in the dialect of the request."""
         self._app = app
         self._drain = drain
-        self._refuse = refuse
+        self._error_response = error_response
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"] in OPERATORS_PATHS:
@@ -80,7 +80,7 @@ class DrainGate:
 
         if self._drain.phase is GatewayPhase.DRAINING:
             failure = Failure(Reason.DRAINING, "the server is shutting down", retry_after_s=RETRY_AFTER_S)
-            await send_refusal(closing, self._refuse(scope, failure), failure)
+            await send_error_response(closing, self._error_response(scope, failure), failure)
             return
         self._drain.begin()
         try:

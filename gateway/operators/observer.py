@@ -17,13 +17,13 @@ from opentelemetry import trace
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway import telemetry as names
+from gateway.dialects.seam.error_response import ErrorResponse
 from gateway.dialects.seam.failure import Failure
-from gateway.dialects.seam.refusal import Refusal
 from gateway.http.body import CallerLeft
 from gateway.http.cost import collect_cost
 from gateway.http.headers import headers_of
 from gateway.http.rate_limits import collect_rate_limits
-from gateway.http.reply import known, send_refusal
+from gateway.http.reply import known, send_error_response
 from gateway.telemetry import Telemetry
 from process.network.plain_text import PlainTextCredentials
 from process.telemetry.attributes import ERROR_TYPE, REQUEST_ID
@@ -39,17 +39,21 @@ _MAX_REQUEST_ID_LENGTH: Final = 128
 
 
 class RequestObserver:
-    """Wraps an application. `refuse` returns an unhandled error in the dialect of the request.
+    """Wraps an application. `error_response` returns an unhandled error in the dialect of the request.
 
     A client that reads nothing of its response for `stall_timeout_s` seconds is treated as disconnected.
     """
 
     def __init__(
-        self, app: ASGIApp, telemetry: Telemetry, refuse: Callable[[Scope, Failure], Refusal], stall_timeout_s: float
+        self,
+        app: ASGIApp,
+        telemetry: Telemetry,
+        error_response: Callable[[Scope, Failure], ErrorResponse],
+        stall_timeout_s: float,
     ) -> None:
         self._app = app
         self._telemetry = telemetry
-        self._refuse = refuse
+        self._error_response = error_response
         self._credentials = PlainTextCredentials()
         self._stall_timeout_s = stall_timeout_s
 
@@ -115,7 +119,7 @@ class RequestObserver:
             if exchange.is_started:  # too late for an error response: the server closes the connection
                 exchange.status = failure.status
                 raise
-            await send_refusal(exchange.send, self._refuse(scope, failure), failure)
+            await send_error_response(exchange.send, self._error_response(scope, failure), failure)
 
 
 class _Exchange:

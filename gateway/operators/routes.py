@@ -10,8 +10,8 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import Scope
 
+from gateway.dialects.seam.error_response import ErrorResponse
 from gateway.dialects.seam.failure import Failure
-from gateway.dialects.seam.refusal import Refusal
 from gateway.http.reply import challenges
 from gateway.openapi.routes import docs_routes
 from gateway.operators.metrics_gate import MetricsGate
@@ -24,14 +24,14 @@ from gateway.upstream.client import Caller
 def operator_routes(
     reader: StatusReader,
     telemetry: Telemetry,
-    refuse: Callable[[Scope, Failure], Refusal],
+    error_response: Callable[[Scope, Failure], ErrorResponse],
     gate: MetricsGate | None,
 ) -> list[BaseRoute]:
     """Return the routes. `gate` restricts metrics; None on a listener for operators only."""
 
     def rejected(request: Request, failure: Failure) -> Response:
         headers = {name.decode(): value.decode() for name, value in challenges(failure)}
-        response = refuse(request.scope, failure)
+        response = error_response(request.scope, failure)
         return Response(response.body, response.status, headers, "application/json")
 
     async def metrics(request: Request) -> Response:

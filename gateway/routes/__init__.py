@@ -1,1 +1,1 @@
-"""The paths of every dialect (`dialects`), each an operation of a surface, and the handling of their requests."""
+"""The operations of every dialect (`dialects`), and the handling of their requests."""

@@ -1,4 +1,4 @@
-"""One method of one path: its handler and its description."""
+"""Operations: one method of one path, with its handler and its OpenAPI description."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ _CONVERTER: Final = re.compile(r":\w+}")
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A part of the path, the query or the headers."""
+    """A parameter in the path, the query or a header, as `location` says."""
 
     name: str
-    place: str
+    location: str
     description: str
     example: str
     required: bool = False
     schema: Mapping[str, Any] = field(default_factory=lambda: {"type": "string"})
 
     def example_with(self, body: Body) -> str:
-        """The example that goes with the body's."""
+        """Return the example that belongs to the body's example."""
         return body.parameters.get(self.name, self.example)
 
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """A kind of body: the type that parses it, one that works, and what answers it: whole, and in a stream's events.
+    """A kind of request body: its type, an example, and the types of its whole answer and of its stream's events.
 
-    `parameters` are examples that go with this one, where the operation's own don't.
+    `parameters` are the examples of parameters that belong to this example, if the operation's own don't.
     """
 
     kind: type[msgspec.Struct]
@@ -48,10 +48,11 @@ class Body:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """It has several bodies where their shape decides what is meant, and none where it reads.
+    """One method of one path. It has several bodies if their fields select the task, and none if it only reads.
 
-    `route` is the path as Starlette has it: `{name:path}` stands for a name that may have slashes. `answer` is what
-    there is without a body. A closed path is its own with every method: no later operation has it for a longer name.
+    `route` is the path in Starlette's form: `{name:path}` is a name that may contain slashes. `answer` is the type of
+    the answer to a request without a body. A closed path matches with every method, so that no later operation with a
+    longer name gets its requests.
     """
 
     method: str
@@ -66,35 +67,35 @@ class Operation:
 
     @property
     def path(self) -> str:
-        """The path as OpenAPI has it."""
+        """The path in OpenAPI's form."""
         return _CONVERTER.sub("}", self.route)
 
     @property
     def id(self) -> str:
-        """Unique, for generators of clients."""
+        """The unique operation id, used by client generators."""
         parts = [part.strip("{}").replace("-", "_").replace(".", "_") for part in self.path.split("/") if part]
         return "_".join([self.method.lower(), *parts])
 
     @property
     def answers(self) -> list[type]:
-        """Every kind of answer."""
+        """The types of all answers."""
         own = [self.answer] if self.answer is not None else [body.answer for body in self.bodies]
         return [*own, self.handler.other.answer] if isinstance(self.handler, ByHeader) else own
 
     @property
     def chunks(self) -> list[type]:
-        """Every kind of what a stream's events hold; none where nothing streams."""
+        """The types of the data of a stream's events; empty if the operation doesn't stream."""
         return [body.chunk for body in self.bodies if body.chunk is not None] if self.streams else []
 
     def errors(self, own: type) -> list[type]:
-        """Every kind of error; `own` is the surface's."""
+        """Return the types of all errors; `own` is the surface's."""
         return [own, self.handler.other.error] if isinstance(self.handler, ByHeader) else [own]
 
     def parse_example(self, body: Body) -> Parsed:
-        """What comes of the body's example."""
-        assert not isinstance(self.handler, Lookup | ByHeader)  # noqa: S101  who looks something up sends no body
-        places: dict[str, dict[str, str]] = {"path": {}, "query": {}, "header": {}}
+        """Return the parsed example of the body."""
+        assert not isinstance(self.handler, Lookup | ByHeader)  # noqa: S101  lookups have no body
+        values: dict[str, dict[str, str]] = {"path": {}, "query": {}, "header": {}}
         for each in self.parameters:
-            places[each.place][each.name] = each.example_with(body)
-        arrival = HttpRequest(msgspec.json.encode(body.example), places["header"], places["path"], places["query"])
-        return self.handler.parse(arrival)
+            values[each.location][each.name] = each.example_with(body)
+        http_request = HttpRequest(msgspec.json.encode(body.example), values["header"], values["path"], values["query"])
+        return self.handler.parse(http_request)

@@ -1,4 +1,4 @@
-"""The routes that one dialect adds to the application."""
+"""Surfaces: the routes that one dialect adds to the application."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from starlette.routing import Match, Route
 from starlette.types import Scope
 
 from gateway.config import Settings
+from gateway.dialects.seam.error_response import ErrorResponse, ToErrorResponse
 from gateway.dialects.seam.failure import Failure
-from gateway.dialects.seam.refusal import Refusal, Refuse
 from gateway.http.headers import headers_of
 from gateway.routes.handling.response_headers import SendHeaders, WithResponseHeaders, send_no_headers
 from gateway.routes.operation import Operation
@@ -18,27 +18,27 @@ from gateway.routes.upstream.upstream import Upstream
 
 
 class ClosedRoute(Route):
-    """A route whose path is its own with every method: no later route has it, though longer names match there."""
+    """A route that matches its path with every method, so that no later route with a longer name gets the request."""
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """FULL for another method too; what handles the request then refuses the method."""
+        """Return FULL for other methods too; the handler then rejects the method."""
         match, child_scope = super().matches(scope)
         return (match if match is Match.NONE else Match.FULL), child_scope
 
 
 @dataclass(frozen=True, slots=True)
 class Surface:
-    """One dialect's operations, in the order in which paths are compared with them.
+    """One dialect's operations, in the order in which paths are matched.
 
-    `prefixes` are the beginnings of paths, whole segments each (`/v1`, `/serving-endpoints`), under which `refuse`
-    shapes the errors that belong to no route: 404, 405, and what was not foreseen; it does for requests that have the
-    header `marked_by`, too, whatever their path. `error` is the type of their bodies, `headers` tells what only this
-    dialect says in headers, `statuses` are those that only it has, and `tag` is its name in the API's description.
+    `prefixes` are path prefixes of whole segments (`/v1`, `/serving-endpoints`). Errors under them that belong to no
+    route (404, 405, unexpected ones) have the format of `error_response`; so have those of requests with the header
+    `marked_by` on any path. `error` is the type of their bodies, `headers` returns the headers that only this dialect
+    sends, `statuses` are those that only it uses, and `tag` is its name in the OpenAPI document.
     """
 
     tag: str
     error: type
-    refuse: Refuse
+    error_response: ToErrorResponse
     prefixes: Sequence[str]
     operations: Sequence[Operation]
     headers: SendHeaders = send_no_headers
@@ -46,15 +46,15 @@ class Surface:
     statuses: Sequence[int] = ()
 
     def reading(self) -> Surface:
-        """The surface without what changes anything."""
+        """Return the surface with its read-only operations."""
         return replace(self, operations=[each for each in self.operations if each.method == "GET"])
 
     def routes(self, upstream: Upstream, settings: Settings) -> list[Route]:
-        """The operations' routes over a service."""
+        """Return the routes of the operations for a service."""
         return [
             (ClosedRoute if each.is_closed else Route)(
                 each.route,
-                WithResponseHeaders(each.handler.endpoint(upstream, self.refuse, settings), self.headers),
+                WithResponseHeaders(each.handler.endpoint(upstream, self.error_response, settings), self.headers),
                 methods=[each.method],
             )
             for each in self.operations
@@ -63,19 +63,19 @@ class Surface:
 
 @dataclass(frozen=True, slots=True)
 class SurfaceMap:
-    """All surfaces. The first shapes the errors of paths that are under no prefix."""
+    """All surfaces. The first one formats the errors of paths under no prefix."""
 
     surfaces: Sequence[Surface]
 
-    def refuse(self, scope: Scope, failure: Failure) -> Refusal:
-        """The failure in the shape of the surface that the request is meant for."""
+    def error_response(self, scope: Scope, failure: Failure) -> ErrorResponse:
+        """Return the failure in the format of the request's surface."""
         surface = self._find(scope["path"], headers_of(scope))
         failure.request_id = scope["state"]["request_id"]
-        refusal = surface.refuse(failure)
-        return replace(refusal, headers=(*refusal.headers, *surface.headers(failure.request_id, {})))
+        response = surface.error_response(failure)
+        return replace(response, headers=(*response.headers, *surface.headers(failure.request_id, {})))
 
     def _find(self, path: str, headers: Mapping[str, str]) -> Surface:
-        """The surface whose header the request has, or else the one with the longest prefix of its path."""
+        """Return the surface whose header the request has, else the one with the longest prefix of its path."""
         found, length = self.surfaces[0], 0
         for surface in self.surfaces:
             if surface.marked_by and surface.marked_by in headers:

@@ -14,6 +14,6 @@ from gateway.routes.dialects.rank import RANK
 from gateway.routes.dialects.serving_endpoints import SERVING_ENDPOINTS
 from gateway.routes.surface import Surface
 
-# The first also shapes the errors of paths without a prefix here.
+# The first one also formats the errors of paths under no prefix.
 SURFACES: Final[tuple[Surface, ...]] = (OPENAI, MODELS, ANTHROPIC, AZURE, DATABRICKS, SERVING_ENDPOINTS, MINDIE, RANK)
 OPERATIONS: Final = tuple(each for surface in SURFACES for each in surface.operations)

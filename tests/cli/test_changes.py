@@ -82,7 +82,7 @@ def test_a_model_is_loaded_put_to_sleep_woken_and_unloaded(product: Administered
     assert product.output("models", "sleep", "writer") == "writer sleeps\n"
     refused = product.sluice("complete", "Once", "--model", "writer")
     assert (refused.returncode, refused.stderr.count("\n")) == (1, 1)
-    assert "sleeps" in refused.stderr
+    assert "is asleep" in refused.stderr
     assert json.loads(product.output("models", "wake", "writer", "--json")) == {"name": "writer"}
     assert product.output("complete", "Once", "--model", "writer", "--max-tokens", "4")
     assert product.output("models", "unload", "writer") == "writer is unloaded\n"

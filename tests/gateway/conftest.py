@@ -37,24 +37,24 @@ class Gateway:
     drain: Drain
 
     async def chat(self, **fields: Any) -> httpx.Response:
-        """A chat request with a valid rest."""
+        """Send a chat request whose other fields are valid."""
         return await self.http.post("/v1/chat/completions", json=chat_body(**fields))
 
 
 def chat_body(**fields: Any) -> dict[str, Any]:
-    """The body of a valid chat request, changed by `fields`."""
+    """Return the body of a valid chat request, changed by `fields`."""
     return {"model": "m", "messages": [{"role": "user", "content": "hi"}], **fields}
 
 
 @pytest.fixture
 def flags() -> list[str]:
-    """Flags of the gateway; a module may have its own."""
+    """Return the gateway's flags; a module may override them."""
     return []
 
 
 @pytest.fixture
 async def service() -> AsyncIterator[fakes.FakeService]:
-    """A scripted service; its port is in `port`."""
+    """Run a scripted service; its port is in `port`."""
     service = fakes.FakeService()
     server, service.port = await fakes.start(service)
     yield service
@@ -63,7 +63,7 @@ async def service() -> AsyncIterator[fakes.FakeService]:
 
 @pytest.fixture
 async def gateway(service: fakes.FakeService, flags: list[str]) -> AsyncIterator[Gateway]:
-    """The gateway over the scripted service."""
+    """Run the gateway in front of the scripted service."""
     settings = read_settings(Settings, ["--target", f"127.0.0.1:{service.port}", *flags])
     spans = InMemorySpanExporter()
     telemetry = Telemetry(None, [SimpleSpanProcessor(spans)])
@@ -89,12 +89,12 @@ async def gateway(service: fakes.FakeService, flags: list[str]) -> AsyncIterator
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait for what happens on another side of a socket; the test's own time limit ends a wait in vain."""
+    """Wait for an effect on the other side of a socket; the test's time limit ends a wait that never succeeds."""
     while not condition():  # noqa: ASYNC110  the other side has no event
         await asyncio.sleep(0.005)
 
 
 async def soon(event: Awaitable[Any]) -> None:
-    """Wait for an event that must come, and fail within seconds if it does not."""
+    """Wait for an event that must occur, and fail within seconds if it does not."""
     async with asyncio.timeout(GUARD_S):
         await event

@@ -1,4 +1,4 @@
-"""A service whose answers are written down: real gRPC on a free port, no model behind it."""
+"""A service with scripted answers: real gRPC on a free port, without a model."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ Script = Callable[[chat_pb2.ChatRequest], AsyncIterator[chat_pb2.StreamChatRespo
 
 
 def text(piece: str, choice_index: int = 0) -> chat_pb2.StreamChatResponse:
-    """A text delta."""
+    """Return a text delta."""
     return chat_pb2.StreamChatResponse(content_delta=chat_pb2.ContentDelta(choice_index=choice_index, text=piece))
 
 
 def finished(choice_index: int = 0) -> chat_pb2.StreamChatResponse:
-    """The end of a choice."""
+    """Return the end of a choice."""
     end = chat_pb2.ChoiceFinished(choice_index=choice_index, finish_reason=chat_pb2.FINISH_REASON_STOP)
     return chat_pb2.StreamChatResponse(choice_finished=end)
 
@@ -80,12 +80,12 @@ class Status(Exception):  # noqa: N818  a name says what happened
 
 
 def error_info(reason: str, domain: str = "sluice", **values: str) -> error_details_pb2.ErrorInfo:
-    """The service's reason of an error."""
+    """Return the ErrorInfo of the service."""
     return error_details_pb2.ErrorInfo(reason=reason, domain=domain, metadata=values)
 
 
 def bad_request(**fields: str) -> error_details_pb2.BadRequest:
-    """Fields at fault; `__` in a name stands for a dot."""
+    """Return the invalid fields; `__` in a name stands for a dot."""
     violation = error_details_pb2.BadRequest.FieldViolation
     return error_details_pb2.BadRequest(
         field_violations=[violation(field=name.replace("__", "."), description=words) for name, words in fields.items()]
@@ -93,14 +93,14 @@ def bad_request(**fields: str) -> error_details_pb2.BadRequest:
 
 
 def retry_info(seconds: float) -> error_details_pb2.RetryInfo:
-    """When to try again."""
+    """Return the retry delay."""
     delay = Duration()
     delay.FromNanoseconds(int(seconds * 1e9))
     return error_details_pb2.RetryInfo(retry_delay=delay)
 
 
 def play(events: Sequence[chat_pb2.StreamChatResponse | Exception | None]) -> Script:
-    """A script of fixed events; None waits until the call is cancelled, an exception is raised."""
+    """Return a script of fixed events; None waits until the call is cancelled, an exception is raised."""
 
     async def script(request: chat_pb2.ChatRequest) -> AsyncIterator[chat_pb2.StreamChatResponse]:
         for event in events:
@@ -117,7 +117,7 @@ def play(events: Sequence[chat_pb2.StreamChatResponse | Exception | None]) -> Sc
 class FakeService(
     chat_pb2_grpc.ChatServiceServicer, model_pb2_grpc.ModelServiceServicer, health_pb2_grpc.HealthServicer
 ):
-    """Answers by `script`, unary calls by `whole` after it; keeps what it was asked, and sees who left."""
+    """Answers by `script`, and unary calls by `whole` after it; records requests and cancelled calls."""
 
     def __init__(self) -> None:
         self.script: Script = play(HELLO)
@@ -130,7 +130,7 @@ class FakeService(
         self.cancelled = asyncio.Event()
         self.num_sent = 0
         self.port = 0
-        self.cost = ""  # told to callers who ask
+        self.cost = ""  # sent to callers that request it
 
     async def StreamChat(  # noqa: N802  the contract's name
         self, request: chat_pb2.ChatRequest, context: Any
@@ -191,7 +191,7 @@ class FakeService(
 
 
 def model(name: str) -> model_pb2.Model:
-    """A model of that name."""
+    """Return a model of this name."""
     return model_pb2.Model(name=name, created=CREATED, max_model_len=2048)
 
 
@@ -211,7 +211,7 @@ _SERVICES: list[tuple[type, Callable[[Any, grpc.aio.Server], None]]] = [
 
 
 async def start(service: FakeService) -> tuple[grpc.aio.Server, int]:
-    """A server of the fake, with every service that it implements, on a free port; and the port."""
+    """Start a server on a free port with every service that the fake implements; return it and the port."""
     server = grpc.aio.server()
     for servicer, add in _SERVICES:
         if isinstance(service, servicer):

@@ -1,4 +1,4 @@
-"""A service that also completes prompts, makes vectors and lists endpoints, all of it written down."""
+"""A service with scripted completions, embeddings and lists of endpoints."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ VECTORS = embedding_pb2.EmbedResponse(
 
 
 def endpoint(name: str, task: model_pb2.Task, *entities: str) -> endpoint_pb2.Endpoint:
-    """A model's own endpoint, or one over `entities`."""
+    """Return a model's own endpoint, or one with `entities`."""
     served = [endpoint_pb2.ServedEntity(name=entity, model=entity) for entity in entities or (name,)]
     return endpoint_pb2.Endpoint(name=name, task=task, entities=served, is_model=not entities)
 

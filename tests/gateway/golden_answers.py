@@ -1,4 +1,4 @@
-"""What the service says in the golden exchanges, with fixed ids and times. Whole answers are the folds of streams."""
+"""The service's answers in the golden exchanges, with fixed ids and times. Whole answers are folds of streams."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _parse(kind: type[MessageT], *texts: str) -> list[MessageT]:
 
 
 def _stream(name: str, fold: Any, events: list[Any], status: fakes.Status | None) -> Answers:
-    """The streaming method's answers and its unary twin's, which fails where the stream does."""
+    """Return the streaming method's answers and the unary twin's, which fails if the stream does."""
     if status is not None:
         return {f"Stream{name}": [*events, status], name: [status]}
     for event in events:
@@ -156,7 +156,7 @@ STOPPED_GENERATION: Final = _generation('finish_reason: FINISH_REASON_STOP stop_
 
 
 def response(name: str, status: fakes.Status | None = None) -> Answers:
-    """A recorded response of tests/golden/responses; with a status, cut off by it in the middle."""
+    """Return a recorded response of tests/golden/responses, interrupted in the middle by the status, if given."""
     events = response_fakes.recorded(name)
     if status is not None:
         return {"StreamResponse": [*events[: len(events) // 2], status], "CreateResponse": [status]}
@@ -234,7 +234,7 @@ STATUSES: Final = {"full": FULL, "fault": FAULT, "long": LONG, "nobody": NOBODY}
 
 
 def refused(status: Answer) -> Answers:
-    """Every method ends with this status at once; who looks up a model first finds it."""
+    """Every method ends with this status at once, including lookups of a model."""
     methods = ("Chat", "StreamChat", "Complete", "StreamComplete", "Embed", "CreateResponse", "StreamResponse",
                "GenerateText", "StreamGenerateText", "CreateEndpoint", "UpdateEndpoint", "DeleteEndpoint",
                "GetEndpoint")  # fmt: skip

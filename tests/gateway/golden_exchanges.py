@@ -1,4 +1,4 @@
-"""The golden exchanges: what is asked of every dialect, and what the service says to it."""
+"""The golden exchanges: requests of every dialect, and the service's answers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _Body = dict[str, Any]
 
 @dataclass(frozen=True)
 class Exchange:
-    """One request, by a name that is its file's. A body that is bytes is sent as it is."""
+    """One request; its name is that of its file. A body of bytes is sent unchanged."""
 
     name: str
     path: str
@@ -61,7 +61,7 @@ REFUSED: Final[Mapping[str, _Body | bytes]] = {  # by the gateway alone
 
 @dataclass(frozen=True)
 class ChatPath:
-    """A path for chats: how it is asked whole and streamed, and what stands in each body."""
+    """A path for chats: its whole and streamed requests, and the fields of each body."""
 
     name: str
     path: str
@@ -70,7 +70,7 @@ class ChatPath:
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def exchanges(self) -> Iterator[Exchange]:
-        """Every feature both ways, usage on a stream, and every failure."""
+        """Return exchanges for every feature, whole and streamed, for usage in a stream, and for every failure."""
         for feature, asked in CHAT_FEATURES.items():
             body = self.body | asked
             answers = {**said.CHATS[feature], **said.SERVED}
@@ -87,7 +87,7 @@ class ChatPath:
             yield Exchange(f"{self.name}_{reason}", self.path, self._without_model(bad), {}, self.headers)
 
     def _without_model(self, body: _Body | bytes) -> _Body | bytes:
-        """The body as it is, or without a model's name where the path names it."""
+        """Return the body without a model's name if the path names it."""
         if isinstance(body, bytes) or "model" in self.body:
             return body
         return {name: value for name, value in body.items() if name != "model"}
@@ -113,7 +113,7 @@ EMBEDDING_PATHS: Final[list[tuple[str, str, _Body, Mapping[str, str]]]] = [
 
 
 def _messages() -> Iterator[Exchange]:
-    """Anthropic's."""
+    """Return the exchanges of Anthropic's messages."""
     path, headers = "/v1/messages", {"x-api-key": "k", "anthropic-version": "2023-06-01"}
     body = {**MODEL, "max_tokens": 100, "system": "Be brief.", "messages": MESSAGES[1:]}
     tool = {"name": "look", "input_schema": {"type": "object", "maximum": 1.0}}
@@ -185,7 +185,7 @@ def _responses() -> Iterator[Exchange]:
 
 
 def _choices() -> Iterator[Exchange]:
-    """Azure's callers need not name a model."""
+    """Return the exchanges of Azure's requests without a model."""
     path, body = f"/models/chat/completions{AZURE}", {"messages": MESSAGES}
     answers = {**said.CHATS["text"], **said.SERVED}
     yield Exchange("azure_chosen", path, body, answers)

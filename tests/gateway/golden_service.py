@@ -21,7 +21,7 @@ Answers: TypeAlias = Mapping[str, Sequence[Answer]]  # method name → what it s
 
 
 class GoldenService(grpc.GenericRpcHandler):
-    """Plays `answers`. `notes` is the transcript so far; `port` is where it listens."""
+    """Plays `answers`. `notes` is the transcript so far; `port` is its port."""
 
     def __init__(self) -> None:
         self.answers: Answers = {}
@@ -29,14 +29,14 @@ class GoldenService(grpc.GenericRpcHandler):
         self.port = 0
 
     def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[Any, Any] | None:
-        """The handler of a method that has answers; any other is UNIMPLEMENTED."""
+        """Return the handler of a method with answers; any other is UNIMPLEMENTED."""
         service, _, name = details.method.removeprefix("/").rpartition("/")
         if name not in self.answers:
             return None
         method = descriptor_pool.Default().FindServiceByName(service).methods_by_name[name]
 
         async def play(request: Message, context: Any) -> AsyncIterator[Message]:
-            metadata = [f"{key}: {value}" for key, value in context.invocation_metadata() if _is_told(key)]
+            metadata = [f"{key}: {value}" for key, value in context.invocation_metadata() if _is_recorded(key)]
             self._note(f">>> {service}/{name}", *sorted(metadata), "", _text(request))
             for answer in self.answers[name]:
                 if isinstance(answer, fakes.Status):
@@ -63,7 +63,7 @@ class GoldenService(grpc.GenericRpcHandler):
 
 
 async def golden_service() -> AsyncIterator[GoldenService]:
-    """A running one, until it is left."""
+    """Run a golden service until the block ends."""
     service = GoldenService()
     server = grpc.aio.server()
     server.add_generic_rpc_handlers((service,))
@@ -73,8 +73,8 @@ async def golden_service() -> AsyncIterator[GoldenService]:
     await server.stop(None)
 
 
-def _is_told(key: str) -> bool:
-    """Whether a metadata key is the caller's or the route's; others tell of the transport and the trace."""
+def _is_recorded(key: str) -> bool:
+    """Return True if a metadata key is recorded; those of transport and tracing are not."""
     return key.startswith("x-") or key == "authorization"
 
 

@@ -1,4 +1,4 @@
-"""A service that answers by recorded responses."""
+"""A service with recorded responses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Event: TypeAlias = response_event_pb2.StreamResponseResponse
 
 
 def recorded(name: str) -> list[Event]:
-    """A recorded stream of the service."""
+    """Return a recorded stream of the service."""
     blocks = (GOLDEN / f"{name}.textproto").read_text().split("\n---\n")
     return [text_format.Parse(block, Event()) for block in blocks]
 

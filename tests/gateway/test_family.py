@@ -1,6 +1,6 @@
-"""What OpenAI's family shares is told alike by all of its dialects: each of their exchanges is compared with OpenAI's.
+"""The dialects of OpenAI's family answer alike: each of their exchanges is compared with OpenAI's.
 
-What only one of them has, its shape of errors above all, is in the golden files and in the tests of its own.
+What is specific to one dialect, mainly its error format, is in the golden files and in the dialect's own tests.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ service = pytest.fixture(golden_service)
 
 
 @dataclass(frozen=True)
-class Told:
-    """What the service was asked for, and what the caller was told, without what a dialect has of its own."""
+class Outcome:
+    """The service's transcript and the caller's answer, without what is specific to a dialect."""
 
     asked: list[str]
     status: int
@@ -38,32 +38,32 @@ class Told:
     body: object
 
 
-async def tell(gateway: Gateway, service: GoldenService, exchange: Exchange) -> Told:
-    """The exchange, made now."""
+async def run_exchange(gateway: Gateway, service: GoldenService, exchange: Exchange) -> Outcome:
+    """Run the exchange."""
     service.answers, service.notes = exchange.answers, []
     body = exchange.body if isinstance(exchange.body, bytes) else json.dumps(exchange.body).encode()
     headers = {"x-request-id": "golden", "content-type": "application/json", **exchange.headers}
     answer = await gateway.http.request(exchange.method, exchange.path, content=body, headers=headers)
     status = 400 if answer.status_code == 422 else answer.status_code  # Azure's, of values that can't be served
-    told_headers = {name: value for name, value in answer.headers.items() if name not in OWN_HEADERS}
-    return Told(
-        [request_in(note) for note in service.notes if is_generation(note)], status, told_headers, body_of(answer)
+    shared_headers = {name: value for name, value in answer.headers.items() if name not in OWN_HEADERS}
+    return Outcome(
+        [request_in(note) for note in service.notes if is_generation(note)], status, shared_headers, body_of(answer)
     )
 
 
 def is_generation(note: str) -> bool:
-    """Whether a note of the service is of a request, and none for the endpoints that there are."""
+    """Return True if a note of the service is about a generation, not about lists of endpoints."""
     return note.startswith(">>> ") and "EndpointService" not in note
 
 
 def request_in(note: str) -> str:
-    """The RPC, whole or streaming, and the message without what a dialect sets to its default."""
+    """Return the RPC, whole or streaming, and the message without the dialect's defaults."""
     head, _, message = note.partition("\n\n")
     return head.splitlines()[0].replace("/Stream", "/") + DEFAULTS.sub("", message)
 
 
 def body_of(answer: httpx.Response) -> object:
-    """An error's message; a stream without comments, and without the event of an error; a whole answer."""
+    """Return an error's message, a stream without comments and error event, or a whole answer."""
     if answer.headers["content-type"].startswith("text/event-stream"):
         events = CHOICE_INDEX.sub(b"", answer.content.replace(COMMENT, b"")).removesuffix(b"\n\n").split(b"\n\n")
         return [event for event in events if not is_error(event)]
@@ -75,19 +75,19 @@ def body_of(answer: httpx.Response) -> object:
 
 
 def is_error(event: bytes) -> bool:
-    """Whether it is the last event of a stream that failed, in a dialect's own shape."""
+    """Return True for the last event of a failed stream in a dialect's own format."""
     return event.startswith(b"event: error") or (event.startswith(b"data: ") and b'"error":{' in event)
 
 
 @pytest.mark.parametrize(("exchange", "original"), RELATED, ids=[exchange.name for exchange, _ in RELATED])
-async def test_relative_tells_what_openai_tells(
+async def test_relative_answers_like_openai(
     gateway: Gateway, service: GoldenService, exchange: Exchange, original: Exchange
 ) -> None:
-    """The service is asked for the same, and the answer is the same, but for what the dialect documents otherwise."""
-    assert await tell(gateway, service, exchange) == await tell(gateway, service, original)
+    """Request and answer are the same as in the OpenAI style except for documented differences."""
+    assert await run_exchange(gateway, service, exchange) == await run_exchange(gateway, service, original)
 
 
 def test_every_exchange_is_compared() -> None:
-    """Each is a golden file, a relative of OpenAI's, or what relatives are compared with."""
+    """Each exchange is a golden file, one of OpenAI's relatives, or their original."""
     compared = {exchange.name for pair in RELATED for exchange in pair}
     assert set(ALL) == compared | {exchange.name for exchange in EXCHANGES} | {"invocation_chat_missing"}

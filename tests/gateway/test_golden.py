@@ -27,7 +27,7 @@ service = pytest.fixture(golden_service)
 
 
 def request_of(exchange: Exchange) -> tuple[str, bytes]:
-    """The beginning of the transcript, and the body to send."""
+    """Return the beginning of the transcript, and the body to send."""
     body = exchange.body if isinstance(exchange.body, bytes) else b""
     if isinstance(exchange.body, dict):
         body = json.dumps(exchange.body, ensure_ascii=False).encode()
@@ -37,14 +37,14 @@ def request_of(exchange: Exchange) -> tuple[str, bytes]:
 
 
 def response_of(answer: httpx.Response) -> str:
-    """The end of the transcript. Headers have no order; the body stands there as it came, with no line end after it."""
+    """Return the end of the transcript. Headers are sorted; the body is verbatim, without a line end after it."""
     headers = "".join(f"{name}: {value}\n" for name, value in sorted(answer.headers.items()) if name not in CHANGING)
     return f"HTTP {answer.status_code}\n{headers}\n{answer.content.decode()}"
 
 
 @pytest.mark.parametrize("exchange", EXCHANGES, ids=[exchange.name for exchange in EXCHANGES])
 async def test_exchange_is_golden(gateway: Gateway, service: GoldenService, exchange: Exchange) -> None:
-    """Not a byte of what the service is asked and the caller gets has changed."""
+    """The service's request and the caller's answer are byte-identical to the recording."""
     service.answers = exchange.answers
     asked, body = request_of(exchange)
     headers = {"x-request-id": "golden", **({"content-type": "application/json"} if body else {}), **exchange.headers}
@@ -57,6 +57,6 @@ async def test_exchange_is_golden(gateway: Gateway, service: GoldenService, exch
 
 
 def test_every_file_is_an_exchange() -> None:
-    """No name is used twice, and no recording outlived its exchange."""
+    """Names are unique, and every recording belongs to an exchange."""
     names = [exchange.name for exchange in EXCHANGES]
     assert sorted(names) == sorted(path.stem for path in FOLDER.iterdir())

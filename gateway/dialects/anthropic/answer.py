@@ -1,6 +1,6 @@
-"""The answers of Anthropic's API, as types that the API's description tells.
+"""The answers of Anthropic's API, as types for the OpenAPI document.
 
-The encoder writes them by hand, for speed; a test holds each answer against its type.
+The encoder writes the JSON directly for speed; a test compares each answer with its type.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Unsigned = Annotated[int, Meta(ge=0)]
 
 
 class MessageUsage(msgspec.Struct):
-    """What a request cost, in tokens. `input_tokens` are those that were not found in the cache."""
+    """The token usage of a request. `input_tokens` excludes tokens read from the cache."""
 
     input_tokens: Unsigned
     output_tokens: Unsigned
@@ -25,7 +25,7 @@ class MessageUsage(msgspec.Struct):
 
 
 class MessageAnswer(msgspec.Struct):
-    """What the model said, in blocks."""
+    """A message of the model as content blocks."""
 
     id: str
     type: Literal["message"]
@@ -40,7 +40,7 @@ class MessageAnswer(msgspec.Struct):
 
 
 class MessageEvent(msgspec.Struct):
-    """An event of a message, by its `type`: blocks open, grow and close; `message_delta` has the end and the cost."""
+    """An event of a message, by its `type`: blocks start, grow and stop; `message_delta` has stop reason and usage."""
 
     type: Literal[
         "message_start",
@@ -59,7 +59,7 @@ class MessageEvent(msgspec.Struct):
 
 
 class TokenCountAnswer(msgspec.Struct):
-    """A prompt's length."""
+    """The number of tokens of a prompt."""
 
     input_tokens: Unsigned
 
@@ -77,7 +77,7 @@ class ModelInfoAnswer(msgspec.Struct):
 
 
 class ModelPageAnswer(msgspec.Struct):
-    """Some of the served models."""
+    """One page of the served models."""
 
     data: list[ModelInfoAnswer]
     has_more: bool
@@ -86,7 +86,7 @@ class ModelPageAnswer(msgspec.Struct):
 
 
 class AnthropicErrorDetails(msgspec.Struct):
-    """What went wrong."""
+    """The details of an error."""
 
     type: str
     message: str

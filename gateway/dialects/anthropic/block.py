@@ -1,7 +1,7 @@
-"""Content blocks, as Anthropic's messages have them.
+"""Content blocks of Anthropic's messages.
 
-What comes back from an earlier answer has more fields than are read here, and may have those of other servers: they are
-ignored. Cache marks (`cache_control`) have no effect: every prompt's prefix is cached.
+Blocks of an earlier answer that a client sends back have more fields than are read here, possibly those of other
+servers; unknown fields are ignored. Cache marks (`cache_control`) have no effect: every prompt's prefix is cached.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class TextBlock(msgspec.Struct, tag_field="type", tag="text"):
 
 
 class OnlyText(msgspec.Struct):
-    """A piece of text where there is no other kind of block."""
+    """A piece of text where no other kind of block is allowed."""
 
     type: Literal["text"]
     text: str
@@ -38,7 +38,7 @@ class UrlSource(msgspec.Struct, tag_field="type", tag="url"):
 
 
 class FileSource(msgspec.Struct, tag_field="type", tag="file"):
-    """A file that was sent before."""
+    """A file that was uploaded earlier."""
 
     file_id: str
 
@@ -50,7 +50,7 @@ class PlainTextSource(msgspec.Struct, tag_field="type", tag="text"):
 
 
 class ImageBlock(msgspec.Struct, tag_field="type", tag="image"):
-    """A picture."""
+    """An image."""
 
     source: Base64Source | UrlSource | FileSource
 
@@ -62,7 +62,7 @@ class ContentSource(msgspec.Struct, tag_field="type", tag="content"):
 
 
 class DocumentBlock(msgspec.Struct, tag_field="type", tag="document"):
-    """A document; `context` is what the caller says of it."""
+    """A document; `context` is the caller's description of it."""
 
     source: Base64Source | UrlSource | FileSource | PlainTextSource | ContentSource
     title: str | None = None
@@ -70,7 +70,7 @@ class DocumentBlock(msgspec.Struct, tag_field="type", tag="document"):
 
 
 class SearchResultBlock(msgspec.Struct, tag_field="type", tag="search_result"):
-    """Something that a search has found."""
+    """A search result."""
 
     source: str
     title: str
@@ -78,17 +78,17 @@ class SearchResultBlock(msgspec.Struct, tag_field="type", tag="search_result"):
 
 
 class ThinkingBlock(msgspec.Struct, tag_field="type", tag="thinking"):
-    """What the assistant thought."""
+    """The assistant's thinking."""
 
     thinking: str
 
 
 class RedactedThinkingBlock(msgspec.Struct, tag_field="type", tag="redacted_thinking"):
-    """What an assistant thought, unreadable here."""
+    """An assistant's thinking in encrypted form, which this server can't read."""
 
 
 class ToolUseBlock(msgspec.Struct, tag_field="type", tag="tool_use"):
-    """A call that the assistant made."""
+    """A tool call of the assistant."""
 
     id: str
     name: str
@@ -99,7 +99,7 @@ ResultBlock: TypeAlias = TextBlock | ImageBlock | DocumentBlock | SearchResultBl
 
 
 class ToolResultBlock(msgspec.Struct, tag_field="type", tag="tool_result"):
-    """What came of a call."""
+    """The result of a tool call."""
 
     tool_use_id: str
     content: str | list[ResultBlock] | None = None

@@ -1,6 +1,6 @@
 """The bodies of Anthropic's messages, and their mapping to the contract's chat.
 
-Ranges are the contract's but for those that the API documents otherwise. Null means the same as not given.
+Ranges are the contract's unless the API documents others. Null is equivalent to an absent field.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gateway.dialects.anthropic.thinking import (
     OutputConfig,
     Thinking,
     is_shown,
-    put_thinking,
+    set_thinking,
     to_constraint,
 )
 from gateway.dialects.anthropic.tool import Tool, ToolChoice, is_parallel, to_tool, to_tool_choice
@@ -30,7 +30,7 @@ from gateway.dialects.seam.contract_limit import check_length, put
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.json_body import is_given
 
-_CALLER_NAMES: Final = {  # the contract's path → the caller's, for whole paths and for their beginnings
+_CALLER_NAMES: Final = {  # the contract's path → the caller's, for whole paths and for prefixes
     "sampling": "",
     "stopping": "",
     "stopping.stop": "stop_sequences",
@@ -44,7 +44,7 @@ _CALLER_NAMES: Final = {  # the contract's path → the caller's, for whole path
     "reasoning_budget": "thinking.budget_tokens",
 }
 _TOOL: Final = re.compile(r"^(tools\.\d+)\.function\b")
-_REFUSED: Final = {
+_REJECTED: Final = {
     "compaction": "conversations are not shortened",
     "container": "no tools run on this server",
     "mcp_servers": "no tools run on this server",
@@ -53,13 +53,13 @@ _REFUSED: Final = {
 
 
 class Metadata(msgspec.Struct, forbid_unknown_fields=True):
-    """Of whom the request is."""
+    """The end user of the request."""
 
     user_id: str | None = None
 
 
 class PromptBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """What makes a prompt. The fields of type Raw are looked at, not read."""
+    """The fields that form the prompt. The fields of type Raw are checked for presence only."""
 
     model: str
     messages: Annotated[list[TurnMessage], Meta(min_length=1)]
@@ -75,8 +75,8 @@ class PromptBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     speed: Literal["standard"] | None = None
 
     def to_chat(self) -> tuple[chat_pb2.ChatRequest, Turns]:
-        """The contract's request, and how its messages were made. Raises Failure for what can't be served or held."""
-        for name, why in _REFUSED.items():
+        """Return the contract's request and the origin of its messages. Raises Failure if it can't be represented."""
+        for name, why in _REJECTED.items():
             if is_given(raw := getattr(self, name, msgspec.Raw())) and bytes(raw) != b"[]":
                 raise Failure.of_field(name, f"not supported: {why}", Reason.UNSUPPORTED_FIELD)
         check_length(chat_pb2.ChatRequest, "messages", self.messages, "messages")
@@ -96,7 +96,7 @@ class PromptBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         if (parallel := is_parallel(self.tool_choice)) is not None:
             request.parallel_tool_calls = parallel
         config = self.output_config or OutputConfig()
-        put_thinking(request, self.thinking, config.effort)
+        set_thinking(request, self.thinking, config.effort)
         if config.format is not None:
             request.output_constraint.CopyFrom(to_constraint(config.format, "output_config.format"))
         elif self.output_format is not None:
@@ -104,7 +104,7 @@ class PromptBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         return request, turns
 
     def caller_name(self, field: str, turns: Turns) -> str:
-        """The caller's name of the contract's `field`: `serving.priority` → `priority`, `messages[0]` → `system`."""
+        """Return the caller's name of `field`: `serving.priority` → `priority`, `messages[0]` → `system`."""
         path = dotted(field)
         if path.startswith("messages."):
             return turns.caller_name(path)
@@ -119,7 +119,7 @@ class PromptBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class MessagesBody(PromptBody, kw_only=True):
-    """The body of `POST /v1/messages`. What is not the API's own has the contract's names."""
+    """The body of `POST /v1/messages`. Fields that the API doesn't define have the contract's names."""
 
     max_tokens: int
     stop_sequences: list[str] | None = None
@@ -151,14 +151,14 @@ class MessagesBody(PromptBody, kw_only=True):
 
     @property
     def shows_thinking(self) -> bool:
-        """Whether the answer has the thinking's text."""
+        """Return True if the answer includes the text of the thinking."""
         return is_shown(self.thinking)
 
     def to_request(self) -> tuple[chat_pb2.ChatRequest, Turns]:
-        """The contract's request, and how its messages were made. Raises Failure for what can't be served or held."""
+        """Return the contract's request and the origin of its messages. Raises Failure if it can't be represented."""
         request, turns = self.to_chat()
         copy_fields(self, request.sampling, but={"top_k"})
-        put(request.sampling, "top_k", self.top_k or None, "top_k")  # 0 stands for no limit
+        put(request.sampling, "top_k", self.top_k or None, "top_k")  # 0 means no limit
         copy_fields(self, request.stopping)
         copy_fields(self, request.serving)
         if self.stop_sequences is not None:
@@ -170,4 +170,4 @@ class MessagesBody(PromptBody, kw_only=True):
 
 
 class CountTokensBody(PromptBody, kw_only=True):
-    """The body of `POST /v1/messages/count_tokens`: what makes the prompt, and nothing of its answer."""
+    """The body of `POST /v1/messages/count_tokens`: the fields of the prompt, without those of the answer."""

@@ -1,7 +1,7 @@
-"""Anthropic's system prompt and messages as the contract's, which have one for each tool's result.
+"""Convert Anthropic's system prompt and messages to the contract's, which have one message for each tool result.
 
-Consecutive messages of one role are one turn. Blocks of texts that callers wrote are parted by a blank line; the
-assistant's follow each other as they are.
+Consecutive messages of one role are one turn. Text blocks of callers are separated by a blank line; those of the
+assistant are concatenated unchanged.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from gateway.dialects.anthropic.block import (
 from gateway.dialects.seam.contract_limit import check_length
 from gateway.dialects.seam.failure import Failure
 
-INVALID_INPUT: Final = "INVALID_JSON"  # the one key of a call's input whose text is no JSON object
+INVALID_INPUT: Final = "INVALID_JSON"  # the only key of a call's input if its text is not a JSON object
 
 _PLACE: Final = re.compile(r"messages\.(\d+)(?:\.(\w+)(?:\.(\d+)(?:\.(.+))?)?)?$")
 _ROLES: Final = {
@@ -45,7 +45,7 @@ _ROLES: Final = {
 
 
 class TurnMessage(msgspec.Struct):
-    """One turn. Answers can be sent back as they came, with fields that are not read here."""
+    """One turn. Answers can be sent back unchanged, including fields that are not read here."""
 
     role: Literal["user", "assistant", "system"]
     content: str | list[Block]
@@ -53,7 +53,7 @@ class TurnMessage(msgspec.Struct):
 
 @dataclass(slots=True)
 class _Origin:
-    """Where a message of the contract comes from: the caller's names of it, its content, its parts and its calls."""
+    """The origin of a message of the contract: the caller's paths of the message, its content, parts and calls."""
 
     path: str
     content: str
@@ -63,33 +63,33 @@ class _Origin:
 
 
 class Turns:
-    """The contract's messages, as they are made of the caller's."""
+    """Builds the contract's messages from the caller's."""
 
     def __init__(self, system: str | Sequence[OnlyText] | None) -> None:
         self._messages: list[content_pb2.Message] = []
         self._origins: list[_Origin] = []
         if system:
             said = system if isinstance(system, str) else [TextBlock(each.text) for each in system]
-            self._say(content_pb2.ROLE_SYSTEM, "system", said, "system")
+            self._add_input(content_pb2.ROLE_SYSTEM, "system", said, "system")
 
     @property
     def messages(self) -> list[content_pb2.Message]:
-        """All that were added."""
+        """All messages added so far."""
         for message, origin in zip(self._messages, self._origins, strict=True):
             if origin.thoughts:
                 message.reasoning = "".join(origin.thoughts)
         return self._messages
 
     def caller_name(self, path: str) -> str:
-        """The caller's name of a dotted path of the contract: `messages.2.tool_call_id` → `messages.1.content.0…`."""
+        """Return the caller's name of a dotted path: `messages.2.tool_call_id` → `messages.1.content.0…`."""
         found = _PLACE.match(path)
         if found is None or int(found[1]) >= len(self._origins):
             return path
         origin, name, index, rest = self._origins[int(found[1])], found[2] or "", found[3], found[4] or ""
         if name == "tool_calls":
             of_call = rest.removeprefix("function.") if rest != "function" else ""
-            place = origin.calls[int(index)] if index and int(index) < len(origin.calls) else origin.content
-            return f"{place}.{of_call}" if of_call else place
+            item_path = origin.calls[int(index)] if index and int(index) < len(origin.calls) else origin.content
+            return f"{item_path}.{of_call}" if of_call else item_path
         if name == "content":
             return origin.parts[int(index)] if index and int(index) < len(origin.parts) else origin.content
         if name == "tool_call_id":
@@ -98,22 +98,22 @@ class Turns:
 
     @property
     def is_open(self) -> bool:
-        """Whether the assistant has the last word, which an answer goes on with."""
+        """Return True if the last message is the assistant's, so that the answer continues it."""
         last = self._messages[-1] if self._messages else content_pb2.Message()
         return last.role == content_pb2.ROLE_ASSISTANT and not last.tool_calls
 
     def add(self, message: TurnMessage, path: str) -> None:
-        """Take the next message. Raises Failure naming `path` for a block that has no place in it."""
+        """Add the next message. Raises Failure naming `path` for a block that the role doesn't allow."""
         if message.role == "assistant":
-            self._answer(message.content, path)
+            self._add_answer(message.content, path)
         else:
-            # Templates have a system prompt in the beginning only: a later one is what a user says.
+            # Templates accept a system prompt at the beginning only: a later one becomes a user message.
             is_first = all(each.role == content_pb2.ROLE_SYSTEM for each in self._messages)
             role = _ROLES[message.role] if is_first else content_pb2.ROLE_USER
-            self._say(role, path, message.content, f"{path}.content")
+            self._add_input(role, path, message.content, f"{path}.content")
 
-    def _say(self, role: content_pb2.Role, path: str, content: str | Sequence[Block], inside: str) -> None:
-        """What the system or a user says, and results of tools."""
+    def _add_input(self, role: content_pb2.Role, path: str, content: str | Sequence[Block], inside: str) -> None:
+        """Add content of the system or a user, and tool results."""
         if isinstance(content, str):
             self._put(self._turn(role, path, inside), TextBlock(content), inside)
             return
@@ -121,17 +121,17 @@ class Turns:
         if not content:
             self._turn(role, path, inside)
         for i, block in enumerate(content):
-            place = f"{inside}.{i}"
+            item_path = f"{inside}.{i}"
             match block:
                 case ToolResultBlock() if role == content_pb2.ROLE_USER:
-                    self._add_result(block, place)
+                    self._add_result(block, item_path)
                 case ThinkingBlock() | RedactedThinkingBlock() | ToolUseBlock() | ToolResultBlock():
-                    raise Failure.of_field(f"{place}.type", "is not allowed in a message of this role")
+                    raise Failure.of_field(f"{item_path}.type", "is not allowed in a message of this role")
                 case _:
-                    self._put(self._turn(role, path, inside), block, place)
+                    self._put(self._turn(role, path, inside), block, item_path)
 
-    def _answer(self, content: str | Sequence[Block], path: str) -> None:
-        """What the assistant said."""
+    def _add_answer(self, content: str | Sequence[Block], path: str) -> None:
+        """Add content of the assistant."""
         message = self._turn(content_pb2.ROLE_ASSISTANT, path, f"{path}.content")
         origin = self._origins[-1]
         if isinstance(content, str):
@@ -139,37 +139,37 @@ class Turns:
         else:
             check_length(content_pb2.Message, "content", content, f"{path}.content")
             for i, block in enumerate(content):
-                place = f"{path}.content.{i}"
+                item_path = f"{path}.content.{i}"
                 match block:
                     case ThinkingBlock(thought):
                         origin.thoughts.append(thought)
                     case RedactedThinkingBlock():
                         pass
                     case ToolUseBlock():
-                        origin.calls.append(place)
+                        origin.calls.append(item_path)
                         function = tool_pb2.FunctionCall(name=block.name, arguments=_to_arguments(block.input))
                         message.tool_calls.add(id=block.id, function=function)
                     case ToolResultBlock():
-                        raise Failure.of_field(f"{place}.type", "is not allowed in a message of this role")
+                        raise Failure.of_field(f"{item_path}.type", "is not allowed in a message of this role")
                     case _:
-                        self._put(message, block, place, between="")
+                        self._put(message, block, item_path, between="")
         if not message.content and not message.tool_calls:
-            message.content.add(text="")  # an answer that was cut off while the model thought, or that is empty
+            message.content.add(text="")  # an answer that was truncated during the thinking, or is empty
         check_length(content_pb2.Message, "tool_calls", message.tool_calls, f"{path}.content")
 
-    def _add_result(self, block: ToolResultBlock, place: str) -> None:
-        message = self._new(content_pb2.ROLE_TOOL, place, f"{place}.content")
+    def _add_result(self, block: ToolResultBlock, item_path: str) -> None:
+        message = self._new(content_pb2.ROLE_TOOL, item_path, f"{item_path}.content")
         message.tool_call_id = block.tool_use_id
         if isinstance(block.content, str) or block.content is None:
-            self._put(message, TextBlock(block.content or ""), f"{place}.content")
+            self._put(message, TextBlock(block.content or ""), f"{item_path}.content")
         else:
-            check_length(content_pb2.Message, "content", block.content, f"{place}.content")
+            check_length(content_pb2.Message, "content", block.content, f"{item_path}.content")
             for i, each in enumerate(block.content):
-                self._put(message, each, f"{place}.content.{i}")
+                self._put(message, each, f"{item_path}.content.{i}")
         if not message.content:
             message.content.add(text="")
         first = message.content[0]
-        # The only way that templates have to say so. A part that is no text keeps what it is.
+        # Templates have no other way to mark an error. A part that is not text is unchanged.
         if block.is_error and first.HasField("text") and not first.text.lower().startswith("error"):
             first.text = f"Error: {first.text}"
 
@@ -177,21 +177,21 @@ class Turns:
         self,
         message: content_pb2.Message,
         block: TextBlock | ImageBlock | DocumentBlock | SearchResultBlock,
-        place: str,
+        item_path: str,
         *,
         between: str = "\n\n",
     ) -> None:
-        """Add the last message's next part, a blank line after the text before it."""
+        """Add the last message's next part, separated from a preceding text by a blank line."""
         part = _to_part(block)
         if message.content and part.HasField("text"):
             last = message.content[-1]
             if last.HasField("text") and last.text and not last.text.endswith("\n"):
                 last.text += between
-        self._origins[-1].parts.append(place)
+        self._origins[-1].parts.append(item_path)
         message.content.append(part)
 
     def _turn(self, role: content_pb2.Role, path: str, content: str) -> content_pb2.Message:
-        """The last message, if it is of this role, or a new one."""
+        """Return the last message if it has this role, or a new one."""
         if self._messages and self._messages[-1].role == role:
             return self._messages[-1]
         return self._new(role, path, content)
@@ -203,7 +203,7 @@ class Turns:
 
 
 def _to_arguments(given: dict[str, msgspec.Raw]) -> str:
-    """The JSON text of a call's input, or the text that was none."""
+    """Return the JSON text of a call's input, or the original text if it was not a JSON object."""
     if list(given) == [INVALID_INPUT]:
         return str(msgspec.json.decode(given[INVALID_INPUT]))
     return msgspec.json.encode(given).decode()
@@ -228,7 +228,7 @@ def _to_part(block: TextBlock | ImageBlock | DocumentBlock | SearchResultBlock) 
 
 
 def _to_document(block: DocumentBlock) -> content_pb2.ContentPart:
-    """A document's text, with its title and context before it, or the file that it is."""
+    """Return a document's text preceded by title and context, or its file."""
     heads = [each for each in (block.title, block.context) if each]
     match block.source:
         case PlainTextSource(text):
@@ -238,7 +238,7 @@ def _to_document(block: DocumentBlock) -> content_pb2.ContentPart:
         case ContentSource(content):
             for each in content:
                 if isinstance(each, ImageBlock):
-                    return _to_part(each)  # what takes no pictures says so
+                    return _to_part(each)  # the service rejects it if the model takes no images
             texts = [each.text for each in content if isinstance(each, TextBlock)]
             return content_pb2.ContentPart(text="\n".join([*heads, *texts]))
         case FileSource(file_id):

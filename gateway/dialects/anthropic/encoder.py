@@ -1,7 +1,7 @@
 """A chat's answer as Anthropic's message: one JSON object, or named events on a stream.
 
-A stream's blocks follow each other, each begun, continued and ended; the reason of the end and the usage come in one
-event before the last. All that stays the same over a block's deltas is encoded once.
+A stream's blocks follow each other, each with start, delta and stop events; stop reason and usage are in the event
+before the last. The constant parts of a block's deltas are encoded once.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gateway.dialects.anthropic.error import error_event
 from gateway.dialects.anthropic.message_object import signature, to_blocks, to_end, to_head, to_usage
 from gateway.dialects.seam.failure import Failure
 
-_PIECES: Final = {  # a block's type → its deltas' type, and the field of their text
+_PIECES: Final = {  # a block's type → the type of its deltas, and their text field
     "text": ("text_delta", "text"),
     "thinking": ("thinking_delta", "thinking"),
     "tool_use": ("input_json_delta", "partial_json"),
@@ -24,43 +24,43 @@ _PIECES: Final = {  # a block's type → its deltas' type, and the field of thei
 
 
 class AnthropicEncoder:
-    """Encodes one answer. `max_tokens` is what was asked for; `shows_thinking` whether the thinking's text is told."""
+    """Encodes one answer. `max_tokens` is the requested limit; `shows_thinking` includes the thinking's text."""
 
     ping = b'event: ping\ndata: {"type":"ping"}\n\n'
 
     def __init__(self, max_tokens: int, *, shows_thinking: bool = True) -> None:
         self._max_tokens = max_tokens
         self._shows_thinking = shows_thinking
-        self._index = -1  # of the block that is open, or was the last
-        self._open = ""  # the type of the block that is open
-        self._delta_head = b""  # of the open block's deltas, up to their text
+        self._index = -1  # index of the open block, or of the last one
+        self._open = ""  # type of the open block
+        self._delta_head = b""  # prefix of the open block's deltas, up to their text
         self._thought: list[str] = []
         self._end = ChoiceFinished()
         self._usage = usage_pb2.Usage()
 
     def chunk(self, event: StreamChatResponse) -> bytes:
-        """The SSE events for one event of the service; none where the dialect says nothing."""
-        told = b""
+        """Return the SSE events for one event of the service; empty if the dialect sends nothing for it."""
+        sse = b""
         match event.WhichOneof("event"):
             case "content_delta":
-                told = self._say(event.content_delta.text)
+                sse = self._text(event.content_delta.text)
             case "reasoning_delta":
-                told = self._think(event.reasoning_delta.text)
+                sse = self._think(event.reasoning_delta.text)
             case "tool_call_delta":
-                told = self._call(event.tool_call_delta)
+                sse = self._call(event.tool_call_delta)
             case "choice_finished":
                 self._end.CopyFrom(event.choice_finished)
-                told = self._stop_block()
+                sse = self._stop_block()
             case "started":
-                told = self._start(event.started)
+                sse = self._start(event.started)
             case "usage":
                 self._usage.CopyFrom(event.usage)
             case "completed":
-                told = self._stop()
-        return told
+                sse = self._stop()
+        return sse
 
     def whole(self, response: ChatResponse) -> bytes:
-        """The body of an unstreamed answer."""
+        """Return the body of an unstreamed answer."""
         choice = response.choices[0]
         return orjson.dumps(
             {
@@ -72,7 +72,7 @@ class AnthropicEncoder:
         )
 
     def error(self, failure: Failure) -> bytes:
-        """The last event of a stream that failed."""
+        """Return the last event of a failed stream."""
         return error_event(failure)
 
     def _start(self, started: ChatStarted) -> bytes:
@@ -85,7 +85,7 @@ class AnthropicEncoder:
         }
         return _event("message_start", message=message)
 
-    def _say(self, text: str) -> bytes:
+    def _text(self, text: str) -> bytes:
         if not text:
             return b""
         begun = b"" if self._open == "text" else self._begin("text", {"text": "", "citations": None})
@@ -105,7 +105,7 @@ class AnthropicEncoder:
         return begun + self._delta(call.arguments)
 
     def _begin(self, kind: str, block: dict[str, Any]) -> bytes:
-        """The beginning of a block, after the end of the one before."""
+        """Return the start of a block, preceded by the stop of the previous one."""
         ended = self._stop_block()
         self._index += 1
         self._open = kind
@@ -118,7 +118,7 @@ class AnthropicEncoder:
         return self._delta_head + orjson.dumps(text) + b"}}\n\n" if text else b""
 
     def _stop_block(self) -> bytes:
-        """The end of the open block, if one is."""
+        """Return the stop event of the open block, if any."""
         if not self._open:
             return b""
         signed = b""

@@ -1,6 +1,6 @@
-"""Errors of Anthropic's API: the body, and the last event of a stream that failed.
+"""Errors of Anthropic's API: the body, and the last event of a failed stream.
 
-A full queue is `overloaded_error`, status 529, as clients of the API know it; what a caller's own limits refuse is
+A full queue is `overloaded_error`, status 529, as the API documents it; a request above a caller's own limits is
 `rate_limit_error`, status 429.
 """
 
@@ -10,11 +10,11 @@ from typing import Any, Final
 
 import orjson
 
+from gateway.dialects.seam.error_response import ErrorResponse
 from gateway.dialects.seam.failure import Failure, Reason
-from gateway.dialects.seam.refusal import Refusal
 
 OVERLOADED: Final = 529
-_TYPES: Final = {  # where the type is not invalid_request_error
+_TYPES: Final = {  # reasons whose type is not invalid_request_error
     401: "authentication_error",
     403: "permission_error",
     404: "not_found_error",
@@ -31,26 +31,26 @@ _TYPES: Final = {  # where the type is not invalid_request_error
 
 
 class AnthropicErrors:
-    """The half of a translator that tells errors."""
+    """The part of a translator that creates error responses."""
 
-    def refuse(self, failure: Failure) -> Refusal:
-        """The error body, with its status."""
-        return Refusal(_status(failure), error_body(failure))
+    def error_response(self, failure: Failure) -> ErrorResponse:
+        """Return the error body with its status."""
+        return ErrorResponse(_status(failure), error_body(failure))
 
 
 def error_event(failure: Failure) -> bytes:
-    """The last event of a stream that failed."""
+    """Return the last event of a failed stream."""
     return b"event: error\ndata: " + error_body(failure) + b"\n\n"
 
 
 def error_body(failure: Failure) -> bytes:
-    """The body of an error."""
+    """Return the body of an error."""
     error: dict[str, Any] = {
         "type": _TYPES.get(_status(failure), "invalid_request_error"),
         "message": _message(failure),
     }
     if failure.reason is Reason.UNSUPPORTED_FIELD and failure.field == "thread":
-        # By this, the SDK's tool runner learns to send all messages instead.
+        # With this text the SDK's tool runner sends all messages instead.
         error["details"] = {"error_code": "thread_unsupported_request"}
     return orjson.dumps({"type": "error", "error": error, "request_id": failure.request_id})
 
@@ -62,7 +62,9 @@ def _status(failure: Failure) -> int:
 def _message(failure: Failure) -> str:
     if failure.reason is not Reason.PROMPT_TOO_LONG:
         return failure.message
-    # Programs that shorten a conversation and ask again know it by these words.
-    told = failure.values
-    numbers = f"{told['num_prompt_tokens']} tokens > {told['limit']} maximum; " if "num_prompt_tokens" in told else ""
+    # Programs that shorten a conversation and retry match this text.
+    values = failure.values
+    numbers = (
+        f"{values['num_prompt_tokens']} tokens > {values['limit']} maximum; " if "num_prompt_tokens" in values else ""
+    )
     return f"prompt is too long: {numbers}{failure.message}"

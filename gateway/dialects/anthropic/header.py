@@ -1,4 +1,4 @@
-"""What Anthropic's API says in headers: the request's id, and where the caller stands with its limits."""
+"""Response headers of Anthropic's API: the request id, and the state of the caller's rate limits."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-VERSION: Final = "anthropic-version"  # which every request of its clients has
+VERSION: Final = "anthropic-version"  # sent with every request by its clients
 
 _LIMIT: Final = re.compile(rb"x-ratelimit-(limit|remaining|reset)-(requests|tokens|input-tokens|output-tokens)")
 _DURATION: Final = re.compile(rb"(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s|(\d+)ms)")
 
 
 def response_headers(request_id: str, limits: Mapping[bytes, bytes]) -> Iterator[tuple[bytes, bytes]]:
-    """The headers of an answer; `limits` are told as OpenAI's clients read them: `x-ratelimit-reset-requests: 6m0s`."""
+    """Yield an answer's headers; `limits` are in OpenAI's form: `x-ratelimit-reset-requests: 6m0s`."""
     yield b"request-id", request_id.encode()
     for name, value in limits.items():
         if limit := _LIMIT.fullmatch(name):
-            told = _when(value) if limit[1] == b"reset" else value
-            yield b"anthropic-ratelimit-%b-%b" % (limit[2], limit[1]), told
+            converted = _when(value) if limit[1] == b"reset" else value
+            yield b"anthropic-ratelimit-%b-%b" % (limit[2], limit[1]), converted
 
 
 def _when(duration: bytes) -> bytes:
-    """The instant at which a duration from now is over, by RFC 3339."""
+    """Return the end of a duration that starts now, as an RFC 3339 timestamp."""
     seconds = 0.0
     if (parts := _DURATION.fullmatch(duration)) is not None:
         minutes, rest, milliseconds = (float(part or 0) for part in parts.groups())

@@ -23,12 +23,12 @@ _STOP_REASONS: Final = {
 
 
 def to_head(answer_id: str, model: str) -> dict[str, Any]:
-    """What a message begins with."""
+    """Return the fields at the start of a message."""
     return {"id": f"msg_{answer_id}", "type": "message", "role": "assistant", "model": model}
 
 
 def to_blocks(message: Message, *, shows_thinking: bool) -> Iterator[dict[str, Any]]:
-    """The blocks of a whole answer."""
+    """Return the blocks of a whole answer."""
     if message.reasoning:
         thought = message.reasoning if shows_thinking else ""
         yield {"type": "thinking", "thinking": thought, "signature": signature(message.reasoning)}
@@ -40,12 +40,12 @@ def to_blocks(message: Message, *, shows_thinking: bool) -> Iterator[dict[str, A
 
 
 def signature(thought: str) -> str:
-    """A digest of a thinking block's text: clients drop a block that has none."""
+    """Return a digest of a thinking block's text: clients drop a block without a signature."""
     return b64encode(hashlib.sha256(thought.encode()).digest()).decode()
 
 
 def to_end(end: chat_pb2.ChoiceFinished | chat_pb2.ChatChoice, usage: Usage, max_tokens: int) -> dict[str, str | None]:
-    """`stop_reason` and `stop_sequence` of an answer that was allowed `max_tokens`."""
+    """Return `stop_reason` and `stop_sequence` of an answer with the limit `max_tokens`."""
     reason = _STOP_REASONS[end.finish_reason]
     if end.HasField("stop_sequence"):
         return {"stop_reason": "stop_sequence", "stop_sequence": end.stop_sequence}
@@ -55,7 +55,7 @@ def to_end(end: chat_pb2.ChoiceFinished | chat_pb2.ChatChoice, usage: Usage, max
 
 
 def to_usage(usage: Usage) -> dict[str, Any]:
-    """`usage` of an answer. What was read from the cache is no part of `input_tokens`."""
+    """Return `usage` of an answer. Tokens read from the cache are not part of `input_tokens`."""
     return {
         "input_tokens": usage.prompt_tokens - usage.cached_tokens,
         "output_tokens": usage.completion_tokens,
@@ -67,7 +67,7 @@ def to_usage(usage: Usage) -> dict[str, Any]:
 
 
 def _to_input(arguments: str) -> orjson.Fragment | dict[str, str]:
-    """A call's arguments to the letter; text that is no JSON object, such as one that was cut off, in an object."""
+    """Return a call's arguments verbatim; text that is not a JSON object, such as a truncated one, inside an object."""
     arguments = arguments or "{}"
     try:
         is_object = isinstance(orjson.loads(arguments), dict)

@@ -31,11 +31,11 @@ _COUNT: Final = msgspec.json.Decoder(CountTokensBody)
 
 
 class AnthropicTranslator(AnthropicErrors):
-    """Translates one request for a message."""
+    """Translates one message request."""
 
-    def parse(self, arrival: HttpRequest) -> ParsedRequest[ChatRequest]:
-        """Read a request. Raises Failure."""
-        body = _read(arrival, _MESSAGES)
+    def parse(self, http_request: HttpRequest) -> ParsedRequest[ChatRequest]:
+        """Parse a request. Raises Failure."""
+        body = _read(http_request, _MESSAGES)
         request, turns = body.to_request()
         return ParsedRequest(
             request=request,
@@ -47,15 +47,15 @@ class AnthropicTranslator(AnthropicErrors):
 
 @dataclass(frozen=True, slots=True)
 class ParsedCount:
-    """What came of a body to count."""
+    """A parsed request to count tokens."""
 
     request: CountTokensRequest
     caller_name: Callable[[str], str]
 
 
-def parse_count(arrival: HttpRequest) -> ParsedCount:
-    """Read a request to count. Raises Failure."""
-    body = _read(arrival, _COUNT)
+def parse_count(http_request: HttpRequest) -> ParsedCount:
+    """Parse a request to count tokens. Raises Failure."""
+    body = _read(http_request, _COUNT)
     chat, turns = body.to_chat()
 
     def caller_name(field: str) -> str:
@@ -65,14 +65,14 @@ def parse_count(arrival: HttpRequest) -> ParsedCount:
 
 
 def to_count(answer: CountTokensResponse) -> bytes:
-    """The body of the answer."""
+    """Return the body of the answer."""
     return orjson.dumps({"input_tokens": answer.num_tokens})
 
 
-def _read(arrival: HttpRequest, decoder: msgspec.json.Decoder[_Body]) -> _Body:
+def _read(http_request: HttpRequest, decoder: msgspec.json.Decoder[_Body]) -> _Body:
     try:
-        return decode(arrival.body, decoder)
+        return decode(http_request.body, decoder)
     except Failure as failure:
         if (failure.field or "").startswith("tools."):
-            check_kinds(arrival.body)  # what is unknown is a field of a kind of tool that isn't
+            check_kinds(http_request.body)  # the unknown field belongs to an unsupported kind of tool
         raise

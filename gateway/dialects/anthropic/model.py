@@ -1,4 +1,4 @@
-"""Models as Anthropic's API lists them, a page at a time."""
+"""Pages of models in the form of Anthropic's API."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST: Final = 1000
 
 
 def to_model_page(models: Sequence[Model], query: Mapping[str, str]) -> bytes:
-    """The body of `GET /v1/models`. `limit` models after `after_id` or before `before_id`. Raises Failure."""
+    """Return the body of `GET /v1/models`. `limit` models after `after_id` or before `before_id`. Raises Failure."""
     limit = _limit(query.get("limit"))
     names = [model.name for model in models]
     if (last := query.get("before_id")) is not None:
@@ -31,7 +31,7 @@ def to_model_page(models: Sequence[Model], query: Mapping[str, str]) -> bytes:
 
 
 def to_model(model: Model) -> bytes:
-    """The body of `GET /v1/models/{id}`."""
+    """Return the body of `GET /v1/models/{id}`."""
     return orjson.dumps(_to_model(model))
 
 

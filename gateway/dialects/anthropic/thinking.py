@@ -1,4 +1,4 @@
-"""How much to think, and what the answer must look like, as Anthropic's messages have it."""
+"""Thinking and output formats of Anthropic's messages."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ class JsonFormat(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class OutputConfig(msgspec.Struct, forbid_unknown_fields=True):
-    """What the answer must look like, and how much thinking `adaptive` allows."""
+    """The format of the answer, and the effort of `adaptive` thinking."""
 
     effort: Effort | None = None
     format: JsonFormat | None = None
 
 
-def put_thinking(request: chat_pb2.ChatRequest, thinking: Thinking | None, effort: Effort | None) -> None:
-    """Set how much the model thinks. It doesn't unless asked: callers read the text from the first block."""
+def set_thinking(request: chat_pb2.ChatRequest, thinking: Thinking | None, effort: Effort | None) -> None:
+    """Set how much the model thinks. Thinking is off by default: callers expect the text in the first block."""
     match thinking:
         case EnabledThinking(budget):
             request.reasoning_effort = chat_pb2.REASONING_EFFORT_HIGH
@@ -70,12 +70,12 @@ def put_thinking(request: chat_pb2.ChatRequest, thinking: Thinking | None, effor
 
 
 def is_shown(thinking: Thinking | None) -> bool:
-    """Whether the answer has the thinking's text."""
+    """Return True if the answer includes the text of the thinking."""
     return not isinstance(thinking, EnabledThinking | AdaptiveThinking) or thinking.display != "omitted"
 
 
 def to_constraint(wanted: JsonFormat, path: str) -> sampling_pb2.OutputConstraint:
-    """The contract's constraint. Raises Failure naming `path` for a format without its schema."""
+    """Return the contract's constraint. Raises Failure naming `path` for a format without its schema."""
     if not is_given(wanted.schema):
         raise Failure.of_field(f"{path}.schema", "required, but missing", Reason.MISSING_FIELD)
     schema = sampling_pb2.JsonSchema(name="output", schema=bytes(wanted.schema).decode())

@@ -1,4 +1,4 @@
-"""Tools and the choice among them, as Anthropic's messages have them. A tool's schema stays the caller's text."""
+"""Tools and tool choices of Anthropic's messages. A tool's schema keeps the caller's text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gateway.dialects.seam.json_body import is_given
 
 
 class Tool(msgspec.Struct, forbid_unknown_fields=True):
-    """A tool that the caller runs. The fields of type Raw have no effect."""
+    """A tool that the caller executes. The fields of type Raw have no effect."""
 
     name: str
     input_schema: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
@@ -41,20 +41,20 @@ class AutoChoice(msgspec.Struct, tag_field="type", tag="auto", forbid_unknown_fi
 
 
 class AnyChoice(msgspec.Struct, tag_field="type", tag="any", forbid_unknown_fields=True):
-    """Some tool must be called."""
+    """The model must call a tool."""
 
     disable_parallel_tool_use: bool | None = None
 
 
 class NamedChoice(msgspec.Struct, tag_field="type", tag="tool", forbid_unknown_fields=True):
-    """This tool must be called."""
+    """The model must call this tool."""
 
     name: str
     disable_parallel_tool_use: bool | None = None
 
 
 class NoChoice(msgspec.Struct, tag_field="type", tag="none", forbid_unknown_fields=True):
-    """No tool may be called."""
+    """The model must not call a tool."""
 
 
 ToolChoice: TypeAlias = AutoChoice | AnyChoice | NamedChoice | NoChoice
@@ -68,11 +68,11 @@ _MODES: Final = {
 
 
 def check_kinds(body: bytes) -> None:
-    """Raise Failure for the first tool of a body that isn't the caller's own, though it have fields of its own."""
+    """Raise Failure for a body's first tool that is not a client tool, even if it has additional fields."""
     try:
         offer = _OFFER.decode(body)
     except msgspec.MsgspecError:
-        return  # there is more wrong with the body
+        return  # the body has other errors
     for i, tool in enumerate(offer.tools or ()):
         _check_kind(tool.type, f"tools.{i}")
 
@@ -84,7 +84,7 @@ def _check_kind(kind: str | None, path: str) -> None:
 
 
 def to_tool(tool: Tool, path: str) -> tool_pb2.Tool:
-    """The contract's tool. Raises Failure naming `path` for a tool that isn't the caller's own."""
+    """Return the contract's tool. Raises Failure naming `path` for a tool that is not a client tool."""
     _check_kind(tool.type, path)
     if not is_given(tool.input_schema):
         raise Failure.of_field(f"{path}.input_schema", "required, but missing", Reason.MISSING_FIELD)
@@ -97,14 +97,14 @@ def to_tool(tool: Tool, path: str) -> tool_pb2.Tool:
 
 
 def to_tool_choice(choice: ToolChoice) -> tool_pb2.ToolChoice:
-    """The contract's tool choice."""
+    """Return the contract's tool choice."""
     if isinstance(choice, NamedChoice):
         return tool_pb2.ToolChoice(function_name=choice.name)
     return tool_pb2.ToolChoice(mode=_MODES[type(choice)])
 
 
 def is_parallel(choice: ToolChoice | None) -> bool | None:
-    """Whether an answer may have several calls; None if nothing is said of it."""
+    """Return whether an answer may have several calls; None if the request doesn't specify it."""
     if choice is None or isinstance(choice, NoChoice) or choice.disable_parallel_tool_use is None:
         return None
     return not choice.disable_parallel_tool_use

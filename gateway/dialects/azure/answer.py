@@ -1,4 +1,4 @@
-"""The answers that only the Azure AI model inference API has, and its errors, as types for the API's description."""
+"""The answers that only the Azure AI model inference API has, and its errors, as types for the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 
 class AzureError(msgspec.Struct):
-    """An error in Azure's dialect; `detail.loc` is the path of the field at fault."""
+    """An error in Azure's dialect; `detail.loc` is the path of the invalid field."""
 
     error: Any
     message: str
@@ -19,7 +19,7 @@ class AzureError(msgspec.Struct):
 
 
 class ModelInfoAnswer(msgspec.Struct):
-    """What serves an Azure path."""
+    """The model that serves an Azure path."""
 
     model_name: str
     model_type: str

@@ -1,6 +1,6 @@
-"""The Azure AI model inference API: its chat completion.
+"""Chat completion of the Azure AI model inference API.
 
-Parameters that the API doesn't define itself come by the header `extra-parameters`.
+The header `extra-parameters` controls parameters that the API doesn't define.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gateway.dialects.azure.request import check_version, deployment, read_body
 from gateway.dialects.openai_family.chat.body import ChatBody
 from gateway.dialects.openai_family.chat.encoder import ChatEncoder
 from gateway.dialects.openai_family.parameters.sampling import OpenAINumbers
-from gateway.dialects.openai_family.parameters.stream_options import StreamOptions, ask_usage
+from gateway.dialects.openai_family.parameters.stream_options import StreamOptions, request_usage
 from gateway.dialects.seam.caller_name import dotted
 from gateway.dialects.seam.contract_limit import check_text
 from gateway.dialects.seam.failure import Failure
@@ -40,24 +40,24 @@ NAMED: Final = frozenset(
 
 
 class AzureChatBody(ChatBody, kw_only=True):
-    """The body of `POST /chat/completions`. Those not in NAMED are extra parameters."""
+    """The body of `POST /chat/completions`. Fields that are not in NAMED are extra parameters."""
 
     model: str | None = None
     messages: list[AzureMessage]  # type: ignore[assignment]  # a part of theirs may be written in two ways
     stream_options: StreamOptions | None = None
 
     def to_chat(self, name: str) -> chat_pb2.ChatRequest:
-        """The contract's request to the deployment `name`, if one is asked for. Its model may be empty.
+        """Return the contract's request to the deployment `name`, if one is requested. Its model may be empty.
 
         Raises Failure.
         """
-        check_text(chat_pb2.ChatRequest, "model", self.model, "model")  # a deployment may take its place
+        check_text(chat_pb2.ChatRequest, "model", self.model, "model")  # a deployment may replace it
         request = self.to_request(self.model or "")
         request.serving.deployment = name
         return request
 
     def caller_name(self, field: str) -> str:
-        """As of all chats, but that a part's text may be in `content`."""
+        """Return the caller's name of `field`; unlike in other chats, a part's text may be in `content`."""
         return part_name(self.messages, dotted(field)) or super().caller_name(field)
 
 
@@ -65,25 +65,25 @@ _DECODER: Final = msgspec.json.Decoder(AzureChatBody)
 
 
 class AzureEncoder(ChatEncoder):
-    """Azure's answers."""
+    """Encodes an answer for Azure's clients."""
 
-    ping = b""  # its clients raise on a line that is not data
+    ping = b""  # its clients fail on lines other than data
 
     def error(self, failure: Failure) -> bytes:
-        """The last event of a stream that failed. It has a name, since its clients skip data without choices."""
+        """Return the last event of a failed stream. It has a name because its clients skip data without choices."""
         return b"event: error\ndata: " + error_body(failure) + b"\n\n"
 
 
 class AzureTranslator(AzureErrors):
     """Translates one chat request."""
 
-    def parse(self, arrival: HttpRequest) -> ParsedRequest[chat_pb2.ChatRequest]:
-        """Read a request. Raises Failure."""
-        self._arrival = arrival
-        check_version(arrival)
-        body = read_body(arrival, _DECODER, NAMED)
-        request = body.to_chat(deployment(arrival))
-        usage = ask_usage(request, body.stream_options, stream=body.stream)
+    def parse(self, http_request: HttpRequest) -> ParsedRequest[chat_pb2.ChatRequest]:
+        """Parse a request. Raises Failure."""
+        self._http_request = http_request
+        check_version(http_request)
+        body = read_body(http_request, _DECODER, NAMED)
+        request = body.to_chat(deployment(http_request))
+        usage = request_usage(request, body.stream_options, stream=body.stream)
         return ParsedRequest(
             request=request,
             stream=bool(body.stream),

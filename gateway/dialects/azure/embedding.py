@@ -1,4 +1,4 @@
-"""The Azure AI model inference API: its embeddings."""
+"""Embeddings of the Azure AI model inference API."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _INPUT_TYPES: Final = {
 
 
 class AzureEmbeddingBody(EmbeddingBody, kw_only=True):
-    """The body of `POST /embeddings`. Those not in NAMED are extra parameters."""
+    """The body of `POST /embeddings`. Fields that are not in NAMED are extra parameters."""
 
     model: str | None = None
     encoding_format: Literal["float", "base64"] | None = None
@@ -34,11 +34,11 @@ class AzureEmbeddingBody(EmbeddingBody, kw_only=True):
     instruction: str | None = None
 
     def to_embedding(self, name: str) -> embedding_pb2.EmbedRequest:
-        """The contract's request to the deployment `name`, if one is asked for. Its model may be empty.
+        """Return the contract's request to the deployment `name`, if one is requested. Its model may be empty.
 
         Raises Failure.
         """
-        check_text(embedding_pb2.EmbedRequest, "model", self.model, "model")  # a deployment may take its place
+        check_text(embedding_pb2.EmbedRequest, "model", self.model, "model")  # a deployment may replace it
         request = self.to_request(self.model or "")
         request.serving.deployment = name
         request.instruction = self.instruction or ""
@@ -50,15 +50,15 @@ _DECODER: Final = msgspec.json.Decoder(AzureEmbeddingBody)
 
 
 class AzureEmbeddingTranslator(AzureErrors):
-    """Translates one request for vectors."""
+    """Translates one embedding request."""
 
-    def parse(self, arrival: HttpRequest) -> ParsedRequest[embedding_pb2.EmbedRequest]:
-        """Read a request. Raises Failure."""
-        self._arrival = arrival
-        check_version(arrival)
-        body = read_body(arrival, _DECODER, NAMED)
+    def parse(self, http_request: HttpRequest) -> ParsedRequest[embedding_pb2.EmbedRequest]:
+        """Parse a request. Raises Failure."""
+        self._http_request = http_request
+        check_version(http_request)
+        body = read_body(http_request, _DECODER, NAMED)
         return ParsedRequest(
-            request=body.to_embedding(deployment(arrival)),
+            request=body.to_embedding(deployment(http_request)),
             stream=False,
             encoder=EmbeddingEncoder(as_base64=body.encoding_format == "base64"),
             caller_name=body.caller_name,

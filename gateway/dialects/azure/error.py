@@ -1,8 +1,8 @@
-"""Errors of the Azure AI model inference API: the body by status, and the header that programs read.
+"""Errors of the Azure AI model inference API: the body by status, and the header with the error code.
 
-422 is a body that has the right form, but a value that can't be served. Field names are the caller's. The API documents
-`error` as a text; Azure's own clients find an object there, whose code and message their exceptions have, so those get
-one.
+Status 422 means a well-formed body with an unsupported value. Field names are the caller's. The API documents `error`
+as a string; Azure's own clients expect an object whose code and message they copy to their exceptions, so they get an
+object.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import orjson
 
+from gateway.dialects.seam.error_response import ErrorResponse
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.http_request import HttpRequest
-from gateway.dialects.seam.refusal import Refusal
 
 _UNPROCESSABLE: Final = frozenset(
     {
@@ -30,7 +30,7 @@ _UNPROCESSABLE: Final = frozenset(
         Reason.PROMPT_TOO_LONG,
     }
 )
-_CODES: Final = {  # where the code is not the status' own name
+_CODES: Final = {  # reasons whose code is not the name of the status
     Reason.MODEL_NOT_FOUND: "unknown_model",
     Reason.DEPLOYMENT_NOT_FOUND: "unknown_deployment",
     Reason.UNSUPPORTED_TASK: "unsupported_modality",
@@ -43,42 +43,42 @@ _CODES: Final = {  # where the code is not the status' own name
     Reason.INVALID_FIELD: "invalid_value",
     Reason.LIMIT_EXCEEDED: "invalid_value",
 }
-_PHRASES: Final = {  # of statuses that no standard names, or that Python's versions name differently
+_PHRASES: Final = {  # names of non-standard statuses, and of those that differ between versions of Python
     413: "Request Entity Too Large",
     422: "Unprocessable Entity",
     499: "Client Closed Request",
 }
-_MAX_VALUE_LENGTH: Final = 256  # of the offending value's text
+_MAX_VALUE_LENGTH: Final = 256  # maximum length of the invalid value's text
 
 
-_CLIENTS: Final = "azsdk-"  # how the user agent of Azure's own clients begins
+_CLIENTS: Final = "azsdk-"  # prefix of the user agent of Azure's own clients
 _NOTHING: Final = HttpRequest(b"")
 
 
 class AzureErrors:
-    """The half of a translator that tells errors. `_arrival` is what arrived, as far as it did."""
+    """The half of a translator that tells errors. `_http_request` is the request, empty if it was not received."""
 
-    _arrival = _NOTHING
+    _http_request = _NOTHING
 
-    def refuse(self, failure: Failure) -> Refusal:
-        """The error body with its header."""
+    def error_response(self, failure: Failure) -> ErrorResponse:
+        """Return the error body with its header."""
         status = _to_status(failure)
         headers = ((b"x-ms-error-code", _to_code(failure, status).encode()),)
-        return Refusal(status, error_body(failure, self._arrival), headers)
+        return ErrorResponse(status, error_body(failure, self._http_request), headers)
 
 
-def error_body(failure: Failure, arrival: HttpRequest = _NOTHING) -> bytes:
-    """The error as JSON, with the value at fault of what arrived."""
+def error_body(failure: Failure, http_request: HttpRequest = _NOTHING) -> bytes:
+    """Return the error as JSON, with the invalid value from the request."""
     status = _to_status(failure)
     error: dict[str, Any] = {"error": _phrase(status), "message": failure.message, "status": status}
-    if arrival.headers.get("user-agent", "").startswith(_CLIENTS):
+    if http_request.headers.get("user-agent", "").startswith(_CLIENTS):
         code = _to_code(failure, status)
         error["error"] = {"code": code, "message": failure.message, "target": failure.field, "details": []}
     if status == 422:
         loc = failure.field.split(".") if failure.field else []
         error = {
             "code": _to_code(failure, status),
-            "detail": {"loc": loc, "value": _value_at(arrival.body, loc)},
+            "detail": {"loc": loc, "value": _value_at(http_request.body, loc)},
             **error,
         }
     elif status not in {401, 404, 429}:
@@ -101,7 +101,7 @@ def _phrase(status: int) -> str:
 
 
 def _value_at(body: bytes, loc: list[str]) -> str:
-    """The text of the value at `loc`, cut if it is long; empty if there is none, or it can't be read."""
+    """Return the text of the value at `loc`, truncated if long; empty if it is missing or unreadable."""
     if not loc:
         return ""
     try:

@@ -14,7 +14,7 @@ _LIST: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 def known_fields(body: bytes, kind: Any) -> bytes:
-    """The JSON text `body` for a decoder of `kind`. What is of another form is left for the decoder to refuse."""
+    """Return the JSON text `body` for a decoder of `kind`. Values of other types are left for the decoder to reject."""
     return _known(msgspec.Raw(body), _type_info(kind))
 
 
@@ -38,7 +38,7 @@ def _known(raw: msgspec.Raw, kind: inspect.Type) -> bytes:
 def _known_of_object(text: bytes, structs: Sequence[inspect.StructType]) -> bytes:
     given = _OBJECT.decode(text)
     struct = structs[0] if len(structs) == 1 else next((each for each in structs if _is_meant(given, each)), None)
-    if struct is None:  # values by name, such as a JSON Schema; or what the decoder refuses
+    if struct is None:  # a map of values, such as a JSON Schema, or a value that the decoder rejects
         return text
     fields = {field.encode_name: field.type for field in struct.fields}
     known = {name: msgspec.Raw(_known(raw, fields[name])) for name, raw in given.items() if name in fields}

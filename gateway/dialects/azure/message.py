@@ -1,6 +1,7 @@
-"""Messages as the Azure AI model inference API documents them.
+"""Messages of the Azure AI model inference API.
 
-A part's text, or its picture's address, is its `content`. Its clients write parts as OpenAI's do: both are taken.
+Its documentation has a part's text, or its image's URL, in `content`. Its clients send parts in OpenAI's form. Both
+forms are accepted.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from gateway.dialects.openai_family.chat.message import ChatMessage, Image, Imag
 
 _PART: Final = re.compile(r"^messages\.(\d+)\.content\.(\d+)\.(?:text|image_url(?:\.url)?)$")
 _SCHEME: Final = re.compile(r"^(?:data:|[a-z][a-z0-9+.-]*://)", re.IGNORECASE)
-_MISSING: Final = "Object missing required field `content`"  # as the decoder words it
+_MISSING: Final = "Object missing required field `content`"  # the text of the decoder's error
 
 
 class ContentTextPart(TextPart, tag_field="type", tag="text", kw_only=True):
@@ -25,7 +26,7 @@ class ContentTextPart(TextPart, tag_field="type", tag="text", kw_only=True):
     content: str | None = None
 
     def __post_init__(self) -> None:
-        """Put the text where all parts of the family have it."""
+        """Copy the text to the field that all parts of the family have."""
         if self.content is not None:
             self.text = self.content
         elif self.text is msgspec.UNSET:
@@ -33,14 +34,14 @@ class ContentTextPart(TextPart, tag_field="type", tag="text", kw_only=True):
 
 
 class ContentImagePart(ImagePart, tag_field="type", tag="image", kw_only=True):
-    """A picture: its address, or its bytes in base64."""
+    """An image: its URL, or its bytes in base64."""
 
     content: str | None = None
     detail: Literal["auto", "low", "high"] | None = None
     image_url: Image = msgspec.field(default_factory=lambda: Image(""))
 
     def __post_init__(self) -> None:
-        """Put the address where all parts of the family have it."""
+        """Copy the URL to the field that all parts of the family have."""
         if self.content is not None:
             url = self.content if _SCHEME.match(self.content) else f"data:;base64,{self.content}"
             self.image_url = Image(url, self.detail)
@@ -49,7 +50,7 @@ class ContentImagePart(ImagePart, tag_field="type", tag="image", kw_only=True):
 
 
 class ContentImageUrlPart(ContentImagePart, tag_field="type", tag="image_url", kw_only=True):
-    """The same, by the other name."""
+    """An image under the alternative type name `image_url`."""
 
 
 _AzurePart: TypeAlias = ContentTextPart | ContentImagePart | ContentImageUrlPart | RefusalPart
@@ -62,7 +63,7 @@ class AzureMessage(ChatMessage, kw_only=True):
 
 
 def part_name(messages: Sequence[AzureMessage], path: str) -> str | None:
-    """The caller's name of the dotted `path` of a part's text or picture, if it was written as `content`."""
+    """Return the caller's name of the dotted `path` of a part's text or image, if it was sent as `content`."""
     if (match := _PART.match(path)) is None:
         return None
     content = messages[int(match[1])].content

@@ -1,4 +1,4 @@
-"""A model as the Azure AI model inference API describes it."""
+"""The description of a model in the Azure AI model inference API."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TYPES: Final = {
 
 
 def to_info(endpoint: Endpoint) -> bytes:
-    """The body of `GET /info`."""
+    """Return the body of `GET /info`."""
     return orjson.dumps(
         {"model_name": endpoint.name, "model_type": _TYPES[endpoint.task], "model_provider_name": "sluice"}
     )

@@ -1,7 +1,7 @@
-"""What all requests of the Azure AI model inference API have beside their body.
+"""The query parameter and headers of all requests of the Azure AI model inference API.
 
-The query's `api-version`, and the headers: what to do with parameters that the API doesn't define, and which deployment
-is asked for.
+The query has `api-version`; the headers choose the deployment, and the handling of parameters that the API doesn't
+define.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ _VERSION: Final = re.compile(r"\d{4}-\d{2}-\d{2}(-preview)?")
 _FIELDS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
-def check_version(arrival: HttpRequest) -> None:
-    """Raise Failure for a version of the API that can't be one; all of them, and none, are served alike."""
-    version = arrival.query.get("api-version", "2024-05-01-preview")
+def check_version(http_request: HttpRequest) -> None:
+    """Raise Failure for a malformed version; all versions, and requests without one, are served alike."""
+    version = http_request.query.get("api-version", "2024-05-01-preview")
     if _VERSION.fullmatch(version) is None:
         text = "must have the form YYYY-MM-DD or YYYY-MM-DD-preview"
         raise Failure.of_field("api-version", text, Reason.INVALID_TYPE)
 
 
-def read_body(arrival: HttpRequest, decoder: msgspec.json.Decoder[BodyT], named: AbstractSet[str]) -> BodyT:
-    """The body, by the header `extra-parameters`. `named` are the parameters that the API names.
+def read_body(http_request: HttpRequest, decoder: msgspec.json.Decoder[BodyT], named: AbstractSet[str]) -> BodyT:
+    """Return the body, parsed according to the header `extra-parameters`. `named` are the API's own parameters.
 
-    `error`, the default, refuses all others; `ignore` and `drop` leave them out, and what is unknown in tools, formats
-    and messages too; `pass-through` takes every parameter that the decoder's type has. Raises Failure.
+    `error`, the default, rejects all others; `ignore` and `drop` remove them, and also unknown fields in tools, formats
+    and messages; `pass-through` accepts every parameter that the decoder's type has. Raises Failure.
     """
-    mode = arrival.headers.get("extra-parameters", "error").strip().lower()
+    mode = http_request.headers.get("extra-parameters", "error").strip().lower()
     if mode not in {"error", "ignore", "drop", "pass-through"}:
         text = "must be error, ignore, drop or pass-through"
         raise Failure.of_field("extra-parameters", text, Reason.INVALID_TYPE)
     if mode in {"ignore", "drop"}:
-        fields = decode(arrival.body, _FIELDS)
+        fields = decode(http_request.body, _FIELDS)
         kept = {name: raw for name, raw in fields.items() if name in named}
         return decode(known_fields(msgspec.json.encode(kept), decoder.type), decoder)
-    body = decode(arrival.body, decoder)
+    body = decode(http_request.body, decoder)
     if mode == "error":
         for name in body.__struct_fields__:
             if name not in named and getattr(body, name) is not None:
@@ -54,6 +54,6 @@ def read_body(arrival: HttpRequest, decoder: msgspec.json.Decoder[BodyT], named:
     return body
 
 
-def deployment(arrival: HttpRequest) -> str:
-    """The deployment that is asked for, or empty."""
-    return arrival.headers.get("azureml-model-deployment", "").strip()
+def deployment(http_request: HttpRequest) -> str:
+    """Return the requested deployment, or an empty string."""
+    return http_request.headers.get("azureml-model-deployment", "").strip()

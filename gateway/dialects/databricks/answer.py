@@ -1,4 +1,4 @@
-"""The answers of Databricks' REST API and its errors, as types that the API's description tells."""
+"""The answers of Databricks' REST API and its errors, as types for the OpenAPI document."""
 
 from __future__ import annotations
 

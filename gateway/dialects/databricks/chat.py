@@ -1,7 +1,7 @@
-"""Databricks: its chat request and answer.
+"""Chat requests and answers of Databricks.
 
-The object of a whole answer is documented as `chat.completions`; on the base path for OpenAI's clients it stays
-`chat.completion`. `reasoning_effort` is documented as `medium` by default; answers tell which is in force.
+Databricks documents the object of a whole answer as `chat.completions`; on the base path for OpenAI's clients it stays
+`chat.completion`. The documented default of `reasoning_effort` is `medium`; answers contain the effective value.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gateway.dialects.databricks.target import check_extra_params, endpoint_name
 from gateway.dialects.databricks.tool import check_tools
 from gateway.dialects.openai_family.chat.body import ChatBody
 from gateway.dialects.openai_family.chat.encoder import ChatEncoder
-from gateway.dialects.openai_family.parameters.stream_options import StreamOptions, ask_usage
+from gateway.dialects.openai_family.parameters.stream_options import StreamOptions, request_usage
 from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.json_body import decode
 from gateway.dialects.seam.translator import ParsedRequest
@@ -35,14 +35,14 @@ class DatabricksChatBody(ChatBody, kw_only=True):
     user: str | None = None
 
     def check(self) -> None:
-        """Raise Failure for more tools, or more parameters of one, than are documented."""
+        """Raise Failure if there are more tools, or more parameters of one tool, than the documented limits."""
         check_extra_params(self.extra_params)
         check_tools(
             [(f"tools.{i}.function.parameters", tool.function.parameters) for i, tool in enumerate(self.tools or ())]
         )
 
     def to_request(self, model: str) -> chat_pb2.ChatRequest:
-        """The contract's request. Raises Failure for a value that no message can hold."""
+        """Return the contract's request. Raises Failure for a value outside the contract's types."""
         request = super().to_request(model)
         request.default_reasoning_effort = DEFAULT_EFFORT
         return request
@@ -52,28 +52,28 @@ _DECODER: Final = msgspec.json.Decoder(DatabricksChatBody)
 
 
 class DatabricksChatEncoder(DatabricksStream, ChatEncoder):
-    """Answers on the base path."""
+    """Encodes an answer on the base path."""
 
-    tells_effort = True
+    includes_effort = True
 
 
 class InvocationChatEncoder(DatabricksChatEncoder):
-    """Answers of an endpoint's invocations."""
+    """Encodes an answer of an endpoint's invocations."""
 
     whole_object = "chat.completions"
 
 
 class DatabricksChatTranslator(DatabricksErrors):
-    """Translates one request for a chat."""
+    """Translates one chat request."""
 
-    def parse(self, arrival: HttpRequest) -> ParsedRequest[chat_pb2.ChatRequest]:
-        """Read a request. Raises Failure."""
-        body = decode(arrival.body, _DECODER)
+    def parse(self, http_request: HttpRequest) -> ParsedRequest[chat_pb2.ChatRequest]:
+        """Parse a request. Raises Failure."""
+        body = decode(http_request.body, _DECODER)
         body.check()
-        stream = wants_stream(arrival, stream=body.stream)
-        encoder = InvocationChatEncoder if "name" in arrival.path else DatabricksChatEncoder
-        request = body.to_request(endpoint_name(arrival, body.model))
-        usage = ask_usage(request, body.stream_options, stream=stream)
+        stream = wants_stream(http_request, stream=body.stream)
+        encoder = InvocationChatEncoder if "name" in http_request.path else DatabricksChatEncoder
+        request = body.to_request(endpoint_name(http_request, body.model))
+        usage = request_usage(request, body.stream_options, stream=stream)
         return ParsedRequest(
             request=request,
             stream=stream,

@@ -1,6 +1,6 @@
-"""Databricks: its text completion.
+"""Text completion of Databricks.
 
-A prompt goes through the model's chat template unless `use_raw_prompt` says otherwise.
+A prompt is rendered by the model's chat template unless `use_raw_prompt` is true.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from gateway.dialects.databricks.error import DatabricksErrors, DatabricksStream
 from gateway.dialects.databricks.target import check_extra_params, endpoint_name, wants_stream
 from gateway.dialects.openai_family.completions.body import CompletionBody
 from gateway.dialects.openai_family.completions.encoder import CompletionEncoder
-from gateway.dialects.openai_family.parameters.stream_options import StreamOptions, ask_usage
+from gateway.dialects.openai_family.parameters.stream_options import StreamOptions, request_usage
 from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.json_body import decode
 from gateway.dialects.seam.translator import ParsedRequest
@@ -39,7 +39,7 @@ class DatabricksCompletionBody(CompletionBody, kw_only=True):
     user: str | None = None
 
     def to_completion(self, model: str) -> completion_pb2.CompleteRequest:
-        """The contract's request. Raises Failure for what can't be served or held."""
+        """Return the contract's request. Raises Failure if it can't be served or represented."""
         check_extra_params(self.extra_params)
         request = self.to_request(model)
         request.use_raw_prompt = bool(self.use_raw_prompt)
@@ -52,25 +52,25 @@ _DECODER: Final = msgspec.json.Decoder(DatabricksCompletionBody)
 
 
 class DatabricksCompletionEncoder(DatabricksStream, CompletionEncoder):
-    """Answers with continuations."""
+    """Encodes a completion."""
 
 
 class DatabricksCompletionTranslator(DatabricksErrors):
-    """Translates one request for a completion. On an endpoint's invocations a choice's `index` is its prompt's."""
+    """Translates one request for a completion. In an endpoint's invocations, `index` of a choice is its prompt's."""
 
-    def parse(self, arrival: HttpRequest) -> ParsedRequest[completion_pb2.CompleteRequest]:
-        """Read a request. Raises Failure."""
-        body = decode(arrival.body, _DECODER)
-        stream = wants_stream(arrival, stream=body.stream)
-        request = body.to_completion(endpoint_name(arrival, body.model))
-        usage = ask_usage(request, body.stream_options, stream=stream)
+    def parse(self, http_request: HttpRequest) -> ParsedRequest[completion_pb2.CompleteRequest]:
+        """Parse a request. Raises Failure."""
+        body = decode(http_request.body, _DECODER)
+        stream = wants_stream(http_request, stream=body.stream)
+        request = body.to_completion(endpoint_name(http_request, body.model))
+        usage = request_usage(request, body.stream_options, stream=stream)
         return ParsedRequest(
             request=request,
             stream=stream,
             encoder=DatabricksCompletionEncoder(
                 usage=usage,
                 has_logprobs=body.logprobs is not None,
-                index_by_prompt="name" in arrival.path,
+                index_by_prompt="name" in http_request.path,
             ),
             caller_name=body.caller_name,
             affinity=body.prompt_cache_key or "",

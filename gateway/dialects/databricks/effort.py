@@ -1,4 +1,4 @@
-"""Databricks: how much models that can think do so, unless a request says otherwise."""
+"""The default reasoning effort of Databricks."""
 
 from __future__ import annotations
 

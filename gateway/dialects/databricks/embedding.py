@@ -1,4 +1,4 @@
-"""Databricks: its embeddings, with the instruction that is put before each text."""
+"""Embeddings of Databricks, with the instruction that precedes each text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gateway.dialects.seam.translator import ParsedRequest
 
 
 class DatabricksEmbeddingBody(EmbeddingBody, kw_only=True):
-    """The body of an embedding request. OpenAI's clients ask for base64 on the base path."""
+    """The body of an embedding request. OpenAI's clients request base64 on the base path."""
 
     model: str | None = None
     instruction: str | None = None
@@ -28,7 +28,7 @@ class DatabricksEmbeddingBody(EmbeddingBody, kw_only=True):
     user: str | None = None
 
     def to_embedding(self, model: str) -> embedding_pb2.EmbedRequest:
-        """The contract's request. Raises Failure for what can't be served or held."""
+        """Return the contract's request. Raises Failure if it can't be served or represented."""
         check_extra_params(self.extra_params)
         request = self.to_request(model)
         if self.instruction is not None:
@@ -40,13 +40,13 @@ _DECODER: Final = msgspec.json.Decoder(DatabricksEmbeddingBody)
 
 
 class DatabricksEmbeddingTranslator(DatabricksErrors):
-    """Translates one request for vectors."""
+    """Translates one embedding request."""
 
-    def parse(self, arrival: HttpRequest) -> ParsedRequest[embedding_pb2.EmbedRequest]:
-        """Read a request. Raises Failure."""
-        body = decode(arrival.body, _DECODER)
+    def parse(self, http_request: HttpRequest) -> ParsedRequest[embedding_pb2.EmbedRequest]:
+        """Parse a request. Raises Failure."""
+        body = decode(http_request.body, _DECODER)
         return ParsedRequest(
-            request=body.to_embedding(endpoint_name(arrival, body.model)),
+            request=body.to_embedding(endpoint_name(http_request, body.model)),
             stream=False,
             encoder=EmbeddingEncoder(as_base64=body.encoding_format == "base64"),
             caller_name=body.caller_name,

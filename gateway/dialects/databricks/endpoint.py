@@ -1,6 +1,6 @@
-"""Endpoints as Databricks' REST API describes them. Pure mappings of the contract's messages.
+"""Convert the contract's endpoints to the JSON of Databricks' REST API.
 
-An endpoint is ready and is what it was told to be as soon as it is listed: changes take effect at once.
+A listed endpoint is always ready and up to date, because changes take effect at once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _TASKS: Final = {
 
 
 def to_endpoint_list(endpoints: Iterable[Endpoint]) -> bytes:
-    """The body of `GET /api/2.0/serving-endpoints`."""
+    """Return the body of `GET /api/2.0/serving-endpoints`."""
     return orjson.dumps(
         {
             "endpoints": [
@@ -35,7 +35,7 @@ def to_endpoint_list(endpoints: Iterable[Endpoint]) -> bytes:
 
 
 def to_endpoint(endpoint: Endpoint) -> bytes:
-    """The body of `GET /api/2.0/serving-endpoints/{name}`, and of the answer to whoever made or changed it."""
+    """Return the body of `GET /api/2.0/serving-endpoints/{name}`, and of the answer to creating or changing it."""
     state = {
         "creation_timestamp": endpoint.updated.ToMilliseconds(),
         "state": {"deployment": "DEPLOYMENT_READY", "deployment_state_message": ""},

@@ -1,7 +1,7 @@
-"""What callers of Databricks' REST API send to create an endpoint, or to change the models behind one.
+"""The bodies of Databricks' REST API that create an endpoint or change its models.
 
-What sizes, names or describes hardware is accepted without effect; what would promise something that is not kept is
-refused.
+Fields about sizes, names and hardware are accepted without effect; fields that request behaviour that this server
+doesn't have are rejected.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from gateway.dialects.seam.contract_limit import check_length, put
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.json_body import is_given
 
-_REFUSED_OF_ENTITY: Final = {
+_REJECTED_OF_ENTITY: Final = {
     "environment_vars": "served models have no environment variables",
     "external_model": "only models that this server has loaded can be served",
     "instance_profile_arn": "served models have no instance profile",
 }
-_REFUSED_OF_CONFIG: Final = {
+_REJECTED_OF_CONFIG: Final = {
     "auto_capture_config": "request capture is not available",
     "served_models": "deprecated; use served_entities",
 }
-_REFUSED_OF_ENDPOINT: Final = {
+_REJECTED_OF_ENDPOINT: Final = {
     "ai_gateway": "rate limits and guardrails of single endpoints are not available",
     "email_notifications": "email notifications are not available",
     "rate_limits": "rate limits of single endpoints are not available",
@@ -63,7 +63,7 @@ class ServedEntityBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True)
 
     @property
     def given_name(self) -> str:
-        """Its name within the endpoint: the model's, as far as it may stand there, if none is given."""
+        """The name within the endpoint; by default the model's, without the characters that are not allowed."""
         return _UNFIT.sub("-", self.entity_name) if self.name is None else self.name
 
 
@@ -76,13 +76,13 @@ class RouteBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class TrafficBody(msgspec.Struct, forbid_unknown_fields=True):
-    """All shares. An entity without a route gets none."""
+    """The traffic shares. An entity without a route gets no traffic."""
 
     routes: list[RouteBody] | None = None
 
 
 class ConfigBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """The body of `PUT /api/2.0/serving-endpoints/{name}/config`, and a part of that which makes an endpoint."""
+    """The body of `PUT /api/2.0/serving-endpoints/{name}/config`, and a part of the body that creates an endpoint."""
 
     served_entities: list[ServedEntityBody]
     traffic_config: TrafficBody | None = None
@@ -91,18 +91,18 @@ class ConfigBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     served_models: msgspec.Raw = msgspec.field(default_factory=_raw)
 
     def to_update(self, name: str) -> endpoint_pb2.UpdateEndpointRequest:
-        """The contract's request for the endpoint `name`. Raises Failure."""
+        """Return the contract's request for the endpoint `name`. Raises Failure."""
         return endpoint_pb2.UpdateEndpointRequest(name=name, entities=self.to_entities(name, ""))
 
     def to_entities(self, name: str, prefix: str) -> list[endpoint_pb2.ServedEntity]:
-        """The contract's entities of the endpoint `name`. `prefix` stands before field names. Raises Failure."""
-        _refuse(self, _REFUSED_OF_CONFIG, prefix)
+        """Return the contract's entities of the endpoint `name`. `prefix` is put before field names. Raises Failure."""
+        _reject_unsupported(self, _REJECTED_OF_CONFIG, prefix)
         if self.name not in {None, name}:
             raise Failure.of_field(f"{prefix}name", "must be the endpoint's name, or left out")
         field = f"{prefix}served_entities"
         check_length(endpoint_pb2.CreateEndpointRequest, "entities", self.served_entities, field)
         for i, each in enumerate(self.served_entities):
-            _refuse(each, _REFUSED_OF_ENTITY, f"{field}.{i}.")
+            _reject_unsupported(each, _REJECTED_OF_ENTITY, f"{field}.{i}.")
         entities = [
             endpoint_pb2.ServedEntity(name=each.given_name, model=each.entity_name) for each in self.served_entities
         ]
@@ -117,11 +117,11 @@ class ConfigBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def routes(self) -> list[RouteBody]:
-        """The shares as given."""
+        """The routes of the request."""
         return (self.traffic_config and self.traffic_config.routes) or []
 
     def caller_name(self, field: str, prefix: str = "") -> str:
-        """The caller's name of the contract's `field`: `entities[0].model` → `served_entities.0.entity_name`."""
+        """Return the caller's name of the contract's `field`: `entities[0].model` → `served_entities.0.entity_name`."""
         entity = _ENTITY.match(dotted(field))
         if entity is None:
             return f"{prefix}served_entities" if field == "entities" else field
@@ -163,19 +163,19 @@ class EndpointBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     telemetry_config: msgspec.Raw = msgspec.field(default_factory=_raw)
 
     def to_create(self) -> endpoint_pb2.CreateEndpointRequest:
-        """The contract's request. Raises Failure."""
-        _refuse(self, _REFUSED_OF_ENDPOINT, "")
+        """Return the contract's request. Raises Failure."""
+        _reject_unsupported(self, _REJECTED_OF_ENDPOINT, "")
         return endpoint_pb2.CreateEndpointRequest(
             name=self.name, entities=self.config.to_entities(self.name, "config.")
         )
 
     def caller_name(self, field: str) -> str:
-        """The caller's name of the contract's `field`."""
+        """Return the caller's name of the contract's `field`."""
         return self.config.caller_name(field, "config.")
 
 
-def meant_version(headers: Mapping[str, str]) -> int | None:
-    """The version of an endpoint that is to be changed, by the header `if-match`; None for any. Raises Failure."""
+def expected_version(headers: Mapping[str, str]) -> int | None:
+    """Return the endpoint version required by the header `if-match`; None if any is allowed. Raises Failure."""
     given = headers.get("if-match", "*").strip()
     if given == "*":
         return None
@@ -189,7 +189,7 @@ def _target(route: RouteBody) -> str | None:
     return route.served_model_name if route.served_entity_name is None else route.served_entity_name
 
 
-def _refuse(body: msgspec.Struct, reasons: dict[str, str], prefix: str) -> None:
+def _reject_unsupported(body: msgspec.Struct, reasons: dict[str, str], prefix: str) -> None:
     for name, why in reasons.items():
         if is_given(getattr(body, name)):
             raise Failure.of_field(f"{prefix}{name}", f"not supported: {why}", Reason.UNSUPPORTED_FIELD)

@@ -1,6 +1,6 @@
-"""Errors as Databricks tells them: `{"error_code", "message"}`.
+"""Errors of Databricks: `{"error_code", "message"}`.
 
-Its SDK makes typed exceptions of the codes. A failed stream's last event says the same under `error` too, where
+Its SDK maps the codes to typed exceptions. A failed stream's last event also has the same under `error`, where
 OpenAI's clients look for it.
 """
 
@@ -10,8 +10,8 @@ from typing import Final
 
 import orjson
 
+from gateway.dialects.seam.error_response import ErrorResponse
 from gateway.dialects.seam.failure import Failure, Reason
-from gateway.dialects.seam.refusal import Refusal
 
 _BY_STATUS: Final = {
     401: "UNAUTHENTICATED",
@@ -26,7 +26,7 @@ _BY_STATUS: Final = {
     504: "DEADLINE_EXCEEDED",
 }
 _BY_REASON: Final = {
-    Reason.ROUTE_NOT_FOUND: "ENDPOINT_NOT_FOUND",  # Databricks calls a path of its API so, too
+    Reason.ROUTE_NOT_FOUND: "ENDPOINT_NOT_FOUND",  # Databricks uses this code for unknown paths of its API, too
     Reason.METHOD_NOT_ALLOWED: "METHOD_NOT_ALLOWED",
     Reason.ENDPOINT_CHANGED: "ABORTED",
     Reason.ENDPOINT_READ_ONLY: "INVALID_STATE",
@@ -36,21 +36,21 @@ _BY_REASON: Final = {
 
 
 class DatabricksErrors:
-    """The half of a translator that tells errors."""
+    """The part of a translator that creates error responses."""
 
-    def refuse(self, failure: Failure) -> Refusal:
-        """Answer with an error instead of a result."""
+    def error_response(self, failure: Failure) -> ErrorResponse:
+        """Return the error response for a failure."""
         body = {"error_code": _to_code(failure), "message": failure.message}
-        return Refusal(failure.status, orjson.dumps(body))
+        return ErrorResponse(failure.status, orjson.dumps(body))
 
 
 class DatabricksStream:
-    """The half of an encoder that says what a stream is beside its answer."""
+    """The part of an encoder that defines a stream's pings and errors."""
 
-    ping = b""  # mlflow's client raises on a line that is not data
+    ping = b""  # mlflow's client fails on lines other than data
 
     def error(self, failure: Failure) -> bytes:
-        """The last event of a stream that failed; no `[DONE]` follows."""
+        """Return the last event of a failed stream; no `[DONE]` follows."""
         code, message = _to_code(failure), failure.message
         body = {"error_code": code, "message": message, "error": {"code": code, "message": message}}
         return b"data: " + orjson.dumps(body) + b"\n\n"

@@ -1,4 +1,4 @@
-"""Databricks' invocations: the body's shape says which task is meant."""
+"""Databricks' invocations: the fields of the body select the task."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from gateway.dialects.databricks.embedding import DatabricksEmbeddingBody, Datab
 from gateway.dialects.databricks.error import DatabricksErrors
 from gateway.dialects.databricks.response import InvocationResponseTranslator
 from gateway.dialects.openai_family.responses.body import ResponseBody
+from gateway.dialects.seam.error_response import ErrorResponse
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.json_body import decode, is_given
-from gateway.dialects.seam.refusal import Refusal
 from gateway.dialects.seam.translator import ParsedRequest, ServiceRequest, Translator
 
 _BY_FIELD: Final[dict[str, type[Translator]]] = {
@@ -31,14 +31,14 @@ _ITEMS: Final = re.compile(rb"\[\s*\{")
 
 
 class InvocationTranslator(DatabricksErrors):
-    """Translates one request for whichever task its body fits."""
+    """Translates one request for the task that its body's fields select."""
 
     def __init__(self) -> None:
         self._has_plain_input = False
 
-    def parse(self, arrival: HttpRequest) -> ParsedRequest[ServiceRequest]:
-        """Read a request. Raises Failure."""
-        fields = _look(arrival.body)
+    def parse(self, http_request: HttpRequest) -> ParsedRequest[ServiceRequest]:
+        """Parse a request. Raises Failure."""
+        fields = _look(http_request.body)
         given = [field for field in _BY_FIELD if field in fields]
         if len(given) != 1:
             found = f"; it has {' and '.join(given)}" if given else ""
@@ -47,26 +47,26 @@ class InvocationTranslator(DatabricksErrors):
                 f"responses){found}"
             )
             raise Failure(Reason.INVALID_FIELD if given else Reason.MISSING_FIELD, text)
-        if given == ["input"] and _asks_for_response(fields):
-            return InvocationResponseTranslator().parse(arrival)
+        if given == ["input"] and _is_response_body(fields):
+            return InvocationResponseTranslator().parse(http_request)
         self._has_plain_input = given == ["input"]
-        return _BY_FIELD[given[0]]().parse(arrival)
+        return _BY_FIELD[given[0]]().parse(http_request)
 
-    def refuse(self, failure: Failure) -> Refusal:
-        """Answer with an error instead of a result."""
+    def error_response(self, failure: Failure) -> ErrorResponse:
+        """Return the error response for a failure."""
         if self._has_plain_input and failure.reason is Reason.UNSUPPORTED_TASK:
             hint = "; for a response, use /serving-endpoints/responses"
             failure = failure.reworded({each.field: each.text + hint for each in failure.violations})
-        return super().refuse(failure)
+        return super().error_response(failure)
 
 
-def _asks_for_response(fields: Mapping[str, msgspec.Raw]) -> bool:
-    """Whether a body with `input` is one for a response: it has items, or a field that texts to embed have not."""
+def _is_response_body(fields: Mapping[str, msgspec.Raw]) -> bool:
+    """Return True if a body with `input` requests a response: it has items, or a field that embeddings don't have."""
     return not _OF_RESPONSES.isdisjoint(fields) or _ITEMS.match(bytes(fields["input"])) is not None
 
 
 def _look(body: bytes) -> Mapping[str, msgspec.Raw]:
-    """The fields that a body gives. The strict reading is the task's own; here it only words what can't be read."""
+    """Return the fields of a body. The task's own decoder validates them; this one only reports invalid JSON."""
     try:
         fields = _FIELDS.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -1,4 +1,4 @@
-"""Databricks: its responses. Their fields are those of the OpenAI style; limits and errors are its own."""
+"""Responses of Databricks: fields as in the OpenAI style, with Databricks' limits and errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gateway.dialects.seam.http_request import HttpRequest
 class DatabricksResponseEncoder(ResponseEncoder):
     """Encodes one answer."""
 
-    ping = b""  # as everywhere on Databricks' paths
+    ping = b""  # as on all of Databricks' paths
 
 
 class DatabricksResponseTranslator(DatabricksErrors, ResponseReader):
@@ -29,7 +29,7 @@ class DatabricksResponseTranslator(DatabricksErrors, ResponseReader):
     default_effort = DEFAULT_EFFORT
 
     def check(self, body: ResponseBody) -> None:
-        """Raise Failure for more tools, or more parameters of one, than are documented."""
+        """Raise Failure if there are more tools, or more parameters of one tool, than the documented limits."""
         check_tools(
             [
                 (f"tools.{i}.parameters", tool.parameters)
@@ -41,16 +41,16 @@ class DatabricksResponseTranslator(DatabricksErrors, ResponseReader):
 
 
 class InvocationResponseBody(ResponseBody, kw_only=True):
-    """The body of an endpoint's invocation: the path has its name."""
+    """The body of an endpoint's invocation, whose path contains the endpoint's name."""
 
     model: Annotated[str, msgspec.Meta(min_length=0)] | None = None  # type: ignore[assignment]  # the path's counts
 
 
 class InvocationResponseTranslator(DatabricksResponseTranslator):
-    """Translates one request for a response of the endpoint that the path names. It streams only if asked to."""
+    """Translates one request for a response of the endpoint in the path. It streams only if requested."""
 
     decoder: ClassVar = msgspec.json.Decoder(InvocationResponseBody)
 
-    def model(self, arrival: HttpRequest, body: ResponseBody) -> str:
-        """The endpoint's name. Raises Failure for another in the body."""
-        return endpoint_name(arrival, body.model)
+    def model(self, http_request: HttpRequest, body: ResponseBody) -> str:
+        """Return the endpoint's name. Raises Failure if the body has another name."""
+        return endpoint_name(http_request, body.model)

@@ -1,4 +1,4 @@
-"""Databricks: how many functions a model may be offered, and how many parameters each."""
+"""Databricks' limits on the number of functions and of their parameters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MAX_PROPERTIES: Final = 15
 
 
 class _Parameters(msgspec.Struct):
-    """Of a function's JSON Schema, what is counted."""
+    """The counted part of a function's JSON Schema."""
 
     properties: dict[str, msgspec.Raw] = {}
 
@@ -24,9 +24,9 @@ _PARAMETERS: Final = msgspec.json.Decoder(_Parameters)
 
 
 def check_tools(parameters: Sequence[tuple[str, msgspec.Raw]]) -> None:
-    """Raise Failure for more functions, or more parameters of one, than are documented.
+    """Raise Failure if there are more functions, or more parameters of one, than the documented limits.
 
-    `parameters` has each function's JSON Schema after the caller's path of it.
+    `parameters` has the caller's path and the JSON Schema of each function.
     """
     if len(parameters) > _MAX_TOOLS:
         raise Failure.of_field("tools", f"must have at most {_MAX_TOOLS} items")
@@ -36,7 +36,7 @@ def check_tools(parameters: Sequence[tuple[str, msgspec.Raw]]) -> None:
 
 
 def _num_properties(schema: msgspec.Raw) -> int:
-    """How many there are at a schema's top. What is no such schema has none; the service says what is wrong with it."""
+    """Return the number of top-level properties; 0 for an invalid schema, which the service reports."""
     if not is_given(schema):
         return 0
     try:

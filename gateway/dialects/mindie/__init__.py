@@ -1,1 +1,1 @@
-"""The text generation of MindIE and Triton, and KServe's about the server and its models."""
+"""Text generation of MindIE and Triton, and KServe's metadata of the server and its models."""

@@ -1,4 +1,4 @@
-"""The answers of MindIE and Triton, as types that the API's description tells."""
+"""The answers of MindIE and Triton, as types for the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FinishReason = Literal["eos_token", "length", "stop_sequence"]
 
 
 class GenerationDetails(msgspec.Struct):
-    """How a text came to its end, and its times."""
+    """The finish reason of a generated text, and its timings."""
 
     generated_tokens: int | None = None
     finish_reason: FinishReason | None = None
@@ -36,7 +36,7 @@ class GenerationAnswer(msgspec.Struct):
 
 
 class GenerationChunk(msgspec.Struct):
-    """A piece of a generated text; the last has how it ended."""
+    """A piece of a generated text; the last one has the finish reason."""
 
     id: str
     model_name: str
@@ -72,19 +72,19 @@ class ModelMetadata(msgspec.Struct):
 
 
 class ModelReadiness(msgspec.Struct):
-    """Whether a model takes requests."""
+    """The readiness of a model."""
 
     name: str
     ready: bool
 
 
 class Liveness(msgspec.Struct):
-    """Whether the server lives."""
+    """The liveness of the server."""
 
     live: bool
 
 
 class Readiness(msgspec.Struct):
-    """Whether the server takes requests."""
+    """The readiness of the server."""
 
     ready: bool

@@ -1,4 +1,4 @@
-"""The body of MindIE's and Triton's generate requests, with the documented ranges. Null means the same as not given."""
+"""The body of MindIE's and Triton's generate requests, with the documented ranges. Null means absent."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gateway.dialects.seam.failure import Failure
 
 _MAX_INT32: Final = 2**31 - 1
 _MAX_SEED: Final = 2**64 - 1
-_LEAST_PRIORITY: Final = 5  # MindIE's default; the contract's is 0, and both serve lower values first
+_LEAST_PRIORITY: Final = 5  # MindIE's default; the contract's is 0; lower values are served first in both
 
 Share = Annotated[float, Meta(gt=0, le=1)]
 Above0 = Annotated[float, Meta(gt=0)]
@@ -24,7 +24,7 @@ Seconds = Annotated[int, Meta(ge=1, le=3600)]
 
 
 class GenerateParameters(msgspec.Struct, forbid_unknown_fields=True):
-    """How a text is generated. `batch_size` is without effect: the engine makes its batches from what is running."""
+    """The parameters of the generation. `batch_size` has no effect: the engine batches the running requests."""
 
     details: bool | None = None
     do_sample: bool | None = None
@@ -43,7 +43,7 @@ class GenerateParameters(msgspec.Struct, forbid_unknown_fields=True):
     timeout: Seconds | None = None
 
     def check(self) -> None:
-        """Raise Failure for what contradicts itself, or is in a range of the contract's only."""
+        """Raise Failure for contradictory parameters, and for values that only the contract allows."""
         if self.max_tokens is not None and self.max_new_tokens not in {None, self.max_tokens}:
             raise Failure.of_field("parameters.max_tokens", "conflicts with max_new_tokens; give only one of them")
         if self.seed is not None and self.seed > _MAX_SEED:
@@ -51,7 +51,7 @@ class GenerateParameters(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class GenerateBody(msgspec.Struct, forbid_unknown_fields=True):
-    """The body of `generate` and `generate_stream`. `stream` must say what the path says."""
+    """The body of `generate` and `generate_stream`. `stream` must agree with the path."""
 
     text_input: str
     id: Annotated[str, Meta(min_length=1, max_length=256)] | None = None
@@ -60,18 +60,18 @@ class GenerateBody(msgspec.Struct, forbid_unknown_fields=True):
 
     @property
     def given(self) -> GenerateParameters:
-        """The parameters, all unset where there are none."""
+        """The parameters, all of them unset if the body has none."""
         return self.parameters or GenerateParameters()
 
     def check(self, *, stream: bool) -> None:
-        """Raise Failure for what contradicts itself or the path."""
+        """Raise Failure for fields that contradict each other or the path."""
         if self.stream not in {None, stream}:
             other = "generate" if stream else "generate_stream"
             raise Failure.of_field("stream", f"must be {str(stream).lower()} on this path; use {other} instead")
         self.given.check()
 
     def to_request(self, model: str, version: str) -> GenerateTextRequest:
-        """The contract's request. Raises Failure for a value that no message can hold."""
+        """Return the contract's request. Raises Failure for a value outside the contract's types."""
         given = self.given
         request = GenerateTextRequest(
             model=model,
@@ -80,7 +80,7 @@ class GenerateBody(msgspec.Struct, forbid_unknown_fields=True):
         )
         copy_fields(given, request, "parameters.")
         copy_fields(given, request.sampling, "parameters.", but={"top_k"})
-        put(request.sampling, "top_k", given.top_k or None, "parameters.top_k")  # 0 stands for no limit
+        put(request.sampling, "top_k", given.top_k or None, "parameters.top_k")  # 0 means no limit
         copy_fields(given, request.stopping, "parameters.")
         put(request.stopping, "max_tokens", given.max_new_tokens, "parameters.max_new_tokens")
         if given.priority is not None:
@@ -88,15 +88,15 @@ class GenerateBody(msgspec.Struct, forbid_unknown_fields=True):
         return request
 
     def caller_name(self, field: str) -> str:
-        """The caller's name of the contract's `field`: `serving.priority` → `parameters.priority`."""
+        """Return the caller's name of the contract's `field`: `serving.priority` → `parameters.priority`."""
         head, _, rest = field.partition(".")
         if field == "stopping.max_tokens":
             name = "max_tokens" if self.given.max_new_tokens is None and self.given.max_tokens else "max_new_tokens"
             return f"parameters.{name}"
         return f"parameters.{rest}" if head in {"sampling", "stopping", "serving"} and rest else field
 
-    def worded(self, failure: Failure) -> Failure:
-        """A failure of the service, in the numbers that this dialect has."""
+    def converted(self, failure: Failure) -> Failure:
+        """Return a failure of the service with its limits converted to this dialect's numbers."""
         texts = {"parameters.temperature": "must be above 0 and at most 2"}
         if self.given.priority is not None:
             texts["parameters.priority"] = f"{self.given.priority} is more urgent than the caller's key allows"

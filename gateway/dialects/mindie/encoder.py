@@ -1,8 +1,8 @@
 """A generated text in the JSON of MindIE, whole and as a stream's events.
 
-A stream has one event for each piece of text and a last one without text, which has the finish reason, beside the text
-and among the details; these and times of tokens are sent only where asked for. What stays the same over a stream is
-encoded once, when it starts.
+A stream has one event for each piece of text and a last one without text, which has the finish reason both next to the
+text and in the details; details and token times are sent only on request. The constant parts of a stream are encoded
+once, when it starts.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _FINISH_REASONS: Final = {
 
 
 class MindieEncoder:
-    """Encodes one answer. `caller_id` is the id that the caller gave."""
+    """Encodes one answer. `caller_id` is the caller's id of the request."""
 
     ping = COMMENT
 
@@ -42,7 +42,7 @@ class MindieEncoder:
         self._head = b""
 
     def chunk(self, event: StreamGenerateTextResponse) -> bytes:
-        """The SSE event for one event of the service; none where the dialect says nothing."""
+        """Return the SSE event for one event of the service; empty if the dialect sends nothing for it."""
         kind = event.WhichOneof("event")
         if kind == "started":
             started = event.started
@@ -57,7 +57,7 @@ class MindieEncoder:
         return b""
 
     def whole(self, response: GenerateTextResponse) -> bytes:
-        """The body of an unstreamed answer."""
+        """Return the body of an unstreamed answer."""
         return orjson.dumps(
             {
                 **self._identity(response.id, response.model, response.model_version),
@@ -67,7 +67,7 @@ class MindieEncoder:
         )
 
     def error(self, failure: Failure) -> bytes:
-        """The last event of a stream that failed."""
+        """Return the last event of a failed stream."""
         return b"data:" + to_error_body(failure) + b"\n\n"
 
     def _identity(self, answer_id: str, model: str, version: str) -> dict[str, str | None]:
@@ -78,7 +78,7 @@ class MindieEncoder:
         return self._head + orjson.dumps(text) + tail + b"\n\n"
 
     def _ending(self, end: TextGenerationFinished | GenerateTextResponse) -> dict[str, Any]:
-        """What a whole answer and the last event say beside the text."""
+        """Return the fields that a whole answer and the last event have in addition to the text."""
         reason = "stop_sequence" if end.HasField("stop_sequence") else _FINISH_REASONS[end.finish_reason]
         result: dict[str, Any] = {"finish_reason": reason}
         if self._details:
@@ -89,7 +89,7 @@ class MindieEncoder:
 
 
 def _to_details(num_tokens: int, timings: GenerationTimings) -> dict[str, Any]:
-    """`first_token_cost` and `decode_cost` in ms, `queue_wait_time` in µs."""
+    """Return the details, with `first_token_cost` and `decode_cost` in ms and `queue_wait_time` in µs."""
     return {
         "generated_tokens": num_tokens,
         "first_token_cost": _to_ms(timings.first_token),

@@ -6,8 +6,8 @@ from typing import Final
 
 import orjson
 
+from gateway.dialects.seam.error_response import ErrorResponse
 from gateway.dialects.seam.failure import Failure, Reason
-from gateway.dialects.seam.refusal import Refusal
 
 _TYPES: Final = {
     401: "authentication",
@@ -23,14 +23,14 @@ _TYPES: Final = {
 
 
 def to_error_body(failure: Failure) -> bytes:
-    """The body of an error, and the data of a failed stream's last event."""
+    """Return the body of an error, which is also the data of a failed stream's last event."""
     kind = "unsupported" if failure.reason is Reason.UNSUPPORTED_FIELD else _TYPES.get(failure.status, "validation")
     return orjson.dumps({"error": failure.message, "error_type": kind})
 
 
 class MindieErrors:
-    """The errors of all its paths."""
+    """Creates the error responses of all paths of the dialect."""
 
-    def refuse(self, failure: Failure) -> Refusal:
-        """Answer with an error instead of a result."""
-        return Refusal(failure.status, to_error_body(failure))
+    def error_response(self, failure: Failure) -> ErrorResponse:
+        """Return the error response for a failure."""
+        return ErrorResponse(failure.status, to_error_body(failure))

@@ -1,6 +1,6 @@
-"""The server and its models as KServe's open inference protocol describes them. Pure mappings.
+"""Convert the server and its models to the JSON of KServe's open inference protocol.
 
-A model is told as a text-to-text one: one string in, one string out, each a tensor of shape [1].
+A model is described as text-to-text: one string in, one string out, each a tensor of shape [1].
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ READY: Final = b'{"ready":true}'
 
 
 def to_server_metadata(version: str) -> bytes:
-    """The body of `GET /v2`."""
+    """Return the body of `GET /v2`."""
     return orjson.dumps({"name": "sluice", "version": version, "extensions": ["generate", "generate_stream"]})
 
 
 def to_model_metadata(model: Model) -> bytes:
-    """The body of `GET /v2/models/{model}`."""
+    """Return the body of `GET /v2/models/{model}`."""
     text = {"datatype": "BYTES", "shape": [1]}
     return orjson.dumps(
         {
@@ -36,12 +36,12 @@ def to_model_metadata(model: Model) -> bytes:
 
 
 def to_model_readiness(model: Model) -> bytes:
-    """The body of `GET /v2/models/{model}/ready`. A model that is listed is ready."""
+    """Return the body of `GET /v2/models/{model}/ready`. A model that is listed is ready."""
     return orjson.dumps({"name": model.name, "ready": True})
 
 
 def check_version(model: Model, version: str | None) -> None:
-    """Raise Failure unless the model is served in that version; None asks for any."""
+    """Raise Failure unless the model is served in this version; None accepts any."""
     if version not in {None, model.version}:
         text = f"the model {model.name!r} has no version {version!r}"
         raise Failure(Reason.MODEL_NOT_FOUND, text)

@@ -1,1 +1,1 @@
-"""The OpenAI style."""
+"""The OpenAI dialect: chats, completions, embeddings, responses, models, tokens."""

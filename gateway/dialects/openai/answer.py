@@ -1,4 +1,4 @@
-"""The answers that only the OpenAI style has, and its errors, as types for the API's description."""
+"""The answers that only the OpenAI style has, and its errors, as types for the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class ModelAnswer(msgspec.Struct):
     object: Literal["model"]
     created: Annotated[int, Meta(ge=0)]
     owned_by: str
-    root: str | msgspec.UnsetType = msgspec.UNSET  # of an adapter, the model that it adapts; as `parent`
+    root: str | msgspec.UnsetType = msgspec.UNSET  # for an adapter, its base model; also in `parent`
     parent: str | msgspec.UnsetType = msgspec.UNSET
 
 
@@ -27,7 +27,7 @@ class ModelsAnswer(msgspec.Struct):
 
 
 class TokensAnswer(msgspec.Struct):
-    """A prompt's tokens; their texts only where they were asked for."""
+    """A prompt's tokens; their texts only on request."""
 
     count: Annotated[int, Meta(ge=0)]
     max_model_len: Annotated[int, Meta(ge=0)]
@@ -42,14 +42,14 @@ class TextAnswer(msgspec.Struct):
 
 
 class InputTokensAnswer(msgspec.Struct):
-    """How many tokens a response's input has."""
+    """The number of tokens of a response's input."""
 
     object: Literal["response.input_tokens"]
     input_tokens: Annotated[int, Meta(ge=0)]
 
 
 class ErrorDetails(msgspec.Struct):
-    """What went wrong; `param` is the field at fault."""
+    """The details of an error; `param` is the invalid field."""
 
     message: str
     type: str

@@ -1,7 +1,7 @@
-"""The OpenAI style: its chat request, with every field of OpenAI's chat completions API.
+"""The chat request of the OpenAI style, with every field of OpenAI's chat completions API.
 
-Which fields have effect, which are accepted without effect, and which are refused, since to ignore them would mislead
-the caller, is in the table of docs/api/openai.md; a test tries every row of it.
+Some fields have an effect, some are accepted without effect, and some are rejected because ignoring them would mislead
+the caller; they are listed in the table of docs/api/openai.md; a test tries every row of it.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ import msgspec
 from sluice.v1 import chat_pb2
 
 from gateway.dialects.openai.error import OpenAIErrors, OpenAIStreamErrors
-from gateway.dialects.openai.extension import TopK, drop_idle_top_k, put_extensions
+from gateway.dialects.openai.extension import TopK, drop_disabled_top_k, set_extensions
+from gateway.dialects.openai.output_format import AnyFormat, StructuredOutputs, constraint_name
 from gateway.dialects.openai.reasoning_options import ReasoningOptions
-from gateway.dialects.openai.wanted_text import AnyFormat, StructuredOutputs, constraint_name
 from gateway.dialects.openai_family.answers.extra_fields import ExtraFields
 from gateway.dialects.openai_family.chat.body import ChatBody
 from gateway.dialects.openai_family.chat.encoder import ChatEncoder
 from gateway.dialects.openai_family.chat.message import TextPart
-from gateway.dialects.openai_family.parameters.stream_options import StreamOptions, ask_usage
+from gateway.dialects.openai_family.parameters.stream_options import StreamOptions, request_usage
 from gateway.dialects.seam.caller_name import dotted
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.json_body import decode, is_given
 from gateway.dialects.seam.translator import ParsedRequest
 
-_REFUSED: Final = {
+_REJECTED: Final = {
     "audio": "audio output is not available",
     "function_call": "deprecated; use tool_choice",
     "functions": "deprecated; use tools",
@@ -36,9 +36,9 @@ _REFUSED: Final = {
 
 
 class ChatCompletionBody(ChatBody, kw_only=True):
-    """The body of `POST /v1/chat/completions`. Fields of type Raw are looked at, not read.
+    """The body of `POST /v1/chat/completions`. Fields of type Raw are checked for presence only.
 
-    From `response_format` on they are those of other servers: docs/api/extensions.md.
+    The fields from `response_format` on are extensions of other servers: docs/api/extensions.md.
     """
 
     model: str
@@ -60,7 +60,7 @@ class ChatCompletionBody(ChatBody, kw_only=True):
     functions: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     moderation: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     web_search_options: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
-    response_format: AnyFormat | None = None  # type: ignore[assignment]  # more kinds than the family's
+    response_format: AnyFormat | None = None  # type: ignore[assignment]  # more kinds than in the family
     structured_outputs: StructuredOutputs | None = None
     guided_json: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     guided_regex: str | None = None
@@ -90,11 +90,11 @@ class ChatCompletionBody(ChatBody, kw_only=True):
     include_reasoning: bool | None = None
 
     def __post_init__(self) -> None:
-        drop_idle_top_k(self)
+        drop_disabled_top_k(self)
 
     def check(self) -> None:
-        """Raise Failure for what this server would have to ignore, and for fields that contradict each other."""
-        for name, why in _REFUSED.items():
+        """Raise Failure for fields that would have to be ignored, and for fields that contradict each other."""
+        for name, why in _REJECTED.items():
             if is_given(getattr(self, name)):
                 raise Failure.of_field(name, f"not supported: {why}", Reason.UNSUPPORTED_FIELD)
         if self.store:
@@ -105,10 +105,10 @@ class ChatCompletionBody(ChatBody, kw_only=True):
             raise Failure.of_field("service_tier", "must be auto or default", Reason.UNSUPPORTED_FIELD)
 
     def to_chat(self) -> chat_pb2.ChatRequest:
-        """The contract's request. Raises Failure for what can't be served or held."""
+        """Return the contract's request. Raises Failure if it can't be served or represented."""
         self.check()
         request = self.to_request(self.model)
-        put_extensions(self, request)
+        set_extensions(self, request)
         if self.chat_template_kwargs is not None:
             request.chat_template_kwargs = msgspec.json.encode(self.chat_template_kwargs).decode()
         for name in ("add_generation_prompt", "continue_final_message"):
@@ -119,7 +119,7 @@ class ChatCompletionBody(ChatBody, kw_only=True):
         return request
 
     def extra_fields(self) -> ExtraFields:
-        """What the answer tells of what not every caller asks for. Raises Failure for an echo of nothing."""
+        """Return the optional fields of the answer. Raises Failure if there is no message to echo."""
         options = self.reasoning or ReasoningOptions()
         names = ("reasoning_content",) if self.reasoning is None else ("reasoning_content", "reasoning")
         return ExtraFields(
@@ -130,7 +130,7 @@ class ChatCompletionBody(ChatBody, kw_only=True):
         )
 
     def caller_name(self, field: str) -> str:
-        """The caller's name of the contract's `field`."""
+        """Return the caller's name of the contract's `field`."""
         if (name := constraint_name(self, dotted(field))) is not None:
             return name
         if field == "prompt_logprobs.top_logprobs":
@@ -148,19 +148,19 @@ class ChatCompletionBody(ChatBody, kw_only=True):
 
 
 class OpenAIEncoder(OpenAIStreamErrors, ChatEncoder):
-    """OpenAI's answers."""
+    """Encodes an answer for OpenAI's clients."""
 
 
 class OpenAITranslator(OpenAIErrors):
-    """Translates one request of the OpenAI style."""
+    """Translates one chat request."""
 
     decoder: ClassVar = msgspec.json.Decoder(ChatCompletionBody)
 
-    def parse(self, arrival: HttpRequest) -> ParsedRequest[chat_pb2.ChatRequest]:
-        """Read a chat request. Raises Failure."""
-        body = decode(arrival.body, self.decoder)
+    def parse(self, http_request: HttpRequest) -> ParsedRequest[chat_pb2.ChatRequest]:
+        """Parse a chat request. Raises Failure."""
+        body = decode(http_request.body, self.decoder)
         request = body.to_chat()
-        usage = ask_usage(request, body.stream_options, stream=body.stream)
+        usage = request_usage(request, body.stream_options, stream=body.stream)
         return ParsedRequest(
             request=request,
             stream=bool(body.stream),

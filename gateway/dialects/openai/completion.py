@@ -1,4 +1,4 @@
-"""The OpenAI style: its text completion. docs/api/openai.md has the table of its fields."""
+"""Text completion of the OpenAI style. docs/api/openai.md has the table of its fields."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import msgspec
 from sluice.v1 import completion_pb2
 
 from gateway.dialects.openai.error import OpenAIErrors, OpenAIStreamErrors
-from gateway.dialects.openai.extension import TopK, drop_idle_top_k, put_extensions
-from gateway.dialects.openai.wanted_text import AnyFormat, StructuredOutputs, constraint_name
+from gateway.dialects.openai.extension import TopK, drop_disabled_top_k, set_extensions
+from gateway.dialects.openai.output_format import AnyFormat, StructuredOutputs, constraint_name
 from gateway.dialects.openai_family.answers.extra_fields import ExtraFields
 from gateway.dialects.openai_family.completions.body import CompletionBody
 from gateway.dialects.openai_family.completions.encoder import CompletionEncoder
-from gateway.dialects.openai_family.parameters.stream_options import StreamOptions, ask_usage
+from gateway.dialects.openai_family.parameters.stream_options import StreamOptions, request_usage
 from gateway.dialects.seam.caller_name import dotted
 from gateway.dialects.seam.failure import Failure
 from gateway.dialects.seam.http_request import HttpRequest
@@ -22,14 +22,14 @@ from gateway.dialects.seam.translator import ParsedRequest
 
 
 class OpenAICompletionBody(CompletionBody, kw_only=True):
-    """The body of `POST /v1/completions`. From `response_format` on the fields are other servers'."""
+    """The body of `POST /v1/completions`. The fields from `response_format` on are extensions of other servers."""
 
     model: str
     top_k: TopK | None = None
     stream_options: StreamOptions | None = None
     prompt_cache_key: str | None = None
     user: str | None = None
-    response_format: AnyFormat | None = None  # type: ignore[assignment]  # more kinds than the family's
+    response_format: AnyFormat | None = None  # type: ignore[assignment]  # more kinds than in the family
     structured_outputs: StructuredOutputs | None = None
     guided_json: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     guided_regex: str | None = None
@@ -52,29 +52,29 @@ class OpenAICompletionBody(CompletionBody, kw_only=True):
     logits_processors: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
 
     def __post_init__(self) -> None:
-        drop_idle_top_k(self)
+        drop_disabled_top_k(self)
 
     def to_completion(self) -> completion_pb2.CompleteRequest:
-        """The contract's request. Raises Failure for what can't be served or held."""
+        """Return the contract's request. Raises Failure if it can't be served or represented."""
         request = self.to_request(self.model)
-        put_extensions(self, request)
+        set_extensions(self, request)
         if self.prompt_logprobs is not None and self.echo and self.logprobs is not None:
-            raise Failure.of_field("prompt_logprobs", "goes without echo and logprobs together, which tell them too")
+            raise Failure.of_field("prompt_logprobs", "can't be combined with echo and logprobs, which include it")
         return request
 
     def extra_fields(self) -> ExtraFields:
-        """What the answer tells of what not every caller asks for."""
+        """Return the optional fields that the answer includes."""
         return ExtraFields(token_ids=bool(self.return_token_ids), prompt_logprobs=self.prompt_logprobs is not None)
 
     def caller_name(self, field: str) -> str:
-        """The caller's name of the contract's `field`."""
+        """Return the caller's name of the contract's `field`."""
         if (name := constraint_name(self, dotted(field))) is not None:
             return name
         return "prompt_logprobs" if field == "prompt_logprobs.top_logprobs" else super().caller_name(field)
 
 
 class OpenAICompletionEncoder(OpenAIStreamErrors, CompletionEncoder):
-    """OpenAI's completions."""
+    """Encodes a completion for OpenAI's clients."""
 
 
 class OpenAICompletionTranslator(OpenAIErrors):
@@ -82,11 +82,11 @@ class OpenAICompletionTranslator(OpenAIErrors):
 
     decoder: ClassVar = msgspec.json.Decoder(OpenAICompletionBody)
 
-    def parse(self, arrival: HttpRequest) -> ParsedRequest[completion_pb2.CompleteRequest]:
-        """Read a request. Raises Failure."""
-        body = decode(arrival.body, self.decoder)
+    def parse(self, http_request: HttpRequest) -> ParsedRequest[completion_pb2.CompleteRequest]:
+        """Parse a request. Raises Failure."""
+        body = decode(http_request.body, self.decoder)
         request = body.to_completion()
-        usage = ask_usage(request, body.stream_options, stream=body.stream)
+        usage = request_usage(request, body.stream_options, stream=body.stream)
         return ParsedRequest(
             request=request,
             stream=bool(body.stream),

@@ -1,6 +1,6 @@
-"""The OpenAI style as Azure's hosting of it is called: `/openai/deployments/{name}/…`.
+"""The OpenAI style on the paths of Azure OpenAI: `/openai/deployments/{name}/…`.
 
-The path names the model, or the endpoint; what the body says of it is without effect, and so is `api-version`.
+The path names the model or endpoint; `model` in the body and `api-version` have no effect.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gateway.dialects.seam.contract_limit import check_text
 from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.translator import ParsedRequest
 
-NameOrNone: TypeAlias = Annotated[str, msgspec.Meta(min_length=0)] | None  # the contract's least length is 1
+NameOrNone: TypeAlias = Annotated[str, msgspec.Meta(min_length=0)] | None  # the contract's minimum length is 1
 
 
 class DeploymentChatBody(ChatCompletionBody, kw_only=True):
@@ -43,10 +43,10 @@ class DeploymentChatTranslator(OpenAITranslator):
 
     decoder: ClassVar = msgspec.json.Decoder(DeploymentChatBody)
 
-    def parse(self, arrival: HttpRequest) -> ParsedRequest[chat_pb2.ChatRequest]:
-        """Read a request. Raises Failure."""
-        parsed = super().parse(arrival)
-        _ask_for(arrival.path["name"], parsed.request)
+    def parse(self, http_request: HttpRequest) -> ParsedRequest[chat_pb2.ChatRequest]:
+        """Parse a request. Raises Failure."""
+        parsed = super().parse(http_request)
+        _ask_for(http_request.path["name"], parsed.request)
         return parsed
 
 
@@ -55,27 +55,27 @@ class DeploymentCompletionTranslator(OpenAICompletionTranslator):
 
     decoder: ClassVar = msgspec.json.Decoder(DeploymentCompletionBody)
 
-    def parse(self, arrival: HttpRequest) -> ParsedRequest[completion_pb2.CompleteRequest]:
-        """Read a request. Raises Failure."""
-        parsed = super().parse(arrival)
-        _ask_for(arrival.path["name"], parsed.request)
+    def parse(self, http_request: HttpRequest) -> ParsedRequest[completion_pb2.CompleteRequest]:
+        """Parse a request. Raises Failure."""
+        parsed = super().parse(http_request)
+        _ask_for(http_request.path["name"], parsed.request)
         return parsed
 
 
 class DeploymentEmbeddingTranslator(OpenAIEmbeddingTranslator):
-    """Translates one request for vectors."""
+    """Translates one embedding request."""
 
     decoder: ClassVar = msgspec.json.Decoder(DeploymentEmbeddingBody)
 
-    def parse(self, arrival: HttpRequest) -> ParsedRequest[embedding_pb2.EmbedRequest]:
-        """Read a request. Raises Failure."""
-        parsed = super().parse(arrival)
-        _ask_for(arrival.path["name"], parsed.request)
+    def parse(self, http_request: HttpRequest) -> ParsedRequest[embedding_pb2.EmbedRequest]:
+        """Parse a request. Raises Failure."""
+        parsed = super().parse(http_request)
+        _ask_for(http_request.path["name"], parsed.request)
         return parsed
 
 
 def _ask_for(
     name: str, request: chat_pb2.ChatRequest | completion_pb2.CompleteRequest | embedding_pb2.EmbedRequest
 ) -> None:
-    check_text(type(request), "model", request.model or None, "model")  # looked at, though the path's takes its place
+    check_text(type(request), "model", request.model or None, "model")  # validated, though the path's replaces it
     request.model = name

@@ -1,4 +1,4 @@
-"""The OpenAI style: its embeddings. docs/api/openai.md has the table of their fields."""
+"""Embeddings of the OpenAI style. docs/api/openai.md has the table of their fields."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.json_body import decode
 from gateway.dialects.seam.translator import ParsedRequest
 
-_WHOLE_MODEL: Final = -1  # of vLLM's truncate_prompt_tokens: as many as the model takes
+_WHOLE_MODEL: Final = -1  # value of vLLM's truncate_prompt_tokens: the model's maximum length
 
 
 class OpenAIEmbeddingBody(EmbeddingBody, kw_only=True):
@@ -28,7 +28,7 @@ class OpenAIEmbeddingBody(EmbeddingBody, kw_only=True):
     truncate_prompt_tokens: int | None = None
 
     def to_request(self, model: str) -> embedding_pb2.EmbedRequest:
-        """With vLLM's way to say that a text that is too long is to be cut. Raises Failure."""
+        """Return the contract's request, with vLLM's parameter to truncate long texts. Raises Failure."""
         request = super().to_request(model)
         if self.truncate_prompt_tokens is not None:
             if self.truncate_prompt_tokens != _WHOLE_MODEL:
@@ -38,13 +38,13 @@ class OpenAIEmbeddingBody(EmbeddingBody, kw_only=True):
 
 
 class OpenAIEmbeddingTranslator(OpenAIErrors):
-    """Translates one request for vectors."""
+    """Translates one embedding request."""
 
     decoder: ClassVar = msgspec.json.Decoder(OpenAIEmbeddingBody)
 
-    def parse(self, arrival: HttpRequest) -> ParsedRequest[embedding_pb2.EmbedRequest]:
-        """Read a request. Raises Failure."""
-        body = decode(arrival.body, self.decoder)
+    def parse(self, http_request: HttpRequest) -> ParsedRequest[embedding_pb2.EmbedRequest]:
+        """Parse a request. Raises Failure."""
+        body = decode(http_request.body, self.decoder)
         return ParsedRequest(
             request=body.to_request(body.model),
             stream=False,

@@ -1,4 +1,4 @@
-"""Errors of the OpenAI style: the body, and the last event of a stream that failed."""
+"""Errors of the OpenAI style: the body, and the last event of a failed stream."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Any, Final
 
 import orjson
 
+from gateway.dialects.seam.error_response import ErrorResponse
 from gateway.dialects.seam.failure import Failure, Reason
-from gateway.dialects.seam.refusal import Refusal
 
-_TYPES: Final = {  # where the type is not invalid_request_error
+_TYPES: Final = {  # reasons whose type is not invalid_request_error
     403: "permission_error",
     429: "rate_limit_error",
     499: "request_cancelled",
@@ -18,7 +18,7 @@ _TYPES: Final = {  # where the type is not invalid_request_error
     503: "server_error",
     504: "server_error",
 }
-_QUOTA_TYPES: Final = {  # of RATE_LIMITED: what there were too many of
+_QUOTA_TYPES: Final = {  # types of RATE_LIMITED, by the exceeded quantity
     "requests_per_minute": "requests",
     "input_tokens_per_minute": "tokens",
     "output_tokens_per_minute": "tokens",
@@ -53,18 +53,18 @@ _CODES: Final = {
 
 
 class OpenAIErrors:
-    """The half of a translator that tells errors."""
+    """The part of a translator that creates error responses."""
 
-    def refuse(self, failure: Failure) -> Refusal:
-        """OpenAI's error body."""
-        return Refusal(failure.status, _error_body(failure))
+    def error_response(self, failure: Failure) -> ErrorResponse:
+        """Return OpenAI's error body with its status."""
+        return ErrorResponse(failure.status, _error_body(failure))
 
 
 class OpenAIStreamErrors:
-    """The half of an encoder that ends a stream that failed."""
+    """The part of an encoder that ends a failed stream."""
 
     def error(self, failure: Failure) -> bytes:
-        """The last event of a stream that failed; no `[DONE]` follows."""
+        """Return the last event of a failed stream; no `[DONE]` follows."""
         return b"data: " + _error_body(failure) + b"\n\n"
 
 

@@ -1,6 +1,6 @@
 """Fields of vLLM, SGLang, TGI and OpenRouter that chats and completions share.
 
-What they mean here is in the table of docs/api/extensions.md, which a test compares with the bodies.
+Their effects are in the table of docs/api/extensions.md, which a test compares with the bodies.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ import msgspec
 from sluice.v1.chat_pb2 import ChatRequest
 from sluice.v1.completion_pb2 import CompleteRequest
 
-from gateway.dialects.openai.wanted_text import Wanting, put_constraint
+from gateway.dialects.openai.output_format import FormatBody, set_constraint
 from gateway.dialects.seam.contract_limit import put
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.json_body import is_given
 
-_NO_TOP_K: Final = frozenset({-1, 0})  # how vLLM's and SGLang's callers turn it off
+_NO_TOP_K: Final = frozenset({-1, 0})  # vLLM's and SGLang's values that disable it
 TopK: TypeAlias = Annotated[int, msgspec.Meta(ge=-1)]
 _BEAMS: Final = "beam search is not available"
-# Fields that are refused, with the values that change nothing, which clients send of themselves.
-_REFUSED: Final[dict[str, tuple[str, tuple[Any, ...]]]] = {
+# Rejected fields, with the neutral values that clients send by default.
+_REJECTED: Final[dict[str, tuple[str, tuple[Any, ...]]]] = {
     "use_beam_search": (_BEAMS, (False,)),
     "length_penalty": (f"it counts in a beam search only, and {_BEAMS}", (1.0,)),
     "early_stopping": (f"it counts in a beam search only, and {_BEAMS}", (False,)),
@@ -30,7 +30,7 @@ _REFUSED: Final[dict[str, tuple[str, tuple[Any, ...]]]] = {
 }
 
 
-class Extended(Wanting, Protocol):
+class Extended(FormatBody, Protocol):
     """A body with the fields of other servers."""
 
     top_k: int | None
@@ -43,16 +43,16 @@ class Extended(Wanting, Protocol):
     return_token_ids: bool | None
 
 
-def drop_idle_top_k(body: Extended) -> None:
-    """Read vLLM's and SGLang's ways to turn `top_k` off as if it weren't given."""
+def drop_disabled_top_k(body: Extended) -> None:
+    """Unset `top_k` if it has one of the values that disable it in vLLM and SGLang."""
     if body.top_k in _NO_TOP_K:
         body.top_k = None
 
 
-def put_extensions(body: Extended, request: ChatRequest | CompleteRequest) -> None:
-    """Set what is said of them. Raises Failure for what isn't available, and for a value that no message can hold."""
-    _refuse(body)
-    put_constraint(body, request.output_constraint)
+def set_extensions(body: Extended, request: ChatRequest | CompleteRequest) -> None:
+    """Set these fields. Raises Failure for unsupported fields, and for values outside the contract's types."""
+    _reject_unsupported(body)
+    set_constraint(body, request.output_constraint)
     if body.skip_special_tokens is not None:
         request.skip_special_tokens = body.skip_special_tokens
     if body.spaces_between_special_tokens and body.skip_special_tokens is False:
@@ -67,12 +67,12 @@ def put_extensions(body: Extended, request: ChatRequest | CompleteRequest) -> No
         request.tokens.ids = True
 
 
-def _refuse(body: Extended) -> None:
+def _reject_unsupported(body: Extended) -> None:
     num_choices = 1 if body.n is None else body.n
     if body.best_of is not None and body.best_of != num_choices:
         text = f"must equal n ({num_choices}): every generated choice is returned"
         raise Failure.of_field("best_of", text, Reason.UNSUPPORTED_FIELD)
-    for name, (why, harmless) in _REFUSED.items():
+    for name, (why, harmless) in _REJECTED.items():
         value = getattr(body, name, None)
         if isinstance(value, msgspec.Raw):
             value = msgspec.json.decode(value) if is_given(value) else None

@@ -1,4 +1,4 @@
-"""Models as the OpenAI style lists them."""
+"""Lists of models in the OpenAI style."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _MODALITIES: Final = {model_pb2.MODALITY_TEXT: "text", model_pb2.MODALITY_IMAGE:
 
 
 def to_model_list(models: Iterable[Model]) -> bytes:
-    """The body of `GET /v1/models`."""
+    """Return the body of `GET /v1/models`."""
     return orjson.dumps({"object": "list", "data": [_to_model(model) for model in models]})
 
 
 def to_model(model: Model) -> bytes:
-    """The body of `GET /v1/models/{id}`."""
+    """Return the body of `GET /v1/models/{id}`."""
     return orjson.dumps(_to_model(model))
 
 

@@ -11,7 +11,7 @@ from gateway.dialects.openai_family.chat.body import EFFORTS
 from gateway.dialects.seam.contract_limit import put
 from gateway.dialects.seam.failure import Failure
 
-_USUAL: Final = chat_pb2.REASONING_EFFORT_MEDIUM  # of who only asks for reasoning
+_USUAL: Final = chat_pb2.REASONING_EFFORT_MEDIUM  # if only `enabled` is given
 _NONE: Final = chat_pb2.REASONING_EFFORT_NONE
 
 
@@ -24,14 +24,14 @@ class ReasoningOptions(msgspec.Struct, forbid_unknown_fields=True, kw_only=True)
     exclude: bool | None = None
 
     def put(self, request: chat_pb2.ChatRequest) -> None:
-        """Set the request's effort and budget. Raises Failure for what contradicts itself."""
+        """Set the request's effort and budget. Raises Failure for contradictory options."""
         asked = [name for name in ("effort", "max_tokens") if getattr(self, name) is not None]
         if len(asked) > 1:
-            raise Failure.of_field("reasoning.max_tokens", "goes without reasoning.effort")
+            raise Failure.of_field("reasoning.max_tokens", "can't be combined with reasoning.effort")
         if self.enabled is False and asked:
-            raise Failure.of_field(f"reasoning.{asked[0]}", "goes without reasoning.enabled: false")
+            raise Failure.of_field(f"reasoning.{asked[0]}", "can't be combined with reasoning.enabled: false")
         if (asked or self.enabled is not None) and request.reasoning_effort:
-            raise Failure.of_field("reasoning", "goes without reasoning_effort")
+            raise Failure.of_field("reasoning", "can't be combined with reasoning_effort")
         if self.effort is not None:
             request.reasoning_effort = EFFORTS[self.effort]
         elif self.max_tokens is not None:

@@ -1,4 +1,4 @@
-"""The OpenAI style: its responses. docs/api/responses.md has the table of their fields."""
+"""Responses of the OpenAI style. docs/api/responses.md has the table of their fields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model's tokens, as vLLM's callers ask for them, and a response's input, counted as OpenAI's do.
+"""Tokenization in vLLM's form, and the token count of a response's input in OpenAI's.
 
 `POST /tokenize`, `POST /detokenize` and `POST /v1/responses/input_tokens`: docs/api/extensions.md has their fields.
 """
@@ -35,7 +35,7 @@ _OF_CHAT: Final = ("tools", "chat_template", "chat_template_kwargs", "add_genera
 
 
 class TokenizeBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """The body of `POST /tokenize`: a text, or a conversation with what its template takes."""
+    """The body of `POST /tokenize`: a text, or a conversation with the parameters of its template."""
 
     model: str
     prompt: str | None = None
@@ -49,7 +49,7 @@ class TokenizeBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     continue_final_message: bool | None = None
 
     def to_request(self) -> CountTokensRequest:
-        """The contract's request. Raises Failure for neither of the two and for both."""
+        """Return the contract's request. Raises Failure unless exactly one of text and conversation is given."""
         if (self.prompt is None) == (self.messages is None):
             reason = Reason.MISSING_FIELD if self.prompt is None else Reason.INVALID_FIELD
             raise Failure.of_field("prompt", "either prompt or messages is required", reason)
@@ -64,7 +64,7 @@ class TokenizeBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         return CountTokensRequest(text=text, return_tokens=True)
 
     def caller_name(self, field: str) -> str:
-        """The caller's name of the contract's `field`."""
+        """Return the caller's name of the contract's `field`."""
         if self.prompt is not None:
             return renamed(dotted(field), {"text.text": "prompt", "text": ""})
         return self._chat_body().caller_name(field.removeprefix("chat."))
@@ -76,7 +76,7 @@ class TokenizeBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         return self._chat_body().to_chat()
 
     def _chat_body(self) -> ChatCompletionBody:
-        """The body of a chat with this prompt."""
+        """Return the body of a chat with this prompt."""
         given = {name: getattr(self, name) for name in _OF_CHAT}
         return ChatCompletionBody(model=self.model, messages=self.messages or [], **given)
 
@@ -89,7 +89,7 @@ class DetokenizeBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     skip_special_tokens: bool | None = None
 
     def to_request(self) -> DetokenizeTextRequest:
-        """The contract's request. Raises Failure for what no message can hold."""
+        """Return the contract's request. Raises Failure for a value outside the contract's types."""
         check_length(DetokenizeTextRequest, "token_ids", self.tokens, "tokens")
         for place, token_id in enumerate(self.tokens):
             if not 0 <= token_id < 2**32:
@@ -101,13 +101,13 @@ class DetokenizeBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     @staticmethod
     def caller_name(field: str) -> str:
-        """The caller's name of the contract's `field`."""
+        """Return the caller's name of the contract's `field`."""
         return renamed(dotted(field), {"token_ids": "tokens"})
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedTokens:
-    """What came of a body: the contract's request, and the way back to the caller's names."""
+    """A parsed body: the contract's request, and the mapping to the caller's field names."""
 
     request: Message
     caller_name: Callable[[str], str]
@@ -118,21 +118,21 @@ _TOKENIZE: Final = msgspec.json.Decoder(TokenizeBody)
 _DETOKENIZE: Final = msgspec.json.Decoder(DetokenizeBody)
 
 
-def parse_tokenize(arrival: HttpRequest) -> ParsedTokens:
-    """Read a request for tokens. Raises Failure."""
-    body = decode(arrival.body, _TOKENIZE)
+def parse_tokenize(http_request: HttpRequest) -> ParsedTokens:
+    """Parse a request to tokenize. Raises Failure."""
+    body = decode(http_request.body, _TOKENIZE)
     return ParsedTokens(body.to_request(), body.caller_name, _strung if body.return_token_strs else _plain)
 
 
-def parse_detokenize(arrival: HttpRequest) -> ParsedTokens:
-    """Read a request for a text. Raises Failure."""
-    body = decode(arrival.body, _DETOKENIZE)
+def parse_detokenize(http_request: HttpRequest) -> ParsedTokens:
+    """Parse a request to detokenize. Raises Failure."""
+    body = decode(http_request.body, _DETOKENIZE)
     return ParsedTokens(body.to_request(), body.caller_name, _joined)
 
 
-def parse_input_tokens(arrival: HttpRequest) -> ParsedTokens:
-    """Read a response's request to count its input. Raises Failure."""
-    parsed = OpenAIResponseTranslator().parse(arrival)
+def parse_input_tokens(http_request: HttpRequest) -> ParsedTokens:
+    """Parse a response's request to count its input tokens. Raises Failure."""
+    parsed = OpenAIResponseTranslator().parse(http_request)
 
     def caller_name(field: str) -> str:
         return parsed.caller_name(field.removeprefix("response."))

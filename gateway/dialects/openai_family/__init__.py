@@ -1,4 +1,4 @@
-"""What the dialects of OpenAI's family share: a package per API, and the parameters and answers they have in common.
+"""The shared code of OpenAI's family of dialects: a package per API, and common parameters and answers.
 
 A dialect adds its own fields by inheritance.
 """

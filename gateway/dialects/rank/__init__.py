@@ -1,1 +1,1 @@
-"""Reranking and scoring as Cohere's, Jina's and vLLM's clients ask for them."""
+"""Reranking and scoring for Cohere's, Jina's and vLLM's clients."""

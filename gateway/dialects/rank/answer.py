@@ -1,4 +1,4 @@
-"""The answers and errors of reranking and scoring, as types for the API's description."""
+"""The answers and errors of reranking and scoring, as types for the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Count = Annotated[int, Meta(ge=0)]
 
 
 class RerankResult(msgspec.Struct, omit_defaults=True):
-    """A document's place in the request and its score."""
+    """A document's index in the request and its score."""
 
     index: Count
     relevance_score: float
@@ -21,27 +21,27 @@ class RerankResult(msgspec.Struct, omit_defaults=True):
 
 
 class ApiVersion(msgspec.Struct):
-    """Of Cohere's API, by the path."""
+    """The version of Cohere's API, from the path."""
 
     version: str
 
 
 class MetaTokens(msgspec.Struct):
-    """What was read."""
+    """The number of tokens read."""
 
     input_tokens: Count
     output_tokens: Count
 
 
 class RerankMeta(msgspec.Struct):
-    """What Cohere's clients read of a request's cost."""
+    """The usage in Cohere's form."""
 
     api_version: ApiVersion
     tokens: MetaTokens
 
 
 class RankUsage(msgspec.Struct):
-    """What was read, in OpenAI's words."""
+    """The usage in OpenAI's form."""
 
     prompt_tokens: Count
     total_tokens: Count
@@ -78,7 +78,7 @@ class ScoreAnswer(msgspec.Struct):
 
 
 class RankErrorDetails(msgspec.Struct):
-    """What went wrong; `param` is the field at fault, `code` the status."""
+    """The details of an error; `param` is the invalid field, `code` the status."""
 
     message: str
     type: str

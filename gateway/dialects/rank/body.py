@@ -1,4 +1,4 @@
-"""The bodies of reranking and scoring. Null means the same as not given, everywhere."""
+"""The bodies of reranking and scoring. Null is equivalent to an absent field everywhere."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gateway.dialects.seam.caller_name import dotted, renamed
 from gateway.dialects.seam.contract_limit import check_length, put
 from gateway.dialects.seam.failure import Failure, Reason
 
-_WHOLE_MODEL: Final = -1  # of vLLM's truncate_prompt_tokens: as many as the model takes
+_WHOLE_MODEL: Final = -1  # value of vLLM's truncate_prompt_tokens: the model's maximum length
 _OPTIONS: Final = {
     "options.max_tokens_per_document": "max_tokens_per_doc",
     "options": "",
@@ -21,13 +21,13 @@ _OPTIONS: Final = {
 
 
 class DocumentBody(msgspec.Struct):
-    """A document as an object; what else it has is not read."""
+    """A document as an object; other fields are ignored."""
 
     text: str
 
 
 class _Common(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """What both have. Ranges are the contract's."""
+    """The shared fields of both bodies. Ranges are the contract's."""
 
     model: str
     max_tokens_per_doc: int | None = None
@@ -40,7 +40,7 @@ class _Common(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     user: str | None = None
 
     def _fill(self, request: rank_pb2.RankRequest | rank_pb2.ScoreRequest, *, truncates: bool) -> None:
-        """Set what both have; `truncates` is what holds where the caller doesn't say. Raises Failure."""
+        """Set the shared fields; `truncates` is the default for long texts. Raises Failure."""
         if self.truncate_prompt_tokens is not None:
             if self.truncate_prompt_tokens != _WHOLE_MODEL:
                 raise Failure.of_field("truncate_prompt_tokens", "must be -1, which is as many as the model takes")
@@ -56,7 +56,7 @@ class _Common(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class RerankBody(_Common, kw_only=True):
-    """The body of a rerank request, in Cohere's, Jina's and vLLM's words."""
+    """The body of a rerank request, with Cohere's, Jina's and vLLM's field names."""
 
     query: str
     documents: list[str | DocumentBody]
@@ -68,11 +68,11 @@ class RerankBody(_Common, kw_only=True):
 
     @property
     def texts(self) -> list[str]:
-        """The documents' texts."""
+        """Return the documents' texts."""
         return [each if isinstance(each, str) else each.text for each in self.documents]
 
     def to_request(self) -> rank_pb2.RankRequest:
-        """The contract's request. Raises Failure for what no message can hold, and for what can't be done."""
+        """Return the contract's request. Raises Failure for unsupported values, and for values outside its types."""
         if self.rank_fields not in (None, ["text"]):
             text = "a document is its `text` alone; put other fields into that"
             raise Failure.of_field("rank_fields", text, Reason.UNSUPPORTED_FIELD)
@@ -86,7 +86,7 @@ class RerankBody(_Common, kw_only=True):
         return request
 
     def caller_name(self, field: str) -> str:
-        """The caller's name of the contract's `field`: `documents[1]` → `documents.1.text`, where it is an object."""
+        """Return the caller's name of `field`: `documents[1]` → `documents.1.text`, if it is an object."""
         path = renamed(dotted(field), _OPTIONS)
         head, _, index = path.partition(".")
         is_object = head == "documents" and index.isdecimal() and not isinstance(self.documents[int(index)], str)
@@ -94,13 +94,13 @@ class RerankBody(_Common, kw_only=True):
 
 
 class ScoreBody(_Common, kw_only=True):
-    """The body of a score request, in vLLM's words."""
+    """The body of a score request, with vLLM's field names."""
 
     text_1: str | list[str]
     text_2: str | list[str]
 
     def to_request(self) -> rank_pb2.ScoreRequest:
-        """The contract's request. Raises Failure for what no message can hold."""
+        """Return the contract's request. Raises Failure for a value outside the contract's types."""
         first, second = _listed(self.text_1), _listed(self.text_2)
         check_length(rank_pb2.ScoreRequest, "queries", first, "text_1")
         check_length(rank_pb2.ScoreRequest, "documents", second, "text_2")
@@ -109,7 +109,7 @@ class ScoreBody(_Common, kw_only=True):
         return request
 
     def caller_name(self, field: str) -> str:
-        """The caller's name of the contract's `field`: `queries[1]` → `text_1.1`, or `text_1` if that is one text."""
+        """Return the caller's name of `field`: `queries[1]` → `text_1.1`, or `text_1` if that is a single text."""
         path = renamed(dotted(field), {**_OPTIONS, "queries": "text_1", "documents": "text_2"})
         head, dot, _ = path.partition(".")
         is_one = dot and head in {"text_1", "text_2"} and isinstance(getattr(self, head), str)

@@ -1,4 +1,4 @@
-"""Scores in the JSON of those who rerank: one answer in which each client finds its own words."""
+"""Encoders of scores: one JSON answer with the fields of each API's clients."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ class RerankEncoder(WholeEncoder):
     """Encodes one answer: Cohere's `meta`, Jina's and vLLM's `usage`."""
 
     def __init__(self, version: str, documents: Sequence[str] | None) -> None:
-        """`version` is that of Cohere's API; `documents` are the texts to tell again, None for none."""
+        """`version` is that of Cohere's API; `documents` are the texts to echo, or None."""
         self._version = version
         self._documents = documents
 
     def whole(self, response: RankResponse) -> bytes:
-        """The body of the answer."""
+        """Return the body of the answer."""
         num_tokens = response.usage.prompt_tokens
         return orjson.dumps(
             {
@@ -44,10 +44,10 @@ class RerankEncoder(WholeEncoder):
 
 
 class ScoreEncoder(WholeEncoder):
-    """Encodes one answer, in vLLM's words."""
+    """Encodes one answer in vLLM's form."""
 
     def whole(self, response: ScoreResponse) -> bytes:
-        """The body of the answer."""
+        """Return the body of the answer."""
         num_tokens = response.usage.prompt_tokens
         return orjson.dumps(
             {

@@ -1,6 +1,6 @@
-"""Errors of reranking: one body in which the clients of each API find what they read.
+"""Errors of reranking: one body with the fields of each API's clients.
 
-Cohere's read `message`, LangChain's for Jina `detail`, and those of vLLM `error`.
+Cohere's clients read `message`, LangChain's client for Jina reads `detail`, and vLLM's clients read `error`.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from typing import Final
 
 import orjson
 
+from gateway.dialects.seam.error_response import ErrorResponse
 from gateway.dialects.seam.failure import Failure
-from gateway.dialects.seam.refusal import Refusal
 
-_TYPES: Final = {  # where the type is not BadRequestError
+_TYPES: Final = {  # reasons whose type is not BadRequestError
     401: "AuthenticationError",
     403: "PermissionDeniedError",
     404: "NotFoundError",
@@ -28,10 +28,10 @@ _TYPES: Final = {  # where the type is not BadRequestError
 
 
 class RankErrors:
-    """The half of a translator that tells errors."""
+    """The part of a translator that creates error responses."""
 
-    def refuse(self, failure: Failure) -> Refusal:
-        """The error body, with its status."""
+    def error_response(self, failure: Failure) -> ErrorResponse:
+        """Return the error body with its status."""
         error = {
             "message": failure.message,
             "type": _TYPES.get(failure.status, "BadRequestError"),
@@ -39,4 +39,4 @@ class RankErrors:
             "code": failure.status,
         }
         body = {"id": failure.request_id, "message": failure.message, "detail": failure.message, "error": error}
-        return Refusal(failure.status, orjson.dumps(body))
+        return ErrorResponse(failure.status, orjson.dumps(body))

@@ -1,4 +1,4 @@
-"""Translates requests to rerank and to score. docs/api/rank.md has the tables of their fields."""
+"""Translators of requests to rerank and to score. docs/api/rank.md has the tables of their fields."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class RerankTranslator(RankErrors):
     """Translates one request to rerank."""
 
     def __init__(self, version: str = "1", *, returns_documents: bool = False) -> None:
-        """`version` is that of Cohere's API; `returns_documents` holds where the caller doesn't say."""
+        """`version` is that of Cohere's API; `returns_documents` is the default."""
         self._version = version
         self._returns_documents = returns_documents
 
-    def parse(self, arrival: HttpRequest) -> ParsedRequest[rank_pb2.RankRequest]:
-        """Read a request. Raises Failure."""
-        body = decode(arrival.body, _RERANK)
+    def parse(self, http_request: HttpRequest) -> ParsedRequest[rank_pb2.RankRequest]:
+        """Parse a request. Raises Failure."""
+        body = decode(http_request.body, _RERANK)
         returns = self._returns_documents if body.return_documents is None else body.return_documents
         return ParsedRequest(
             request=body.to_request(),
@@ -41,9 +41,9 @@ class RerankTranslator(RankErrors):
 class ScoreTranslator(RankErrors):
     """Translates one request to score."""
 
-    def parse(self, arrival: HttpRequest) -> ParsedRequest[rank_pb2.ScoreRequest]:
-        """Read a request. Raises Failure."""
-        body = decode(arrival.body, _SCORE)
+    def parse(self, http_request: HttpRequest) -> ParsedRequest[rank_pb2.ScoreRequest]:
+        """Parse a request. Raises Failure."""
+        body = decode(http_request.body, _SCORE)
         return ParsedRequest(
             request=body.to_request(), stream=False, encoder=ScoreEncoder(), caller_name=body.caller_name
         )

@@ -9,12 +9,12 @@ _SUBSCRIPT = re.compile(r'\[(?:"([^"]*)"|(\w+))\]')
 
 
 def dotted(field: str) -> str:
-    """A path of the contract with dots alone: `messages[0].content` → `messages.0.content`."""
+    """Return a path of the contract with dots only: `messages[0].content` → `messages.0.content`."""
     return _SUBSCRIPT.sub(r".\1\2", field)
 
 
 def renamed(path: str, names: Mapping[str, str]) -> str:
-    """The dotted `path` with its longest beginning that is in `names` replaced; an empty name leaves it out."""
+    """Return the dotted `path` with its longest prefix in `names` replaced; an empty name removes the prefix."""
     head, rest = path, ""
     while head not in names:
         head, dot, last = head.rpartition(".")

@@ -1,6 +1,6 @@
-"""Copies a body's fields to a message of the contract that has fields of the same names.
+"""Copy a body's fields to the fields of the same names in a message of the contract.
 
-A new field of the contract needs one line in each body that has it: the field.
+A new field of the contract needs one line in each body that has it.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from google.protobuf.message import Message
 from gateway.dialects.seam.contract_limit import check_length, put, type_limits
 from gateway.dialects.seam.failure import Failure
 
-# Sets the named field of a message to a value; the last is the caller's name of the field.
+# Sets the named field of a message to a value; the last argument is the caller's name of the field.
 _Copy: TypeAlias = Callable[[Message, str, Any, str], None]
 
 _INTEGERS: Final = frozenset(
     {FieldDescriptor.CPPTYPE_INT32, FieldDescriptor.CPPTYPE_UINT32, FieldDescriptor.CPPTYPE_UINT64}
 )
-_DIALECTS_OWN: Final = frozenset({FieldDescriptor.TYPE_ENUM, FieldDescriptor.TYPE_MESSAGE})  # have names of its own
+_DIALECTS_OWN: Final = frozenset({FieldDescriptor.TYPE_ENUM, FieldDescriptor.TYPE_MESSAGE})  # mapped by each dialect
 
 
 def copy_fields(body: msgspec.Struct, message: Message, prefix: str = "", *, but: Collection[str] = ()) -> None:
-    """Set each field of `message` that `body` has by the same name, and that is given.
+    """Set each field of `message` whose name `body` has too, if it is given.
 
-    These are numbers, booleans and texts, and lists and maps of them. `but` are those that the dialect reads in another
-    way; `prefix` stands before the caller's names. Raises Failure for a value that no message can hold, and for lists
-    and maps that are too long.
+    Fields are numbers, booleans and strings, and lists and maps of them. `but` excludes fields that the dialect
+    converts itself; `prefix` is put before the caller's names. Raises Failure for a value outside the contract's types,
+    and for lists and maps that are too long.
     """
     for name, copy in _copies(type(body), message.DESCRIPTOR):
         value = getattr(body, name)
@@ -40,7 +40,7 @@ def copy_fields(body: msgspec.Struct, message: Message, prefix: str = "", *, but
 
 @cache
 def _copies(body: type[msgspec.Struct], message: Descriptor) -> tuple[tuple[str, _Copy], ...]:
-    """Each shared field's name, and what copies it."""
+    """Return the name of each shared field, and the function that copies it."""
     names = set(body.__struct_fields__)
     return tuple(
         (field.name, copy) for field in message.fields if field.name in names and (copy := _copy_of(field)) is not None

@@ -1,8 +1,8 @@
 """The limits of the contract that must be checked before the service is called.
 
-An integer that a message's field can't hold, a list so long that to convert it would keep other requests waiting, and a
-text that the service won't see where another takes its place. The limit in the error is the contract's own, read from
-its annotations.
+These are integers outside a field's range, lists whose conversion would block other requests for too long, and texts
+that the service never receives because another value replaces them. The limit in the error is the contract's own, read
+from its annotations.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from google.protobuf.message import Message
 
 from gateway.dialects.seam.failure import Failure
 
-_TYPES: Final = {  # a type's name in the rules, and what it can hold
+_TYPES: Final = {  # a type's name in the rules, and its range
     FieldDescriptor.TYPE_INT32: ("int32", -(2**31), 2**31 - 1),
     FieldDescriptor.TYPE_UINT32: ("uint32", 0, 2**32 - 1),
     FieldDescriptor.TYPE_UINT64: ("uint64", 0, 2**64 - 1),
@@ -25,7 +25,7 @@ _TYPES: Final = {  # a type's name in the rules, and what it can hold
 
 
 def put(message: Message, name: str, value: int | None, field: str) -> None:
-    """Set the integer field `name`, unless `value` is None. Raises Failure for `field`, the caller's name of it."""
+    """Set the integer field `name`, unless `value` is None. Raises Failure for `field`, its caller's name."""
     if value is None:
         return
     try:
@@ -36,7 +36,7 @@ def put(message: Message, name: str, value: int | None, field: str) -> None:
 
 
 def check_length(message: type[Message], name: str, items: Sized, field: str) -> None:
-    """Refuse more `items` than the message's repeated field or map `name` takes. Raises Failure for `field`."""
+    """Raise Failure for `field` if the message's repeated field or map `name` can't have so long a list of `items`."""
     rules = _rules(message.DESCRIPTOR.fields_by_name[name])
     limit = rules.repeated.max_items or rules.map.max_pairs
     if 0 < limit < len(items):
@@ -44,14 +44,14 @@ def check_length(message: type[Message], name: str, items: Sized, field: str) ->
 
 
 def check_text(message: type[Message], name: str, text: str | None, field: str) -> None:
-    """Refuse a `text` that the message's field `name` won't take; None is left out. Raises Failure for `field`."""
+    """Raise Failure for `field` if `text` violates the length limit of the message's field `name`; None is valid."""
     rules = _rules(message.DESCRIPTOR.fields_by_name[name]).string
     if text is not None and not rules.min_len <= len(text) <= rules.max_len:
         raise Failure.of_field(field, f"must have {rules.min_len} to {rules.max_len} characters")
 
 
 def type_limits(field: Any) -> tuple[int, int]:
-    """What an integer field, by its descriptor, can hold at all."""
+    """Return the range of an integer field by its descriptor."""
     _, low, high = _TYPES[field.type]
     return low, high
 
@@ -63,6 +63,6 @@ def _limits(message: Message, name: str) -> tuple[int, int]:
     return (rules.gte if rules.HasField("gte") else low), (rules.lte if rules.HasField("lte") else high)
 
 
-@cache  # finding them costs more than what they bound
+@cache  # cached: reading the options costs more than the check
 def _rules(field: Any) -> Any:
     return field.GetOptions().Extensions[validate_pb2.field]

@@ -11,7 +11,7 @@ from gateway.dialects.seam.failure import Failure
 
 COMMENT: Final = b": keep-alive\n\n"  # of server-sent events
 
-_ENDS: Final = frozenset({"completed", "incomplete"})  # of the events, the last of an answer that was sent whole
+_ENDS: Final = frozenset({"completed", "incomplete"})  # the terminal events of the streams
 
 
 class Encoder(Protocol):
@@ -22,16 +22,16 @@ class Encoder(Protocol):
 
     @property
     def ping(self) -> bytes:
-        """What goes out while a stream is silent; nothing where clients raise on lines that aren't data."""
+        """The bytes to send while a stream is idle; empty if clients fail on lines other than data."""
 
     def chunk(self, event: Any) -> bytes:
-        """What goes out for one event: whole SSE events, or nothing."""
+        """Return complete SSE events for one event of the service, or empty bytes."""
 
     def whole(self, response: Any) -> bytes:
-        """The body of an unstreamed answer."""
+        """Return the body of an unstreamed answer."""
 
     def error(self, failure: Failure) -> bytes:
-        """The last SSE event of a stream that failed."""
+        """Return the last SSE event of a failed stream."""
 
 
 class WholeEncoder(ABC):
@@ -41,17 +41,17 @@ class WholeEncoder(ABC):
 
     @abstractmethod
     def whole(self, response: Any) -> bytes:
-        """The body of the answer."""
+        """Return the body of the answer."""
 
     def chunk(self, event: Message) -> bytes:
-        """There is no stream. Raises TypeError."""
+        """Raise TypeError: there is no stream."""
         raise TypeError(f"{type(event).__name__} belongs to a stream")
 
     def error(self, failure: Failure) -> bytes:
-        """There is no stream. Raises TypeError."""
+        """Raise TypeError: there is no stream."""
         raise TypeError(f"no stream is open to end with {failure.reason}")
 
 
 def ends_answer(event: Message | None) -> bool:
-    """Whether a stream's `event` is the terminal one. The end is a message; without it an answer is not whole."""
+    """Return True if `event` is the terminal event of a stream; an answer without it is incomplete."""
     return event is not None and event.WhichOneof("event") in _ENDS

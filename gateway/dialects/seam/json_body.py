@@ -1,8 +1,8 @@
-"""Reads a JSON body into a typed model, strictly.
+"""Parse a JSON body strictly into a typed model.
 
-It is stricter than JSON asks: no NaN and Infinity, no duplicate keys in an object, no unlimited nesting or number of
-values, and a value is of its field's type or refused; nothing is converted. Errors name the place (line and column, or
-the field's path) and the rule.
+The parser rejects NaN and Infinity, duplicate keys in an object, excessive nesting or numbers of values, and values of
+other types than their field's; nothing is converted. Errors name the position (line and column, or the field's path)
+and the rule.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from gateway.dialects.seam.failure import Failure, Reason
 
 T = TypeVar("T")
 
-_MAX_VALUES: Final = 500_000  # what can be parsed without keeping other requests waiting for long
-_MAX_KEYS: Final = 100_000  # the same; a key takes several times as long as another value
-_KEY: Final = re.compile(rb'(?<!\\)"[ \t\r\n]*:')  # or the end of a string of a text that has a colon after it
+_MAX_VALUES: Final = 500_000  # more would block other requests for too long
+_MAX_KEYS: Final = 100_000  # likewise; a key takes several times as long as a value
+_KEY: Final = re.compile(rb'(?<!\\)"[ \t\r\n]*:')  # may also match inside a string that contains a quote and a colon
 
 _OFFSET: Final = re.compile(r" \(byte (\d+)\)$")
 _PATH: Final = re.compile(r" - at `(key` in `)?\$\.?([^`]*)`$")
@@ -28,7 +28,7 @@ _EXPECTED: Final = re.compile(r"^Expected `([^`]*)`, got `([^`]*)`$")
 _NAMED: Final = re.compile(r"^Object (contains unknown|missing required) field `(.*)`$", re.DOTALL)
 _LIMIT: Final = re.compile(r"^Expected `(int|float|str|array|object)`(?: of length)? (<=|>=|<|>) (.+)$")
 _INVALID: Final = re.compile(r"^Invalid (?:enum )?value (.*)$", re.DOTALL)
-_WORDED: Final = {"unexpected end of hex escape": "incomplete \\u escape, or unpaired surrogate"}
+_CLEARER_TEXTS: Final = {"unexpected end of hex escape": "incomplete \\u escape, or unpaired surrogate"}
 _TYPE_NAMES: Final = {
     "str": "a string",
     "int": "an integer",
@@ -43,8 +43,8 @@ _UNITS: Final = {"str": " characters", "array": " items", "object": " entries"}
 
 
 def decode(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
-    """The body as the decoder's type. Raises Failure (400) that names the place and the rule."""
-    # The count includes commas and brackets in strings: it is cheap, and no prompt has that many.
+    """Return the body as the decoder's type. Raises Failure (400) that names the position and the rule."""
+    # The count includes commas and brackets in strings: it is cheap, and no prompt has as many.
     if len(body) > _MAX_VALUES and body.count(b",") + body.count(b"[") + body.count(b"{") > _MAX_VALUES:
         raise Failure(Reason.MALFORMED_JSON, f"the body has more than {_MAX_VALUES} values")
     if body.count(b":") > _MAX_KEYS and sum(1 for _ in islice(_KEY.finditer(body), _MAX_KEYS + 1)) > _MAX_KEYS:
@@ -52,7 +52,7 @@ def decode(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
     try:
         text = body.decode()
         value = decoder.decode(body)
-        json.loads(text, object_pairs_hook=_refuse_duplicates, parse_int=str, parse_float=str)
+        json.loads(text, object_pairs_hook=_reject_duplicates, parse_int=str, parse_float=str)
     except UnicodeDecodeError as error:
         raise _malformed(body, error.start, "the body is not valid UTF-8") from None
     except msgspec.ValidationError as error:
@@ -65,12 +65,12 @@ def decode(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
 
 
 def is_given(raw: msgspec.Raw) -> bool:
-    """Whether a field that is only looked at, not read, is there and not null."""
+    """Return True if a field that is only checked for presence is given and not null."""
     return bytes(raw) not in {b"", b"null"}
 
 
-def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> None:
-    """Called for each object of the body; keeps nothing of it, so that a large body is held only once."""
+def _reject_duplicates(pairs: list[tuple[str, Any]]) -> None:
+    """Raise Failure for a duplicate key of an object; nothing is kept, so that a large body is in memory only once."""
     seen: set[str] = set()
     for name, _ in pairs:
         if name in seen:
@@ -87,16 +87,16 @@ def _malformed(body: bytes, offset: int, text: str) -> Failure:
 
 def _unreadable(body: bytes, text: str) -> Failure:
     offset = _OFFSET.search(text)
-    if offset is None:  # the decoder's one error without a place; it also means "\ud800" without its other half
+    if offset is None:  # the decoder's only error without an offset; it also means an unpaired surrogate
         return _malformed(body, len(body), "unexpected end of the text, or a \\u escape with an unpaired surrogate")
     claim = _OFFSET.sub("", text).removeprefix("JSON is malformed: ")
-    return _malformed(body, int(offset[1]), _WORDED.get(claim, claim))
+    return _malformed(body, int(offset[1]), _CLEARER_TEXTS.get(claim, claim))
 
 
 def _ill_typed(text: str) -> Failure:
-    """Words a decoder's complaint for callers, who know JSON's type names and not Python's."""
-    place = _PATH.search(text)
-    path = re.sub(r"\[(\d+)\]", r".\1", place[2]).replace("[...]", "") if place else ""
+    """Convert a decoder's type error to a Failure with JSON's type names instead of Python's."""
+    location = _PATH.search(text)
+    path = re.sub(r"\[(\d+)\]", r".\1", location[2]).replace("[...]", "") if location else ""
     claim = _PATH.sub("", text)
     if named := _NAMED.match(claim):
         field = f"{path}.{named[2][:256]}" if path else named[2][:256]
@@ -104,13 +104,13 @@ def _ill_typed(text: str) -> Failure:
             return Failure.of_field(field, "unknown field", Reason.UNKNOWN_FIELD)
         return Failure.of_field(field, "required, but missing", Reason.MISSING_FIELD)
     reason, rule = _rule(claim)
-    if place is not None and place[1]:
+    if location is not None and location[1]:
         rule = f"each key {rule}"
     return Failure.of_field(path, rule, reason) if path else Failure(reason, f"the body {rule}")
 
 
 def _rule(claim: str) -> tuple[Reason, str]:
-    """What a decoder complains of, without the place."""
+    """Return the reason and the violated rule of a decoder's error without its path."""
     if expected := _EXPECTED.match(claim):
         wanted = " or ".join(_TYPE_NAMES.get(name, name) for name in expected[1].split(" | ") if name != "null")
         return Reason.INVALID_TYPE, f"must be {wanted}, not {_TYPE_NAMES.get(expected[2], expected[2])}"

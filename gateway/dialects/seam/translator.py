@@ -1,6 +1,6 @@
-"""The interface of translators, of which a dialect makes one for each request.
+"""The interface of translators; a dialect creates one for each request.
 
-A new dialect is new files behind this protocol, and a module of routes.
+A new dialect consists of implementations of this protocol and a module of routes.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from sluice.v1.response_pb2 import CreateResponseRequest
 from sluice.v1.text_generation_pb2 import GenerateTextRequest
 
 from gateway.dialects.seam.encoder import Encoder
+from gateway.dialects.seam.error_response import ErrorResponse
 from gateway.dialects.seam.failure import Failure
 from gateway.dialects.seam.http_request import HttpRequest
-from gateway.dialects.seam.refusal import Refusal
 
 ServiceRequest: TypeAlias = (
     ChatRequest
@@ -35,12 +35,12 @@ RequestT_co = TypeVar("RequestT_co", bound=ServiceRequest, covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class ParsedRequest(Generic[RequestT_co]):
-    """A caller's request, read.
+    """A parsed request.
 
-    The type of `request` decides which RPC answers; those for vectors and ranks don't stream. `caller_name` maps a
-    field path of the contract (`serving.priority`, `messages.0.content.0.text`) to the name that the caller used.
-    `affinity` is the caller's prompt cache key, or empty. `timeout_s` is how long the caller waits for the whole
-    answer; None is as long as the gateway lets it.
+    The type of `request` selects the RPC; those for embeddings and ranks don't stream. `caller_name` maps a
+    field path of the contract (`serving.priority`, `messages.0.content.0.text`) to the caller's name.
+    `affinity` is the caller's prompt cache key, or empty. `timeout_s` is the caller's timeout for the whole
+    answer; None means the gateway's limit.
     """
 
     request: RequestT_co
@@ -52,10 +52,10 @@ class ParsedRequest(Generic[RequestT_co]):
 
 
 class Translator(Protocol):
-    """One request's translation into and out of a dialect."""
+    """Translates one request of a dialect, and its failure."""
 
-    def parse(self, arrival: HttpRequest) -> ParsedRequest[ServiceRequest]:
-        """Read a request. Raises Failure with the caller's field names."""
+    def parse(self, http_request: HttpRequest) -> ParsedRequest[ServiceRequest]:
+        """Parse a request. Raises Failure with the caller's field names."""
 
-    def refuse(self, failure: Failure) -> Refusal:
-        """Answer with an error instead of a result."""
+    def error_response(self, failure: Failure) -> ErrorResponse:
+        """Return the error response for a failure."""

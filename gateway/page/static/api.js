@@ -1,12 +1,12 @@
-// Calls of the server that this page came from.
+// Calls of the server that served this page.
 
-async function refuse(answer) {
+async function throwError(answer) {
   let text = `${answer.status} ${answer.statusText}`;
   try {
     const { error } = await answer.json();
     text = error.param ? `${error.param}: ${error.message}` : error.message;
   } catch {
-    // no JSON: the status must do
+    // not JSON: only the status is known
   }
   throw new Error(answer.status === 401 ? `${text}; give a key in the settings` : text);
 }
@@ -18,11 +18,11 @@ function headers(key) {
 /** All models, {id, input_modalities, …}. */
 export async function listModels(key) {
   const answer = await fetch("v1/models", { headers: headers(key) });
-  if (!answer.ok) await refuse(answer);
+  if (!answer.ok) await throwError(answer);
   return (await answer.json()).data;
 }
 
-/** The names that chat, endpoints among them: [] where the server doesn't say. */
+/** The names of models and endpoints that can chat; [] if the server does not list them. */
 export async function listChats(key) {
   const answer = await fetch("api/2.0/serving-endpoints", { headers: headers(key) });
   if (!answer.ok) return [];
@@ -30,7 +30,7 @@ export async function listChats(key) {
   return endpoints.filter((each) => each.task === "llm/v1/chat").map((each) => each.name);
 }
 
-/** The events of a streamed chat, until it ends or `signal` aborts it. Throws Error with the server's words. */
+/** The events of a streamed chat, until it ends or `signal` aborts it. Throws Error with the text of the error. */
 export async function* streamChat(body, key, signal) {
   const answer = await fetch("v1/chat/completions", {
     method: "POST",
@@ -38,7 +38,7 @@ export async function* streamChat(body, key, signal) {
     body: JSON.stringify(body),
     signal,
   });
-  if (!answer.ok) await refuse(answer);
+  if (!answer.ok) await throwError(answer);
   let rest = "";
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   for (;;) {

@@ -1,4 +1,4 @@
-// The page: what is shown, and what its controls do.
+// The page: its content and controls.
 
 import { listChats, listModels, streamChat } from "./api.js";
 import { Conversation, load, save } from "./conversation.js";
@@ -11,9 +11,9 @@ const at = (id) => document.getElementById(id);
 
 let conversations = load();
 let current = conversations[0] ?? new Conversation();
-let running = null; // an AbortController while an answer comes
-let takers = new Set(); // names of models that take images
-const tray = new Tray(at("attached"), drawCode, tell);
+let running = null; // an AbortController while an answer is generated
+let imageModels = new Set(); // names of models that accept images
+const tray = new Tray(at("attached"), drawCode, showProblem);
 
 function begin() {
   current = new Conversation();
@@ -87,7 +87,7 @@ function drawCode() {
   }
 }
 
-function tell(problem) {
+function showProblem(problem) {
   at("problem").textContent = problem;
 }
 
@@ -95,24 +95,24 @@ function stop() {
   running?.abort();
 }
 
-/** What the settings ask for; undefined, and the reason told, if they can't be read. */
-function asked() {
+/** The settings as request parameters; undefined if they are invalid, with the reason shown. */
+function settings() {
   try {
     const found = parameters();
-    tell("");
+    showProblem("");
     return found;
   } catch (error) {
-    tell(error.message);
+    showProblem(error.message);
     return undefined;
   }
 }
 
-/** Ask `text` after the message `parent`. A question that has no answer goes back to where it was written. */
+/** Send `text` after the message `parent`. A question without an answer is put back into the input. */
 async function ask(text, parent, images = []) {
   if (!(text.trim() || images.length) || running) return;
   const nodes = current.nodes;
   const question = { role: "user", content: text, ...(images.length && { images }) };
-  if (asked() && (await answer(current.add(parent, question)))) return;
+  if (settings() && (await answer(current.add(parent, question)))) return;
   if (nodes === current.nodes) {
     if (nodes.at(-1)?.content === text && current.leaf === nodes.length - 1) nodes.pop();
     current.leaf = parent;
@@ -122,22 +122,22 @@ async function ask(text, parent, images = []) {
   if (!tray.urls.length) tray.put(images);
 }
 
-/** Let the model answer the message `parent`; whether anything came. */
+/** Generate an answer to the message `parent`; true if it is not empty. */
 async function answer(parent) {
-  const settings = asked();
-  if (!settings) return false;
-  const body = { model: at("model").value, messages: current.messages(parent), ...settings };
+  const given = settings();
+  if (!given) return false;
+  const body = { model: at("model").value, messages: current.messages(parent), ...given };
   running = new AbortController();
   const mine = current;
   const index = mine.add(parent, { role: "assistant", content: "", model: body.model });
   at("send").hidden = true;
   at("stop").hidden = false;
-  at("messages").setAttribute("aria-busy", "true"); // a reader is told the whole, not each piece
+  at("messages").setAttribute("aria-busy", "true"); // screen readers read the whole answer, not each piece
   drawAll();
   try {
     await write(mine, index, body);
   } catch (error) {
-    if (!running.signal.aborted) tell(error.message);
+    if (!running.signal.aborted) showProblem(error.message);
     else mine.nodes[index].finish_reason = "your stop";
   }
   const { content, reasoning, tool_calls: calls } = mine.nodes[index];
@@ -156,7 +156,7 @@ async function answer(parent) {
   return !isEmpty || !at("problem").textContent;
 }
 
-/** Fill the message `index` with what comes, drawn once a frame. */
+/** Stream the answer into the message `index`, drawn once per frame. */
 async function write(conversation, index, body) {
   const node = conversation.nodes[index];
   const begun = performance.now();
@@ -201,17 +201,17 @@ async function fillModels() {
     const [chats, models] = await Promise.all([listChats(key), listModels(key)]);
     const known = models.map((model) => model.id);
     const names = chats.length ? [...known.filter((name) => chats.includes(name)), ...chats.filter((name) => !known.includes(name))] : known;
-    takers = new Set(models.filter((model) => model.input_modalities?.includes("image")).map((model) => model.id));
+    imageModels = new Set(models.filter((model) => model.input_modalities?.includes("image")).map((model) => model.id));
     at("model").replaceChildren(...names.map((name) => new Option(name, name, false, name === chosen)));
-    tell("");
+    showProblem("");
   } catch (error) {
-    tell(error.message);
+    showProblem(error.message);
   }
   chooseModel();
 }
 
 function chooseModel() {
-  tray.isOpen = takers.has(at("model").value);
+  tray.isOpen = imageModels.has(at("model").value);
   at("attach").hidden = !tray.isOpen;
   tray.draw();
 }

@@ -1,4 +1,4 @@
-// Conversations as trees, kept in this browser. An edited question or another answer is a branch beside the first.
+// Conversations as trees, kept in this browser. An edited question or another answer is a separate branch.
 
 const STORE = "sluice.conversations";
 
@@ -7,33 +7,33 @@ export class Conversation {
     this.id = kept.id ?? crypto.getRandomValues(new Uint32Array(2)).join("-");
     this.system = kept.system ?? "";
     this.nodes = kept.nodes ?? []; // {parent: index or null, role, content, …}; children after their parents
-    this.leaf = kept.leaf ?? null; // index of the last message that is shown
+    this.leaf = kept.leaf ?? null; // index of the last displayed message
   }
 
   get title() {
     return this.nodes.find((node) => node.role === "user")?.content.slice(0, 60) || "New conversation";
   }
 
-  /** The indices of the messages that are shown, from the first. */
+  /** The indices of the displayed messages, from the first. */
   path() {
     const found = [];
     for (let index = this.leaf; index !== null; index = this.nodes[index].parent) found.unshift(index);
     return found;
   }
 
-  /** Add a message under `parent` and show it; its index. */
+  /** Add a message under `parent`, show it, and return its index. */
   add(parent, message) {
     this.leaf = this.nodes.push({ parent, ...message }) - 1;
     return this.leaf;
   }
 
-  /** The indices of the message and of those that stand in its place in other branches. */
+  /** The indices of the message and of its siblings in other branches. */
   twins(index) {
     const { parent, role } = this.nodes[index];
     return this.nodes.flatMap((node, other) => (node.parent === parent && node.role === role ? [other] : []));
   }
 
-  /** Show the branch of `index`, down to its newest end. */
+  /** Show the branch of `index` down to its newest leaf. */
   show(index) {
     this.leaf = index;
     for (;;) {
@@ -43,7 +43,7 @@ export class Conversation {
     }
   }
 
-  /** The messages of a request that goes on after `index` (null: a beginning). */
+  /** The messages of a request that continues after `index` (null: a new conversation). */
   messages(index) {
     const shown = [];
     for (let at = index; at !== null; at = this.nodes[at].parent) {
@@ -60,7 +60,7 @@ function parts(text, images) {
   return text ? [...shown, { type: "text", text }] : shown;
 }
 
-/** All that is kept, the newest first; none if what is kept can't be read. */
+/** All stored conversations, newest first; none if the stored data is invalid. */
 export function load() {
   try {
     return JSON.parse(localStorage.getItem(STORE) ?? "[]").map((kept) => new Conversation(kept));
@@ -69,7 +69,7 @@ export function load() {
   }
 }
 
-/** Keep those that have messages. Where the browser has no more room, the oldest lose their images, then are dropped. */
+/** Store conversations with messages. If the browser's storage is full, the oldest lose their images, then are dropped. */
 export function save(conversations) {
   const kept = conversations.filter((each) => each.nodes.length);
   for (;;) {

@@ -1,8 +1,8 @@
-// Images beside a question: chosen, pasted or dropped, and kept in the page until they are sent.
+// Images attached to a question: chosen, pasted or dropped, and kept in the page until they are sent.
 
 const TYPES = ["image/png", "image/jpeg", "image/webp", "image/gif"];
-const SMALL_BYTES = 200_000; // files of up to that are sent as they are;
-const LONGEST_SIDE = 1344; // larger ones as a copy of at most so many pixels a side, of which conversations keep many
+const SMALL_BYTES = 200_000; // smaller files are sent unchanged;
+const LONGEST_SIDE = 1344; // larger ones as a copy whose longest side has at most this number of pixels
 
 function asUrl(file) {
   return new Promise((resolve, reject) => {
@@ -13,7 +13,7 @@ function asUrl(file) {
   });
 }
 
-/** A file as a data URL. Throws Error for what is no image. */
+/** A file as a data URL. Throws Error if it is not an image. */
 async function read(file) {
   if (!TYPES.includes(file.type)) throw new Error(`${file.name}: images are PNG, JPEG, WebP or GIF`);
   let drawn;
@@ -31,7 +31,7 @@ async function read(file) {
   return canvas.toDataURL("image/jpeg", 0.9);
 }
 
-/** A picture of a data URL; `label` says what it is to who doesn't see it. */
+/** An image element for a data URL; `label` is its alternative text. */
 export function preview(url, label) {
   const shown = new Image();
   shown.src = url;
@@ -39,13 +39,13 @@ export function preview(url, label) {
   return shown;
 }
 
-/** What is attached to the question that is being written. */
+/** The images attached to the question in the input. */
 export class Tray {
-  /** `list` shows the images; `changed` is called when there are others, `tell` with what is wrong with a file. */
-  constructor(list, changed, tell) {
-    Object.assign(this, { list, changed, tell });
+  /** `list` shows the images; `changed` is called when they change, `showProblem` with the error of a file. */
+  constructor(list, changed, showProblem) {
+    Object.assign(this, { list, changed, showProblem });
     this.urls = [];
-    this.isOpen = false; // whether the model takes images
+    this.isOpen = false; // whether the model accepts images
   }
 
   async add(files) {
@@ -53,22 +53,22 @@ export class Tray {
     for (const file of files) {
       try {
         this.urls.push(await read(file));
-        this.tell("");
+        this.showProblem("");
       } catch (error) {
-        this.tell(error.message);
+        this.showProblem(error.message);
       }
     }
     this.draw();
   }
 
-  /** All of them, which then are attached no more. */
+  /** Return all images and detach them. */
   take() {
     const urls = this.isOpen ? this.urls.splice(0) : [];
     this.draw();
     return urls;
   }
 
-  /** Put images back, such as those of a question without an answer. */
+  /** Attach images again, such as those of a question without an answer. */
   put(urls) {
     this.urls = [...urls];
     this.draw();

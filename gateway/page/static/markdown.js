@@ -1,9 +1,9 @@
-// Markdown as a model writes it, turned into elements. No text ever becomes markup: elements are made one by one.
+// Converts a model's Markdown to elements. Text never becomes HTML: each element is created separately.
 
 const INLINE = /(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)|\*\*(.+?)\*\*|__(.+?)__|(?<![\w*])\*(?!\s)(.+?)\*(?!\w)|(?<!\w)_(?!\s)(.+?)_(?!\w)|~~(.+?)~~|!?\[([^\]]*)\]\(([^()\s]*(?:\([^()\s]*\))?[^()\s]*)\)|(https?:\/\/[^\s<>"'\]]+)/su;
 const AFTER_LINK = /[.,;:!?]+$/;
 const SAFE = /^(https?:|mailto:)/i;
-const DEEPEST = 16; // what is nested deeper stays as it was written
+const DEEPEST = 16; // deeper nesting stays plain text
 
 function element(name, ...children) {
   const made = document.createElement(name);
@@ -20,7 +20,7 @@ function link(text, url) {
   return made;
 }
 
-/** A link in running text, without what ends its sentence or a bracket around it. */
+/** A bare link in a text, without trailing punctuation or an enclosing bracket. */
 function bare(url) {
   let found = url.replace(AFTER_LINK, "");
   let extra = found.split(")").length - found.split("(").length;
@@ -82,7 +82,7 @@ function list(lines, depth) {
   return made;
 }
 
-/** Elements of a text's lines; `tight`: a paragraph alone, as in a list's item, is no element. */
+/** Elements of a text's lines; `tight`: a single paragraph, as in a list item, gets no element of its own. */
 function blocks(lines, tight = false, depth = 0) {
   if (depth > DEEPEST) return [lines.join("\n")];
   const made = [];
@@ -124,7 +124,7 @@ function blocks(lines, tight = false, depth = 0) {
   return made;
 }
 
-/** The elements of a whole text, an unfinished one too. */
+/** The elements of a whole text, which may be unfinished. */
 export function markdown(text) {
   return blocks(text.replace(/\r\n?/g, "\n").split("\n"));
 }

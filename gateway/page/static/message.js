@@ -1,4 +1,4 @@
-// How one message looks.
+// The display of one message.
 
 import { preview } from "./images.js";
 import { markdown } from "./markdown.js";
@@ -22,7 +22,7 @@ function percent(logprob) {
   return `${(100 * Math.exp(logprob)).toPrecision(3)} %`;
 }
 
-/** Each token with a line under it: red below 10 %, orange below 50 %, grey below 90 %; the alternatives as its title. */
+/** Each token underlined by probability: red below 10 %, orange below 50 %, grey below 90 %; its title lists alternatives. */
 function shaded(entries) {
   const spans = entries.map(({ token, logprob, top_logprobs = [] }) => {
     const likely = Math.exp(logprob);
@@ -43,17 +43,17 @@ function calls(toolCalls) {
 }
 
 function facts({ num_tokens: count, first_ms: first, took_ms: took, finish_reason: reason }) {
-  const told = [];
-  if (count) told.push(`${count} tokens`);
-  if (count > 1 && took > first + 20) told.push(`${Math.round((1000 * (count - 1)) / (took - first))} tokens/s`);
-  if (first !== undefined) told.push(`first after ${Math.round(first)} ms`);
-  if (reason && reason !== "stop") told.push(`ended by ${reason}`);
-  return told.join(", ");
+  const parts = [];
+  if (count) parts.push(`${count} tokens`);
+  if (count > 1 && took > first + 20) parts.push(`${Math.round((1000 * (count - 1)) / (took - first))} tokens/s`);
+  if (first !== undefined) parts.push(`first after ${Math.round(first)} ms`);
+  if (reason && reason !== "stop") parts.push(`ended by ${reason}`);
+  return parts.join(", ");
 }
 
 /**
- * One message. `acts` are what its buttons do, {edit, retry, show(index), twins, index}; without them, while it is
- * written, it has none.
+ * One message. `acts` are the actions of its buttons, {edit, retry, show(index), twins, index}; without them, while it is
+ * generated, it has no buttons.
  */
 export function draw(node, acts) {
   const isUser = node.role === "user";

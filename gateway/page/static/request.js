@@ -1,7 +1,7 @@
-// What the settings ask for: a request's body, and the same as code.
+// Converts the settings to a request's body, and to code.
 
-/** The page's number inputs. Each says in `data-field` which message of the contract has it, and in `data-extension`
- * whether OpenAI's API lacks it. */
+/** The page's number inputs. `data-field` names the message of the contract that has the field; `data-extension`
+ * marks fields that OpenAI's API lacks. */
 const numbers = () => [...document.querySelectorAll("#parameters input[type=number]")];
 
 function json(id, what) {
@@ -14,7 +14,7 @@ function json(id, what) {
   }
 }
 
-/** The body without its messages. Throws Error for a field that can't be read, with its name. */
+/** The body without its messages. Throws Error with the name of an invalid field. */
 export function parameters() {
   const form = document.getElementById("parameters");
   const body = {};
@@ -38,7 +38,7 @@ function quoted(text) {
   return `'${text.replaceAll("'", `'\\''`)}'`;
 }
 
-/** A message's content as the contract has it. */
+/** A message's content in the contract's form. */
 function partsOf(content) {
   if (!Array.isArray(content)) return [{ text: content ?? "" }];
   return content.map((part) => (part.type === "text" ? { text: part.text } : { image_url: part.image_url }));
@@ -66,7 +66,7 @@ const LANGUAGES = {
   },
 };
 
-/** The request in a language, {curl, python, grpc}. */
+/** The request as code: curl, python or grpc. */
 export function asCode(body, language) {
   return LANGUAGES[language](body);
 }

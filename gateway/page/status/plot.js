@@ -1,4 +1,4 @@
-// Small plots as SVG: curves over time, each with its name and its value of now.
+// Small plots as SVG: curves over time, each with its name and its current value.
 
 const SVG = "http://www.w3.org/2000/svg";
 const WIDTH = 600;
@@ -18,7 +18,7 @@ export function element(name, className, ...children) {
   return made;
 }
 
-/** The next 1, 2 or 5 times a power of ten, so that the scale stands still. */
+/** The next 1, 2 or 5 times a power of ten, so that the scale is stable. */
 export function ceiling(value) {
   const power = 10 ** Math.floor(Math.log10(value));
   return [1, 2, 5, 10].map((each) => each * power).find((each) => each >= value);
@@ -32,23 +32,23 @@ function line(points, top) {
       return "";
     }
     const place = `${(x * WIDTH).toFixed(1)} ${(HEIGHT - (Math.min(value, top) / top) * (HEIGHT - 4) - 2).toFixed(1)}`;
-    const step = isOpen ? `L${place}` : `M${place}h1`; // one point alone is seen, too
+    const step = isOpen ? `L${place}` : `M${place}h1`; // a single point is visible, too
     isOpen = true;
     return step;
   }).join("");
 }
 
 /**
- * Draw `curves` into `figure`: {name, points: [[x of 0 to 1, value or null], …], now: its value in words}.
- * `words` makes words of a value, `top` is the scale's end if it is fixed, `least` the smallest one, `ago` what the
- * left end is.
+ * Draw `curves` into `figure`: {name, points: [[x of 0 to 1, value or null], …], now: its current value as text}.
+ * `format` formats a value, `top` is the fixed end of the scale, `least` its minimum, `ago` the label of the left
+ * end.
  */
-export function draw(figure, title, curves, { words, top, least = 1, ago }) {
+export function draw(figure, title, curves, { format, top, least = 1, ago }) {
   const values = curves.flatMap(({ points }) => points.map(([, value]) => value ?? 0));
   const end = top ?? ceiling(Math.max(...values, least));
-  const told = curves.map(({ name, now }) => `${name} ${now}`).join(", ");
+  const label = curves.map(({ name, now }) => `${name} ${now}`).join(", ");
   const plot = shape(
-    "svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", class: "plot", role: "img", "aria-label": `${title}, the last ${ago}; now: ${told}` },
+    "svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", class: "plot", role: "img", "aria-label": `${title}, the last ${ago}; now: ${label}` },
     ...curves.map(({ points }, index) => shape("path", { class: `s${index}`, d: line(points, end) })),
   );
   const names = curves.map(({ name, now }, index) => {
@@ -58,7 +58,7 @@ export function draw(figure, title, curves, { words, top, least = 1, ago }) {
   figure.replaceChildren(
     element("figcaption", "", title),
     element("ul", "", ...names),
-    element("div", "ends", element("span", "", `to ${words(end)}`)),
+    element("div", "ends", element("span", "", `to ${format(end)}`)),
     plot,
     element("div", "ends", element("span", "", `${ago} ago`), element("span", "", "now")),
   );

@@ -1,24 +1,24 @@
-// What was read so far, and what follows from two readings. Counts only grow, until their process starts anew.
+// The readings so far, and rates between two readings. Counters only grow until their process restarts.
 
 const KEPT_S = 3600;
 
-/** Both distributions in one; either may be missing. */
+/** The sum of two distributions; either may be missing. */
 function add(one, other) {
   if (!one || !other) return one ?? other;
   return { bounds: one.bounds, counts: one.counts.map((count, index) => count + other.counts[index]) };
 }
 
-/** The models of a reading that are looked at; `name` is "" for all. */
+/** The selected models of a reading; `name` is "" for all. */
 export function chosen(reading, name) {
   return (reading.service?.models ?? []).filter((each) => !name || each.model === name);
 }
 
-/** The sum of a field over the models that are looked at; null where nothing is known. */
+/** The sum of a field over the selected models; null if unknown. */
 export function sum(reading, name, field) {
   return reading.service ? chosen(reading, name).reduce((total, each) => total + each[field], 0) : null;
 }
 
-/** Refusals and errors by [of, reason]: the service's by their reason, the gateway's by their HTTP status. */
+/** Rejections and errors by [source, reason]: the service's by their reason, the gateway's by their HTTP status. */
 export function failures(reading) {
   const found = new Map();
   const count = (of, reason, calls) => found.set(`${of}\t${reason}`, (found.get(`${of}\t${reason}`) ?? 0) + calls);
@@ -31,7 +31,7 @@ export function failures(reading) {
   return found;
 }
 
-/** Where the `share` of the times lies, in seconds, by its range; null without any. `isOver`: above the last bound. */
+/** The quantile `share` of the times in seconds, estimated within its range; null without times. `isOver`: above the last bound. */
 export function percentile(distribution, share) {
   const total = distribution?.counts.reduce((sum, count) => sum + count, 0) ?? 0;
   if (total <= 0) return null;
@@ -53,7 +53,7 @@ export class Readings {
     this.all = [];
   }
 
-  /** Keep a reading, and drop those that are too old, or of a gateway's earlier life. */
+  /** Store a reading, and drop those that are too old, or from before the gateway's restart. */
   add(reading) {
     if (this.newest?.time_s > reading.time_s) this.all = [];
     this.all.push(reading);
@@ -73,7 +73,7 @@ export class Readings {
     return found;
   }
 
-  /** The reading that is `seconds` older than the one at `index`, or the oldest; null if the service began anew since. */
+  /** The reading that is `seconds` older than the one at `index`, or the oldest; null if the service has restarted since. */
   before(index, seconds) {
     let found = index;
     while (found > 0 && this.all[index].time_s - this.all[found].time_s < seconds) found -= 1;
@@ -82,15 +82,15 @@ export class Readings {
     return found < index && isSame ? this.all[found] : null;
   }
 
-  /** How much a count of the service grows a second at `index`; null where that isn't known. */
+  /** The rate of a counter of the service per second at `index`; null if unknown. */
   rate(index, name, field) {
-    const old = this.before(index, 4); // two steps of the page: engines report after steps, and one alone is uneven
+    const old = this.before(index, 4); // two polling intervals: engines report after steps, so one interval is uneven
     if (!old) return null;
     const now = this.all[index];
     return Math.max(0, sum(now, name, field) - sum(old, name, field)) / (now.time_s - old.time_s);
   }
 
-  /** The times of the minute before `index`. */
+  /** The distribution of the times in the minute before `index`. */
   times(index, name, field) {
     const old = this.before(index, 60);
     if (!old) return null;

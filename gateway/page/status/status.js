@@ -1,4 +1,4 @@
-// The operators' page: asks every two seconds, keeps what it was told, and draws it.
+// The status page: polls every two seconds, stores the readings and draws them.
 
 import { draw, element } from "./plot.js";
 import { Readings, chosen, failures, percentile, sum } from "./readings.js";
@@ -14,7 +14,7 @@ const hundredths = (value) => (value === null ? "–" : `${few(100 * value)} %`)
 const duration = (seconds) => (seconds < 1 ? `${few(1000 * seconds)} ms` : `${few(seconds)} s`);
 const time = (found) => (found ? `${found.isOver ? "over " : found.isFirst ? "under " : ""}${duration(found.seconds)}` : "–");
 
-/** The part of `of` that is `field`; null where there is none, as for models without a cache. */
+/** The ratio of `field` to `of`; null if unknown, as for models without a cache. */
 function part(reading, name, field, of = "blocks") {
   const whole = sum(reading, name, of);
   return whole ? sum(reading, name, field) / whole : null;
@@ -27,15 +27,15 @@ const PLOTS = [
   ]],
   ["Cache", hundredths, { top: 1 }, [
     ["in use", (index, name) => part(readings.all[index], name, "used_blocks"), hundredths],
-    ["kept for prompts that begin alike", (index, name) => part(readings.all[index], name, "cached_blocks"), hundredths],
+    ["cached prefixes", (index, name) => part(readings.all[index], name, "cached_blocks"), hundredths],
   ]],
-  ["Tokens a second", few, {}, [
+  ["Tokens per second", few, {}, [
     ["generated", (index, name) => readings.rate(index, name, "generated_tokens"), few],
     ["of prompts", (index, name) => readings.rate(index, name, "prompt_tokens"), few],
     ["computed, all", (index, name) => readings.rate(index, name, "computed_tokens"), few],
   ]],
-  ["Requests that ended, a second", few, {}, [["requests", (index, name) => readings.rate(index, name, "requests"), few]]],
-  ...[["Wait for the first step", "queue_time"], ["Time to the first token", "time_to_first_token"], ["Time of a token after it", "time_per_output_token"]].map(
+  ["Completed requests per second", few, {}, [["requests", (index, name) => readings.rate(index, name, "requests"), few]]],
+  ...[["Queue time", "queue_time"], ["Time to the first token", "time_to_first_token"], ["Time per output token", "time_per_output_token"]].map(
     ([title, field]) => [title, duration, { least: 0.001 }, SHARES.map(([name, share]) => [name, (index, model) => percentile(readings.times(index, model, field), share), time])],
   ),
 ];
@@ -45,31 +45,31 @@ function drawPlots(name) {
   const ago = at("span").selectedOptions[0].textContent;
   const shown = readings.last(seconds);
   const newest = readings.newest.time_s;
-  PLOTS.forEach(([title, words, options, curves], place) => {
-    const figure = at("plots").children[place] ?? at("plots").appendChild(document.createElement("figure"));
+  PLOTS.forEach(([title, format, options, curves], position) => {
+    const figure = at("plots").children[position] ?? at("plots").appendChild(document.createElement("figure"));
     const drawn = curves.map(([label, read, shownAs]) => {
       const found = shown.map((index) => read(index, name));
       const points = found.map((value, each) => [1 - (newest - readings.all[shown[each]].time_s) / seconds, value?.seconds ?? (value === null ? null : value)]);
       return { name: label, points, now: shownAs(found.at(-1)) };
     });
-    draw(figure, title, drawn, { words, ago, ...options });
+    draw(figure, title, drawn, { format, ago, ...options });
   });
 }
 
 function drawNow(name) {
   const last = readings.all.length - 1;
   const reading = readings.newest;
-  const told = [
+  const tiles = [
     ["Running", whole(sum(reading, name, "running"))],
     ["Waiting", whole(sum(reading, name, "waiting"))],
     ["Cache in use", hundredths(part(reading, name, "used_blocks"))],
-    ["Tokens a second", few(readings.rate(last, name, "generated_tokens"))],
-    ["First token, half", time(percentile(readings.times(last, name, "time_to_first_token"), 0.5))],
-    ["HTTP requests open", whole(reading.gateway.active)],
+    ["Tokens per second", few(readings.rate(last, name, "generated_tokens"))],
+    ["First token, median", time(percentile(readings.times(last, name, "time_to_first_token"), 0.5))],
+    ["Open HTTP requests", whole(reading.gateway.active)],
     ["Prompts from the cache", hundredths(part(reading, name, "cached_prompt_tokens", "prompt_tokens"))],
     ["Preempted", whole(sum(reading, name, "preemptions"))],
   ];
-  at("now").replaceChildren(...told.map(([term, value]) => element("div", "", element("dt", "", term), element("dd", "", value))));
+  at("now").replaceChildren(...tiles.map(([term, value]) => element("div", "", element("dt", "", term), element("dd", "", value))));
 }
 
 function row(...cells) {
@@ -86,13 +86,13 @@ function drawShares(name) {
   const entities = readings.newest.service?.entities ?? [];
   const totals = new Map();
   for (const { endpoint, requests } of entities) totals.set(endpoint, (totals.get(endpoint) ?? 0) + requests);
-  const rows = entities.filter(({ model }) => !name || model === name).map(({ endpoint, entity, model, traffic_percentage: meant, requests }) => {
+  const rows = entities.filter(({ model }) => !name || model === name).map(({ endpoint, entity, model, traffic_percentage: share, requests }) => {
     const total = totals.get(endpoint);
     const meter = Object.assign(document.createElement("meter"), { max: 100, value: total ? (100 * requests) / total : 0 });
     meter.setAttribute("aria-label", `${entity} of ${endpoint}`);
-    return row(endpoint, entity, model, `${meant} %`, element("span", "", meter, ` ${total ? hundredths(requests / total) : "–"}`), requests);
+    return row(endpoint, entity, model, `${share} %`, element("span", "", meter, ` ${total ? hundredths(requests / total) : "–"}`), requests);
   });
-  fill("shares", rows, "No endpoints besides the models' own.");
+  fill("shares", rows, "No endpoints other than the models' own.");
 }
 
 function drawFailures() {
@@ -123,8 +123,8 @@ function listModels(reading) {
   }
 }
 
-/** Say it, if it is new: a reader says all that changes here. */
-function tell(id, text) {
+/** Set the text if it is new: screen readers read each change. */
+function setText(id, text) {
   if (at(id).textContent !== text) at(id).textContent = text;
 }
 
@@ -132,16 +132,16 @@ async function ask() {
   try {
     const key = at("key").value;
     const answer = await fetch("status.json", { headers: key ? { authorization: `Bearer ${key}` } : {} });
-    const told = await answer.json();
-    if (!answer.ok) throw new Error(`${told.error?.message ?? answer.statusText}${answer.status === 401 || answer.status === 403 ? "; give a key with the scope metrics" : ""}`);
-    readings.add(told);
-    listModels(told);
-    tell("state", told.unready ? `Not ready: ${told.unready}` : "Ready");
-    tell("problem", told.problem ? `Nothing of the service: ${told.problem}` : "");
+    const status = await answer.json();
+    if (!answer.ok) throw new Error(`${status.error?.message ?? answer.statusText}${answer.status === 401 || answer.status === 403 ? "; give a key with the scope metrics" : ""}`);
+    readings.add(status);
+    listModels(status);
+    setText("state", status.unready ? `Not ready: ${status.unready}` : "Ready");
+    setText("problem", status.problem ? `No data from the service: ${status.problem}` : "");
     drawAll();
   } catch (error) {
-    tell("state", "Unknown");
-    tell("problem", error instanceof TypeError ? "The server can't be reached" : error.message);
+    setText("state", "Unknown");
+    setText("problem", error instanceof TypeError ? "The server can't be reached" : error.message);
   }
 }
 

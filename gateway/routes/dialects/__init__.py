@@ -1,1 +1,1 @@
-"""The surface of each dialect: its paths, each once, with an example."""
+"""The surface of each dialect: its operations with examples."""

@@ -41,9 +41,9 @@ async def _settle(upstream: Upstream, request: Any, caller: Caller) -> None:
     await upstream.choice.settle(request, caller)
 
 
-async def _info(upstream: Upstream, arrival: HttpRequest, caller: Caller) -> bytes:
-    check_version(arrival)
-    return to_info(await upstream.choice.default(deployment(arrival), caller))
+async def _info(upstream: Upstream, http_request: HttpRequest, caller: Caller) -> bytes:
+    check_version(http_request)
+    return to_info(await upstream.choice.default(deployment(http_request), caller))
 
 
 def _operations(base: str) -> tuple[Operation, ...]:
@@ -62,7 +62,7 @@ def _operations(base: str) -> tuple[Operation, ...]:
 AZURE: Final = Surface(
     tag="Azure AI model inference",
     error=AzureError,
-    refuse=AzureErrors().refuse,
+    error_response=AzureErrors().error_response,
     prefixes=("/chat", "/embeddings", "/info", "/models"),
     operations=(*_operations(""), *_operations("/models")),
 )

@@ -30,7 +30,7 @@ _ROOT: Final = "/serving-endpoints"
 DATABRICKS: Final = Surface(
     tag="Databricks",
     error=DatabricksError,
-    refuse=DatabricksErrors().refuse,
+    error_response=DatabricksErrors().error_response,
     prefixes=(_ROOT,),
     operations=(
         Operation("POST", f"{_ROOT}/{{name:path}}/invocations", "Queries an endpoint; the body decides the task.",

@@ -1,4 +1,4 @@
-"""The routes of MindIE and Triton, and KServe's about the server and its models, under /v2."""
+"""The routes of MindIE and Triton, and KServe's metadata routes, under /v2."""
 
 from __future__ import annotations
 
@@ -48,25 +48,25 @@ _BODY: Final = Body(GenerateBody, _PROMPT, GenerationAnswer, chunk=GenerationChu
 _METADATA: Final = to_server_metadata(version("sluice"))
 
 
-async def _live(upstream: Upstream, arrival: HttpRequest, caller: Caller) -> bytes:  # noqa: ARG001  a lookup's signature
+async def _live(upstream: Upstream, http_request: HttpRequest, caller: Caller) -> bytes:  # noqa: ARG001  a lookup's signature
     return LIVE
 
 
-async def _ready(upstream: Upstream, arrival: HttpRequest, caller: Caller) -> bytes:  # noqa: ARG001  a lookup's signature
+async def _ready(upstream: Upstream, http_request: HttpRequest, caller: Caller) -> bytes:  # noqa: ARG001  a lookup's signature
     reason = await upstream.client.unready_reason()
     if reason is not None:
         raise Failure(Reason.UNAVAILABLE, reason, retry_after_s=1)
     return READY
 
 
-async def _server(upstream: Upstream, arrival: HttpRequest, caller: Caller) -> bytes:  # noqa: ARG001  a lookup's signature
+async def _server(upstream: Upstream, http_request: HttpRequest, caller: Caller) -> bytes:  # noqa: ARG001  a lookup's signature
     return _METADATA
 
 
 def _of_model(describe: Callable[[Model], bytes]) -> Lookup:
-    async def answer(upstream: Upstream, arrival: HttpRequest, caller: Caller) -> bytes:
-        model = await upstream.client.get_model(arrival.path["model"], caller)
-        check_version(model, arrival.path.get("version"))
+    async def answer(upstream: Upstream, http_request: HttpRequest, caller: Caller) -> bytes:
+        model = await upstream.client.get_model(http_request.path["model"], caller)
+        check_version(model, http_request.path.get("version"))
         return describe(model)
 
     return Lookup(answer)
@@ -93,7 +93,7 @@ def _get(route: str, summary: str, handler: Lookup, answer: type) -> Operation:
 MINDIE: Final = Surface(
     tag="MindIE and Triton",
     error=TritonError,
-    refuse=MindieErrors().refuse,
+    error_response=MindieErrors().error_response,
     prefixes=("/v2",),
     operations=(
         _get("/v2", "Describes the server.", Lookup(_server), ServerMetadata),

@@ -1,4 +1,4 @@
-"""The routes of models: in the OpenAI style, and under /v1 in Anthropic's for its clients, too."""
+"""The routes of models: in the OpenAI style, and for Anthropic's clients also in theirs under /v1."""
 
 from __future__ import annotations
 
@@ -31,24 +31,26 @@ _PAGE: Final = (
 )
 
 
-async def _list_models(upstream: Upstream, arrival: HttpRequest, caller: Caller) -> bytes:  # noqa: ARG001  a lookup's signature
+async def _list_models(upstream: Upstream, http_request: HttpRequest, caller: Caller) -> bytes:  # noqa: ARG001  a lookup's signature
     return to_model_list(await upstream.client.list_models(caller))
 
 
-async def _get_model(upstream: Upstream, arrival: HttpRequest, caller: Caller) -> bytes:
-    return to_model(await upstream.client.get_model(arrival.path["model"], caller))
+async def _get_model(upstream: Upstream, http_request: HttpRequest, caller: Caller) -> bytes:
+    return to_model(await upstream.client.get_model(http_request.path["model"], caller))
 
 
-async def _page_models(upstream: Upstream, arrival: HttpRequest, caller: Caller) -> bytes:
-    return to_model_page(await upstream.client.list_models(caller), arrival.query)
+async def _page_models(upstream: Upstream, http_request: HttpRequest, caller: Caller) -> bytes:
+    return to_model_page(await upstream.client.list_models(caller), http_request.query)
 
 
-async def _get_model_info(upstream: Upstream, arrival: HttpRequest, caller: Caller) -> bytes:
-    return to_model_info(await upstream.client.get_model(arrival.path["model"], caller))
+async def _get_model_info(upstream: Upstream, http_request: HttpRequest, caller: Caller) -> bytes:
+    return to_model_info(await upstream.client.get_model(http_request.path["model"], caller))
 
 
 def _both(own: Answer, other: Answer, answer: type) -> ByHeader:
-    anthropic = OtherDialect(VERSION, Lookup(other), answer, AnthropicError, AnthropicErrors().refuse, response_headers)
+    anthropic = OtherDialect(
+        VERSION, Lookup(other), answer, AnthropicError, AnthropicErrors().error_response, response_headers
+    )
     return ByHeader(Lookup(own), anthropic)
 
 
@@ -63,7 +65,7 @@ def _of_azure(base: str) -> tuple[Operation, ...]:
 MODELS: Final = Surface(
     tag="Models",
     error=ErrorAnswer,
-    refuse=OpenAIErrors().refuse,
+    error_response=OpenAIErrors().error_response,
     prefixes=(),
     operations=(
         Operation("GET", "/v1/models", "Lists the models.", _both(_list_models, _page_models, ModelPageAnswer),

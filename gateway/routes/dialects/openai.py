@@ -83,7 +83,7 @@ def _operations(base: str) -> tuple[Operation, ...]:
 OPENAI: Final = Surface(
     tag="OpenAI style",
     error=ErrorAnswer,
-    refuse=OpenAIErrors().refuse,
+    error_response=OpenAIErrors().error_response,
     prefixes=("/v1", "/openai", "/tokenize", "/detokenize"),
     operations=(
         *_operations("/v1"),

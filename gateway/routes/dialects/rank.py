@@ -34,7 +34,7 @@ def _score(path: str) -> Operation:
 RANK: Final = Surface(
     tag="Reranking",
     error=RankError,
-    refuse=RankErrors().refuse,
+    error_response=RankErrors().error_response,
     prefixes=("/v1/rerank", "/v2/rerank", "/rerank", "/v1/score", "/score"),
     operations=(
         _rerank("/v1/rerank"),

@@ -1,4 +1,4 @@
-"""The routes of Databricks' REST API that list, make, change and remove endpoints."""
+"""The routes of Databricks' REST API that list, create, change and delete endpoints."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from google.protobuf.message import Message
 
 from gateway.dialects.databricks.answer import DatabricksError, EndpointAnswer, EndpointsAnswer, NothingAnswer
 from gateway.dialects.databricks.endpoint import DELETED, to_endpoint, to_endpoint_list
-from gateway.dialects.databricks.endpoint_body import ConfigBody, EndpointBody, meant_version
+from gateway.dialects.databricks.endpoint_body import ConfigBody, EndpointBody, expected_version
 from gateway.dialects.databricks.error import DatabricksErrors
 from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.json_body import decode
@@ -51,15 +51,15 @@ class _ParsedChange:
     caller_name: Callable[[str], str]
 
 
-def _parse_new(arrival: HttpRequest) -> _ParsedChange:
-    body = decode(arrival.body, _CREATE)
+def _parse_new(http_request: HttpRequest) -> _ParsedChange:
+    body = decode(http_request.body, _CREATE)
     return _ParsedChange(body.to_create(), body.caller_name)
 
 
-def _parse_config(arrival: HttpRequest) -> _ParsedChange:
-    body = decode(arrival.body, _CONFIG)
-    request = body.to_update(arrival.path["name"])
-    if (version := meant_version(arrival.headers)) is not None:
+def _parse_config(http_request: HttpRequest) -> _ParsedChange:
+    body = decode(http_request.body, _CONFIG)
+    request = body.to_update(http_request.path["name"])
+    if (version := expected_version(http_request.headers)) is not None:
         request.config_version = version
     return _ParsedChange(request, body.caller_name)
 
@@ -68,16 +68,16 @@ def _serialize(answer: Any) -> bytes:
     return to_endpoint(answer.endpoint)
 
 
-async def _list(upstream: Upstream, arrival: HttpRequest, caller: Caller) -> bytes:  # noqa: ARG001  a lookup's signature
+async def _list(upstream: Upstream, http_request: HttpRequest, caller: Caller) -> bytes:  # noqa: ARG001  a lookup's signature
     return to_endpoint_list(await upstream.client.list_endpoints(caller))
 
 
-async def _get(upstream: Upstream, arrival: HttpRequest, caller: Caller) -> bytes:
-    return to_endpoint(await upstream.client.get_endpoint(arrival.path["name"], caller))
+async def _get(upstream: Upstream, http_request: HttpRequest, caller: Caller) -> bytes:
+    return to_endpoint(await upstream.client.get_endpoint(http_request.path["name"], caller))
 
 
-async def _delete(upstream: Upstream, arrival: HttpRequest, caller: Caller) -> bytes:
-    await upstream.client.delete_endpoint(arrival.path["name"], caller, meant_version(arrival.headers))
+async def _delete(upstream: Upstream, http_request: HttpRequest, caller: Caller) -> bytes:
+    await upstream.client.delete_endpoint(http_request.path["name"], caller, expected_version(http_request.headers))
     return DELETED
 
 
@@ -95,7 +95,7 @@ def _update(route: str) -> Operation:
 SERVING_ENDPOINTS: Final = Surface(
     tag="Databricks",
     error=DatabricksError,
-    refuse=DatabricksErrors().refuse,
+    error_response=DatabricksErrors().error_response,
     prefixes=("/api/2.0",),
     operations=(
         Operation("GET", _ROOT, "Lists the endpoints.", Lookup(_list), answer=EndpointsAnswer),

@@ -1,1 +1,1 @@
-"""Working examples of bodies, parameters and streams, for the API's description."""
+"""Working examples of bodies, parameters and streams for the OpenAPI document."""

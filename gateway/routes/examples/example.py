@@ -1,4 +1,4 @@
-"""Working examples of bodies and parameters that several dialects share, for the API's description."""
+"""Working examples of bodies and parameters that several dialects share, for the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ _INPUT: Final = {"input": "a cat"}
 
 
 def chat(kind: type[msgspec.Struct], **fields: Any) -> Body:
-    """A conversation, with these fields beside."""
+    """Return a conversation with these additional fields."""
     return Body(kind, fields | _MESSAGES, ChatAnswer, chunk=ChatChunk)
 
 
 def completion(kind: type[msgspec.Struct], **fields: Any) -> Body:
-    """A prompt, with these fields beside."""
+    """Return a prompt with these additional fields."""
     return Body(kind, fields | _PROMPT, CompletionAnswer, chunk=CompletionChunk)
 
 
 def embedding(kind: type[msgspec.Struct], *, embedder_in: str | None = None, **fields: Any) -> Body:
-    """A text to embed, with these fields beside. `embedder_in` is the parameter that names the model, if one does."""
+    """Return a text to embed with these additional fields. `embedder_in` is the parameter with the model."""
     return Body(kind, fields | _INPUT, EmbeddingsAnswer, {} if embedder_in is None else {embedder_in: EMBEDDER})
 
 
 def response(kind: type[msgspec.Struct], **fields: Any) -> Body:
-    """A text to answer by a response, with these fields beside."""
+    """Return the input of a response with these additional fields."""
     return Body(kind, fields | {"input": "Hello!", "max_output_tokens": 16}, ResponseAnswer, chunk=ResponseEvent)
 
 

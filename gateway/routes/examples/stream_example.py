@@ -1,4 +1,4 @@
-"""Example streams, one for each kind of event, for the API's description."""
+"""Example streams, one for each kind of event, for the OpenAPI document."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Choose between two dialects that share a path, by a header that one's clients always send."""
+"""Choose between two dialects that share a path by a header that one dialect's clients always send."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.config import Settings
-from gateway.dialects.seam.refusal import Refuse
+from gateway.dialects.seam.error_response import ToErrorResponse
 from gateway.http.headers import headers_of
 from gateway.routes.handling.handler import Lookup
 from gateway.routes.handling.response_headers import SendHeaders, WithResponseHeaders
@@ -16,28 +16,28 @@ from gateway.routes.upstream.upstream import Upstream
 
 @dataclass(frozen=True, slots=True)
 class OtherDialect:
-    """Who answers a request that has the header `marked_by`, with which headers and types of bodies."""
+    """The dialect that answers requests with the header `marked_by`: its lookup, headers and types of bodies."""
 
     marked_by: str
     lookup: Lookup
     answer: type
     error: type
-    refuse: Refuse
+    error_response: ToErrorResponse
     headers: SendHeaders
 
 
 @dataclass(frozen=True, slots=True)
 class ByHeader:
-    """Two lookups on one path: the `other` dialect's, and the surface's own."""
+    """Two lookups on one path: the surface's own, and the other dialect's."""
 
     own: Lookup
     other: OtherDialect
 
-    def endpoint(self, upstream: Upstream, refuse: Refuse, settings: Settings) -> ASGIApp:
-        """The application."""
-        own = self.own.endpoint(upstream, refuse, settings)
+    def endpoint(self, upstream: Upstream, error_response: ToErrorResponse, settings: Settings) -> ASGIApp:
+        """Return the ASGI application."""
+        own = self.own.endpoint(upstream, error_response, settings)
         other = WithResponseHeaders(
-            self.other.lookup.endpoint(upstream, self.other.refuse, settings), self.other.headers
+            self.other.lookup.endpoint(upstream, self.other.error_response, settings), self.other.headers
         )
 
         async def choose(scope: Scope, receive: Receive, send: Send) -> None:

@@ -1,7 +1,7 @@
 """Handle one generation request: read the body, parse it, call the service, send the answer.
 
-A caller that leaves ends the call at the service, at any moment. A stream commits to status 200 at its first event;
-until then an error is an HTTP status, after it one last event.
+A caller that disconnects cancels the call at the service. A stream sends status 200 with its first event; an error
+before it becomes an HTTP status, a later error one last event.
 """
 
 from __future__ import annotations
@@ -27,38 +27,38 @@ from gateway.http.cost import cost_comment
 from gateway.http.event_id import HEADER, EventMarks
 from gateway.http.headers import headers_of
 from gateway.http.offload import offload
-from gateway.http.reply import known, send_json, send_refusal
+from gateway.http.reply import known, send_error_response, send_json
 from gateway.http.sse import EventStream
-from gateway.routes.handling.credential_first import Told, as_found
+from gateway.routes.handling.authentication_first import ReplaceFailure, keep_failure
 from gateway.upstream.client import Caller
 
-_LAST_WORDS_S = 1.0
-_STALL_GRACE_S = 5.0  # what a reader has to take in the end of a stream whose deadline has passed
+_CANCEL_GRACE_S = 1.0
+_STALL_GRACE_S = 5.0  # time to send the end of a stream after its deadline
 
 
 class GenerationClient(Protocol):
-    """What an endpoint asks for answers: a ServiceClient, or one that does something first."""
+    """The client of an endpoint: a ServiceClient, or a wrapper that does something first."""
 
     async def call(self, request: Message, caller: Caller, affinity: str = "") -> Any:
-        """The whole answer. Raises Failure."""
+        """Return the whole answer. Raises Failure."""
 
     def stream(
         self, request: Message, caller: Caller, affinity: str = ""
     ) -> contextlib.AbstractAsyncContextManager[AsyncIterator[Message]]:
-        """The answer's events. Reading them raises what leaving the block turns into Failure."""
+        """Open the stream of events. Errors while reading become Failure on leaving the block."""
 
 
 @dataclass(frozen=True, slots=True)
 class GenerationEndpoint:
-    """An ASGI application that answers one route in one dialect. `translator` makes a translator for each request.
+    """An ASGI application that answers one route in one dialect. `translator` creates a translator for each request.
 
-    `told` says what callers hear of a body that can't be read.
+    `replace_failure` returns the failure to report for an invalid body.
     """
 
     translator: Callable[[], Translator]
     client: GenerationClient
     settings: Settings
-    told: Told = as_found
+    replace_failure: ReplaceFailure = keep_failure
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = headers_of(scope)
@@ -66,16 +66,18 @@ class GenerationEndpoint:
         translator = self.translator()
         try:
             body = await read_json_body(headers, receive, self.settings.max_body_bytes)
-            arrival = HttpRequest(body, headers, dict(scope["path_params"]), dict(QueryParams(scope["query_string"])))
-            parsed = await offload(len(body), partial(translator.parse, arrival))
-            marks = EventMarks(arrival.headers)
+            http_request = HttpRequest(
+                body, headers, dict(scope["path_params"]), dict(QueryParams(scope["query_string"]))
+            )
+            parsed = await offload(len(body), partial(translator.parse, http_request))
+            marks = EventMarks(http_request.headers)
             if parsed.stream and marks.last is not None:
                 marks.last.ask(parsed.request)
         except CallerLeft:
             raise
-        except Exception as error:  # noqa: BLE001  what is unknown is logged, and told in the dialect's shape
-            failure = await self.told(known(error, caller.request_id), caller)
-            await send_refusal(send, translator.refuse(failure), failure)
+        except Exception as error:  # noqa: BLE001  unexpected errors are logged, and reported in the dialect's format
+            failure = await self.replace_failure(known(error, caller.request_id), caller)
+            await send_error_response(send, translator.error_response(failure), failure)
             return
         if parsed.timeout_s is not None:
             caller = replace(caller, timeout_s=parsed.timeout_s)
@@ -90,13 +92,13 @@ class GenerationEndpoint:
     ) -> None:
         async def fail(failure: Failure) -> None:
             renamed = failure.renamed(parsed.caller_name)
-            await send_refusal(send, translator.refuse(renamed), renamed)
+            await send_error_response(send, translator.error_response(renamed), renamed)
 
         try:
             response = await self.client.call(parsed.request, caller, parsed.affinity)
             body = await offload(response.ByteSize(), partial(parsed.encoder.whole, response))
         except asyncio.CancelledError:
-            await fail(known(_stopping(), caller.request_id))
+            await fail(known(_shutdown_failure(), caller.request_id))
             raise
         except Exception as error:  # noqa: BLE001  as above
             await fail(known(error, caller.request_id))
@@ -114,41 +116,41 @@ class GenerationEndpoint:
         encoder = parsed.encoder
         stream = EventStream(send, ping=encoder.ping, interval_s=self.settings.keep_alive_interval_s)
         event: Message | None = None
-        told_at_end = cost_comment if encoder.ping else bytes  # some clients take no comments
+        final_bytes = cost_comment if encoder.ping else bytes  # some clients accept no comments
 
         async def fail(failure: Failure) -> None:
             renamed = failure.renamed(
                 lambda field: HEADER if field.startswith("resume.") else parsed.caller_name(field)
             )
             if not stream.is_open:
-                await send_refusal(send, translator.refuse(renamed), renamed)
+                await send_error_response(send, translator.error_response(renamed), renamed)
             elif ends_answer(event):
-                await stream.close(told_at_end())  # the answer was whole: its terminal event is out
+                await stream.close(final_bytes())  # the answer is complete: its terminal event was sent
             else:
-                await stream.close(encoder.error(renamed) + told_at_end())
+                await stream.close(encoder.error(renamed) + final_bytes())
 
         try:
             async with self.client.stream(parsed.request, caller, parsed.affinity) as events:
                 event = await anext(events, None)
                 if event is not None:
                     await stream.open(marks.put(await _encoded(encoder, event), event))
-                    async with _beside(stream.keep_alive()):
+                    async with _in_background(stream.keep_alive()):
                         async for event in events:
                             await stream.write(marks.put(await _encoded(encoder, event), event))
             _check_end(event)
         except asyncio.CancelledError:
-            await fail(known(_stopping(), caller.request_id))
+            await fail(known(_shutdown_failure(), caller.request_id))
             raise
         except CallerLeft:
             raise
         except Exception as error:  # noqa: BLE001  as above
             await fail(known(error, caller.request_id))
         else:
-            await stream.close(told_at_end())
+            await stream.close(final_bytes())
 
 
 async def _answer(answer: Coroutine[Any, Any, None], receive: Receive, limit_s: float) -> None:
-    """Run `answer` until it ends or the caller leaves. A caller that reads nothing for `limit_s` seconds has left."""
+    """Run `answer` until it ends or the caller disconnects. Raises CallerLeft, also if it takes `limit_s` seconds."""
     answering = asyncio.create_task(answer)
     leaving = asyncio.create_task(disconnected(receive))
     try:
@@ -159,32 +161,32 @@ async def _answer(answer: Coroutine[Any, Any, None], receive: Receive, limit_s: 
     finally:
         answering.cancel()
         leaving.cancel()
-        await asyncio.wait({answering, leaving}, timeout=_LAST_WORDS_S)
-        answering.cancel()  # its last words found no reader
+        await asyncio.wait({answering, leaving}, timeout=_CANCEL_GRACE_S)
+        answering.cancel()  # the client did not accept the final write in time
 
 
 @contextlib.asynccontextmanager
-async def _beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Run `work` as long as the block runs."""
+async def _in_background(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Run `work` in a task until the block ends."""
     task = asyncio.create_task(work)
     try:
         yield
     finally:
         task.cancel()
-        await asyncio.gather(task, return_exceptions=True)  # that its writing found no reader, `stream` will see, too
+        await asyncio.gather(task, return_exceptions=True)  # `stream` raises the same write errors
 
 
 async def _encoded(encoder: Encoder, event: Message) -> bytes:
-    """What goes out for an event; one with very many logprobs is written beside the loop."""
+    """Return the encoded event; an event with many logprobs is encoded off the event loop."""
     return await offload(event.ByteSize(), partial(encoder.chunk, event))
 
 
 def _check_end(last: Message | None) -> None:
-    """Whatever the status says."""
+    """Raise Failure if a stream ended without its terminal event, even with status OK."""
     if not ends_answer(last):
         raise Failure(Reason.INTERNAL, "the answer ended unexpectedly")
 
 
-def _stopping() -> Failure:
-    """For requests that the end of the process cuts off. To a caller that has left, it goes nowhere."""
+def _shutdown_failure() -> Failure:
+    """Return the failure of requests that the shutdown cancels."""
     return Failure(Reason.UNAVAILABLE, "the server is shutting down", retry_after_s=1)

@@ -1,6 +1,6 @@
-"""Handlers of an operation: a generation, a function, or one call of the service.
+"""Handlers of an operation: a generation, a lookup, or one call of the service.
 
-Handlers are declared without a service; `endpoint` makes the ASGI application that answers over one.
+Handlers are declared without a service; `endpoint` creates the ASGI application for a service.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from google.protobuf.message import Message
 from starlette.types import ASGIApp
 
 from gateway.config import Settings
+from gateway.dialects.seam.error_response import ToErrorResponse
 from gateway.dialects.seam.failure import Failure
 from gateway.dialects.seam.http_request import HttpRequest
-from gateway.dialects.seam.refusal import Refuse
 from gateway.dialects.seam.translator import Translator
 from gateway.http.offload import offload
-from gateway.routes.handling.credential_first import credential_first
+from gateway.routes.handling.authentication_first import authentication_first
 from gateway.routes.handling.generation_endpoint import GenerationEndpoint
 from gateway.routes.handling.lookup_endpoint import LookupEndpoint
 from gateway.routes.handling.prepared_client import PreparedClient
@@ -32,7 +32,7 @@ Answer: TypeAlias = Callable[[Upstream, HttpRequest, Caller], Awaitable[bytes]]
 
 
 class Parsed(Protocol):
-    """What came of a body: the contract's request, and the way back to the caller's names of its fields."""
+    """A parsed body: the contract's request, and the mapping to the caller's field names."""
 
     @property
     def request(self) -> Message: ...
@@ -46,50 +46,50 @@ ParsedT = TypeVar("ParsedT", bound=Parsed)
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """A request for which something is generated. `prepare` may change it first, or refuse it by raising Failure."""
+    """A request that runs a model. `prepare` may change it first, or reject it by raising Failure."""
 
     translator: Callable[[], Translator]
     prepare: Prepare | None = None
 
-    def parse(self, arrival: HttpRequest) -> Parsed:
-        """Read a request. Raises Failure."""
-        return self.translator().parse(arrival)
+    def parse(self, http_request: HttpRequest) -> Parsed:
+        """Parse a request. Raises Failure."""
+        return self.translator().parse(http_request)
 
-    def endpoint(self, upstream: Upstream, refuse: Refuse, settings: Settings) -> ASGIApp:  # noqa: ARG002
-        """The application. Errors are told by the translator, which may know more of the request."""
+    def endpoint(self, upstream: Upstream, error_response: ToErrorResponse, settings: Settings) -> ASGIApp:  # noqa: ARG002
+        """Return the ASGI application. The translator creates its errors, since it may know more of the request."""
         client = ResumingClient(upstream.client, settings.resume_timeout_s)
         if self.prepare is None:
-            return GenerationEndpoint(self.translator, client, settings, credential_first(upstream.client))
+            return GenerationEndpoint(self.translator, client, settings, authentication_first(upstream.client))
         prepared = PreparedClient(client, partial(self.prepare, upstream))
-        return GenerationEndpoint(self.translator, prepared, settings, credential_first(upstream.client))
+        return GenerationEndpoint(self.translator, prepared, settings, authentication_first(upstream.client))
 
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """A request without a body. `answer` gives the JSON of status 200, or raises Failure."""
+    """A request without a body. `answer` returns the JSON of status 200, or raises Failure."""
 
     answer: Answer
 
-    def endpoint(self, upstream: Upstream, refuse: Refuse, settings: Settings) -> ASGIApp:
+    def endpoint(self, upstream: Upstream, error_response: ToErrorResponse, settings: Settings) -> ASGIApp:
         """The application."""
-        return LookupEndpoint(partial(self.answer, upstream), refuse, settings)
+        return LookupEndpoint(partial(self.answer, upstream), error_response, settings)
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A request whose body says what to call: `serialize` returns the JSON of the service's reply."""
+    """A request whose body becomes one call: `serialize` returns the JSON of the service's reply."""
 
     parse: Callable[[HttpRequest], Parsed]
     serialize: Callable[[Any], bytes]
 
-    def endpoint(self, upstream: Upstream, refuse: Refuse, settings: Settings) -> ASGIApp:
+    def endpoint(self, upstream: Upstream, error_response: ToErrorResponse, settings: Settings) -> ASGIApp:
         """The application."""
 
-        async def answer(arrival: HttpRequest, caller: Caller) -> bytes:
-            _, reply = await _call(self.parse, upstream, arrival, caller)
+        async def answer(http_request: HttpRequest, caller: Caller) -> bytes:
+            _, reply = await _call(self.parse, upstream, http_request, caller)
             return self.serialize(reply)
 
-        return LookupEndpoint(answer, refuse, settings, credential_first(upstream.client))
+        return LookupEndpoint(answer, error_response, settings, authentication_first(upstream.client))
 
 
 class Question(Parsed, Protocol):
@@ -100,28 +100,28 @@ class Question(Parsed, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Inquiry:
-    """A request whose body says what to call, and how to serialize the service's reply, which may be long."""
+    """A request whose body becomes one call, and determines the JSON of the service's reply, which may be long."""
 
     parse: Callable[[HttpRequest], Question]
 
-    def endpoint(self, upstream: Upstream, refuse: Refuse, settings: Settings) -> ASGIApp:
+    def endpoint(self, upstream: Upstream, error_response: ToErrorResponse, settings: Settings) -> ASGIApp:
         """The application."""
 
-        async def answer(arrival: HttpRequest, caller: Caller) -> bytes:
-            question, reply = await _call(self.parse, upstream, arrival, caller)
+        async def answer(http_request: HttpRequest, caller: Caller) -> bytes:
+            question, reply = await _call(self.parse, upstream, http_request, caller)
             return await offload(reply.ByteSize(), partial(question.serialize, reply))
 
-        return LookupEndpoint(answer, refuse, settings, credential_first(upstream.client))
+        return LookupEndpoint(answer, error_response, settings, authentication_first(upstream.client))
 
 
 async def _call(
-    parse: Callable[[HttpRequest], ParsedT], upstream: Upstream, arrival: HttpRequest, caller: Caller
+    parse: Callable[[HttpRequest], ParsedT], upstream: Upstream, http_request: HttpRequest, caller: Caller
 ) -> tuple[ParsedT, Any]:
     """Return the parsed body and the service's reply. Raises Failure with the caller's names."""
     try:
-        parsed = await offload(len(arrival.body), partial(parse, arrival))
+        parsed = await offload(len(http_request.body), partial(parse, http_request))
     except Failure as failure:
-        raise await credential_first(upstream.client)(failure, caller) from None
+        raise await authentication_first(upstream.client)(failure, caller) from None
     try:
         return parsed, await upstream.client.call(parsed.request, caller)
     except Failure as failure:

@@ -1,4 +1,4 @@
-"""Handle one request that generates nothing: models, endpoints, metadata."""
+"""Handle one request that runs no model: models, endpoints, metadata."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from starlette.datastructures import QueryParams
 from starlette.types import Receive, Scope, Send
 
 from gateway.config import Settings
+from gateway.dialects.seam.error_response import ToErrorResponse
 from gateway.dialects.seam.failure import Failure
 from gateway.dialects.seam.http_request import HttpRequest
-from gateway.dialects.seam.refusal import Refuse
 from gateway.http.body import CallerLeft, read_json_body
 from gateway.http.headers import headers_of
-from gateway.http.reply import known, send_json, send_refusal
-from gateway.routes.handling.credential_first import Told, as_found
+from gateway.http.reply import known, send_error_response, send_json
+from gateway.routes.handling.authentication_first import ReplaceFailure, keep_failure
 from gateway.upstream.client import Caller
 
 _WITH_BODY: Final = frozenset({"POST", "PUT", "PATCH"})
@@ -26,28 +26,30 @@ Lookup: TypeAlias = Callable[[HttpRequest, Caller], Awaitable[bytes]]
 
 @dataclass(frozen=True, slots=True)
 class LookupEndpoint:
-    """An ASGI application over one function: `answer` gives the JSON body of status 200, or raises Failure.
+    """An ASGI application over one function: `answer` returns the JSON body of status 200, or raises Failure.
 
-    `told` says what callers hear of a body that can't be received.
+    `replace_failure` returns the failure to report for a body that can't be received.
     """
 
     answer: Lookup
-    refuse: Refuse
+    error_response: ToErrorResponse
     settings: Settings
-    told: Told = as_found
+    replace_failure: ReplaceFailure = keep_failure
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = headers_of(scope)
         caller = Caller.of(scope["state"]["request_id"], headers)
         try:
             body = await self._body(scope, headers, receive, caller)
-            arrival = HttpRequest(body, headers, dict(scope["path_params"]), dict(QueryParams(scope["query_string"])))
-            answer = await self.answer(arrival, caller)
+            http_request = HttpRequest(
+                body, headers, dict(scope["path_params"]), dict(QueryParams(scope["query_string"]))
+            )
+            answer = await self.answer(http_request, caller)
         except CallerLeft:
             raise
-        except Exception as error:  # noqa: BLE001  what is unknown is logged, and told in the dialect's shape
+        except Exception as error:  # noqa: BLE001  unexpected errors are logged, and reported in the dialect's format
             failure = known(error, caller.request_id)
-            await send_refusal(send, self.refuse(failure), failure)
+            await send_error_response(send, self.error_response(failure), failure)
         else:
             await send_json(send, 200, answer)
 
@@ -57,4 +59,4 @@ class LookupEndpoint:
         try:
             return await read_json_body(headers, receive, self.settings.max_body_bytes)
         except Failure as failure:
-            raise await self.told(failure, caller) from None
+            raise await self.replace_failure(failure, caller) from None

@@ -1,4 +1,4 @@
-"""Calls of the service that first need information from it."""
+"""Calls of the service that first need other information from it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from gateway.upstream.resuming_client import ResumingClient
 
 @dataclass(frozen=True, slots=True)
 class PreparedClient:
-    """A client for generation. `prepare` may change a request, or refuse it by raising Failure."""
+    """A client for generation. `prepare` may change a request, or reject it by raising Failure."""
 
     client: ResumingClient
     prepare: Callable[[Any, Caller], Awaitable[None]]
 
     async def call(self, request: Message, caller: Caller, affinity: str = "") -> Any:
-        """As ServiceClient.call."""
+        """Prepare the request, then call like `ServiceClient.call`."""
         await self.prepare(request, caller)
         return await self.client.call(request, caller, affinity)
 
@@ -29,7 +29,7 @@ class PreparedClient:
     async def stream(
         self, request: Message, caller: Caller, affinity: str = ""
     ) -> AsyncIterator[AsyncIterator[Message]]:
-        """As ServiceClient.stream."""
+        """Prepare the request, then stream like `ServiceClient.stream`."""
         await self.prepare(request, caller)
         async with self.client.stream(request, caller, affinity) as events:
             yield events

@@ -1,4 +1,4 @@
-"""Headers of the answers of one dialect, in addition to those of all."""
+"""Response headers that only one dialect sends."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from gateway.http.rate_limits import current_rate_limits
 
 SendHeaders: TypeAlias = Callable[[str, Mapping[bytes, bytes]], Iterable[tuple[bytes, bytes]]]
-"""The request's id, and where the caller stands with its limits → a dialect's own headers."""
+"""Return a dialect's own headers for a request id and the state of the caller's rate limits."""
 
 
 def send_no_headers(request_id: str, limits: Mapping[bytes, bytes]) -> tuple[()]:  # noqa: ARG001  a SendHeaders
-    """No header more."""
+    """Return no additional headers."""
     return ()
 
 
 @dataclass(frozen=True, slots=True)
 class WithResponseHeaders:
-    """An ASGI application whose answers have these headers too."""
+    """An ASGI application that adds these headers to its responses."""
 
     app: ASGIApp
     headers: SendHeaders

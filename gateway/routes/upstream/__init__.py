@@ -1,1 +1,1 @@
-"""The interface of the service for routes: the clients of its RPCs, and what they know of models and endpoints."""
+"""The interface of the service for routes: the client of its RPCs, and the choice of models and endpoints."""

@@ -16,18 +16,18 @@ from sluice.v1.model_pb2 import Model
 from gateway.dialects.seam.failure import Failure
 from gateway.upstream.client import Caller
 
-_FRESH_S: Final = 2.0  # how long a list is believed
+_FRESH_S: Final = 2.0  # seconds for which a list is fresh
 _MAX_LISTS: Final = 1024
 
 
 class EndpointSource(Protocol):
-    """Who knows the endpoints: a ServiceClient."""
+    """The source of the endpoints: a ServiceClient."""
 
     async def list_endpoints(self, caller: Caller) -> list[Endpoint]:
-        """All endpoints that the caller may see. Raises Failure."""
+        """Return all endpoints that the caller may see. Raises Failure."""
 
     async def list_models(self, caller: Caller) -> list[Model]:
-        """All models that the caller may see. Raises Failure."""
+        """Return all models that the caller may see. Raises Failure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,19 +37,19 @@ class _Listing:
 
 
 class EndpointLists:
-    """One list a credential, since the service decides by it what a caller may see. Used on the event loop.
+    """One list per credential, since the service decides by it which endpoints are visible. Used on the event loop.
 
-    Credentials are kept as hashes with a key of this process; the lists are as many as are fresh, and at most 1,024.
+    Credentials are stored as hashes with a key of this process; only fresh lists are kept, at most 1,024.
     """
 
     def __init__(self, source: EndpointSource, clock: Callable[[], float] = time.monotonic) -> None:
         self._source = source
         self._clock = clock
         self._key = os.urandom(32)
-        self._listings: OrderedDict[bytes, _Listing] = OrderedDict()  # the oldest first
+        self._listings: OrderedDict[bytes, _Listing] = OrderedDict()  # oldest first
 
     async def of(self, caller: Caller) -> Sequence[Endpoint]:
-        """The endpoints that the caller may see. Raises Failure."""
+        """Return the endpoints that the caller may see. Raises Failure."""
         self._forget_stale()
         credential = self._hash(caller)
         listing = self._listings.get(credential)
@@ -67,7 +67,7 @@ class EndpointLists:
         except Failure as failure:
             if failure.status != 403:
                 raise
-        # Who may generate need not be one who may look at endpoints; the models' own he may ask in any case.
+        # A key that may generate may lack the right to list endpoints; it can use the models' own in any case.
         models = await self._source.list_models(caller)
         return [
             Endpoint(
@@ -86,7 +86,7 @@ class EndpointLists:
             self._listings.popitem(last=False)
 
     def _hash(self, caller: Caller) -> bytes:
-        """Empty for a caller without credentials, who is not the same as one with an empty one."""
+        """Return the hash of a credential; empty without one, which differs from an empty credential."""
         if caller.authorization is None:
             return b""
         return hashlib.blake2b(caller.authorization.encode(), key=self._key, digest_size=32).digest()

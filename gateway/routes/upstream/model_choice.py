@@ -1,7 +1,7 @@
 """Choose the model if a dialect lets the client omit its name.
 
-A name that is served is kept; an asked-for deployment leads to the endpoint that has it; else the only model of the
-task answers, whether no name was given or one that nobody has.
+A served name is kept; a requested deployment selects its endpoint; otherwise the only model of the task is used, if the
+name is missing or unknown.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _TASKS: Final[dict[type[Message], Task]] = {ChatRequest: TASK_CHAT, EmbedRequest
 
 
 class ModelChoice:
-    """What is served, and which of it a request means."""
+    """Chooses the model of a request among the served ones."""
 
     def __init__(self, lists: EndpointLists) -> None:
         self._lists = lists
 
     async def default(self, deployment: str, caller: Caller) -> Endpoint:
-        """What is asked when no model is named: the deployment's endpoint, or the only model of the first task served.
+        """Return the default model: the deployment's endpoint, or the only model of the first served task.
 
         Raises Failure.
         """
@@ -51,7 +51,7 @@ class ModelChoice:
 
 
 def _choose(endpoints: Sequence[Endpoint], name: str, deployment: str, task: Task) -> str:
-    """The name to ask for. Raises Failure if there are several to choose from, or none."""
+    """Return the name to request. Raises Failure if there are several candidates or none."""
     if any(name in {each.name, _own_name(each)} for each in endpoints):
         return name
     if deployment:
@@ -61,7 +61,7 @@ def _choose(endpoints: Sequence[Endpoint], name: str, deployment: str, task: Tas
         if len(owners) == 1:
             return owners[0]
     able = [each.name for each in endpoints if each.is_model and not each.parent and each.task == task]
-    if name:  # ignored where there is only one model for the task; else the service says that it does not exist
+    if name:  # ignored if the task has only one model; otherwise the service reports that it does not exist
         return able[0] if len(able) == 1 else name
     if not able:
         raise Failure(Reason.TASK_NOT_SERVED, "no served model supports this task")
@@ -71,5 +71,5 @@ def _choose(endpoints: Sequence[Endpoint], name: str, deployment: str, task: Tas
 
 
 def _own_name(endpoint: Endpoint) -> str:
-    """An adapter's name without its model's, by which it can be asked for, too; another's whole name."""
+    """Return an adapter's name without its model's prefix, which is accepted too; of others, the whole name."""
     return endpoint.name.removeprefix(f"{endpoint.parent}:") if endpoint.parent else endpoint.name

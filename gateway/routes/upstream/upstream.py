@@ -11,12 +11,12 @@ from gateway.upstream.client import ServiceClient
 
 @dataclass(frozen=True, slots=True)
 class Upstream:
-    """The service's client, and the choice among what the service has."""
+    """The service's client, and the choice among its models."""
 
     client: ServiceClient
     choice: ModelChoice
 
     @classmethod
     def of(cls, client: ServiceClient) -> Upstream:
-        """Over a client."""
+        """Create it from a client."""
         return cls(client, ModelChoice(EndpointLists(client)))

@@ -10,9 +10,9 @@ from gateway.upstream.client import Caller
 
 
 async def check_vocabulary(upstream: Upstream, request: GenerateTextRequest, caller: Caller) -> None:
-    """Raise Failure for a `top_k` that is too large. Only a request that has one costs a look at the model."""
+    """Raise Failure for a `top_k` that is too large. Only requests with `top_k` need a call for the model."""
     if not request.sampling.HasField("top_k"):
         return
     size = (await upstream.client.get_model(request.model, caller)).vocab_size
-    if 0 < size <= request.sampling.top_k:  # a model without a vocabulary is the service's to refuse
+    if 0 < size <= request.sampling.top_k:  # the service rejects models without a vocabulary
         raise Failure.of_field("sampling.top_k", f"must be below {size}, the size of the model's vocabulary")

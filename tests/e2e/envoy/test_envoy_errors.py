@@ -13,8 +13,8 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from sluice.v1 import chat_pb2_grpc, token_pb2, token_pb2_grpc
 
+from gateway.dialects.seam.error_response import ErrorResponse
 from gateway.dialects.seam.failure import Failure, Reason
-from gateway.dialects.seam.refusal import Refusal
 from gateway.routes.surface import SurfaceMap
 from gateway.routes.surfaces import SURFACES
 from tests.e2e.answers.test_chat import grpc_request
@@ -47,11 +47,11 @@ def closed_door() -> Iterator[Door]:
         yield door
 
 
-def gateway_response(path: str, answer: httpx.Response, failure: Failure) -> Refusal:
+def gateway_response(path: str, answer: httpx.Response, failure: Failure) -> ErrorResponse:
     """Return the gateway's error response to the request."""
     state = {"request_id": answer.headers["x-request-id"]}
     scope = {"type": "http", "path": path.partition("?")[0], "headers": [], "state": state}
-    return SurfaceMap(SURFACES).refuse(scope, failure)
+    return SurfaceMap(SURFACES).error_response(scope, failure)
 
 
 def metadata(count: int, size: int) -> list[tuple[str, str]]:

@@ -44,10 +44,10 @@ const scenarios = {
       while (isWanted) await Promise.all([1, 2].map(() => chat("Go on.", { max_tokens: 1900, ignore_eos: true })));
     })();
     const busy = await tiles(page, "Running", "[1-9]");
-    const { "Tokens a second": rate } = await tiles(page, "Tokens a second", "[1-9]");
+    const { "Tokens per second": rate } = await tiles(page, "Tokens per second", "[1-9]");
     isWanted = false;
     await running;
-    const { "First token, half": first } = await tiles(page, "First token, half", "s$");
+    const { "First token, median": first } = await tiles(page, "First token, median", "s$");
     await chat("Hi", { model: "nobody" });
     await chat("Hi", { temperature: 9 });
     await page.waitForFunction(() => [...document.querySelectorAll("#errors tbody tr")].some((each) => each.cells[1]?.textContent === "MODEL_NOT_FOUND" && each.cells[2].textContent === "1"));

@@ -32,7 +32,7 @@ from service.engine.runner.model_runner import ModelRunner
 from service.engine.sampler.torch_sampler import TorchSampler
 from service.generation.requests.parameters import SamplingParams, StopParams
 from service.generation.requests.request import GenerationRequest
-from tests.engine.accelerator_double import REFERENCE, accelerator, varlen_reference
+from tests.engine.accelerator_double import REFERENCE, RunAgain, accelerator, varlen_reference
 from tests.engine.driving import drive
 from tests.engine.fakes import group_of
 from tests.engine.peft_adapters import save_adapter
@@ -232,7 +232,7 @@ def test_other_batches_are_computed_without_recordings(qwen: tuple[Any, Path], t
 
 def test_recording_ends_at_its_limit_of_memory(qwen: tuple[Any, Path], caplog: pytest.LogCaptureFixture) -> None:
     """The largest come first, and smaller batches are filled up to them."""
-    recorder = RepeatingRecorder(taken=400_000)
+    recorder = RunAgain(taken=400_000)
     decoder = paged(qwen[1], accelerator(max_sequences=20, recorder=recorder))
     decoder.record_decodes()
     assert recorder.num_recorded == 3  # 20, 16 and 8 sequences; the third exceeded the limit of a million

@@ -41,8 +41,8 @@ EVERYTHING = said.chat(
 ANSWERS = {"everything": EVERYTHING} | {name: each for name, each in said.CHATS.items() if name != "choices"}
 
 
-def told(events: Sequence[Any], encoder: AnthropicEncoder | None = None) -> list[dict[str, Any]]:
-    """The events of a stream; each has its type as its name, too."""
+def encoded(events: Sequence[Any], encoder: AnthropicEncoder | None = None) -> list[dict[str, Any]]:
+    """Return the events of a stream, each of which must have its type as its name."""
     encoder = encoder or AnthropicEncoder(100)
     text = b"".join(encoder.chunk(event) for event in events).decode()
     found = [each.split("\n") for each in text.removesuffix("\n\n").split("\n\n")]
@@ -52,7 +52,7 @@ def told(events: Sequence[Any], encoder: AnthropicEncoder | None = None) -> list
 
 
 def folded(events: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The message that a stream's events add up to."""
+    """Return the message that a stream's events add up to."""
     message: dict[str, Any] = events[0]["message"]
     for event in events[1:]:
         match event["type"]:
@@ -79,16 +79,16 @@ def folded(events: Sequence[dict[str, Any]]) -> dict[str, Any]:
 @pytest.mark.parametrize("shows_thinking", [True, False])
 @pytest.mark.parametrize("answers", ANSWERS.values(), ids=ANSWERS)
 def test_stream_folds_to_the_whole(answers: Answers, *, shows_thinking: bool) -> None:
-    """What a stream's events add up to is the unstreamed answer, which is of the type that the description tells."""
-    events = told(answers["StreamChat"], AnthropicEncoder(100, shows_thinking=shows_thinking))
+    """A stream's events add up to the unstreamed answer, which conforms to the type in the OpenAPI document."""
+    events = encoded(answers["StreamChat"], AnthropicEncoder(100, shows_thinking=shows_thinking))
     whole = AnthropicEncoder(100, shows_thinking=shows_thinking).whole(answers["Chat"][0])  # type: ignore[arg-type]
     assert folded(events) == json.loads(whole)
     assert msgspec.json.decode(whole, type=MessageAnswer).id == "msg_0af3"
 
 
 def test_blocks_follow_each_other() -> None:
-    """Each is begun, continued and ended before the next; thinking is signed at its end, calls begin without input."""
-    kinds = [(each["type"], each.get("index")) for each in told(EVERYTHING["StreamChat"])]
+    """Each block starts, grows and stops before the next; thinking is signed at its end, calls start without input."""
+    kinds = [(each["type"], each.get("index")) for each in encoded(EVERYTHING["StreamChat"])]
     assert kinds == [
         ("message_start", None),
         ("content_block_start", 0),
@@ -108,10 +108,10 @@ def test_blocks_follow_each_other() -> None:
 
 
 def test_usage_is_cumulative_and_without_what_was_cached() -> None:
-    """The first event has the prompt's length, the last but one all."""
+    """The first event has the length of the prompt, the last but one the complete usage."""
     started, *events = said.chat(*said.TEXT, said.finished())["StreamChat"]
     started.started.prompt_tokens = 12  # type: ignore[union-attr]
-    first, *_, last, _ = told([started, *events])
+    first, *_, last, _ = encoded([started, *events])
     assert first["message"]["usage"] | {"output_tokens_details": None} == {
         "input_tokens": 12,
         "output_tokens": 0,
@@ -142,9 +142,9 @@ def test_usage_is_cumulative_and_without_what_was_cached() -> None:
     ],
 )
 def test_stop_reasons(end: str, max_tokens: int, reason: str, sequence: str | None) -> None:
-    """Nine tokens were generated: fewer than asked for, and cut off, means that the context was full."""
+    """An answer cut off after nine tokens, fewer than requested, means that the context was full."""
     answers = said.chat('content_delta { text: "a" }', end)
-    assert told(answers["StreamChat"], AnthropicEncoder(max_tokens))[-2]["delta"] == {
+    assert encoded(answers["StreamChat"], AnthropicEncoder(max_tokens))[-2]["delta"] == {
         "stop_reason": reason,
         "stop_sequence": sequence,
     }
@@ -152,16 +152,16 @@ def test_stop_reasons(end: str, max_tokens: int, reason: str, sequence: str | No
 
 @pytest.mark.parametrize("arguments", ['{\\"x\\": ', "[1]", "nothing"])
 def test_input_that_is_no_object(arguments: str) -> None:
-    """What the model wrote is told all the same, as the value of one key."""
+    """Tool input that is not a JSON object is returned as the value of a single key."""
     call = f'tool_call_delta {{ tool_call_index: 0 id: "call_1" name: "look" arguments: "{arguments}" }}'
     whole = json.loads(AnthropicEncoder(9).whole(said.chat(call, said.finished("LENGTH"))["Chat"][0]))  # type: ignore[arg-type]
     assert whole["content"][0]["input"] == {"INVALID_JSON": arguments.replace("\\", "")}
 
 
 def test_stream_that_fails_has_one_last_event() -> None:
-    """After the cost of it no reason of an end is told, for there is none."""
+    """A failed stream has no stop reason after its usage, but one last error event."""
     encoder = AnthropicEncoder(9)
-    events = told(said.CUT_OFF["StreamChat"][:-1], encoder)
+    events = encoded(said.CUT_OFF["StreamChat"][:-1], encoder)
     assert [each["type"] for each in events] == ["message_start", "content_block_start", "content_block_delta"]
     failure = Failure(Reason.INTERNAL, "internal error; r-1")
     failure.request_id = "r-1"
@@ -173,12 +173,12 @@ def test_stream_that_fails_has_one_last_event() -> None:
 
 
 def test_errors() -> None:
-    """The field stands before the text; a thread's refusal says so to the SDK, a long prompt's to those that cut it."""
+    """The text begins with the field; the texts for threads and long prompts are those that clients match."""
 
     def error(failure: Failure) -> dict[str, Any]:
-        refusal = AnthropicErrors().refuse(failure)
-        assert msgspec.json.decode(refusal.body, type=AnthropicError).type == "error"
-        found: dict[str, Any] = json.loads(refusal.body)["error"]
+        rejection = AnthropicErrors().error_response(failure)
+        assert msgspec.json.decode(rejection.body, type=AnthropicError).type == "error"
+        found: dict[str, Any] = json.loads(rejection.body)["error"]
         return found
 
     bad = Failure.of_field("top_p", "must be at most 1")
@@ -191,12 +191,12 @@ def test_errors() -> None:
         "prompt is too long: 3000 tokens > 2047 maximum; the prompt has 3000 tokens; the limit is 2047"
     )
     full = Failure(Reason.QUEUE_FULL, "the queue is full", retry_after_s=1)
-    assert (AnthropicErrors().refuse(full).status, error(full)["type"]) == (529, "overloaded_error")
+    assert (AnthropicErrors().error_response(full).status, error(full)["type"]) == (529, "overloaded_error")
 
 
 @pytest.mark.parametrize(("duration", "seconds"), [("0s", 0), ("20ms", 0), ("1.5s", 2), ("6m0s", 360), ("1m0.6s", 61)])
-def test_limits_are_told_in_its_names(duration: str, seconds: float) -> None:
-    """What is left of each limit, and the instant at which it is whole again."""
+def test_limits_have_its_names(duration: str, seconds: float) -> None:
+    """The headers have the rest of each limit, and the time at which it is full again."""
     limits = {
         b"x-ratelimit-limit-requests": b"60",
         b"x-ratelimit-remaining-input-tokens": b"7",
@@ -231,7 +231,7 @@ MODELS = [Model(name=name, created=Timestamp(seconds=1_700_000_000), max_model_l
     ],
 )
 def test_models_come_in_pages(query: dict[str, str], names: str, *, has_more: bool) -> None:
-    """After one name, or before another."""
+    """A page starts after one name or ends before another."""
     page = msgspec.json.decode(to_model_page(MODELS, query), type=ModelPageAnswer)
     assert ("".join(model.id for model in page.data), page.has_more) == (names, has_more)
     assert (page.first_id, page.last_id) == ((names[0], names[-1]) if names else (None, None))
@@ -241,7 +241,7 @@ def test_models_come_in_pages(query: dict[str, str], names: str, *, has_more: bo
     ("name", "value"), [("limit", "0"), ("limit", "1001"), ("limit", "x"), ("after_id", "x"), ("before_id", "x")]
 )
 def test_page_that_is_not_there(name: str, value: str) -> None:
-    """The parameter at fault is named."""
+    """The error for an unknown page names the invalid parameter."""
     with pytest.raises(Failure) as caught:
         to_model_page(MODELS, {name: value})
     assert (caught.value.status, caught.value.field) == (400, name)

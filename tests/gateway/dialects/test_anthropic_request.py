@@ -1,4 +1,4 @@
-"""Requests in Anthropic's dialect: what they ask of the service, and whose fault is told by which name."""
+"""Requests of Anthropic's dialect: the contract's requests, and the names of fields in errors."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def text(said: str) -> dict[str, Any]:
 
 
 def parse(**fields: Any) -> ParsedRequest[chat_pb2.ChatRequest]:
-    """The call for a valid body changed by `fields`."""
+    """Return the call for a valid body changed by `fields`."""
     body = {"model": "m", "max_tokens": 100, "messages": [HI], **fields}
     return AnthropicTranslator().parse(HttpRequest(json.dumps(body).encode()))
 
 
 def messages(*said: dict[str, Any], **fields: Any) -> list[str]:
-    """The contract's messages, a line each."""
+    """Return the contract's messages, one per line."""
     asked = parse(messages=list(said), **fields).request.messages
     return [text_format.MessageToString(message, as_one_line=True, as_utf8=True) for message in asked]
 
@@ -45,7 +45,7 @@ def refused(**fields: Any) -> Failure:
 
 
 def test_everything_that_is_asked() -> None:
-    """Each field that has an effect is a field of the contract, a schema to the letter."""
+    """Each field with an effect becomes a field of the contract, and schemas are copied verbatim."""
     call = parse(
         system="Be brief.",
         stop_sequences=["END"],
@@ -82,7 +82,7 @@ def test_everything_that_is_asked() -> None:
 
 
 def test_least_that_is_asked() -> None:
-    """What is left out is the service's to decide, but for the thinking, which callers ask for; 0 is no top_k."""
+    """Absent fields stay unset except for the thinking, which is off by default; a `top_k` of 0 is unset."""
     wanted = """model: "m" messages { role: ROLE_USER content { text: "hi" } } stopping { max_tokens: 100 }
         reasoning_effort: REASONING_EFFORT_NONE"""
     least = text_format.Parse(wanted, chat_pb2.ChatRequest())
@@ -106,7 +106,7 @@ def test_least_that_is_asked() -> None:
     ],
 )
 def test_thinking(thinking: dict[str, Any], effort: str | None, asked: tuple[int, int]) -> None:
-    """A budget is the budget; `adaptive` goes by the effort, and is high without one."""
+    """A budget stays a budget; `adaptive` uses the effort, which is high by default."""
     request = parse(thinking=thinking, output_config={"effort": effort}, max_tokens=2000).request
     assert (request.reasoning_effort, request.reasoning_budget) == asked
 
@@ -123,7 +123,7 @@ def test_thinking(thinking: dict[str, Any], effort: str | None, asked: tuple[int
     ],
 )  # fmt: skip
 def test_tool_choice(choice: dict[str, Any], wanted: str) -> None:
-    """The four choices, and one call or several."""
+    """The four tool choices are mapped, and whether several calls are allowed."""
     asked = parse(tools=[TOOL], tool_choice=choice).request
     for name in ("tool_choice", "parallel_tool_calls"):
         expected = text_format.Parse(wanted, chat_pb2.ChatRequest())
@@ -132,7 +132,7 @@ def test_tool_choice(choice: dict[str, Any], wanted: str) -> None:
 
 
 def test_turns_of_one_role_are_one() -> None:
-    """Blocks of callers' texts are parted by a blank line, the assistant's are not; a system's first are one."""
+    """Callers' text blocks are separated by a blank line, the assistant's are not; leading system blocks are merged."""
     assert messages(
         {"role": "system", "content": "B."},
         HI,
@@ -151,11 +151,11 @@ def test_turns_of_one_role_are_one() -> None:
 
 
 def test_results_are_messages_of_their_own() -> None:
-    """Each answers its call, before what the user says beside; an error says so, and nothing is an empty text."""
+    """Each tool result precedes the user's text; an error is marked, and an absent result is an empty text."""
     failed = {"type": "tool_result", "tool_use_id": "c2", "is_error": True, "content": [text("no"), text("sky")]}
     silent = {"type": "tool_result", "tool_use_id": "c3"}
-    told = {"role": "user", "content": [RESULT, failed, silent, text("Well?")]}
-    assert messages(HI, CALLED, told)[1:] == [
+    turn = {"role": "user", "content": [RESULT, failed, silent, text("Well?")]}
+    assert messages(HI, CALLED, turn)[1:] == [
         'role: ROLE_ASSISTANT tool_calls { id: "c1" function { name: "look" arguments: "{\\"x\\":1.0}" } }',
         'role: ROLE_TOOL content { text: "seen" } tool_call_id: "c1"',
         'role: ROLE_TOOL content { text: "Error: no\\n\\n" } content { text: "sky" } tool_call_id: "c2"',
@@ -165,7 +165,7 @@ def test_results_are_messages_of_their_own() -> None:
 
 
 def test_answers_come_back_as_they_went() -> None:
-    """Thinking goes to templates that take it, what is redacted nowhere; fields that nobody reads do no harm."""
+    """Thinking goes to templates that accept it, redacted thinking is dropped, and unknown fields are ignored."""
     answer = {
         "role": "assistant",
         "content": [
@@ -204,12 +204,12 @@ def test_answers_come_back_as_they_went() -> None:
     ],
 )  # fmt: skip
 def test_blocks(block: dict[str, Any], part: str) -> None:
-    """Pictures and files are for models that take them, texts in other clothes for all; in a tool's result, too."""
+    """Images and files become parts, and documents become texts, also in tool results."""
     wanted = text_format.Parse(part, content_pb2.ContentPart())
     (said,) = parse(messages=[{"role": "user", "content": [block]}]).request.messages
     assert list(said.content) == [wanted]
-    told = {"role": "user", "content": [{**RESULT, "content": [block]}]}
-    assert list(parse(messages=[HI, CALLED, told]).request.messages[2].content) == [wanted]
+    turn = {"role": "user", "content": [{**RESULT, "content": [block]}]}
+    assert list(parse(messages=[HI, CALLED, turn]).request.messages[2].content) == [wanted]
 
 
 @pytest.mark.parametrize(
@@ -247,8 +247,8 @@ def test_blocks(block: dict[str, Any], part: str) -> None:
         ({"messages": [{"role": "tool", "content": "x"}]}, "messages.0.role", Reason.INVALID_FIELD),
     ],
 )  # fmt: skip
-def test_what_is_refused_at_the_door(fields: dict[str, Any], name: str, reason: Reason) -> None:
-    """By its name, and for its reason."""
+def test_unsupported_fields_are_rejected(fields: dict[str, Any], name: str, reason: Reason) -> None:
+    """Unsupported fields are rejected with the field's name and the reason."""
     failure = refused(**fields)
     assert (failure.status, failure.reason, failure.field) == (400, reason, name)
 
@@ -281,7 +281,7 @@ def test_what_is_refused_at_the_door(fields: dict[str, Any], name: str, reason: 
     ],
 )
 def test_fields_have_the_callers_names(path: str, name: str) -> None:
-    """The way back, past the system prompt, results that became messages, and turns that became one."""
+    """Field paths are mapped back, past the system prompt, tool results and merged turns."""
     picture = {"type": "image", "source": {"type": "url", "url": "https://a/b.png"}}
     said = [
         HI,
@@ -307,19 +307,19 @@ def test_fields_have_the_callers_names(path: str, name: str) -> None:
      ([HI, {"role": "assistant", "content": []}], True)],
 )  # fmt: skip
 def test_last_word_of_the_assistant_is_continued(said: list[dict[str, Any]], *, continues: bool) -> None:
-    """Unless it is a call, which waits for its result."""
+    """A last message of the assistant is continued unless it is a call, which waits for its result."""
     assert parse(messages=said).request.continue_final_message == continues
 
 
 def test_older_name_of_the_format() -> None:
-    """`output_format` is `output_config.format`, also in errors."""
+    """`output_format` is equivalent to `output_config.format`, also in errors."""
     call = parse(output_format={"type": "json_schema", "schema": SCHEMA})
     assert call.request.output_constraint.json_schema.schema == json.dumps(SCHEMA)
     assert call.caller_name("output_constraint.json_schema.schema") == "output_format.schema"
 
 
 def test_count_asks_for_the_same_prompt() -> None:
-    """What is counted is what would be asked, without what shapes its answer."""
+    """The counted prompt is that of the message request, without the fields of the answer."""
     body = {"model": "m", "messages": [HI], "system": "s", "tools": [TOOL], "thinking": {"type": "adaptive"}}
     counted = parse_count(HttpRequest(json.dumps(body).encode())).request.chat
     asked = parse(**body).request

@@ -21,48 +21,48 @@ MESSAGES = [{"role": "user", "content": "hi"}]
 
 
 def arrival(headers: dict[str, str] | None = None, query: dict[str, str] | None = None, **fields: Any) -> HttpRequest:
-    """A valid chat request changed by `fields`."""
+    """Return a valid chat request changed by `fields`."""
     body = json.dumps({"messages": MESSAGES, **fields}).encode()
     return HttpRequest(body, headers or {}, query=VERSION if query is None else query)
 
 
 def parse(headers: dict[str, str] | None = None, **fields: Any) -> ParsedRequest[chat_pb2.ChatRequest]:
-    """The call of it."""
+    """Return the call of the request."""
     return AzureTranslator().parse(arrival(headers, **fields))
 
 
 def embed(headers: dict[str, str] | None = None, **fields: Any) -> ParsedRequest[embedding_pb2.EmbedRequest]:
-    """The call of a valid embedding request changed by `fields`."""
+    """Return the call of a valid embedding request changed by `fields`."""
     body = json.dumps({"input": ["a"], **fields}).encode()
     return AzureEmbeddingTranslator().parse(HttpRequest(body, headers or {}, query=VERSION))
 
 
-def refuse(failure: Failure, sent: HttpRequest | None = None) -> tuple[int, dict[str, Any], str]:
-    """Status, body and error code of an answer to `sent`."""
+def error_of(failure: Failure, sent: HttpRequest | None = None) -> tuple[int, dict[str, Any], str]:
+    """Return status, body and error code of the error response to `sent`."""
     translator = AzureTranslator()
     translator.parse(sent or arrival())
-    refusal = translator.refuse(failure)
-    return refusal.status, json.loads(refusal.body), dict(refusal.headers)[b"x-ms-error-code"].decode()
+    rejection = translator.error_response(failure)
+    return rejection.status, json.loads(rejection.body), dict(rejection.headers)[b"x-ms-error-code"].decode()
 
 
 @pytest.mark.parametrize("version", ["2024-05-01", "2024-04-01-preview"])
 def test_versions_are_taken(version: str) -> None:
-    """Any date is a version, with or without -preview."""
+    """Any date is accepted as a version, with or without -preview."""
     assert AzureTranslator().parse(arrival(query={"api-version": version})).request.messages
 
 
 def test_version_may_be_left_out() -> None:
-    """As langchain-azure-ai does: all versions are served alike."""
+    """The version is optional: langchain-azure-ai omits it, and all versions are served alike."""
     assert AzureTranslator().parse(arrival(query={})).request.messages
 
 
 @pytest.mark.parametrize("version", ["", "latest", "2024-5-1", "2024-05-01-beta", "2024-05-01-preview\n"])
 def test_version_has_the_documented_form(version: str) -> None:
-    """Any other is refused by its name."""
+    """A malformed version is rejected with the name of the parameter."""
     with pytest.raises(Failure) as caught:
         AzureTranslator().parse(arrival(query={"api-version": version}))
     assert caught.value.field == "api-version"
-    assert refuse(caught.value)[0] == 400
+    assert error_of(caught.value)[0] == 400
 
 
 def test_named_parameters_have_effect() -> None:
@@ -82,19 +82,19 @@ def test_named_parameters_have_effect() -> None:
 @pytest.mark.parametrize("mode", [{}, {"extra-parameters": "error"}])
 @pytest.mark.parametrize("name", ["top_k", "n", "colour"])
 def test_extra_parameter_is_an_error_by_default(mode: dict[str, str], name: str) -> None:
-    """What the API doesn't name is 400, whether the server knows it or not."""
+    """A parameter that the API doesn't define is rejected with 400, even if the server knows it."""
     extra: dict[str, Any] = {name: 2}
     sent = arrival(mode, **extra)
     with pytest.raises(Failure) as caught:
         AzureTranslator().parse(sent)
     assert caught.value.field == name
-    status, body, code = refuse(caught.value, arrival())
+    status, body, code = error_of(caught.value, arrival())
     assert (status, code, body["param"]) == (400, "extra_parameter", name)
 
 
 @pytest.mark.parametrize("mode", ["ignore", "drop"])
 def test_extra_parameter_is_left_out_if_asked(mode: str) -> None:
-    """Ignored parameters have no effect, not even by a bad type; named ones are still checked."""
+    """Ignored parameters have no effect, even with a wrong type; the API's own are still checked."""
     call = parse({"extra-parameters": mode}, top_k=2, colour={"a": 1}, n="many")
     assert call.request == parse().request
     with pytest.raises(Failure) as caught:
@@ -103,7 +103,7 @@ def test_extra_parameter_is_left_out_if_asked(mode: str) -> None:
 
 
 def test_extra_parameters_pass_through() -> None:
-    """Every sampling parameter of the service can be passed; one that it doesn't have is an error."""
+    """Every sampling parameter of the service can be passed through; an unknown one is an error."""
     call = parse(
         {"extra-parameters": "pass-through"},
         top_k=2, min_p=0.5, typical_p=0.5, repetition_penalty=1.5, logit_bias={"5": 1}, watermark=True, min_tokens=1,
@@ -122,7 +122,7 @@ def test_extra_parameters_pass_through() -> None:
     assert caught.value.field == "colour"
 
 
-def test_unknown_mode_is_refused() -> None:
+def test_unknown_mode_is_rejected() -> None:
     """The header has four values."""
     with pytest.raises(Failure) as caught:
         parse({"extra-parameters": "maybe"})
@@ -130,15 +130,15 @@ def test_unknown_mode_is_refused() -> None:
 
 
 def test_deployment_is_asked_for() -> None:
-    """The deployment's name goes to the service as it came."""
+    """The deployment's name is sent to the service unchanged."""
     assert parse({"azureml-model-deployment": "blue"}).request.serving.deployment == "blue"
     assert parse().request.serving.deployment == ""
 
 
 @pytest.mark.parametrize("name", ["", "m" * 257])
 @pytest.mark.parametrize("ask", [parse, embed], ids=["chat", "embeddings"])
-def test_model_is_looked_at_beside_a_deployment(ask: Callable[..., ParsedRequest[Any]], name: str) -> None:
-    """A name that no model can have is refused, though the deployment's would take its place."""
+def test_model_is_validated_with_a_deployment(ask: Callable[..., ParsedRequest[Any]], name: str) -> None:
+    """An invalid model name is rejected although the deployment's name would replace it."""
     with pytest.raises(Failure, match="1 to 256 characters") as caught:
         ask({"azureml-model-deployment": "blue"}, model=name)
     assert caught.value.field == "model"
@@ -163,14 +163,14 @@ ERRORS = [
 ]
 
 
-@pytest.mark.parametrize(("status", "reason", "told", "code", "keys"), ERRORS, ids=[row[1].name for row in ERRORS])
-def test_error_has_its_documented_shape(status: int, reason: Reason, told: int, code: str, keys: set[str]) -> None:
+@pytest.mark.parametrize(("status", "reason", "expected", "code", "keys"), ERRORS, ids=[row[1].name for row in ERRORS])
+def test_error_has_its_documented_shape(status: int, reason: Reason, expected: int, code: str, keys: set[str]) -> None:
     """Each status has its fields, and the header has the code."""
     failure = Failure(reason, "because")
-    answer = refuse(failure)
-    assert (failure.status, answer[0], answer[2]) == (status, told, code)
+    answer = error_of(failure)
+    assert (failure.status, answer[0], answer[2]) == (status, expected, code)
     assert set(answer[1]) == keys
-    assert (answer[1]["message"], answer[1]["status"]) == ("because", told)
+    assert (answer[1]["message"], answer[1]["status"]) == ("because", expected)
 
 
 @pytest.mark.parametrize(
@@ -185,23 +185,23 @@ def test_error_has_its_documented_shape(status: int, reason: Reason, told: int, 
         ({}, "messages.x", ""),
     ],
 )
-def test_422_tells_place_and_value(fields: dict[str, Any], field: str, value: str) -> None:
-    """`detail` has the caller's path and the value that was sent there, cut if it is long."""
-    _, body, _ = refuse(Failure.of_field(field, "is wrong"), arrival(**fields))
+def test_422_has_path_and_value(fields: dict[str, Any], field: str, value: str) -> None:
+    """`detail` has the caller's path and the value sent there, truncated if long."""
+    _, body, _ = error_of(Failure.of_field(field, "is wrong"), arrival(**fields))
     assert body["detail"] == {"loc": field.split("."), "value": value}
     assert body["message"] == f"{field}: is wrong"
 
 
-def test_malformed_body_is_told_without_a_value() -> None:
-    """A body that is no JSON is 400."""
+def test_malformed_body_has_no_value() -> None:
+    """A body that is not JSON is rejected with 400."""
     translator = AzureTranslator()
     with pytest.raises(Failure) as caught:
         translator.parse(HttpRequest(b'{"messages": [', query=VERSION))
-    assert translator.refuse(caught.value).status == 400
+    assert translator.error_response(caught.value).status == 400
 
 
 def test_answers_are_chat_completions() -> None:
-    """Whole answers are as documented; a stream has no comments, and a failed one ends with a named event."""
+    """Whole answers have the documented form; a stream has no comments, and a failed one ends with a named event."""
     answer = chat_pb2.ChatResponse(
         id="7", model="m", system_fingerprint="fp", choices=[chat_pb2.ChatChoice(
             message=content_pb2.Message(content=[content_pb2.ContentPart(text="Hi")]),
@@ -218,7 +218,7 @@ def test_answers_are_chat_completions() -> None:
 
 
 def test_embedding_request() -> None:
-    """The named parameters are taken, `instruction` as an extra one, and the answer has an id."""
+    """The API's parameters and the extra `instruction` are accepted, and the answer has an id."""
     call = embed({"azureml-model-deployment": "blue"}, model="m", dimensions=4, input_type="query")
     assert (call.request.model, call.request.dimensions, call.request.serving.deployment) == ("m", 4, "blue")
     assert call.request.input_type == embedding_pb2.INPUT_TYPE_QUERY
@@ -231,18 +231,18 @@ def test_embedding_request() -> None:
 
 
 def test_embedding_format_that_is_not_made_is_422() -> None:
-    """The API names formats that no model here makes."""
+    """Formats that the API defines but no model here supports are rejected with 422."""
     translator = AzureEmbeddingTranslator()
     body = json.dumps({"input": ["a"], "encoding_format": "int8"}).encode()
     with pytest.raises(Failure) as caught:
         translator.parse(HttpRequest(body, query=VERSION))
-    refusal = translator.refuse(caught.value)
-    assert refusal.status == 422
-    assert json.loads(refusal.body)["detail"] == {"loc": ["encoding_format"], "value": "int8"}
+    rejection = translator.error_response(caught.value)
+    assert rejection.status == 422
+    assert json.loads(rejection.body)["detail"] == {"loc": ["encoding_format"], "value": "int8"}
 
 
 def test_parts_are_taken_as_documented() -> None:
-    """A text or a picture in `content`, by either name of a picture, beside the parts that its clients write."""
+    """A text or image in `content` is accepted under both names of images, as is its clients' form."""
     parts = [
         {"type": "text", "content": "a"},
         {"type": "text", "text": ""},
@@ -259,14 +259,14 @@ def test_parts_are_taken_as_documented() -> None:
 
 @pytest.mark.parametrize("kind", ["text", "image", "image_url"])
 def test_part_needs_its_content(kind: str) -> None:
-    """One without is refused by the documented name."""
+    """A part without content is rejected with the documented field name."""
     with pytest.raises(Failure) as caught:
         parse(messages=[{"role": "user", "content": [{"type": kind}]}])
     assert (caught.value.field, caught.value.reason) == ("messages.0.content.0.content", Reason.MISSING_FIELD)
 
 
 def test_part_is_named_as_it_was_written() -> None:
-    """An error of the service about a picture leads to `content` where that is what was sent."""
+    """An error of the service about an image names `content` if that was sent."""
     parts = [{"type": "image", "content": "https://x"}, {"type": "image_url", "image_url": {"url": "https://x"}}]
     name = parse(messages=[{"role": "user", "content": parts}]).caller_name
     assert name("messages[0].content[0].image_url") == "messages.0.content.0.content"
@@ -275,7 +275,7 @@ def test_part_is_named_as_it_was_written() -> None:
 
 @pytest.mark.parametrize("mode", ["ignore", "drop"])
 def test_unknown_fields_are_left_out_at_every_depth(mode: str) -> None:
-    """In tools, choices, formats and parts; a schema is the caller's, to the letter."""
+    """Unknown fields are removed from tools, choices, formats and parts; a schema stays verbatim."""
     schema = {"type": "object", "colour": 1.0, "properties": {"a": {"shade": "b"}}}
     fields: dict[str, Any] = {
         "messages": [{"role": "user", "content": [{"type": "text", "text": "a", "colour": 1}], "colour": 1}],
@@ -306,7 +306,7 @@ def test_unknown_fields_are_left_out_at_every_depth(mode: str) -> None:
     ],
 )
 def test_what_is_known_is_checked_though_the_rest_is_left_out(fields: dict[str, Any], field: str) -> None:
-    """Leaving out changes nothing of the errors about what stays."""
+    """Removing unknown fields changes no error about the remaining ones."""
     for mode in ("ignore", "error"):
         with pytest.raises(Failure) as caught:
             parse({"extra-parameters": mode}, **fields)
@@ -316,10 +316,10 @@ def test_what_is_known_is_checked_though_the_rest_is_left_out(fields: dict[str, 
 def test_its_own_clients_find_an_object_in_error() -> None:
     """Their exceptions read code and message there; others get the documented text."""
     failure = Failure.of_field("temperature", "is wrong")
-    documented = refuse(failure)[1]
-    told = refuse(failure, arrival({"user-agent": "azsdk-python-ai-inference/1.0.0b9 Python/3.11.7"}))[1]
+    documented = error_of(failure)[1]
+    expected = error_of(failure, arrival({"user-agent": "azsdk-python-ai-inference/1.0.0b9 Python/3.11.7"}))[1]
     assert documented["error"] == "Unprocessable Entity"
-    assert told.pop("error") == {
+    assert expected.pop("error") == {
         "code": "invalid_value", "message": "temperature: is wrong", "target": "temperature", "details": [],
     }  # fmt: skip
-    assert told == {name: value for name, value in documented.items() if name != "error"}
+    assert expected == {name: value for name, value in documented.items() if name != "error"}

@@ -1,4 +1,4 @@
-"""Azure's errors: the detail of a value that can't be served, whatever the body looks like."""
+"""The detail of Azure's errors about an unsupported value, for any kind of body."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ DEEP = b'{"temperature": 9, "tools": ' + b"[" * 5000 + b"]" * 5000 + b"}"
 
 
 def detail(failure: Failure, body: bytes = b"{}") -> object:
-    """`detail` of the answer to `body`."""
+    """Return `detail` of the error response to `body`."""
     translator = AzureTranslator()
     with pytest.raises(Failure, match="must have the form"):
         translator.parse(HttpRequest(body, query={"api-version": "new"}))
-    return json.loads(translator.refuse(failure).body)["detail"]
+    return json.loads(translator.error_response(failure).body)["detail"]
 
 
 def test_detail_of_no_field_is_empty() -> None:
-    """An error that is about no field has no place, and tells nothing of the body."""
+    """An error about no field has an empty detail without anything from the body."""
     assert detail(Failure(Reason.TEMPLATE_REFUSED, "no")) == {"loc": [], "value": ""}
 
 
 def test_detail_of_a_body_too_deep_to_read_has_no_value() -> None:
-    """The error is told all the same."""
+    """The error for a body nested too deeply has no value."""
     assert detail(Failure.of_field("temperature", "no"), DEEP) == {"loc": ["temperature"], "value": ""}

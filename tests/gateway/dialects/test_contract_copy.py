@@ -1,4 +1,4 @@
-"""Parameters that a body and the contract have by one name: the body's field is all that it takes."""
+"""Parameters with the same name in a body and in the contract need only the body's field."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ GROUPS: dict[str, type[Message]] = {
 
 
 def value_of(field: Any) -> object:
-    """A value that the field can have."""
+    """Return a valid value of the field."""
     if field.message_type is not None:
         return {"5": 0.5}
     plain: object = {
@@ -76,7 +76,7 @@ CASES = [
 def test_field_of_one_name_is_copied(
     body: type[msgspec.Struct], translator: Callable[[], Translator], base: dict[str, Any], group: str, field: Any
 ) -> None:
-    """Every parameter that a dialect documents by the contract's name arrives there."""
+    """Every parameter that a dialect documents under the contract's name is copied to the contract."""
     given = {field.name: value_of(field)}
     sent = base | ({"parameters": given} if body is GenerateParameters else given)
     headers, query = {"extra-parameters": "pass-through"}, {"api-version": "2024-05-01-preview"}
@@ -87,12 +87,12 @@ def test_field_of_one_name_is_copied(
 
 
 def test_openais_family_has_every_sampling_parameter() -> None:
-    """What the contract can draw by, these dialects' callers can ask for."""
+    """Every sampling parameter of the contract is a field in OpenAI's family."""
     assert {field.name for field in sampling_pb2.SamplingParams.DESCRIPTOR.fields} <= set(DrawingBody.__struct_fields__)
 
 
 class Odd(msgspec.Struct):
-    """A body of fields from several messages."""
+    """A body with fields of several messages."""
 
     top_k: int | None = None
     stop: list[str] | None = None
@@ -117,8 +117,8 @@ class Odd(msgspec.Struct):
         ),
     ],
 )
-def test_what_no_message_holds_is_refused(message: Any, body: Odd, field: str, text: str) -> None:
-    """The place is the caller's, and the limit the contract's."""
+def test_what_no_message_holds_is_rejected(message: Any, body: Odd, field: str, text: str) -> None:
+    """A value outside the contract's types is rejected with the caller's path and the contract's limit."""
     with pytest.raises(Failure) as caught:
         copy_fields(body, message, "a.")
     assert caught.value.field == field
@@ -126,7 +126,7 @@ def test_what_no_message_holds_is_refused(message: Any, body: Odd, field: str, t
 
 
 def test_rest_is_the_dialects() -> None:
-    """Enums have names of the dialect's own; unset fields stay unset, and so do those that are left out."""
+    """Enums are left to the dialect; unset and excluded fields stay unset."""
     serving, stopping = serving_pb2.ServingOptions(), sampling_pb2.StopParams()
     copy_fields(Odd(error_behavior="truncate", colour="red"), serving)
     copy_fields(Odd(stop=["END"], stop_token_ids=[3]), stopping, but={"stop"})

@@ -1,4 +1,4 @@
-"""Databricks' requests become the contract's messages, by the way they came in."""
+"""Databricks' requests become the contract's messages, depending on their path."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ STOP = chat_pb2.FINISH_REASON_STOP
 
 
 def invoke(body: dict[str, Any], accept: str | None = None) -> ParsedRequest[ServiceRequest]:
-    """The call for a body sent to the endpoint `m`."""
+    """Return the call for a body sent to the endpoint `m`."""
     headers = {} if accept is None else {"accept": accept}
     return InvocationTranslator().parse(HttpRequest(json.dumps(body).encode(), headers, {"name": "m"}))
 
 
 def at_base(body: dict[str, Any], accept: str = "*/*") -> ParsedRequest[ServiceRequest]:
-    """The call for a body sent to the base path of its task."""
+    """Return the call for a body sent to the base path of its task."""
     translator = (
         DatabricksChatTranslator if "messages" in body
         else DatabricksCompletionTranslator if "prompt" in body
@@ -41,7 +41,7 @@ def at_base(body: dict[str, Any], accept: str = "*/*") -> ParsedRequest[ServiceR
 
 
 def tool(num_properties: int = 0) -> dict[str, Any]:
-    """A function with so many parameters."""
+    """Return a function with this number of parameters."""
     properties = {f"p{i}": {"type": "string"} for i in range(num_properties)}
     return {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": properties}}}
 
@@ -59,7 +59,7 @@ def tool(num_properties: int = 0) -> dict[str, Any]:
     ],
 )
 def test_body_decides_the_task(body: dict[str, Any], kind: type) -> None:
-    """The body's shape says what is asked for; the path says of which endpoint."""
+    """The fields of the body select the task; the path selects the endpoint."""
     request = invoke(body).request
     assert type(request) is kind
     assert request.model == "m"
@@ -67,7 +67,7 @@ def test_body_decides_the_task(body: dict[str, Any], kind: type) -> None:
 
 @pytest.mark.parametrize("body", [{}, {"messages": None}, {"inputs": ["a"]}, {"dataframe_split": {"columns": []}}])
 def test_no_task(body: dict[str, Any]) -> None:
-    """A body of no task is told which fields make one."""
+    """The error for a body without a task lists the fields that select one."""
     with pytest.raises(Failure) as caught:
         invoke(body)
     assert caught.value.status == 400
@@ -76,14 +76,14 @@ def test_no_task(body: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("field", ["messages", "prompt", "input"])
 def test_half_a_surrogate_pair(field: str) -> None:
-    """What is no text is malformed, also where the task is still to be found out."""
+    """An unpaired surrogate is malformed JSON, also before the task is known."""
     with pytest.raises(Failure, match="surrogate") as caught:
         InvocationTranslator().parse(HttpRequest(b'{"%b": "\\ud800"}' % field.encode(), {}, {"name": "m"}))
     assert caught.value.reason is Reason.MALFORMED_JSON
 
 
 def test_two_tasks() -> None:
-    """A body of two tasks is refused, and nothing guessed."""
+    """A body with the fields of two tasks is rejected."""
     with pytest.raises(Failure, match="messages and prompt"):
         invoke(CHAT | PROMPT)
 
@@ -106,7 +106,7 @@ def test_two_tasks() -> None:
 def test_stream_default(
     body: dict[str, Any], accept: str | None, *, stream: bool | None, invoked: bool, based: bool
 ) -> None:
-    """The body's word counts first; then, for invocations alone, what the caller accepts, and true is the default."""
+    """The body's `stream` decides first; for invocations, then the `Accept` header; the default is true."""
     body = body | {"stream": stream}
     assert invoke(body, accept).stream == invoked
     assert at_base({**body, "model": "m"}, accept or "*/*").stream == based
@@ -130,7 +130,7 @@ SDK = "unknown/0.0.0 databricks-sdk-py/0.156.0 python/3.11.7 os/linux auth/pat"
     ],
 )  # fmt: skip
 def test_clients_that_read_json_get_it(body: dict[str, Any], headers: dict[str, str], *, stream: bool) -> None:
-    """Those that accept anything, and read a stream only where they have asked for one, are known by their headers."""
+    """Clients that accept anything, but read a stream only on request, are recognised by their headers."""
     headers = {"accept": "*/*", **headers}
     sent = HttpRequest(json.dumps(body).encode(), headers, {"name": "m"})
     assert InvocationTranslator().parse(sent).stream == stream
@@ -139,14 +139,14 @@ def test_clients_that_read_json_get_it(body: dict[str, Any], headers: dict[str, 
 
 
 def test_whole_object() -> None:
-    """A whole chat answer is a `chat.completions` by the document, and OpenAI's object on the base path."""
+    """A whole chat answer is a `chat.completions` as documented, and OpenAI's object on the base path."""
     for call, name in ((invoke(CHAT), "chat.completions"), (at_base({**CHAT, "model": "m"}), "chat.completion")):
         assert isinstance(call.encoder, ChatEncoder)
         assert json.loads(call.encoder.whole(chat_pb2.ChatResponse()))["object"] == name
 
 
 def test_model() -> None:
-    """The base path needs `model`; where the path names the endpoint, another one in the body is a contradiction."""
+    """The base path requires `model`; if the path names the endpoint, another name in the body is an error."""
     assert at_base({**CHAT, "model": "b"}).request.model == "b"
     with pytest.raises(Failure) as caught:
         at_base(CHAT)
@@ -158,7 +158,7 @@ def test_model() -> None:
 
 
 def test_chat_limits() -> None:
-    """32 functions and 15 parameters of one are taken, one more of either is refused by its place."""
+    """32 functions with 15 parameters each are accepted; one more of either is rejected with its path."""
     assert invoke({**CHAT, "tools": [tool(15)] * 32})
     with pytest.raises(Failure, match="32") as caught:
         invoke({**CHAT, "tools": [tool()] * 33})
@@ -170,13 +170,13 @@ def test_chat_limits() -> None:
 
 @pytest.mark.parametrize("parameters", [None, {}, [], "x", {"properties": None}, {"properties": []}])
 def test_parameters_without_properties(parameters: Any) -> None:
-    """What has no properties is within the limit: whether it is a schema at all is the service's to say."""
+    """A schema without properties is within the limit; the service checks whether it is valid."""
     function = {"name": "f", "parameters": parameters}
     assert invoke({**CHAT, "tools": [{"type": "function", "function": function}]})
 
 
 def test_cache_control() -> None:
-    """Marks of what to cache change nothing, wherever they stand."""
+    """Cache marks have no effect wherever they are."""
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     messages: list[dict[str, Any]] = [
         {"role": "user", "content": [{"type": "text", "text": "hi"}]},
@@ -192,7 +192,7 @@ def test_cache_control() -> None:
 
 @pytest.mark.parametrize("body", [CHAT, PROMPT, INPUT])
 def test_fields_of_the_sdk(body: dict[str, Any]) -> None:
-    """What its SDK records is taken without effect; parameters in a map of texts are refused."""
+    """Fields that its SDK sends are accepted without effect; parameters in a separate map are rejected."""
     recorded = {"client_request_id": "a", "usage_context": {"b": "c"}, "user": "d", "extra_params": {}}
     assert invoke(body | recorded).request == invoke(body).request
     with pytest.raises(Failure) as caught:
@@ -201,7 +201,7 @@ def test_fields_of_the_sdk(body: dict[str, Any]) -> None:
 
 
 def test_completion() -> None:
-    """A completion's own fields, with their documented defaults."""
+    """A completion has its own fields with their documented defaults."""
     plain = completion_pb2.CompleteRequest(model="m", prompts=[prompt_pb2.Prompt(text="hi")], use_raw_prompt=False)
     assert invoke(PROMPT).request == plain
     assert invoke({**PROMPT, "error_behavior": "error"}).request == completion_pb2.CompleteRequest(
@@ -225,7 +225,7 @@ def test_completion() -> None:
 
 @pytest.mark.parametrize(("call", "indexes"), [(invoke, [0, 0, 1, 1]), (at_base, [0, 1, 2, 3])])
 def test_completion_index(call: Any, indexes: list[int]) -> None:
-    """A choice's index is its prompt's by the document, and the choice's own on the base path."""
+    """A choice's index is its prompt's in invocations, and the choice's own on the base path."""
     choices = [completion_pb2.CompletionChoice(index=i, prompt_index=i // 2, finish_reason=STOP) for i in range(4)]
     encoder = call({"prompt": ["a", "b"], "n": 2, "model": "m"}).encoder
     whole = json.loads(encoder.whole(completion_pb2.CompleteResponse(choices=choices)))
@@ -233,7 +233,7 @@ def test_completion_index(call: Any, indexes: list[int]) -> None:
 
 
 def test_embedding() -> None:
-    """The instruction goes to the service; base64 is for OpenAI's clients."""
+    """The instruction is sent to the service; base64 is for OpenAI's clients."""
     request = embedding_pb2.EmbedRequest(
         model="m", inputs=[prompt_pb2.Prompt(text="a"), prompt_pb2.Prompt(text="b")], instruction="Find: "
     )
@@ -264,17 +264,17 @@ def test_embedding() -> None:
     ],
 )
 def test_error_codes(failure: Failure, code: str) -> None:
-    """Each failure has the code of which its SDK makes an exception; a stream's last event says it twice."""
-    refusal = DatabricksErrors().refuse(failure)
-    assert refusal.status == failure.status
-    body = json.loads(refusal.body)
+    """Each failure has the code that its SDK maps to an exception; a stream's last event has it twice."""
+    rejection = DatabricksErrors().error_response(failure)
+    assert rejection.status == failure.status
+    body = json.loads(rejection.body)
     assert body == {"error_code": code, "message": failure.message}
     event = json.loads(DatabricksStream().error(failure).removeprefix(b"data: "))
     assert event == body | {"error": {"code": code, "message": failure.message}}
 
 
 def test_caller_names() -> None:
-    """The contract's field names come back as the caller's, for each task."""
+    """The contract's field names are mapped to the caller's for each task."""
     assert invoke(CHAT).caller_name("messages[0].content[0].text") == "messages.0.content"
     assert invoke({**PROMPT, "stop": "a"}).caller_name("stopping.stop[0]") == "stop"
     assert invoke(PROMPT).caller_name("serving.error_behavior") == "error_behavior"
@@ -287,12 +287,12 @@ def test_caller_names() -> None:
 
 @pytest.mark.parametrize(("stream", "streams"), [(None, False), (True, True)])
 def test_invoked_response_streams_only_if_asked_to(*, stream: bool | None, streams: bool) -> None:
-    """As the API documents for responses, whatever the caller accepts."""
+    """An invoked response streams only on request, as the API documents it."""
     assert invoke({"input": "hi", "max_output_tokens": 5, "stream": stream}, "*/*").stream == streams
 
 
 def test_invoked_response_is_the_path_s_endpoint_s() -> None:
-    """Another name in the body contradicts it; the limits are those of every Databricks path."""
+    """Another endpoint name in the body is an error; the limits are those of all Databricks paths."""
     body = {"input": "hi", "max_output_tokens": 5}
     assert invoke({**body, "model": "m"}).request.model == "m"
     with pytest.raises(Failure) as caught:
@@ -302,20 +302,20 @@ def test_invoked_response_is_the_path_s_endpoint_s() -> None:
         invoke({**body, "tools": [tool()] * 33})
 
 
-def test_plain_input_for_a_model_without_vectors_is_told_the_way() -> None:
-    """A text alone may be meant for a response, too; what no path does is not promised."""
+def test_plain_input_for_a_model_without_vectors_names_the_path() -> None:
+    """The error suggests the path for responses, if there is one, since a plain input may be meant for it."""
     failure = Failure.of_field("model", "it makes no vectors", Reason.UNSUPPORTED_TASK)
     translator = InvocationTranslator()
     translator.parse(HttpRequest(b'{"input": "hi"}', {}, {"name": "m"}))
-    assert json.loads(translator.refuse(failure).body)["message"].endswith("use /serving-endpoints/responses")
+    assert json.loads(translator.error_response(failure).body)["message"].endswith("use /serving-endpoints/responses")
     other = InvocationTranslator()
     other.parse(HttpRequest(json.dumps(CHAT).encode(), {}, {"name": "m"}))
-    assert "responses" not in json.loads(other.refuse(failure).body)["message"]
+    assert "responses" not in json.loads(other.error_response(failure).body)["message"]
 
 
 @pytest.mark.parametrize("body", [CHAT, {"input": "hi", "max_output_tokens": 5}])
 def test_effort_is_medium_by_default(body: dict[str, Any]) -> None:
-    """Which is beside what the request names: the model's settings stand between."""
+    """The default is separate from the request's effort, since the model's settings take precedence over it."""
     unset: list[dict[str, Any]] = [{}, {"reasoning_effort": None} if body is CHAT else {"reasoning": {}}]
     for given in unset:
         request: Any = invoke(body | given).request
@@ -323,8 +323,8 @@ def test_effort_is_medium_by_default(body: dict[str, Any]) -> None:
         assert request.reasoning_effort == chat_pb2.REASONING_EFFORT_UNSPECIFIED
 
 
-def test_chat_tells_the_effort_in_force() -> None:
-    """Whole and streamed; where there is none, nothing."""
+def test_chat_has_the_effective_effort() -> None:
+    """Whole and streamed answers have the effective effort; without reasoning they have none."""
     effort = chat_pb2.REASONING_EFFORT_MEDIUM
     encoder = invoke(CHAT).encoder
     assert json.loads(encoder.whole(chat_pb2.ChatResponse(reasoning_effort=effort)))["reasoning_effort"] == "medium"

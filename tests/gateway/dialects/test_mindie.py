@@ -1,4 +1,4 @@
-"""MindIE's requests become the contract's messages, and the service's events MindIE's."""
+"""MindIE's requests become the contract's messages, and the service's events become MindIE's."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ Event = StreamGenerateTextResponse
 def parse(
     fields: dict[str, Any] | None = None, *, stream: bool = True, **parameters: Any
 ) -> ParsedRequest[GenerateTextRequest]:
-    """The call for a valid body with these parameters, changed by `fields`."""
+    """Return the call for a valid body with these parameters, changed by `fields`."""
     body = {"text_input": "My name is", "parameters": parameters, **(fields or {})}
     path = {"model": "m", "version": "2"}
     return MindieTranslator(stream=stream).parse(HttpRequest(json.dumps(body).encode(), path=path))
 
 
 def milliseconds(value: float) -> Duration:
-    """A duration."""
+    """Return a duration."""
     result = Duration()
     result.FromNanoseconds(int(value * 1e6))
     return result
@@ -52,7 +52,7 @@ STARTED = Event(started=TextGenerationStarted(id="7", model="m", model_version="
 
 
 def test_document_example() -> None:
-    """The document's own request is taken, every parameter of it."""
+    """The example request of the documentation is accepted with all of its parameters."""
     call = parse(
         {"id": "a123"}, details=True, do_sample=True, max_new_tokens=200, repetition_penalty=1.1, seed=123,
         temperature=1, top_k=10, top_p=0.99, batch_size=100, typical_p=0.5, watermark=False, perf_stat=False,
@@ -72,7 +72,7 @@ def test_document_example() -> None:
 
 
 def test_nothing_given_sets_nothing() -> None:
-    """Defaults are the service's; null and `top_k: 0` are no limits of their own."""
+    """Defaults are the service's; null and `top_k: 0` set nothing."""
     plain = GenerateTextRequest(model="m", model_version="2", text_input="My name is")
     names = (
         "details", "do_sample", "max_new_tokens", "max_tokens", "repetition_penalty", "seed", "temperature", "top_k",
@@ -85,7 +85,7 @@ def test_nothing_given_sets_nothing() -> None:
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_triton_clients(*, stream: bool) -> None:
-    """`max_tokens` and a `stream` that agrees with the path are taken: clients of Triton send them."""
+    """`max_tokens` and a `stream` that agrees with the path are accepted, because Triton's clients send them."""
     call = parse({"stream": stream}, stream=stream, max_tokens=9)
     assert (call.stream, call.request.stopping.max_tokens) == (stream, 9)
     with pytest.raises(Failure) as caught:
@@ -119,8 +119,8 @@ def test_triton_clients(*, stream: bool) -> None:
         ({"top_k": 1.5}, "integer"),
     ],
 )
-def test_limit_is_told_by_name(parameters: dict[str, Any], limit: str) -> None:
-    """A value beyond its documented range is refused with its place in the body and the limit."""
+def test_limit_is_reported_by_name(parameters: dict[str, Any], limit: str) -> None:
+    """A value outside its documented range is rejected with its path and the limit."""
     with pytest.raises(Failure) as caught:
         parse(**parameters)
     (name,) = parameters
@@ -142,7 +142,7 @@ def test_limit_is_told_by_name(parameters: dict[str, Any], limit: str) -> None:
     ],
 )
 def test_bad_body(fields: dict[str, Any], name: str, reason: Reason) -> None:
-    """What the document does not have is refused by name."""
+    """Fields that the documentation doesn't have are rejected by name."""
     with pytest.raises(Failure) as caught:
         parse(fields)
     assert (caught.value.field, caught.value.reason) == (name, reason)
@@ -150,13 +150,13 @@ def test_bad_body(fields: dict[str, Any], name: str, reason: Reason) -> None:
 
 @pytest.mark.parametrize(("priority", "asked"), [(1, -4), (5, 0)])
 def test_priority_counts_from_five_down(priority: int, asked: int) -> None:
-    """MindIE's default, and its last, is 5; the contract's default is 0."""
+    """MindIE's default priority is 5, the last one; the contract's is 0."""
     assert parse(priority=priority).request.serving.priority == asked
     assert not parse().request.serving.HasField("priority")
 
 
 def test_timeout_is_the_answers() -> None:
-    """It is how long the caller waits, in seconds."""
+    """The timeout is the time that the caller waits for the whole answer, in seconds."""
     assert (parse(timeout=10).timeout_s, parse().timeout_s) == (10, None)
 
 
@@ -168,18 +168,18 @@ def test_timeout_is_the_answers() -> None:
         ({"priority": 1}, "parameters.top_p", "no"),
     ],
 )
-def test_refusals_of_the_service_have_this_dialects_ranges(parameters: dict[str, Any], field: str, text: str) -> None:
-    """A range that excludes 0, and priorities that count from 5 down, are told as they are here."""
+def test_rejections_of_the_service_have_this_dialects_ranges(parameters: dict[str, Any], field: str, text: str) -> None:
+    """Errors of the service have this dialect's ranges, which exclude 0, and its priorities."""
     translator = MindieTranslator(stream=False)
     translator.parse(
         HttpRequest(json.dumps({"text_input": "a", "parameters": parameters}).encode(), path={"model": "m"})
     )
-    refusal = translator.refuse(Failure.of_field(field, "no"))
-    assert json.loads(refusal.body)["error"] == f"{field}: {text}"
+    rejection = translator.error_response(Failure.of_field(field, "no"))
+    assert json.loads(rejection.body)["error"] == f"{field}: {text}"
 
 
 def test_caller_names() -> None:
-    """The contract's field names come back as the caller's."""
+    """The contract's field names are mapped to the caller's."""
     name = parse().caller_name
     assert name("sampling.top_k") == "parameters.top_k"
     assert name("stopping.max_tokens") == "parameters.max_new_tokens"
@@ -189,7 +189,7 @@ def test_caller_names() -> None:
 
 
 def test_events_with_details() -> None:
-    """Each piece of text is one event with its details; the last has no text and the reason of the end."""
+    """Each piece of text is one event with details; the last event has no text but the finish reason."""
     encoder = MindieEncoder("a123", details=True, perf_stat=True)
     assert encoder.chunk(STARTED) == b""
     delta = TextGenerationDelta(text=' "am"', num_generated_tokens=1, timings=TIMINGS)
@@ -224,7 +224,7 @@ def test_events_with_details() -> None:
 
 
 def test_events_without_details() -> None:
-    """Nothing is told that was not asked for; an unnamed version is null, and an unnamed request gets an id."""
+    """Details are omitted unless requested; an unnamed version is null, and an unnamed request gets an id."""
     encoder = MindieEncoder(None)
     encoder.chunk(Event(started=TextGenerationStarted(id="7", model="m")))
     event = encoder.chunk(Event(delta=TextGenerationDelta(text="am", num_generated_tokens=1, timings=TIMINGS)))
@@ -274,9 +274,9 @@ def test_whole_answer(reason: chat_pb2.FinishReason, stop_sequence: str | None, 
     ],
 )
 def test_error_body(status: int, reason: Reason, kind: str) -> None:
-    """An error tells what and of which kind, as a body and as the last event."""
+    """An error has its text and its type, in a body and in a stream's last event."""
     failure = Failure(reason, "no", violations=[Violation("parameters.top_k", "must be at least 0")])
-    refusal = MindieTranslator(stream=True).refuse(failure)
+    rejection = MindieTranslator(stream=True).error_response(failure)
     body = {"error": "parameters.top_k: must be at least 0", "error_type": kind}
-    assert (refusal.status, json.loads(refusal.body)) == (status, body)
-    assert MindieEncoder(None).error(failure) == b"data:" + refusal.body + b"\n\n"
+    assert (rejection.status, json.loads(rejection.body)) == (status, body)
+    assert MindieEncoder(None).error(failure) == b"data:" + rejection.body + b"\n\n"

@@ -1,4 +1,4 @@
-"""Reranking and scores: what bodies ask the contract, in whose words errors and answers are told."""
+"""Reranking and scoring: the contract's requests, errors and answers."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def score(**fields: Any) -> ParsedRequest[rank_pb2.ScoreRequest]:
     ],
 )
 def test_rerank_asks_the_contract(fields: dict[str, Any], wanted: dict[str, Any]) -> None:
-    """Long documents are cut unless the caller says otherwise, as Cohere and Jina document it."""
+    """Long documents are truncated by default, as Cohere and Jina document it."""
     expected = ParseDict({"model": "m", "query": "q", "documents": ["a", "b"], **wanted}, rank_pb2.RankRequest())
     asked = rerank(**fields).request
     asked.options.SetInParent()
@@ -68,7 +68,7 @@ def test_rerank_asks_the_contract(fields: dict[str, Any], wanted: dict[str, Any]
 def test_score_asks_the_contract(
     fields: dict[str, Any], queries: list[str], documents: list[str], *, truncates: bool
 ) -> None:
-    """One text for all, or one each."""
+    """A score request has one text for all pairs, or one for each."""
     asked = score(**fields).request
     assert (list(asked.queries), list(asked.documents), bool(asked.serving.error_behavior)) == (
         queries,
@@ -93,15 +93,15 @@ def test_score_asks_the_contract(
         ({"texts": []}, "texts", Reason.UNKNOWN_FIELD),
     ],
 )
-def test_bad_bodies_are_refused_by_field(fields: dict[str, Any], field: str, reason: Reason) -> None:
-    """With the caller's name of it."""
+def test_bad_bodies_are_rejected_by_field(fields: dict[str, Any], field: str, reason: Reason) -> None:
+    """Invalid bodies are rejected with the caller's name of the field."""
     with pytest.raises(Failure) as caught:
         rerank(**fields)
     assert (caught.value.field, caught.value.reason, caught.value.status) == (field, reason, 400)
 
 
 def test_fields_have_the_callers_names() -> None:
-    """On the way back from the contract."""
+    """The contract's field names are mapped to the caller's."""
     names = {
         name: rerank().caller_name(name) for name in ("documents[0]", "documents[1]", "documents", "serving.priority")
     }
@@ -122,12 +122,12 @@ def test_fields_have_the_callers_names() -> None:
 
 
 def test_errors_are_where_each_client_looks() -> None:
-    """Cohere's `message`, Jina's `detail`, vLLM's `error`."""
+    """An error has Cohere's `message`, Jina's `detail` and vLLM's `error`."""
     failure = Failure.of_field("query", "must not be empty")
     failure.request_id = "r"
-    refusal = RankErrors().refuse(failure)
+    rejection = RankErrors().error_response(failure)
     text = "query: must not be empty"
-    assert (refusal.status, json.loads(refusal.body)) == (
+    assert (rejection.status, json.loads(rejection.body)) == (
         400,
         {
             "id": "r",

@@ -23,13 +23,13 @@ BOTH = {"served_entities": [A, B], "traffic_config": {"routes": HALVES}}
 
 
 def read(config: dict[str, Any], **fields: Any) -> EndpointBody:
-    """The body of a request that makes the endpoint `e`."""
+    """Return the body of a request that creates the endpoint `e`."""
     body = {"name": "e", "config": config, **fields}
     return decode(json.dumps(body).encode(), msgspec.json.Decoder(EndpointBody))
 
 
 def test_create_and_update() -> None:
-    """Routes give their entities' shares, under both of their names; a change is all that is to be there."""
+    """Routes set their entities' shares under both names; an update replaces all entities."""
     entities = [
         ServedEntity(name="a", model="m", traffic_percentage=50),
         ServedEntity(name="b", model="org/n", traffic_percentage=50),
@@ -40,20 +40,20 @@ def test_create_and_update() -> None:
 
 
 def test_one_entity_gets_everything() -> None:
-    """A single entity needs no route, and no name: it gets the model's, as far as names may be so."""
+    """A single entity needs no route and no name: its name is derived from the model's."""
     (entity,) = read({"served_entities": [{"entity_name": "org/n"}]}).to_create().entities
     assert entity == ServedEntity(name="org-n", model="org/n", traffic_percentage=100)
 
 
 def test_entity_without_route_gets_nothing() -> None:
-    """Shares are as given; whether they add up is the service's to say."""
+    """Shares are copied; the service checks whether they add up."""
     routes = [{"served_model_name": "b", "traffic_percentage": 90}]
     entities = read({"served_entities": [A, B], "traffic_config": {"routes": routes}}).to_create().entities
     assert [entity.traffic_percentage for entity in entities] == [0, 90]
 
 
 def test_fields_without_effect() -> None:
-    """What sizes and describes is taken and changes nothing."""
+    """Fields about sizes and descriptions are accepted without effect."""
     sized = {
         "entity_version": "1", "workload_size": "Small", "workload_type": "CPU", "scale_to_zero_enabled": True,
         "burst_scaling_enabled": False, "min_provisioned_throughput": 0, "max_provisioned_throughput": 100,
@@ -93,7 +93,7 @@ def test_fields_without_effect() -> None:
     ],
 )  # fmt: skip
 def test_bad_body(config: dict[str, Any], fields: dict[str, Any], name: str, reason: Reason) -> None:
-    """What can't be kept or understood is refused by its place."""
+    """Unsupported or invalid fields are rejected with their path."""
     with pytest.raises(Failure) as caught:
         read(config, **fields).to_create()
     assert (caught.value.status, caught.value.field, caught.value.reason) == (400, name, reason)
@@ -111,14 +111,14 @@ def test_bad_body(config: dict[str, Any], fields: dict[str, Any], name: str, rea
     ],
 )
 def test_caller_names(field: str, name: str) -> None:
-    """The contract's field names come back as the caller's: a share's is its route's."""
+    """The contract's field names are mapped to the caller's: a share's is that of its route."""
     body = read({"served_entities": [A, B], "traffic_config": {"routes": HALVES[::-1]}})
     assert body.caller_name(field) == name
     assert body.config.caller_name(field) == name.removeprefix("config.")
 
 
 def test_json() -> None:
-    """An endpoint has its task, its state, its times in milliseconds, its entities and their shares."""
+    """An endpoint's JSON has task, state, times in milliseconds, entities and their shares."""
     endpoint = Endpoint(
         name="e",
         task=model_pb2.TASK_CHAT,
@@ -160,7 +160,7 @@ def test_json() -> None:
     ],
 )
 def test_task_and_permission(task: model_pb2.Task, name: str, *, is_model: bool) -> None:
-    """Each task has Databricks' name; a model's own endpoint can be queried and not managed."""
+    """Each task has Databricks' name; a model's own endpoint can be queried but not managed."""
     body = json.loads(to_endpoint(Endpoint(name="e", task=task, is_model=is_model)))
     assert body["task"] == name
     assert body["permission_level"] == ("CAN_QUERY" if is_model else "CAN_MANAGE")

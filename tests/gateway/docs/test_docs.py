@@ -1,4 +1,4 @@
-"""docs/api says what the code does: every row of its tables is tried."""
+"""The tables of docs/api describe the code: every row is tested."""
 
 from __future__ import annotations
 
@@ -84,21 +84,21 @@ class Table:
     within: str | None = None
 
     def rows(self) -> list[tuple[str, dict[str, Any], str, str]]:
-        """(field, example, effect, note) of each row."""
+        """Return (field, example, effect, note) of each row."""
         page = (DOCS / f"{self.page}.md").read_text()
         section = page.partition(f"## Fields of `{self.route}`\n")[2].partition("\n## ")[0]
         table = [line.split(" | ") for line in section.splitlines() if line.startswith("| `")]
         return [(c[0].strip("| `"), json.loads("{" + c[1].strip("`") + "}"), c[2], c[3].strip(" |")) for c in table]
 
     def effect(self, fields: dict[str, Any]) -> tuple[object, ...]:
-        """All that a body decides: what is asked, how, and how an answer is told, last."""
+        """Return everything that a body determines: the request, how it is sent, and the encoded answer."""
         parsed = self._parse(fields)
         whole, events = ANSWERS[type(parsed.request)]
-        told = parsed.encoder.whole(whole)
+        encoded = parsed.encoder.whole(whole)
         if not isinstance(parsed.encoder, WholeEncoder):
             encoder = self._parse(fields).encoder
-            told += b"".join(encoder.chunk(event) for event in events)
-        return parsed.request, parsed.stream, parsed.affinity, parsed.timeout_s, told
+            encoded += b"".join(encoder.chunk(event) for event in events)
+        return parsed.request, parsed.stream, parsed.affinity, parsed.timeout_s, encoded
 
     def _parse(self, fields: dict[str, Any]) -> ParsedRequest[ServiceRequest]:
         body = self.base | (fields if self.within is None else {self.within: fields})
@@ -161,7 +161,7 @@ def test_table_has_every_field(table: Table) -> None:
     ("table", "name", "example", "said"), ROWS, ids=[f"{table.route} {name}" for table, name, *_ in ROWS]
 )
 def test_row_is_true(table: Table, name: str, example: dict[str, Any], said: str) -> None:
-    """A field that is used changes the call, one without effect does not, and a refused one is refused by name."""
+    """A field with an effect changes the call, one without effect does not, and a rejected one is named."""
     rest = {other: value for other, value in example.items() if other != name}
     if said == "refused":
         with pytest.raises(Failure) as caught:
@@ -176,16 +176,16 @@ def test_row_is_true(table: Table, name: str, example: dict[str, Any], said: str
 
 @pytest.mark.parametrize(("table", "named"), [(TABLES[5], NAMED), (TABLES[6], NAMED_EMBEDDING)])
 def test_azure_tables_mark_extra_fields(table: Table, named: frozenset[str]) -> None:
-    """What Azure's API doesn't name is marked so."""
+    """Parameters that Azure's API doesn't define are marked as extra."""
     assert {name for name, _, _, note in table.rows() if not note.startswith("extra")} == named
 
 
 def test_pages_have_every_path() -> None:
-    """The tables of paths have all that the gateway's description has, and no other. `[…]` may be left out."""
-    told: set[tuple[str, str]] = set()
+    """The tables of paths have exactly the paths of the OpenAPI document; `[…]` may be omitted."""
+    encoded: set[tuple[str, str]] = set()
     for page in DOCS.glob("*.md"):
         for line in re.findall(r"^\| (`(?:GET|POST|PUT|DELETE) /[^|]*) \|", page.read_text(), re.MULTILINE):
             method, _, paths = line.strip("`").partition(" ")
             for path in paths.split("`, `"):
-                told |= {(method, re.sub(r"\[.*\]", "", path)), (method, path.replace("[", "").replace("]", ""))}
-    assert sorted(told) == sorted((each.method, each.path) for each in OPERATIONS)
+                encoded |= {(method, re.sub(r"\[.*\]", "", path)), (method, path.replace("[", "").replace("]", ""))}
+    assert sorted(encoded) == sorted((each.method, each.path) for each in OPERATIONS)

@@ -1,4 +1,4 @@
-"""The documentation under /docs/: what is there with its pages and without, and what is not."""
+"""The documentation under /docs/, with and without built pages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gateway.page.routes import documentation_routes
 
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
-    """A folder of pages, beside which lies what is nobody's business."""
+    """Create a folder of pages next to a file that must not be served."""
     (tmp_path / "site" / "api").mkdir(parents=True)
     (tmp_path / "site" / "index.html").write_text("<h1>First</h1>")
     (tmp_path / "site" / "api" / "openai.html").write_text("<h1>OpenAI</h1>")
@@ -23,13 +23,13 @@ def site(tmp_path: Path) -> Path:
 
 
 def client(site: Path) -> httpx.AsyncClient:
-    """Of a server that has nothing else."""
+    """Return a client of an application that serves only the documentation."""
     transport = httpx.ASGITransport(Starlette(routes=documentation_routes(site)))
     return httpx.AsyncClient(transport=transport, base_url="http://server")
 
 
 async def test_pages_are_where_their_files_are(site: Path) -> None:
-    """The first page at the folder itself; each with the policy, and asked for again by its tag."""
+    """Each page has the security policy and is revalidated by its tag; the folder itself is its first page."""
     async with client(site) as http:
         first, other = await http.get("/docs/"), await http.get("/docs/api/openai.html")
         assert (first.text, other.text) == ("<h1>First</h1>", "<h1>OpenAI</h1>")
@@ -39,7 +39,7 @@ async def test_pages_are_where_their_files_are(site: Path) -> None:
 
 @pytest.mark.parametrize("path", ["nothing.html", "api", "notes.py", "..%2fsecret.html", "%2e%2e/secret.html"])
 async def test_nothing_else_is(site: Path, path: str) -> None:
-    """What is no page of the folder is answered by one that says where the pages are."""
+    """Unknown paths get an answer that names the location of the pages."""
     async with client(site) as http:
         answer = await http.get(f"/docs/{path}")
         assert answer.status_code == 404
@@ -47,7 +47,7 @@ async def test_nothing_else_is(site: Path, path: str) -> None:
 
 
 async def test_without_pages_the_description_is_there(tmp_path: Path) -> None:
-    """Who adds a slash to /docs gets to it."""
+    """Without pages, /docs/ redirects to the API reference."""
     async with client(tmp_path) as http:
         answer = await http.get("/docs/")
         assert (answer.status_code, str(answer.next_request and answer.next_request.url)) == (307, "http://server/docs")

@@ -1,4 +1,4 @@
-"""docs/errors.md says what callers are told: every row of its tables is tried, and none is missing."""
+"""docs/errors.md lists all errors: every row of its tables is tested, and none is missing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PAGE = Path(__file__).resolve().parents[3] / "docs" / "errors.md"
 
 
 def rows(num_columns: int) -> list[list[str]]:
-    """The cells of each row of a reason, in the tables that have so many columns."""
+    """Return the cells of each row of a reason in the tables with this number of columns."""
     lines = [line for line in PAGE.read_text().splitlines() if line.startswith("| `")]
     cells = [[cell.strip(" `") for cell in line.strip("|").split("|")] for line in lines]
     return [each for each in cells if len(each) == num_columns]
@@ -41,22 +41,22 @@ WITHOUT_REST = {
     "MODEL_REFUSED",
     "TOO_MANY_ADAPTERS",
 }
-TOLD_BY_REST = [(reason, code) for reason, code, *_ in OVER_GRPC if reason not in WITHOUT_REST]
+REPORTED_BY_REST = [(reason, code) for reason, code, *_ in OVER_GRPC if reason not in WITHOUT_REST]
 
 
 def test_every_reason_of_the_service_has_a_row() -> None:
-    """The first table has the reasons and codes of the service's own, and no other."""
+    """The first table has exactly the service's own reasons and codes."""
     assert sorted((reason, code) for reason, code, *_ in OVER_GRPC) == sorted(
         {(r.reason_name, r.code.name) for r in TABLE}
     )
 
 
 def test_every_reason_over_http_has_a_row() -> None:
-    """The others have every reason that the gateway can tell, once."""
+    """The other tables have every reason that the gateway can report, once."""
     assert sorted(reason for reason, *_ in OVER_HTTP) == sorted(Reason)
 
 
-@pytest.mark.parametrize(("reason", "code"), TOLD_BY_REST)
+@pytest.mark.parametrize(("reason", "code"), REPORTED_BY_REST)
 def test_status_follows_from_the_code(reason: str, code: str) -> None:
     """A reason's HTTP status is that of its gRPC code."""
     error = AioRpcError(grpc.StatusCode[code], Metadata(), Metadata(), "words")
@@ -65,20 +65,20 @@ def test_status_follows_from_the_code(reason: str, code: str) -> None:
 
 
 @pytest.mark.parametrize("row", OVER_HTTP, ids=[row[0] for row in OVER_HTTP])
-def test_each_dialect_tells_its_own_code(row: list[str]) -> None:
-    """Each dialect's body, or header, has the code of its column, and Azure's and Anthropic's answers their status."""
+def test_each_dialect_has_its_own_code(row: list[str]) -> None:
+    """Each dialect's error has the code of its column, and Azure's and Anthropic's also their status."""
     reason, status, openai, azure, databricks, mindie, anthropic = row
     is_of_field = databricks == "INVALID_PARAMETER_VALUE"
     failure = Failure(Reason[reason], "words", violations=[Violation("f", "words")] if is_of_field else ())
     assert failure.status == int(status)
-    refusal = AzureErrors().refuse(failure)
-    azure_status = f"{refusal.status} `" if refusal.status != failure.status else ""
-    message = AnthropicErrors().refuse(failure)
+    rejection = AzureErrors().error_response(failure)
+    azure_status = f"{rejection.status} `" if rejection.status != failure.status else ""
+    message = AnthropicErrors().error_response(failure)
     message_status = f"{message.status} `" if message.status != failure.status else ""
     assert [openai, azure, databricks, mindie, anthropic] == [
-        json.loads(OpenAIErrors().refuse(failure).body)["error"]["code"] or "",
-        azure_status + dict(refusal.headers)[b"x-ms-error-code"].decode(),
-        json.loads(DatabricksErrors().refuse(failure).body)["error_code"],
-        json.loads(MindieErrors().refuse(failure).body)["error_type"],
+        json.loads(OpenAIErrors().error_response(failure).body)["error"]["code"] or "",
+        azure_status + dict(rejection.headers)[b"x-ms-error-code"].decode(),
+        json.loads(DatabricksErrors().error_response(failure).body)["error_code"],
+        json.loads(MindieErrors().error_response(failure).body)["error_type"],
         message_status + json.loads(message.body)["error"]["type"],
     ]

@@ -1,4 +1,4 @@
-"""docs/api/extensions.md says the same as the pages' own tables, whose rows are tried one by one."""
+"""docs/api/extensions.md agrees with the pages' own tables, whose rows are tested one by one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PAGES = [table for table in TABLES if table.page in {"openai", "responses"} and 
 
 
 def rows() -> list[list[str]]:
-    """The cells of each row of the table of fields."""
+    """Return the cells of each row of the table of fields."""
     section = (DOCS / "extensions.md").read_text().partition("\n## Fields\n")[2].partition("\n## ")[0]
     table = [line for line in section.splitlines() if line.startswith("| `")]
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table]
@@ -29,22 +29,22 @@ def rows() -> list[list[str]]:
 
 @pytest.mark.parametrize("table", PAGES, ids=[table.route for table in PAGES])
 def test_extensions_are_those_of_the_page(table: Table) -> None:
-    """What a page marks as not OpenAI's has its row here, with the same effect, and nothing else has one."""
-    told = {row[0].strip("`"): row[COLUMNS[table.route]] for row in rows()}
+    """Exactly the fields that a page marks as not OpenAI's have a row here, with the same effect."""
+    effects = {row[0].strip("`"): row[COLUMNS[table.route]] for row in rows()}
     marked = {name: effect for name, _, effect, note in table.rows() if note.startswith("not OpenAI's")}
     theirs = {"response_format"} if table.route == "POST /v1/chat/completions" else set()  # OpenAI's with more kinds
-    assert {name: effect for name, effect in told.items() if effect != ABSENT and name not in theirs} == marked
+    assert {name: effect for name, effect in effects.items() if effect != ABSENT and name not in theirs} == marked
 
 
-def test_every_extension_is_told_once() -> None:
-    """By one row, and of some server."""
+def test_every_extension_is_listed_once() -> None:
+    """Each extension has one row, which names a server."""
     names = [row[0] for row in rows()]
     assert len(names) == len(set(names))
     assert all(len(row) == 6 and row[1] for row in rows())
 
 
 def test_shared_extensions_are_alike() -> None:
-    """A field that chats and completions have is of one type in both."""
+    """A field of both chats and completions has the same type in both."""
     bodies = [
         {field.name: field.type for field in msgspec.structs.fields(body)}
         for body in (ChatCompletionBody, OpenAICompletionBody)
@@ -56,5 +56,5 @@ def test_shared_extensions_are_alike() -> None:
 
 
 def test_page_is_linked() -> None:
-    """From the page of all dialects."""
+    """The page of all dialects links to the page."""
     assert "(api/extensions.md)" in (Path(DOCS).parent / "api.md").read_text()

@@ -1,4 +1,4 @@
-"""Whatever is large is read and written while the event loop answers others."""
+"""Large bodies are parsed and serialised while the event loop serves other requests."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LONGEST_S = 10.0  # of a wait that never ends if the loop stands still
 
 
 class Gate:
-    """A piece of work that goes on only when the loop has run something else meanwhile."""
+    """Work that continues only after the event loop has run something else."""
 
     def __init__(self) -> None:
         self._open = threading.Event()
@@ -33,13 +33,13 @@ class Gate:
     def wait(self) -> None:
         assert self._open.wait(LONGEST_S), "the loop did nothing while this waited"
 
-    async def open_beside(self) -> None:
+    async def open_from_the_loop(self) -> None:
         await asyncio.sleep(0)
         self._open.set()
 
 
 class Waiting(OpenAIErrors):
-    """A dialect whose `waits_in` is done only while the loop goes on."""
+    """A dialect whose method `waits_in` ends only while the event loop runs."""
 
     ping = b""
 
@@ -89,7 +89,7 @@ class Service:
 
 
 @pytest.mark.parametrize(("waits_in", "stream"), [("parse", False), ("whole", False), ("chunk", True)])
-async def test_the_loop_goes_on_beside_it(waits_in: str, stream: bool) -> None:  # noqa: FBT001
+async def test_the_loop_runs_meanwhile(waits_in: str, stream: bool) -> None:  # noqa: FBT001
     gate = Gate()
     endpoint = GenerationEndpoint(lambda: Waiting(gate, waits_in, stream=stream), Service(), Settings())
     body = iter([{"type": "http.request", "body": TEXT.encode()}])
@@ -104,6 +104,6 @@ async def test_the_loop_goes_on_beside_it(waits_in: str, stream: bool) -> None: 
         sent.append(message)
 
     scope = {"type": "http", "headers": [], "state": {"request_id": "r"}, "path_params": {}, "query_string": b""}
-    await asyncio.gather(endpoint(scope, receive, send), gate.open_beside())
+    await asyncio.gather(endpoint(scope, receive, send), gate.open_from_the_loop())
     assert sent[0]["status"] == 200
     assert not sent[-1].get("more_body")

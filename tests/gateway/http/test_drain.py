@@ -1,4 +1,4 @@
-"""How the gateway leaves: who is served until when, and what the others are told."""
+"""Draining of the gateway: which requests are served how long, and the errors of the others."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.gateway.conftest import Gateway, chat_body, until
 
 
 async def test_health_says_no_first_and_requests_are_still_served(gateway: Gateway) -> None:
-    """Until the delay is over only balancers notice, and each answer ends its connection."""
+    """During the delay only health checks fail, and each answer closes its connection."""
     assert (await gateway.http.get("/healthz")).status_code == 200
     leaving = asyncio.create_task(gateway.drain.leave(60, 60))
     await until(lambda: gateway.drain.phase is GatewayPhase.LEAVING)
@@ -31,8 +31,8 @@ async def test_health_says_no_first_and_requests_are_still_served(gateway: Gatew
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_running_requests_end_and_new_ones_are_refused(gateway: Gateway, *, stream: bool) -> None:
-    """The refusal has its dialect's shape and a time to retry; what ran when it came is answered whole."""
+async def test_running_requests_end_and_new_ones_are_rejected(gateway: Gateway, *, stream: bool) -> None:
+    """New requests get an error in their dialect with a retry delay; running requests are completed."""
     release = asyncio.Event()
 
     async def held(request: chat_pb2.ChatRequest) -> AsyncIterator[chat_pb2.StreamChatResponse]:
@@ -50,14 +50,14 @@ async def test_running_requests_end_and_new_ones_are_refused(gateway: Gateway, *
         ("/serving-endpoints/m/invocations", chat_body(), None),
         ("/v2/models/m/generate", {"text_input": "hi"}, None),
     ):
-        refusal = await gateway.http.post(path, json=body)
-        assert (refusal.status_code, refusal.headers["retry-after"], refusal.headers["connection"]) == (
+        rejection = await gateway.http.post(path, json=body)
+        assert (rejection.status_code, rejection.headers["retry-after"], rejection.headers["connection"]) == (
             503,
             "1",
             "close",
         )
-        told = refusal.json()
-        assert "the server is shutting down" in str(told[place] if place else told)
+        error = rejection.json()
+        assert "the server is shutting down" in str(error[place] if place else error)
     assert not leaving.done()
     release.set()
     answer = await asking
@@ -66,8 +66,8 @@ async def test_running_requests_end_and_new_ones_are_refused(gateway: Gateway, *
     assert not gateway.drain.num_running
 
 
-async def test_what_does_not_end_in_time_is_told_so(gateway: Gateway) -> None:
-    """A request that outlasts the time to stop is 503."""
+async def test_requests_above_the_drain_timeout_fail(gateway: Gateway) -> None:
+    """A request that exceeds the drain timeout gets 503."""
     gateway.service.script = fakes.play([None])
     asking = asyncio.create_task(gateway.chat())
     await until(gateway.service.begun.is_set)
@@ -78,7 +78,7 @@ async def test_what_does_not_end_in_time_is_told_so(gateway: Gateway) -> None:
 
 
 async def test_new_connections_are_accepted_until_the_end(gateway: Gateway) -> None:
-    """Who connects while the running requests end is told to come back, and not refused a connection."""
+    """New connections during the drain get an error response instead of a failed connection."""
     gateway.drain.begin()  # something runs
     leaving = asyncio.create_task(gateway.drain.leave(0, 60))
     await until(lambda: gateway.drain.phase is GatewayPhase.DRAINING)

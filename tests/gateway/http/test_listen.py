@@ -1,4 +1,4 @@
-"""The gateway's connections end by themselves when nobody is left at the other end."""
+"""The gateway closes connections whose peer has vanished."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Comments on silent streams."""
+"""Comments in idle streams."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.gateway.conftest import Gateway, chat_body
 
 @pytest.mark.parametrize("flags", [["--keep-alive-interval-s", "0.05"]])
 async def test_silent_stream_has_comments(gateway: Gateway) -> None:
-    """A long prefill and a long pause are both filled with comments, and the events come whole among them."""
+    """Comments are sent during a long prefill and a long pause, and the events between them are complete."""
     prefilled, resumed = asyncio.Event(), asyncio.Event()
 
     async def script(request: chat_pb2.ChatRequest) -> AsyncIterator[chat_pb2.StreamChatResponse]:
@@ -42,7 +42,7 @@ async def test_silent_stream_has_comments(gateway: Gateway) -> None:
 
 
 async def test_headers_come_alone(gateway: Gateway) -> None:
-    """They go out at admission, before any token and without a comment."""
+    """The headers are sent at admission, before any token and without a comment."""
     gateway.service.script = fakes.play([fakes.STARTED, None])
     async with gateway.http.stream("POST", "/v1/chat/completions", json=chat_body(stream=True)) as answer:
         assert answer.status_code == 200
@@ -52,7 +52,7 @@ async def test_headers_come_alone(gateway: Gateway) -> None:
 
 @pytest.mark.parametrize("ping", [COMMENT, b"event: ping\n\n", b""])
 async def test_pings_are_the_dialects(ping: bytes) -> None:
-    """A silent stream has the dialect's own; one for clients that raise on them has headers only."""
+    """An idle stream has the dialect's pings; for clients that fail on pings it has headers only."""
     sent: list[bytes] = []
 
     async def send(message: object) -> None:
@@ -61,8 +61,8 @@ async def test_pings_are_the_dialects(ping: bytes) -> None:
 
     stream = EventStream(send, ping=ping, interval_s=0.01)
     await stream.open(b"")
-    beside = asyncio.create_task(stream.keep_alive())
+    pings = asyncio.create_task(stream.keep_alive())
     await asyncio.sleep(0.1)
-    beside.cancel()
+    pings.cancel()
     assert sent[:2] == [b"headers", b""]
     assert set(sent[2:]) == ({ping} if ping else set())

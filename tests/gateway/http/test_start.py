@@ -23,7 +23,7 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'generate
 
 
 def test_settings_precedence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Flags win over the environment, the environment over the file, the file over the standard's variable."""
+    """Flags override the environment, the environment the file, the file the standard variable."""
     path = tmp_path / "gateway.yaml"
     path.write_text("port: 1\nhost: file\ntarget: file:1\notlp_endpoint: file:4317\n")
     monkeypatch.setenv("SLUICE_GATEWAY_PORT", "2")
@@ -58,7 +58,7 @@ def test_settings_from_toml(tmp_path: Path) -> None:
     ],
 )
 def test_bad_setting_is_named(tmp_path: Path, arguments: list[str], file: str | None, words: str) -> None:
-    """A bad value is one line that has its name."""
+    """The error for an invalid value is one line with its name."""
     if file is not None:
         path = tmp_path / "f.yaml"
         path.write_text(file)
@@ -72,7 +72,7 @@ def test_bad_setting_is_named(tmp_path: Path, arguments: list[str], file: str | 
 @pytest.mark.slow
 @pytest.mark.parametrize("problem", ["port in use", "bad value", "no such file", "bad host"])
 def test_bad_start_is_one_line(problem: str) -> None:
-    """What hinders the start is told in one line on standard error, with a code that is not zero."""
+    """A failed start prints one line to standard error and exits with a non-zero code."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         arguments, words, code = {
@@ -94,7 +94,7 @@ def test_bad_start_is_one_line(problem: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_process_serves_and_stops(number: signal.Signals) -> None:
-    """The process answers, ends with code 0 on a signal, and logs JSON alone."""
+    """The process answers requests, exits with code 0 on a signal, and logs only JSON."""
     (port,) = free_ports(1)
     with subprocess.Popen(
         [sys.executable, "-m", "gateway", "--port", str(port)],
@@ -113,7 +113,7 @@ def test_process_serves_and_stops(number: signal.Signals) -> None:
 
 @pytest.mark.slow
 def test_settings_are_read_again(tmp_path: Path) -> None:
-    """At SIGHUP: the log's level is as the file says, what else is new is named, and what can't be is refused."""
+    """SIGHUP applies the file's log level, names other changed settings, and rejects invalid ones."""
     path = tmp_path / "gateway.yaml"
     path.write_text("port: 0\n")
     with subprocess.Popen(

@@ -1,4 +1,4 @@
-"""/sluice.binpb: the contract for clients that have nothing else."""
+"""/sluice.binpb, the contract for clients that have nothing else."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from service.server.services import SERVICES
 
 
 def test_it_is_whole_by_itself() -> None:
-    """In its own order it fills an empty pool, with every service of the server."""
+    """The files, in their order, fill an empty descriptor pool with every service of the server."""
     pool = DescriptorPool()
     for file in descriptor_set().file:
         pool.Add(file)
@@ -20,7 +20,7 @@ def test_it_is_whole_by_itself() -> None:
 
 
 def test_it_is_the_contract_but_for_the_rules() -> None:
-    """Messages of it and of the generated code are the same bytes; nothing in it needs protovalidate."""
+    """Its messages have the same bytes as those of the generated code, and nothing needs protovalidate."""
     files = FileDescriptorSet.FromString(descriptor_set().SerializeToString()).file
     assert [file.name for file in files if not file.name.startswith(("sluice/v1/", "google/protobuf/"))] == []
     pool = DescriptorPool()

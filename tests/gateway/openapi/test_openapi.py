@@ -1,4 +1,4 @@
-"""The API's description: it has every path, its limits are the contract's, and its examples work."""
+"""The OpenAPI document has every path, its limits are the contract's, and its examples work."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ BODIES = [(each, body) for each in OPERATIONS for body in each.bodies]
 
 @pytest.fixture(scope="module")
 def document() -> dict[str, Any]:
-    """The whole document."""
+    """Return the whole document."""
     return build_document(SURFACES)
 
 
 async def test_document_has_every_route(gateway: Gateway, document: dict[str, Any]) -> None:
-    """What the document tells and what the running application serves are the same, method by method."""
+    """The document and the running application have the same paths and methods."""
     app = gateway.server.config.app
     assert isinstance(app, Starlette)
     routes = [route for route in app.routes if isinstance(route, Route)]
@@ -53,7 +53,7 @@ async def test_document_has_every_route(gateway: Gateway, document: dict[str, An
 
 @pytest.mark.parametrize(("operation", "body"), BODIES, ids=[f"{o.path} {b.kind.__name__}" for o, b in BODIES])
 def test_example_is_of_its_type(operation: Operation, body: Body) -> None:
-    """Each example parses, as the type that the document tells."""
+    """Each example is valid for the type in the document."""
     assert operation.parse_example(body).request.ByteSize()
     assert isinstance(msgspec.convert(dict(body.example), body.kind), body.kind)
 
@@ -94,7 +94,7 @@ def test_example_is_of_its_type(operation: Operation, body: Body) -> None:
 def test_limits_are_the_contracts(
     document: dict[str, Any], schema: str, path: str, keyword: str, value: object
 ) -> None:
-    """What the `.proto` files say of a field stands beside the caller's name of it."""
+    """The limits of the `.proto` files are attached to the caller's field names."""
     schemas = document["components"]["schemas"]
     place = follow(schemas[schema], path, schemas)
     assert place is not None
@@ -103,14 +103,14 @@ def test_limits_are_the_contracts(
 
 
 def test_limits_of_parts_are_not_the_wholes(document: dict[str, Any]) -> None:
-    """A text as `input` stands for a whole message: no limit of a call's name or id inside items holds for it."""
+    """A text as `input` is a whole message, so limits of ids and names inside items don't apply to it."""
     text, items = document["components"]["schemas"]["ResponseBody"]["properties"]["input"]["anyOf"]
     assert text == {"type": "string"}
     assert (items["minItems"], items["maxItems"]) == (1, 4096)
 
 
 def test_examples_of_parameters_go_with_the_bodies(document: dict[str, Any]) -> None:
-    """Where a body needs another endpoint, the parameter has an example of the body's name."""
+    """If a body needs another endpoint, the parameter has an example with the body's name."""
     asked = document["paths"]["/serving-endpoints/{name}/invocations"]["post"]
     assert {name: each["value"] for name, each in asked["parameters"][0]["examples"].items()} == {
         "DatabricksChatBody": "sluice-demo",
@@ -124,7 +124,7 @@ def test_examples_of_parameters_go_with_the_bodies(document: dict[str, Any]) -> 
 
 
 def test_headers_of_limits_and_retries_are_described(document: dict[str, Any]) -> None:
-    """Where something is generated, answers and refusals may say what is left; where to wait, for how long."""
+    """Answers and errors of generations have rate limit headers, and retryable errors a delay."""
     generates = document["paths"]["/v1/chat/completions"]["post"]["responses"]
     looks_up = document["paths"]["/v1/models"]["get"]["responses"]
     retry = {"retry-after", "retry-after-ms"}
@@ -141,7 +141,7 @@ def test_headers_of_limits_and_retries_are_described(document: dict[str, Any]) -
 
 
 def events(stream: str) -> list[Any]:
-    """What the events of a stream hold, without the mark of its end."""
+    """Return the data of a stream's events without the end mark."""
     data = re.findall(r"^data: ?(.*)$", stream, re.MULTILINE)
     return [json.loads(each) for each in data if each != "[DONE]"]
 
@@ -159,15 +159,15 @@ RECORDED = {  # the streams of golden/exchanges, by their names' beginnings
 
 
 @pytest.mark.parametrize("operation", STREAMING, ids=[each.path for each in STREAMING])
-def test_streams_are_told_by_schema(document: dict[str, Any], operation: Operation) -> None:
-    """The schema of an event, of what its data holds, and for each kind a whole stream, which is of that schema."""
-    told = document["paths"][operation.path]["post"]["responses"]["200"]["content"]["text/event-stream"]
-    data = told["schema"]["properties"]["data"]
+def test_streams_have_a_schema(document: dict[str, Any], operation: Operation) -> None:
+    """A stream has the schema of an event, and for each kind of data an example stream that conforms to it."""
+    described = document["paths"][operation.path]["post"]["responses"]["200"]["content"]["text/event-stream"]
+    data = described["schema"]["properties"]["data"]
     text, end = data["anyOf"]
     assert (text["contentMediaType"], end) == ("application/json", {"const": "[DONE]"})
     schema = {"components": document["components"], **text["contentSchema"]}
-    assert set(told["examples"]) == {kind.__name__ for kind in operation.chunks} != set()
-    for example in told["examples"].values():
+    assert set(described["examples"]) == {kind.__name__ for kind in operation.chunks} != set()
+    for example in described["examples"].values():
         assert events(example["value"])
         for event in events(example["value"]):
             jsonschema.validate(event, schema)
@@ -175,21 +175,21 @@ def test_streams_are_told_by_schema(document: dict[str, Any], operation: Operati
 
 @pytest.mark.parametrize("path", sorted(GOLDEN.glob("*_stream*.txt")), ids=lambda path: path.stem)
 def test_recorded_streams_are_of_their_types(path: Path) -> None:
-    """Each event that the encoders write is what the description says, or the error at the end of the stream."""
+    """Each encoded event conforms to the document's type, or is the error at the end of a stream."""
     (kind,) = [kind for name, kind in RECORDED.items() if path.stem.startswith(name)]
     *earlier, last = events(path.read_text().partition("\nHTTP 200\n")[2])
     assert all(isinstance(msgspec.convert(each, kind), kind) for each in earlier)
     assert "error" in last or last.get("type") == "error" or isinstance(msgspec.convert(last, kind), kind)
 
 
-def test_unknown_fields_are_refused_in_every_body(document: dict[str, Any]) -> None:
-    """A generator of clients sees that there is nothing beside what is listed."""
+def test_unknown_fields_are_rejected_in_every_body(document: dict[str, Any]) -> None:
+    """The schemas forbid unknown fields, so that client generators see it."""
     schemas = document["components"]["schemas"]
     assert all(schemas[body.kind.__name__]["additionalProperties"] is False for _, body in BODIES)
 
 
 async def test_document_and_viewer_are_served(gateway: Gateway) -> None:
-    """The page loads nothing from elsewhere, and all that it asks for is there."""
+    """The page loads nothing from other hosts, and all of its files are served."""
     document = (await gateway.http.get("/openapi.json")).json()
     assert document["openapi"] == "3.1.0"
     page = await gateway.http.get("/docs")

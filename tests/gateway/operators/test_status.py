@@ -1,4 +1,4 @@
-"""The numbers of the status page: the gateway's own, the service's, and what is said of a service that is away."""
+"""The data of the status page: the gateway's numbers, the service's, and the state of an unavailable service."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from tests.gateway.fakes import STARTED, play, text
 
 
 async def test_numbers_are_numbers(gateway: Gateway) -> None:
-    """Large ones too, which protobuf's own JSON has as text; responses are counted by status."""
+    """Large integers are numbers, which protobuf's own JSON has as strings; responses are counted by status."""
     await gateway.chat()
     await gateway.http.get("/nowhere")
     answer = await gateway.http.get("/status.json")
     assert answer.headers["cache-control"] == "no-store"
-    told = answer.json()
-    assert (told["unready"], told["problem"]) == (None, None)
-    assert told["gateway"] == {"active": 0, "responses": {"200": 1, "404": 1}}
-    (model,) = told["service"]["models"]
+    status = answer.json()
+    assert (status["unready"], status["problem"]) == (None, None)
+    assert status["gateway"] == {"active": 0, "responses": {"200": 1, "404": 1}}
+    (model,) = status["service"]["models"]
     assert (model["model"], model["waiting"], model["generated_tokens"]) == ("a", 3, 2**60)
     assert model["queue_time"] is None
 
 
-async def test_open_requests_are_told(gateway: Gateway) -> None:
-    """While they last."""
+async def test_open_requests_are_counted(gateway: Gateway) -> None:
+    """Open requests are counted until they end."""
     gateway.service.script = play([STARTED, text("a"), None])
     body = chat_body(stream=True)
     async with gateway.http.stream("POST", "/v1/chat/completions", json=body) as answer:
@@ -33,7 +33,7 @@ async def test_open_requests_are_told(gateway: Gateway) -> None:
 
 
 async def test_it_is_asked_with_the_senders_key(gateway: Gateway) -> None:
-    """The gateway has none of its own."""
+    """The request to the service has the caller's key, since the gateway has none."""
     await gateway.http.get("/status.json", headers={"x-api-key": "k"})
     assert gateway.service.metadata[-1]["authorization"] == "Bearer k"
     await gateway.http.get("/status.json")
@@ -41,33 +41,33 @@ async def test_it_is_asked_with_the_senders_key(gateway: Gateway) -> None:
 
 
 async def test_polling_leaves_no_request_behind(gateway: Gateway) -> None:
-    """It is no request of callers: neither counted nor traced as one."""
+    """Polling is neither counted nor traced as a request."""
     for _ in range(3):
-        told = (await gateway.http.get("/status.json")).json()
-    assert told["gateway"]["responses"] == {}
+        status = (await gateway.http.get("/status.json")).json()
+    assert status["gateway"]["responses"] == {}
     assert not [span for span in gateway.spans.get_finished_spans() if span.name.startswith("GET")]
 
 
-async def test_it_is_told_while_the_gateway_leaves(gateway: Gateway) -> None:
-    """To the last: that is when somebody looks."""
+async def test_it_is_available_while_the_gateway_drains(gateway: Gateway) -> None:
+    """The status is available until the end of a drain."""
     await gateway.drain.leave(0, 30)  # nothing runs
     assert (await gateway.http.get("/v1/models")).status_code == 503
     assert (await gateway.http.get("/status.json")).json()["unready"] == "the server is shutting down"
 
 
 async def test_a_service_that_is_not_ready_says_so(gateway: Gateway) -> None:
-    """Beside its numbers."""
+    """A service that is not ready is reported together with its numbers."""
     gateway.service.health = health_pb2.HealthCheckResponse.NOT_SERVING
-    told = (await gateway.http.get("/status.json")).json()
-    assert told["unready"] == "the service reports NOT_SERVING"
-    assert told["service"] is not None
+    status = (await gateway.http.get("/status.json")).json()
+    assert status["unready"] == "the service reports NOT_SERVING"
+    assert status["service"] is not None
 
 
 @pytest.mark.parametrize("flags", [["--target", "127.0.0.1:1"]])
-async def test_a_service_that_is_away_is_said(gateway: Gateway) -> None:
-    """The gateway's own numbers are there all the same."""
+async def test_an_unavailable_service_is_reported(gateway: Gateway) -> None:
+    """The gateway's own numbers are available without the service."""
     answer = await gateway.http.get("/status.json")
     assert answer.status_code == 200
-    told = answer.json()
-    assert told["service"] is None
-    assert told["problem"] == told["unready"] == "the service is not available"
+    status = answer.json()
+    assert status["service"] is None
+    assert status["problem"] == status["unready"] == "the service is not available"

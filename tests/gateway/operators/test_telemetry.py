@@ -14,14 +14,14 @@ from tests.gateway.conftest import Gateway, chat_body, until
 
 
 def context_of(span: ReadableSpan) -> tuple[str, str]:
-    """The span's trace id and span id as W3C writes them."""
+    """Return the span's trace id and span id in W3C's format."""
     assert span.context is not None
     return f"{span.context.trace_id:032x}", f"{span.context.span_id:016x}"
 
 
 @pytest.mark.parametrize(("stream", "method"), [(False, "Chat"), (True, "StreamChat")])
 async def test_spans_are_one_chain(gateway: Gateway, *, stream: bool, method: str) -> None:
-    """Caller → HTTP server span → gRPC client span → the service's metadata, each the child of the one before."""
+    """Caller, HTTP server span, gRPC client span and the service's metadata are a chain of parents and children."""
     headers = {"traceparent": f"00-{'a' * 32}-{'b' * 16}-01", "tracestate": "x=1"}
     await gateway.http.post("/v1/chat/completions", json=chat_body(stream=stream), headers=headers)
     await until(lambda: len(gateway.spans.get_finished_spans()) == 2)
@@ -64,7 +64,7 @@ async def test_metrics_page(gateway: Gateway) -> None:
 
 
 async def test_log_line(gateway: Gateway, caplog: pytest.LogCaptureFixture) -> None:
-    """One line a request, in JSON, with the trace and the request's id, and none of its words."""
+    """Each request has one JSON log line with its trace and request id, but without any of its text."""
     caplog.set_level(logging.INFO)
     messages = [{"role": "user", "content": "tulip"}]
     await gateway.http.post("/v1/chat/completions", json=chat_body(messages=messages), headers={"x-request-id": "r-1"})

@@ -1,4 +1,4 @@
-"""Anthropic's paths over HTTP: headers, pings, and which requests are its own."""
+"""Anthropic's paths over HTTP: headers, pings, and the selection of the dialect."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ VERSION = {"anthropic-version": "2023-06-01"}
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_answers_have_the_requests_id(gateway: Gateway, *, stream: bool) -> None:
-    """Under the name that its clients read, in errors' bodies too; a version isn't asked for."""
+    """The request id has the name that its clients read, also in errors; the version header is optional."""
     answer = await gateway.http.post("/v1/messages", json=BODY | {"stream": stream})
     assert answer.status_code == 200, answer.text
     assert answer.headers["request-id"] == answer.headers["x-request-id"]
@@ -34,7 +34,7 @@ async def test_answers_have_the_requests_id(gateway: Gateway, *, stream: bool) -
 
 @pytest.mark.parametrize("header", ["x-api-key", "authorization"])
 async def test_keys_are_passed_on(gateway: Gateway, header: str) -> None:
-    """A key of older and of newer clients."""
+    """Keys of older and newer clients reach the service."""
     key = "k" if header == "x-api-key" else "Bearer k"
     await gateway.http.post("/v1/messages", json=BODY, headers={header: key})
     assert gateway.service.metadata[-1]["authorization"] == "Bearer k"
@@ -57,7 +57,7 @@ async def test_keys_are_passed_on(gateway: Gateway, header: str) -> None:
 async def test_whose_a_request_is(
     gateway: Gateway, method: str, path: str, headers: dict[str, str], status: int, *, is_its_own: bool
 ) -> None:
-    """Its paths are its own, and so is every other path for its clients."""
+    """Its own paths, and any other path for its clients, have its error format."""
     answer = await gateway.http.request(method, path, headers=headers)
     assert answer.status_code == status
     assert ("request-id" in answer.headers) == is_its_own
@@ -69,7 +69,7 @@ async def test_whose_a_request_is(
 
 @pytest.mark.parametrize("flags", [["--keep-alive-interval-s", "0.05"]])
 async def test_silent_stream_has_pings(gateway: Gateway) -> None:
-    """Events that its clients pass over, after the message's beginning."""
+    """An idle stream has ping events after `message_start`."""
     gateway.service.script = fakes.play([fakes.STARTED, None])
     found = b""
     async with asyncio.timeout(GUARD_S):
@@ -83,7 +83,7 @@ async def test_silent_stream_has_pings(gateway: Gateway) -> None:
 
 
 async def test_count(gateway: Gateway) -> None:
-    """A service without that method says so in its shape."""
+    """An RPC that the service doesn't implement gets an error in the dialect's format."""
     body = {name: value for name, value in BODY.items() if name != "max_tokens"}
     answer = await gateway.http.post("/v1/messages/count_tokens", json=body)
     assert (answer.status_code, answer.json()["error"]["type"]) == (501, "api_error")

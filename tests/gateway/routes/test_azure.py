@@ -1,4 +1,4 @@
-"""The Azure AI model inference API over real HTTP and gRPC: routes, the model that is meant, credentials, errors."""
+"""The Azure AI model inference API over HTTP and gRPC: routes, choice of the model, credentials, errors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CHAT = {"messages": [{"role": "user", "content": "hi"}]}
 
 @pytest.fixture
 async def service() -> AsyncIterator[fakes_raw.FakeRawService]:
-    """A scripted service with one chat model and one that makes vectors."""
+    """Run a scripted service with one chat model and one embedding model."""
     service = fakes_raw.FakeRawService()
     server, service.port = await fakes.start(service)
     yield service
@@ -30,13 +30,13 @@ async def service() -> AsyncIterator[fakes_raw.FakeRawService]:
 async def chat(
     gateway: Gateway, base: str = "", headers: dict[str, str] | None = None, **fields: Any
 ) -> httpx.Response:
-    """A chat request."""
+    """Return a chat request."""
     return await gateway.http.post(f"{base}/chat/completions?{QUERY}", json=CHAT | fields, headers=headers or {})
 
 
 @pytest.mark.parametrize("base", ["", "/models"])
 async def test_chat(gateway: Gateway, base: str) -> None:
-    """A chat comes whole or streamed, without any comment."""
+    """A chat is answered whole or streamed, without comments."""
     whole = await chat(gateway, base)
     assert whole.status_code == 200
     assert whole.json()["choices"][0]["message"]["content"] == "Hello"
@@ -47,7 +47,7 @@ async def test_chat(gateway: Gateway, base: str) -> None:
 
 @pytest.mark.parametrize("base", ["", "/models"])
 async def test_embeddings(gateway: Gateway, service: fakes_raw.FakeRawService, base: str) -> None:
-    """Vectors come from the only model that makes them."""
+    """Embeddings use the only model for them."""
     answer = await gateway.http.post(f"{base}/embeddings?{QUERY}", json={"input": ["a", "b"]})
     assert [each["embedding"] for each in answer.json()["data"]] == [[0.5, -0.25], [pytest.approx(0.1), 1.0]]
     assert service.embeddings[0].model == "embedder"
@@ -76,7 +76,7 @@ async def test_model_that_is_meant(
     gateway: Gateway, service: fakes_raw.FakeRawService, endpoints: list[str], name: str | None, *,
     deployment: str | None, asked: str,
 ) -> None:  # fmt: skip
-    """A known name is kept, a deployment leads to its endpoint, and without both the only model of the task answers."""
+    """A known name is kept, a deployment selects its endpoint, and otherwise the only model of the task is used."""
     for each in endpoints:
         if each.startswith("-"):
             service.endpoints = [known for known in service.endpoints if known.name != each[1:]]
@@ -96,7 +96,7 @@ async def test_model_that_is_meant(
 async def test_model_must_be_named_among_several(
     gateway: Gateway, service: fakes_raw.FakeRawService, *, stream: bool
 ) -> None:
-    """With two chat models and no name, the request is refused by the parameter's name, and nothing is generated."""
+    """With two chat models, a request without a name is rejected with the parameter's name."""
     service.endpoints.append(fakes_raw.endpoint("second", model_pb2.TASK_CHAT))
     answer = await chat(gateway, stream=stream)
     assert (answer.status_code, answer.json()["param"]) == (400, "model")
@@ -105,14 +105,14 @@ async def test_model_must_be_named_among_several(
 
 
 async def test_no_model_for_the_task(gateway: Gateway, service: fakes_raw.FakeRawService) -> None:
-    """Without any model of the kind, the route is 404."""
+    """Without any model of the task, the route returns 404."""
     del service.endpoints[1]
     answer = await chat(gateway)
     assert (answer.status_code, answer.headers["x-ms-error-code"]) == (404, "unsupported_modality")
 
 
 async def test_callers_choose_among_what_they_may_see(gateway: Gateway, service: fakes_raw.FakeRawService) -> None:
-    """The list of endpoints is each credential's own, however soon after another's it is needed."""
+    """Each credential has its own list of endpoints, even immediately after another's request."""
     owners = {"Bearer one": "first", "Bearer two": "second"}
     for credential, name in owners.items():
         service.endpoints_by_credential[credential] = [fakes_raw.endpoint(name, model_pb2.TASK_CHAT)]
@@ -127,7 +127,7 @@ async def test_callers_choose_among_what_they_may_see(gateway: Gateway, service:
 
 
 async def test_info(gateway: Gateway, service: fakes_raw.FakeRawService) -> None:
-    """/info describes the chat model, or the deployment that is asked for."""
+    """/info describes the chat model, or the requested deployment."""
     for base in ("", "/models"):
         answer = await gateway.http.get(f"{base}/info?{QUERY}")
         assert answer.json() == {
@@ -141,7 +141,7 @@ async def test_info(gateway: Gateway, service: fakes_raw.FakeRawService) -> None
 
 
 async def test_nothing_is_served(gateway: Gateway, service: fakes_raw.FakeRawService) -> None:
-    """Without a model /info is 404."""
+    """Without a model /info returns 404."""
     service.endpoints.clear()
     answer = await gateway.http.get(f"/info?{QUERY}")
     assert (answer.status_code, answer.headers["x-ms-error-code"]) == (404, "unknown_model")
@@ -159,13 +159,13 @@ async def test_nothing_is_served(gateway: Gateway, service: fakes_raw.FakeRawSer
     ],
 )
 async def test_credentials(gateway: Gateway, headers: dict[str, str], sent: str) -> None:
-    """A key reaches the service as a bearer token, for the list and for the chat; one goes before it."""
+    """A key reaches the service as bearer token, for the list and the chat; a bearer token has precedence."""
     await chat(gateway, headers=headers)
     assert [metadata["authorization"] for metadata in gateway.service.metadata] == [sent, sent]
 
 
-async def test_refusal_of_the_service(gateway: Gateway) -> None:
-    """A value that the service refuses is 422 with the caller's place and value, in Azure's shape."""
+async def test_rejection_by_the_service(gateway: Gateway) -> None:
+    """A value that the service rejects is 422 with the caller's path and value, in Azure's format."""
     bad = fakes.bad_request(sampling__temperature="must be at most 2")
     status = fakes.Status(grpc.StatusCode.INVALID_ARGUMENT, "", fakes.error_info("INVALID_FIELD"), bad)
     gateway.service.script = fakes.play([status])
@@ -176,7 +176,7 @@ async def test_refusal_of_the_service(gateway: Gateway) -> None:
 
 
 async def test_failure_in_mid_stream(gateway: Gateway) -> None:
-    """A stream that fails ends with one named event and no [DONE]."""
+    """A failed stream ends with one named event and without [DONE]."""
     gateway.service.script = fakes.play([fakes.STARTED, fakes.text("a"), fakes.Status(grpc.StatusCode.INTERNAL, "no")])
     answer = await chat(gateway, stream=True)
     *_, last, nothing = answer.text.split("\n\n")
@@ -195,7 +195,7 @@ async def test_failure_in_mid_stream(gateway: Gateway) -> None:
     ],
 )
 async def test_wrong_route(gateway: Gateway, method: str, path: str, status: int, code: str) -> None:
-    """Unknown paths and wrong methods under Azure's prefixes are told in its shape."""
+    """Errors of unknown paths and wrong methods under Azure's prefixes have its format."""
     answer = await gateway.http.request(method, path)
     assert (answer.status_code, answer.headers["x-ms-error-code"]) == (status, code)
     assert answer.json()["status"] == status

@@ -1,4 +1,4 @@
-"""Bad requests: each gets its status, OpenAI's error shape, the field's name and a reason, and harms no other."""
+"""Each invalid request gets its status, OpenAI's error format, the field's name and a reason."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ MAX_BODY_BYTES = 300_000
 
 @pytest.fixture
 def flags() -> list[str]:
-    """A limit that a test can pass."""
+    """Set a small limit for the tests."""
     return ["--max-body-bytes", str(MAX_BODY_BYTES)]
 
 
 @dataclass(frozen=True)
 class Case:
-    """One bad request: what is sent, and what `error` must say. `words` stand in its message."""
+    """One invalid request: the body and the expected `error`, whose message contains `words`."""
 
     name: str
     content: bytes
@@ -37,12 +37,12 @@ class Case:
 
 
 def fields(name: str, value: Any, words: str, code: str = "invalid_type", param: str | None = None) -> Case:
-    """A body with one bad field."""
+    """Return a body with one invalid field."""
     return Case(f"{name}={value!r:.40}", json.dumps(chat_body(**{name: value})).encode(), words, param or name, code)
 
 
 def message(value: Any, param: str, words: str, code: str = "invalid_type") -> Case:
-    """A body with one bad message."""
+    """Return a body with one invalid message."""
     return Case(f"{param} {value!r:.40}", json.dumps(chat_body(messages=[value])).encode(), words, param, code)
 
 
@@ -166,8 +166,8 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
-async def test_bad_body_is_refused(gateway: Gateway, case: Case) -> None:
-    """The status, the shape, the field and the reason are right; no service was asked; the next request works."""
+async def test_bad_body_is_rejected(gateway: Gateway, case: Case) -> None:
+    """Status, format, field and reason are correct; the service is not called; the next request succeeds."""
     headers = {"content-type": "application/json", **case.headers}
     answer = await gateway.http.post("/v1/chat/completions", content=case.content, headers=headers)
     assert answer.status_code == case.status, answer.text
@@ -183,8 +183,8 @@ async def test_bad_body_is_refused(gateway: Gateway, case: Case) -> None:
     assert (await gateway.chat()).status_code == 200
 
 
-async def test_bombs_are_refused() -> None:
-    """Values without number are refused before they are parsed, not those of a long prompt."""
+async def test_bombs_are_rejected() -> None:
+    """Excessive numbers of values are rejected before parsing; a long prompt is not."""
     bomb = b'{"model": "m", "messages": [], "prediction": [' + b"[]," * 1_000_000 + b"[]]}"
     with pytest.raises(Failure) as caught:
         OpenAITranslator().parse(HttpRequest(bomb))
@@ -194,15 +194,15 @@ async def test_bombs_are_refused() -> None:
 
 
 async def test_duplicate_key_is_found_in_linear_time() -> None:
-    """The last of very many keys is a duplicate: to compare each with all others would take longer than a test may."""
+    """The last of very many keys is a duplicate, which a quadratic comparison would not find in the test's time."""
     keys = ",".join(f'"{i}":0' for i in range(90_000))
     body = b'{"model": "m", "messages": [], "prediction": {%b,"89999":0}}' % keys.encode()
     with pytest.raises(Failure, match="duplicate key '89999'"):
         OpenAITranslator().parse(HttpRequest(body))
 
 
-async def test_large_body_without_length_is_refused(gateway: Gateway) -> None:
-    """Bytes are counted where none are declared."""
+async def test_large_body_without_length_is_rejected(gateway: Gateway) -> None:
+    """Bytes are counted if no length is declared."""
 
     async def pieces() -> AsyncIterator[bytes]:
         for _ in range(10):
@@ -226,8 +226,8 @@ async def test_large_body_without_length_is_refused(gateway: Gateway) -> None:
         ("POST", "/", 405, "method_not_supported"),
     ],
 )
-async def test_wrong_route_is_refused(gateway: Gateway, method: str, path: str, status: int, code: str | None) -> None:
-    """Unknown paths are 404 and wrong methods 405 with Allow, both in OpenAI's shape and naming what was asked."""
+async def test_wrong_route_is_rejected(gateway: Gateway, method: str, path: str, status: int, code: str | None) -> None:
+    """Unknown paths get 404 and wrong methods 405 with Allow, in OpenAI's format and naming the request."""
     answer = await gateway.http.request(method, path)
     assert answer.status_code == status
     error = answer.json()["error"]
@@ -245,7 +245,7 @@ async def test_wrong_route_is_refused(gateway: Gateway, method: str, path: str, 
     ],
 )
 async def test_credential_that_metadata_can_not_hold_is_a_wrong_one(gateway: Gateway, given: bytes, sent: str) -> None:
-    """It reaches the service in other letters, or cut, which no key has: it isn't none, and no fault of the gateway."""
+    """Such a credential reaches the service in an invalid form, so that it is rejected as unknown, not as missing."""
     answer = await gateway.http.post("/v1/chat/completions", json=chat_body(), headers={b"authorization": given})
     assert answer.status_code == 200
     assert gateway.service.metadata[0]["authorization"] == sent

@@ -1,4 +1,4 @@
-"""Chat requests that work, over real HTTP and gRPC."""
+"""Valid chat requests over HTTP and gRPC."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.gateway.conftest import Gateway, chat_body
 
 
 async def test_whole_answer(gateway: Gateway) -> None:
-    """An unstreamed chat is one chat.completion with all of the service's values."""
+    """An unstreamed chat is one chat.completion with all values of the service."""
     answer = await gateway.chat()
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "application/json"
@@ -35,7 +35,7 @@ async def test_whole_answer(gateway: Gateway) -> None:
 
 
 async def test_stream_bytes(gateway: Gateway) -> None:
-    """A stream has one chunk an event, no comment, and ends with [DONE] alone."""
+    """A stream has one chunk per event, no comment, and ends with a single [DONE]."""
     answer = await gateway.chat(stream=True)
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "text/event-stream; charset=utf-8"
@@ -52,7 +52,7 @@ async def test_stream_bytes(gateway: Gateway) -> None:
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_request_reaches_service(gateway: Gateway, *, stream: bool) -> None:
-    """The service gets the request, its deadline and its metadata, streamed or whole."""
+    """The service receives the request, its deadline and its metadata, streamed or whole."""
     answer = await gateway.http.post(
         "/v1/chat/completions",
         json=chat_body(stream=stream, model="org/ä", prompt_cache_key="user 1", temperature=0.5),
@@ -74,7 +74,7 @@ async def test_request_reaches_service(gateway: Gateway, *, stream: bool) -> Non
 
 
 async def test_request_id_is_made(gateway: Gateway) -> None:
-    """Without a fit x-request-id each request gets an own one, on errors too."""
+    """Without a valid x-request-id each request gets a new one, also for errors."""
     ids = {(await gateway.http.get(path)).headers["x-request-id"] for path in ("/v1/models", "/nothing", "/healthz")}
     assert len(ids) == 3
     answer = await gateway.http.get("/healthz", headers={"x-request-id": "x" * 129})
@@ -82,7 +82,7 @@ async def test_request_id_is_made(gateway: Gateway) -> None:
 
 
 async def test_models(gateway: Gateway) -> None:
-    """Models are listed, and found by name even with a slash in it."""
+    """Models are listed, and found by name even if it contains a slash."""
     listed = (await gateway.http.get("/v1/models")).json()
     assert listed["object"] == "list"
     assert [model["id"] for model in listed["data"]] == ["a", "org/b"]
@@ -94,7 +94,7 @@ async def test_models(gateway: Gateway) -> None:
 
 
 async def test_probes(gateway: Gateway) -> None:
-    """/healthz tells of the process alone, /readyz, /health and /ping of the service, and none makes a span."""
+    """/healthz reports the process only, /readyz, /health and /ping the service, and none creates a span."""
     assert (await gateway.http.get("/readyz")).status_code == 200
     assert (await gateway.http.get("/health")).status_code == 200
     gateway.service.health = HealthCheckResponse.NOT_SERVING
@@ -113,8 +113,8 @@ async def test_version_is_the_distributions(gateway: Gateway) -> None:
 
 
 @pytest.mark.parametrize("is_large", [False, True])
-async def test_large_body_is_parsed_beside_the_loop(gateway: Gateway, *, is_large: bool) -> None:
-    """Others need not wait for it; errors are told as ever."""
+async def test_large_body_is_parsed_off_the_loop(gateway: Gateway, *, is_large: bool) -> None:
+    """Other requests don't wait for a large body, and its errors are the usual ones."""
     threads: list[threading.Thread] = []
 
     class WatchedTranslator(OpenAITranslator):
@@ -128,11 +128,11 @@ async def test_large_body_is_parsed_beside_the_loop(gateway: Gateway, *, is_larg
     async with ServiceClient.connect(gateway.settings, telemetry) as client:
         endpoint = GenerationEndpoint(WatchedTranslator, client, gateway.settings)
         router = Router([Route("/chat", endpoint, methods=["POST"])])
-        app = RequestObserver(router, telemetry, lambda _, failure: OpenAITranslator().refuse(failure), 60)
+        app = RequestObserver(router, telemetry, lambda _, failure: OpenAITranslator().error_response(failure), 60)
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://gateway") as http:
             assert (await http.post("/chat", json=body)).status_code == 200
-            refusal = await http.post("/chat", json=body | {"colour": 1})
+            rejection = await http.post("/chat", json=body | {"colour": 1})
     telemetry.shutdown()
     assert gateway.service.requests[0].messages[0].content[0].text == content
-    assert (refusal.status_code, refusal.json()["error"]["param"]) == (400, "colour")
+    assert (rejection.status_code, rejection.json()["error"]["param"]) == (400, "colour")
     assert [thread is threading.main_thread() for thread in threads] == [not is_large] * 2

@@ -1,4 +1,4 @@
-"""What an answer has cost, told to callers who ask: a header of a whole answer, a comment at a stream's end."""
+"""The cost of an answer, on request: a header of a whole answer, a comment at the end of a stream."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ ASKING = {"x-sluice-cost": "true"}
 
 @pytest.fixture(autouse=True)
 def costly(service: fakes.FakeService) -> None:
-    """The service tells a cost whenever it is asked."""
+    """Make the service report the cost if the request asks for it."""
     service.cost = COST
 
 
 async def test_whole_answer_has_a_header(gateway: Gateway) -> None:
-    """Only for who asks."""
+    """A whole answer has the header on request only."""
     answer = await gateway.http.post("/v1/chat/completions", json=chat_body(), headers=ASKING)
     assert (answer.status_code, answer.headers.get("x-sluice-cost")) == (200, COST)
     answer = await gateway.http.post("/v1/chat/completions", json=chat_body())
@@ -30,15 +30,15 @@ async def test_whole_answer_has_a_header(gateway: Gateway) -> None:
 
 
 async def test_stream_ends_with_a_comment(gateway: Gateway) -> None:
-    """After its last event, where readers of events pass over it; only for who asks."""
+    """On request the cost follows the last event as a comment, which SSE readers ignore."""
     for headers, last in ((ASKING, f": x-sluice-cost: {COST}"), ({}, "data: [DONE]")):
         answer = await gateway.http.post("/v1/chat/completions", json=chat_body(stream=True), headers=headers)
         assert answer.status_code == 200
         assert answer.text.strip().splitlines()[-1] == last
 
 
-async def test_failed_answer_tells_its_cost(gateway: Gateway) -> None:
-    """After the event that ends its stream."""
+async def test_failed_answer_has_its_cost(gateway: Gateway) -> None:
+    """The cost of a failed answer follows the event that ends its stream."""
 
     async def break_off(request: chat_pb2.ChatRequest) -> AsyncIterator[chat_pb2.StreamChatResponse]:
         yield fakes.STARTED
@@ -50,8 +50,8 @@ async def test_failed_answer_tells_its_cost(gateway: Gateway) -> None:
     assert answer.text.strip().splitlines()[-1] == f": x-sluice-cost: {COST}"
 
 
-async def test_streams_for_clients_that_take_no_comments_tell_nothing(gateway: Gateway) -> None:
-    """Databricks' SDKs raise on them; a whole answer tells its cost."""
+async def test_streams_for_clients_that_accept_no_comments_have_no_cost(gateway: Gateway) -> None:
+    """Streams for Databricks' SDKs, which fail on comments, have no cost; whole answers have it."""
     path = "/serving-endpoints/m/invocations"
     body = {"messages": chat_body()["messages"]}
     answer = await gateway.http.post(path, json=body | {"stream": True}, headers=ASKING)

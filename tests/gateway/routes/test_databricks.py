@@ -1,4 +1,4 @@
-"""Databricks' generating paths over HTTP: which path streams to whom, and how errors look there."""
+"""Databricks' generating paths over HTTP: which path streams for which client, and the format of errors."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ async def service() -> AsyncIterator[FakeGenerations]:
     ],
 )
 async def test_who_gets_a_stream(gateway: Gateway, path: str, accept: str, *, is_streamed: bool) -> None:
-    """Invocations stream to whoever does not ask for JSON; the base path to whoever says so in the body."""
+    """Invocations stream unless the client accepts JSON only; the base path streams on request in the body."""
     body = {"messages": MESSAGES} | ({"model": "org/b"} if path == BASE else {})
     answer = await gateway.http.post(path, json=body, headers={"accept": accept})
     assert answer.headers["content-type"].startswith("text/event-stream" if is_streamed else "application/json")
@@ -83,7 +83,7 @@ async def test_who_gets_a_stream(gateway: Gateway, path: str, accept: str, *, is
 
 
 async def test_tasks_by_body(gateway: Gateway) -> None:
-    """One path answers three tasks."""
+    """One path serves three tasks."""
     headers = {"accept": "application/json"}
     answer = await gateway.http.post(INVOKE, json={"prompt": ["a", "b"]}, headers=headers)
     assert answer.json()["object"] == "text_completion"
@@ -99,7 +99,7 @@ async def test_tasks_by_body(gateway: Gateway) -> None:
 
 @pytest.mark.parametrize("path", [INVOKE, BASE])
 async def test_service_error_has_the_callers_name(gateway: Gateway, path: str) -> None:
-    """What the service refuses is told by the name that the caller used, in Databricks' shape."""
+    """An error of the service has the caller's field name and Databricks' format."""
     bad = fakes.bad_request(sampling__temperature="must be at most 2")
     status = fakes.Status(grpc.StatusCode.INVALID_ARGUMENT, "no", fakes.error_info("INVALID_FIELD"), bad)
     gateway.service.script = fakes.play([status])
@@ -112,7 +112,7 @@ async def test_service_error_has_the_callers_name(gateway: Gateway, path: str) -
 
 
 async def test_full_queue(gateway: Gateway) -> None:
-    """The SDK tries again after the time in `retry-after`."""
+    """The SDK retries after the time in `retry-after`."""
     status = fakes.Status(grpc.StatusCode.RESOURCE_EXHAUSTED, "full", fakes.error_info("QUEUE_FULL"))
     gateway.service.script = fakes.play([status])
     answer = await gateway.http.post(INVOKE, json={"messages": MESSAGES})
@@ -122,7 +122,7 @@ async def test_full_queue(gateway: Gateway) -> None:
 
 @pytest.mark.slow
 async def test_error_in_mid_stream(gateway: Gateway) -> None:
-    """A stream that fails ends with one event in the error shape, without [DONE], on which OpenAI's client raises."""
+    """A failed stream ends with one error event without [DONE], for which OpenAI's client raises an exception."""
     gateway.service.script = fakes.play([fakes.STARTED, fakes.text("a"), fakes.Status(grpc.StatusCode.UNAVAILABLE)])
     answer = await gateway.http.post(INVOKE, json={"messages": MESSAGES})
     *_, last = answer.text.removesuffix("\n\n").split("\n\n")
@@ -146,7 +146,7 @@ async def test_error_in_mid_stream(gateway: Gateway) -> None:
     ],
 )
 async def test_errors(gateway: Gateway, method: str, path: str, status: int, code: str) -> None:
-    """Every error under /serving-endpoints has Databricks' shape, also where there is no route or no such method."""
+    """Every error under /serving-endpoints has Databricks' format, also for unknown routes and methods."""
     answer = await gateway.http.request(method, path, json={} if method == "POST" else None)
     assert answer.status_code == status
     assert set(answer.json()) == {"error_code", "message"}

@@ -1,4 +1,4 @@
-"""The remembered lists of endpoints: whose they are, how long they are believed, and how many there may be."""
+"""The cached lists of endpoints: one per credential, their lifetime and their number."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from gateway.upstream.client import Caller
 
 
 class Source:
-    """Lists one endpoint, named after the caller's credential; counts the lists of each."""
+    """Lists one endpoint named after the caller's credential, and counts the calls per credential."""
 
     def __init__(self) -> None:
         self.num_listed: Counter[str | None] = Counter()
 
     async def list_endpoints(self, caller: Caller) -> list[endpoint_pb2.Endpoint]:
-        """What the caller may see."""
+        """Return the endpoints that the caller may see."""
         self.num_listed[caller.authorization] += 1
         return [endpoint_pb2.Endpoint(name=f"of {caller.authorization}")]
 
     async def list_models(self, caller: Caller) -> list[model_pb2.Model]:
-        """What the caller may use."""
+        """Return the models that the caller may use."""
         return [model_pb2.Model(name=f"model of {caller.authorization}", tasks=[model_pb2.TASK_CHAT])]
 
 
 class Clock:
-    """Seconds that pass by assignment."""
+    """A clock in seconds, set by assignment."""
 
     now = 100.0
 
@@ -39,7 +39,7 @@ class Clock:
 
 @pytest.mark.parametrize("others", [[None, ""], ["Bearer a", "bearer a"], ["Bearer a", "Bearer a "], ["ä", "Ã¤"]])
 async def test_credentials_that_differ_at_all_share_nothing(others: list[str | None]) -> None:
-    """No credential is not an empty one, and none is compared but to the letter."""
+    """Each credential has its own list; a missing one differs from an empty one."""
     source = Source()
     lists = EndpointLists(source, Clock())
     for authorization in [*others, *others]:
@@ -49,7 +49,7 @@ async def test_credentials_that_differ_at_all_share_nothing(others: list[str | N
 
 
 async def test_list_is_believed_for_two_seconds() -> None:
-    """Requests of one credential share its list until it is old; then it is asked for again."""
+    """Requests of one credential share its list until it expires; then it is requested again."""
     source, clock = Source(), Clock()
     lists = EndpointLists(source, clock)
     for now, num_listed in ((100.0, 1), (101.9, 1), (102.0, 2), (103.9, 2), (104.1, 3)):
@@ -59,7 +59,7 @@ async def test_list_is_believed_for_two_seconds() -> None:
 
 
 async def test_lists_are_bounded() -> None:
-    """A caller with ever new credentials pushes out the oldest lists."""
+    """New credentials evict the oldest lists."""
     source, clock = Source(), Clock()
     lists = EndpointLists(source, clock)
     await lists.of(Caller("r", "first"))
@@ -73,7 +73,7 @@ async def test_lists_are_bounded() -> None:
 
 
 async def test_failed_list_is_not_kept() -> None:
-    """The next request asks again."""
+    """After a failure the next request asks the service again."""
 
     class Failing(Source):
         async def list_endpoints(self, caller: Caller) -> list[endpoint_pb2.Endpoint]:
@@ -88,8 +88,8 @@ async def test_failed_list_is_not_kept() -> None:
     assert [each.name for each in await lists.of(Caller("r", "a"))] == ["of a"]
 
 
-async def test_who_may_not_list_endpoints_has_the_models() -> None:
-    """A key that may generate and no more finds the models' own endpoints; other failures stay what they are."""
+async def test_key_that_may_not_list_endpoints_has_the_models() -> None:
+    """A key without the right to list endpoints gets the models' own; other failures are reported."""
 
     class Closed(Source):
         async def list_endpoints(self, caller: Caller) -> list[endpoint_pb2.Endpoint]:

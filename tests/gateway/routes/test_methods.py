@@ -1,4 +1,4 @@
-"""What joins HTTP and gRPC: every RPC has its row, and every path the dialect that tells its errors."""
+"""The mapping between HTTP and gRPC: every RPC has its row, and every path the dialect of its errors."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from sluice.v1 import (
 import gateway
 from gateway.config import Settings
 from gateway.dialects.seam.encoder import ends_answer
+from gateway.dialects.seam.error_response import ErrorResponse
 from gateway.dialects.seam.failure import Failure, Reason
-from gateway.dialects.seam.refusal import Refusal
 from gateway.routes.surface import Surface, SurfaceMap
 from gateway.upstream.methods import MethodTable
 
@@ -75,12 +75,12 @@ def test_stubs_are_the_clients_alone() -> None:
     ],
 )
 def test_end_is_a_message(event: object, *, is_end: bool) -> None:
-    """An answer is whole after its terminal event alone."""
+    """An answer is complete only after its terminal event."""
     assert ends_answer(event) == is_end  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
-    ("path", "teller"),
+    ("path", "expected"),
     [
         ("/v1", b"one"),
         ("/v1/x", b"one"),
@@ -94,31 +94,31 @@ def test_end_is_a_message(event: object, *, is_end: bool) -> None:
         ("/modelsx", b"one"),
     ],
 )
-def test_longest_prefix_tells_the_error(path: str, teller: bytes) -> None:
-    """Prefixes are whole segments."""
+def test_longest_prefix_selects_the_error_format(path: str, expected: bytes) -> None:
+    """The longest prefix of whole segments selects the error format."""
     one, two, three = (
-        Surface("", object, lambda _, name=name: Refusal(404, name), prefixes, [])  # type: ignore[misc]
+        Surface("", object, lambda _, name=name: ErrorResponse(404, name), prefixes, [])  # type: ignore[misc]
         for name, prefixes in ((b"one", ("/v1",)), (b"two", ("/models",)), (b"three", ("/models/deep",)))
     )
     failure = Failure(Reason.ROUTE_NOT_FOUND, "")
     scope = {"type": "http", "path": path, "headers": [], "state": {"request_id": "r"}}
-    assert SurfaceMap([one, two, three]).refuse(scope, failure).body == teller
+    assert SurfaceMap([one, two, three]).error_response(scope, failure).body == expected
     assert failure.request_id == "r"
 
 
 @pytest.mark.parametrize("path", ["/v1/x", "/models/deep", "/"])
-def test_header_tells_whose_the_request_is(path: str) -> None:
-    """A request with one dialect's own header is told errors in that dialect's shape, and with its headers."""
-    one = Surface("", object, lambda _: Refusal(404, b"one"), ("/v1",), [])
+def test_header_selects_the_dialect(path: str) -> None:
+    """A request with one dialect's own header gets errors with that dialect's format and headers."""
+    one = Surface("", object, lambda _: ErrorResponse(404, b"one"), ("/v1",), [])
     two = Surface(
         "",
         object,
-        lambda _: Refusal(404, b"two", ((b"a", b"b"),)),
+        lambda _: ErrorResponse(404, b"two", ((b"a", b"b"),)),
         (),
         [],
         headers=lambda request_id, _: [(b"own-id", request_id.encode())],
         marked_by="two-version",
     )
     scope = {"type": "http", "path": path, "headers": [(b"two-version", b"1")], "state": {"request_id": "r"}}
-    refusal = SurfaceMap([one, two]).refuse(scope, Failure(Reason.ROUTE_NOT_FOUND, ""))
-    assert (refusal.body, refusal.headers) == (b"two", ((b"a", b"b"), (b"own-id", b"r")))
+    rejection = SurfaceMap([one, two]).error_response(scope, Failure(Reason.ROUTE_NOT_FOUND, ""))
+    assert (rejection.body, rejection.headers) == (b"two", ((b"a", b"b"), (b"own-id", b"r")))

@@ -1,4 +1,4 @@
-"""MindIE's and KServe's paths over HTTP: which path asks the service for what, and how errors look there."""
+"""MindIE's and KServe's paths over HTTP: the calls to the service, and the format of errors."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PATHS = ("/v2/models/org/b/generate", "/v2/models/org/b/versions/2/generate")
 
 
 class FakeTextService(fakes.FakeService, text_generation_pb2_grpc.TextGenerationServiceServicer):
-    """Generates `events` for every prompt, or fails where there is a status among them."""
+    """Generates `events` for every prompt, or fails if there is a status among them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ class FakeTextService(fakes.FakeService, text_generation_pb2_grpc.TextGeneration
 
 @pytest.fixture
 async def service() -> AsyncIterator[FakeTextService]:
-    """The scripted service of this module."""
+    """Run the scripted service of this module."""
     service = FakeTextService()
     server, service.port = await fakes.start(service)
     yield service
@@ -76,7 +76,7 @@ async def service() -> AsyncIterator[FakeTextService]:
 
 @pytest.mark.parametrize(("path", "version"), list(zip(PATHS, ("", "2"), strict=True)))
 async def test_stream(gateway: Gateway, service: FakeTextService, path: str, version: str) -> None:
-    """The streaming path streams: one event for each piece of text, a last one; no [DONE]."""
+    """The streaming path sends one event per piece of text and a last one, without [DONE]."""
     answer = await gateway.http.post(f"{path}_stream", json={**BODY, "id": "a"})
     assert answer.headers["content-type"].startswith("text/event-stream")
     events = answer.text.removesuffix("\n\n").split("\n\n")
@@ -97,7 +97,7 @@ async def test_whole(gateway: Gateway, path: str) -> None:
 
 
 async def test_service_error_has_the_callers_name(gateway: Gateway, service: FakeTextService) -> None:
-    """What the service refuses is told by the name that the caller used, and with the range that holds here."""
+    """An error of the service has the caller's field name and this dialect's range."""
     bad = fakes.bad_request(sampling__temperature="must be from 0 to 2")
     service.events = [fakes.Status(grpc.StatusCode.INVALID_ARGUMENT, "no", fakes.error_info("INVALID_FIELD"), bad)]
     for path in (PATHS[0], f"{PATHS[0]}_stream"):
@@ -112,18 +112,18 @@ async def test_service_error_has_the_callers_name(gateway: Gateway, service: Fak
 async def test_timeout_is_the_calls_deadline(
     gateway: Gateway, service: FakeTextService, *, path: str, asked_s: int | None, least: int, most: int
 ) -> None:
-    """In seconds, but never later than the gateway's own."""
+    """The timeout is in seconds, and at most the gateway's own."""
     await gateway.http.post(path, json={**BODY, "parameters": {"timeout": asked_s}})
     assert gateway.settings.request_deadline_s == 600
     assert least < service.time_remaining[-1] <= most + 2  # the clocks of both ends
 
 
 @pytest.mark.slow
-async def test_who_is_in_a_hurry_keeps_nobody_else_out(gateway: Gateway, service: FakeTextService) -> None:
-    """The service is asked each time: it refused him for a deadline of his own, and others may wait."""
+async def test_short_deadline_does_not_throttle_others(gateway: Gateway, service: FakeTextService) -> None:
+    """A rejection because of a short deadline does not throttle other requests."""
     text = "the request would wait for about 1.0 s to begin; the limit is 0.5 s"
-    refusal = fakes.Status(grpc.StatusCode.RESOURCE_EXHAUSTED, text, fakes.error_info("QUEUE_FULL"))
-    service.events = [refusal]
+    rejection = fakes.Status(grpc.StatusCode.RESOURCE_EXHAUSTED, text, fakes.error_info("QUEUE_FULL"))
+    service.events = [rejection]
     for _ in range(50):
         answer = await gateway.http.post(PATHS[0], json={**BODY, "parameters": {"timeout": 1}})
         assert answer.status_code == 429
@@ -135,7 +135,7 @@ async def test_who_is_in_a_hurry_keeps_nobody_else_out(gateway: Gateway, service
 async def test_top_k_is_below_the_vocabulary(
     gateway: Gateway, service: FakeTextService, path: str, top_k: int, status: int
 ) -> None:
-    """What is beyond the model's vocabulary is refused, and nothing generated."""
+    """A `top_k` above the vocabulary's size is rejected, and nothing is generated."""
     answer = await gateway.http.post(path, json={**BODY, "parameters": {"top_k": top_k}})
     assert answer.status_code == status
     if status == 400:
@@ -145,7 +145,7 @@ async def test_top_k_is_below_the_vocabulary(
 
 
 async def test_error_in_mid_stream(gateway: Gateway, service: FakeTextService) -> None:
-    """A stream that fails ends with one event in the error shape."""
+    """A failed stream ends with one event in the error format."""
     service.events = [STARTED, HEL, fakes.Status(grpc.StatusCode.UNAVAILABLE, "gone")]
     answer = await gateway.http.post(f"{PATHS[0]}_stream", json=BODY)
     *_, last = answer.text.removesuffix("\n\n").split("\n\n")
@@ -166,7 +166,7 @@ async def test_error_in_mid_stream(gateway: Gateway, service: FakeTextService) -
     ],
 )
 async def test_errors(gateway: Gateway, method: str, path: str, status: int, kind: str) -> None:
-    """Every error under /v2 has MindIE's shape, also where there is no route or no such method."""
+    """Every error under /v2 has MindIE's format, also for unknown routes and methods."""
     answer = await gateway.http.request(method, path, json={} if method == "POST" else None)
     assert answer.status_code == status
     body = answer.json()
@@ -175,7 +175,7 @@ async def test_errors(gateway: Gateway, method: str, path: str, status: int, kin
 
 
 async def test_server(gateway: Gateway, service: FakeTextService) -> None:
-    """The server tells its name, that it lives, and whether it takes requests."""
+    """The server reports its name, its liveness and its readiness."""
     metadata = (await gateway.http.get("/v2")).json()
     assert metadata["name"] == "sluice"
     assert "generate_stream" in metadata["extensions"]
@@ -189,7 +189,7 @@ async def test_server(gateway: Gateway, service: FakeTextService) -> None:
 
 @pytest.mark.parametrize("path", ["/v2/models/org/b", "/v2/models/org/b/versions/2"])
 async def test_model(gateway: Gateway, path: str) -> None:
-    """A model is a text-to-text one by KServe's protocol, by its name and by its version."""
+    """A model is text-to-text in KServe's protocol, by its name and version."""
     text = {"datatype": "BYTES", "shape": [1]}
     assert (await gateway.http.get(path)).json() == {
         "name": "org/b",

@@ -1,4 +1,4 @@
-"""Completions and embeddings over real HTTP and gRPC, and by OpenAI's own client."""
+"""Completions and embeddings over HTTP and gRPC, also with OpenAI's own client."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def client(gateway: Gateway) -> AsyncIterator[openai.AsyncOpenAI]:
 
 @pytest.mark.slow
 async def test_completion(client: openai.AsyncOpenAI, service: fakes_raw.FakeRawService) -> None:
-    """A completion comes whole and streamed with the same text, and the service got the request."""
+    """A completion has the same text whole and streamed, and the service receives the request."""
     whole = await client.completions.create(model="m", prompt="hi", max_tokens=5)
     assert (whole.object, whole.choices[0].text, whole.choices[0].finish_reason) == (
         "text_completion",
@@ -55,7 +55,7 @@ async def test_completion(client: openai.AsyncOpenAI, service: fakes_raw.FakeRaw
 
 
 async def test_embedding(client: openai.AsyncOpenAI, service: fakes_raw.FakeRawService) -> None:
-    """OpenAI's client, which asks for base64, reads the same vectors as it gets as numbers."""
+    """OpenAI's client, which requests base64, returns the same vectors as a request for numbers."""
     coded = await client.embeddings.create(model="m", input=["a", "b"])
     plain = await client.embeddings.create(model="m", input=["a", "b"], encoding_format="float")
     assert [each.embedding for each in coded.data] == [each.embedding for each in plain.data]
@@ -71,10 +71,10 @@ async def test_embedding(client: openai.AsyncOpenAI, service: fakes_raw.FakeRawS
         ("embeddings", {"input": ["a", "b"]}, ("inputs[1].text", "input.1")),
     ],
 )
-async def test_services_refusal_is_told_in_the_callers_names(
+async def test_services_rejection_has_the_callers_names(
     gateway: Gateway, service: fakes_raw.FakeRawService, path: str, body: dict[str, object], names: tuple[str, str]
 ) -> None:
-    """A status of the service is an HTTP status, and its field has the caller's name."""
+    """A status of the service becomes an HTTP status, and its field has the caller's name."""
     field, param = names
     bad = fakes.bad_request(**{field: "is too long"})
     service.status = fakes.Status(grpc.StatusCode.INVALID_ARGUMENT, "", fakes.error_info("PROMPT_TOO_LONG"), bad)
@@ -86,7 +86,7 @@ async def test_services_refusal_is_told_in_the_callers_names(
 
 
 async def test_stream_bytes(gateway: Gateway) -> None:
-    """A stream has one chunk an event, no comment, and ends with [DONE] alone."""
+    """A stream has one chunk per event, no comment, and ends with a single [DONE]."""
     answer = await gateway.http.post("/v1/completions", json={"model": "m", "prompt": "hi", "stream": True})
     events = answer.text.split("\n\n")
     assert events[-2:] == ["data: [DONE]", ""]
@@ -121,7 +121,7 @@ async def test_stream_without_its_end_is_an_error(gateway: Gateway, service: fak
 async def test_hang_up_cancels(
     gateway: Gateway, service: fakes_raw.FakeRawService, path: str, body: dict[str, object], held: str
 ) -> None:
-    """A caller that leaves ends the call that runs for it, whichever it is."""
+    """A caller that disconnects cancels its call, whichever RPC it is."""
     service.held.add(held)
     asking = asyncio.create_task(gateway.http.post(path, json=body))
     await soon(service.holding.wait())

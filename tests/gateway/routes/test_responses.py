@@ -1,4 +1,4 @@
-"""Responses over real HTTP and gRPC: streamed and whole, failing before and after the first event, and left."""
+"""Responses over HTTP and gRPC: streamed and whole, failing before and after the first event, and cancelled."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def ask(gateway: Gateway, path: str = PATHS[0], **fields: Any) -> httpx.Re
 
 
 def data_of(answer: httpx.Response) -> list[dict[str, Any]]:
-    """The JSON of a stream's events."""
+    """Return the JSON of a stream's events."""
     lines = [line for line in answer.text.splitlines() if line.startswith("data: ")]
     return [json.loads(line.removeprefix("data: ")) for line in lines]
 
@@ -63,7 +63,7 @@ async def test_whole_is_the_default(gateway: Gateway, path: str, stream: bool | 
 
 
 async def test_incomplete_stream_ends_well(gateway: Gateway, service: FakeResponseService) -> None:
-    """A response that was cut off has its own terminal event, and the stream isn't a failed one."""
+    """A truncated response has its own terminal event and is not a failed stream."""
     service.events = recorded("cut_off")
     *_, last = data_of(await ask(gateway, stream=True))
     assert last["type"] == "response.incomplete"
@@ -72,7 +72,7 @@ async def test_incomplete_stream_ends_well(gateway: Gateway, service: FakeRespon
 
 
 async def test_request_reaches_service(gateway: Gateway, service: FakeResponseService) -> None:
-    """The service gets the request, and what routes it."""
+    """The service receives the request and its routing metadata."""
     answer = await ask(gateway, model="org/a", prompt_cache_key="user 1", max_output_tokens=5)
     assert answer.status_code == 200
     (request,) = service.asked
@@ -86,7 +86,7 @@ async def test_request_reaches_service(gateway: Gateway, service: FakeResponseSe
 async def test_error_before_the_first_event_is_a_status(
     gateway: Gateway, service: FakeResponseService, path: str, *, stream: bool
 ) -> None:
-    """HTTP's status, the dialect's body, and the field as the caller wrote it."""
+    """An early error has the HTTP status, the dialect's body, and the caller's field name."""
     details = [fakes.error_info("UNSUPPORTED_MODALITY"), fakes.bad_request(**{"input[0].message.content[0]": "no"})]
     service.events = [fakes.Status(Code.INVALID_ARGUMENT, "no", *details)]
     answer = await ask(gateway, path, stream=stream, input=[{"role": "user", "content": "hi"}])
@@ -103,7 +103,7 @@ async def test_error_before_the_first_event_is_a_status(
 async def test_overload_says_when_to_retry(
     gateway: Gateway, service: FakeResponseService, path: str, *, stream: bool
 ) -> None:
-    """429 with the service's time, streamed or not."""
+    """An overload gets 429 with the service's retry delay, streamed or not."""
     service.events = [fakes.Status(Code.RESOURCE_EXHAUSTED, "full", fakes.retry_info(2.5))]
     answer = await ask(gateway, path, stream=stream)
     assert (answer.status_code, answer.headers["retry-after"]) == (429, "3")
@@ -113,23 +113,23 @@ async def test_overload_says_when_to_retry(
 async def test_failure_after_the_first_event_is_the_last_one(
     gateway: Gateway, service: FakeResponseService, path: str
 ) -> None:
-    """One `response.failed` with the error, the cost and what was done, and then the end."""
+    """A late failure is one `response.failed` with error, usage and completed items, which ends the stream."""
     begun = recorded("text")[:5]
     usage = type(begun[0])(sequence_number=5, usage=fakes.USAGE)
     service.events = [*begun, usage, fakes.Status(Code.INTERNAL, "secret", fakes.error_info("INTERNAL", "other"))]
     answer = await ask(gateway, path, stream=True)
     assert answer.status_code == 200
-    told = data_of(answer)
-    assert [data["sequence_number"] for data in told] == list(range(6))
-    assert [data["type"] for data in told].count("response.failed") == 1
-    response = told[-1]["response"]
+    sent_data = data_of(answer)
+    assert [data["sequence_number"] for data in sent_data] == list(range(6))
+    assert [data["type"] for data in sent_data].count("response.failed") == 1
+    response = sent_data[-1]["response"]
     assert (response["status"], response["error"]["code"]) == ("failed", "server_error")
     assert response["usage"]["output_tokens"] == fakes.USAGE.completion_tokens
     assert "secret" not in answer.text
 
 
 async def test_stream_without_its_end_has_failed(gateway: Gateway, service: FakeResponseService) -> None:
-    """A service that stops in the middle, with whatever status, gave no whole answer."""
+    """A stream without its terminal event has failed, whatever its status."""
     service.events = recorded("text")[:-1]
     assert data_of(await ask(gateway, stream=True))[-1]["type"] == "response.failed"
 
@@ -147,7 +147,7 @@ async def test_stream_without_its_end_has_failed(gateway: Gateway, service: Fake
 async def test_errors_of_the_path_have_its_shape(
     gateway: Gateway, base: str, call: str, body: bytes, status: int
 ) -> None:
-    """What no service is asked for is told in the dialect of the path; stored responses are nowhere."""
+    """Errors that the gateway finds have the dialect of the path; stored responses are not supported."""
     method, path = call.split()
     headers = {"content-type": "application/json"}
     answer = await gateway.http.request(method, f"{base}/{path}", content=body, headers=headers)

@@ -1,4 +1,4 @@
-"""Endpoints over HTTP, before a real service with scripted models: listed, made, asked, changed and removed."""
+"""Endpoints over HTTP with a real service and scripted models: list, create, use, change and delete."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ ROOT = "/api/2.0/serving-endpoints"
 
 @pytest.fixture
 async def service() -> AsyncIterator[Serving]:
-    """Two models that say their own names, and an encoder."""
+    """Run two models that answer with their own names, and an encoder."""
     async with serving("a", "b") as running:
         yield running
 
 
 def config(first: int = 50, second: int = 50, models: str = "ab") -> dict[str, Any]:
-    """Two entities and their shares."""
+    """Return two entities and their shares."""
     return {
         "served_entities": [{"name": f"arm-{i}", "entity_name": model} for i, model in enumerate(models)],
         "traffic_config": {
@@ -35,13 +35,13 @@ def config(first: int = 50, second: int = 50, models: str = "ab") -> dict[str, A
 
 
 def names(answer: httpx.Response) -> list[str]:
-    """The names of the listed endpoints."""
+    """Return the names of the listed endpoints."""
     return [endpoint["name"] for endpoint in answer.json()["endpoints"]]
 
 
 @pytest.mark.slow
 async def test_life_of_an_endpoint(gateway: Gateway) -> None:
-    """An endpoint is made, asked by its name, changed and removed; models are endpoints all the time."""
+    """An endpoint is created, used by its name, changed and deleted; models are always endpoints."""
     http = gateway.http
     assert names(await http.get(ROOT)) == ["a", "b", "encoder"]
     made = await http.post(ROOT, json={"name": "ab", "config": config(0, 100)})
@@ -97,15 +97,15 @@ async def test_errors(gateway: Gateway, method: str, path: str, body: Any, error
     ("path", "methods"),
     [("", "GET, HEAD, POST"), ("/a", "DELETE, GET, HEAD"), ("/a/config", "PUT"), ("/pt", "POST")],
 )
-async def test_wrong_method_is_told_the_right_ones(gateway: Gateway, path: str, methods: str) -> None:
-    """A path that several routes share is allowed the methods of all of them."""
+async def test_wrong_method_gets_the_allowed_ones(gateway: Gateway, path: str, methods: str) -> None:
+    """The Allow header of a path that several routes share has the methods of all of them."""
     answer = await gateway.http.patch(ROOT + path, json={})
     assert (answer.status_code, answer.headers["allow"]) == (405, methods)
 
 
 @pytest.mark.slow
-async def test_a_change_of_another_version_is_refused(gateway: Gateway) -> None:
-    """With the number of the one that there is; nothing is changed, and `*` and no header change any."""
+async def test_a_change_of_another_version_is_rejected(gateway: Gateway) -> None:
+    """A change for another version is rejected with the current one; `*` and no header accept any version."""
     http = gateway.http
     await http.post(ROOT, json={"name": "ab", "config": config(0, 100)})
     changed = await http.put(f"{ROOT}/ab/config", json=config(100, 0), headers={"if-match": '"1"'})

@@ -1,4 +1,4 @@
-"""Surfaces: which route has a path, where names have slashes."""
+"""Surfaces: the matching of routes whose names contain slashes."""
 
 from __future__ import annotations
 
@@ -19,6 +19,6 @@ from tests.gateway.conftest import Gateway
     ],
 )
 async def test_wrong_method_is_no_longer_name(gateway: Gateway, method: str, path: str, allowed: str) -> None:
-    """What stands at a path's end isn't taken for a part of a name by the route that has the method."""
+    """A suffix of a path is not matched as a part of a name by a route with the requested method."""
     answer = await gateway.http.request(method, path)
     assert (answer.status_code, answer.headers.get("allow")) == (405, allowed)

@@ -1,4 +1,4 @@
-"""A slash at the end of a path is as good as none."""
+"""Paths with a trailing slash."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.gateway.conftest import Gateway, chat_body
 
 @pytest.mark.parametrize("path", ["/v1/models", "/v1/models/org/b", "/healthz", "/openai/v1/models"])
 async def test_path_with_a_slash_is_the_one_without(gateway: Gateway, path: str) -> None:
-    """The answer is the same, not a redirection."""
+    """The answer is the same as without the slash, not a redirection."""
     plain, slashed = await gateway.http.get(path), await gateway.http.get(f"{path}/?a=b")
     assert (slashed.status_code, slashed.json()) == (200, plain.json())
 
@@ -23,7 +23,7 @@ async def test_body_arrives(gateway: Gateway) -> None:
 
 
 async def test_other_slashes_count(gateway: Gateway) -> None:
-    """Two slashes are one too many, and `/docs/` is not `/docs`: both have relative links."""
+    """Two slashes are not accepted, and `/docs/` differs from `/docs`, because both have relative links."""
     assert (await gateway.http.get("/v1/chat//")).status_code == 404
     there, other = [(await gateway.http.get(path, follow_redirects=False)).text for path in ("/docs", "/docs/")]
     assert there != other

@@ -1,4 +1,4 @@
-"""Keys by which requests that begin alike find the replica that has their prefix."""
+"""Affinity keys, by which requests with the same prefix reach the replica that has it cached."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ KEY = "Bearer sk-sluice-a-1"
 
 
 def chat(*turns: tuple[str, str]) -> chat_pb2.ChatRequest:
-    """A conversation of roles and texts."""
+    """Return a conversation of roles and texts."""
     messages = [{"role": f"ROLE_{role.upper()}", "content": [{"text": text}]} for role, text in turns]
     return json_format.ParseDict({"messages": messages}, chat_pb2.ChatRequest())
 
 
 def response(instructions: str, *texts: str) -> response_pb2.CreateResponseRequest:
-    """A user's items."""
+    """Return a response request with a user's items."""
     items = [{"message": {"role": "ROLE_USER", "content": [{"text": text}]}} for text in texts]
     found = {"instructions": instructions, "input": items}
     return json_format.ParseDict(found, response_pb2.CreateResponseRequest())
 
 
 def completion(*prompts: str) -> completion_pb2.CompleteRequest:
-    """Of texts."""
+    """Return a completion request of these texts."""
     return json_format.ParseDict({"prompts": [{"text": text} for text in prompts]}, completion_pb2.CompleteRequest())
 
 
@@ -48,7 +48,7 @@ TWINS: list[tuple[Message, Message]] = [
 
 
 def test_every_turn_of_a_conversation_has_one_key() -> None:
-    """Whatever follows the first question; another first question, system prompt or credential has another."""
+    """The key depends on first question, system prompt and credential only."""
     later = chat(("system", "Be kind."), ("user", "Hello!"), ("assistant", "Hi."), ("user", "And now?"))
     assert affinity_key(later, KEY) == affinity_key(FIRST, KEY)
     others = [chat(("system", "Be kind."), ("user", "Hello?")), chat(("system", "Be."), ("user", "Hello!"))]
@@ -58,19 +58,19 @@ def test_every_turn_of_a_conversation_has_one_key() -> None:
 
 
 def test_responses_likewise() -> None:
-    """Items that follow change nothing; instructions count."""
+    """Later items don't change the key of a response; instructions do."""
     assert affinity_key(response("a", "b", "c"), KEY) == affinity_key(response("a", "b"), KEY)
     assert affinity_key(response("a", "b"), KEY) != affinity_key(response("", "b"), KEY)
 
 
 def test_the_callers_own_key_counts_instead() -> None:
-    """Of requests that have nothing else in common, but not of two credentials."""
+    """Requests with the same prompt cache key have one key, but not for two credentials."""
     assert affinity_key(FIRST, KEY, "user-7") == affinity_key(completion("x"), KEY, "user-7")
     assert affinity_key(FIRST, KEY, "user-7") != affinity_key(FIRST, "Bearer other", "user-7")
 
 
 def test_a_prompt_that_begins_with_one_document() -> None:
-    """Its first 4,096 characters count: questions about one document have one key."""
+    """The first 4,096 characters form the key, so that questions about one document share it."""
     document = "x" * 5000
     assert affinity_key(completion(f"{document}?"), KEY) == affinity_key(completion(f"{document}!"), KEY)
     assert affinity_key(completion("y"), KEY) != affinity_key(completion("x"), KEY)
@@ -78,12 +78,12 @@ def test_a_prompt_that_begins_with_one_document() -> None:
 
 @pytest.mark.parametrize("request_", [embedding_pb2.EmbedRequest(), completion_pb2.CompleteRequest()])
 def test_what_has_no_prefix_has_no_key(request_: Message) -> None:
-    """Any replica does."""
+    """A request without a reusable prefix has no key, so that any replica may serve it."""
     assert not affinity_key(request_, KEY)
 
 
 @pytest.mark.parametrize(("ours", "theirs"), TWINS)
 def test_the_python_client_makes_the_same(ours: Message, theirs: Message) -> None:
-    """So that a conversation finds its prefix over REST and gRPC alike."""
+    """The Python client computes the same keys, so that REST and gRPC share prefixes."""
     theirs.ParseFromString(ours.SerializeToString())
     assert clients.affinity_key(theirs, KEY) == affinity_key(ours, KEY) != ""

@@ -1,4 +1,4 @@
-"""The ids of a stream's events, and streams that go on after one."""
+"""The ids of a stream's events, and the resumption of streams after them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STARTED = chat_pb2.ChatStarted(id="1", created=fakes.CREATED, model="m")
 
 
 def messages() -> list[chat_pb2.StreamChatResponse]:
-    """A stream as the service tells it, each message of an output of its own."""
+    """Return a stream of the service, each message from a separate output."""
     ends = chat_pb2.ChoiceFinished(finish_reason=chat_pb2.FINISH_REASON_STOP)
     events = [
         chat_pb2.StreamChatResponse(started=STARTED, stream=b"who"),
@@ -34,9 +34,9 @@ def messages() -> list[chat_pb2.StreamChatResponse]:
 ASKED = {"x-sluice-event-ids": "true"}
 
 
-def sent(headers: dict[str, str], told: list[chat_pb2.StreamChatResponse]) -> bytes:
+def sent(headers: dict[str, str], sent_messages: list[chat_pb2.StreamChatResponse]) -> bytes:
     marks, encoder = EventMarks(headers), ChatEncoder(usage=StreamedUsage.LAST)
-    return b"".join(marks.put(encoder.chunk(message), message) for message in told)
+    return b"".join(marks.put(encoder.chunk(message), message) for message in sent_messages)
 
 
 def ids_of(stream: bytes) -> list[str]:
@@ -44,14 +44,14 @@ def ids_of(stream: bytes) -> list[str]:
 
 
 def test_every_event_has_an_id_of_its_own() -> None:
-    """The role, which comes with the first text, too."""
+    """Each event has its own id, including the role, which is sent with the first text."""
     stream = sent(ASKED, messages())
     assert stream.count(b"\n\n") == len(ids_of(stream)) == len(set(ids_of(stream))) == 6
     assert stream.startswith(b"id: ")
 
 
 def test_stream_goes_on_after_any_id() -> None:
-    """What the service tells again is left out up to the last event that was sent."""
+    """Replayed events are dropped up to the last event that was sent."""
     stream = sent(ASKED, messages())
     for place, event_id in enumerate(ids_of(stream), 1):
         parts = stream.split(b"\n\n")
@@ -69,10 +69,10 @@ def test_id_asks_for_the_place_after_its_event() -> None:
 
 
 def test_stream_that_can_t_be_resumed_has_no_ids() -> None:
-    told = messages()
-    for message in told:
+    sent_messages = messages()
+    for message in sent_messages:
         message.ClearField("stream")
-    assert not ids_of(sent(ASKED, told))
+    assert not ids_of(sent(ASKED, sent_messages))
 
 
 @pytest.mark.parametrize(("switch", "has_ids"), [("true", True), ("false", False), ("", False)])
@@ -95,13 +95,13 @@ def test_callers_may_switch_ids(switch: str, has_ids: bool) -> None:  # noqa: FB
         {"x-sluice-event-ids": "1"},
     ],
 )
-def test_broken_headers_are_refused_by_their_names(headers: dict[str, str]) -> None:
+def test_broken_headers_are_rejected_by_their_names(headers: dict[str, str]) -> None:
     with pytest.raises(Failure) as caught:
         EventMarks(headers)
     assert (caught.value.status, caught.value.field) == (400, *headers)
 
 
-async def test_broken_id_is_refused_in_the_dialect_s_shape(gateway: Gateway) -> None:
+async def test_broken_id_is_rejected_in_the_dialect_s_format(gateway: Gateway) -> None:
     answer = await gateway.http.post(
         "/v1/chat/completions", json=chat_body(stream=True), headers={"last-event-id": "1"}
     )

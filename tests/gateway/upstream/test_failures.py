@@ -1,4 +1,4 @@
-"""What the service's errors become, before and after the first event."""
+"""Errors of the service before and after the first event."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ STATUSES = [  # API.md 1.4
 
 
 def error_of(answer: httpx.Response) -> dict[str, Any]:
-    """The error of a refused request, or of a stream's last event."""
+    """Return the error of a rejected request, or of a stream's last event."""
     if answer.headers["content-type"] == "application/json":
         body: dict[str, dict[str, Any]] = answer.json()
         return body["error"]
@@ -50,7 +50,7 @@ def error_of(answer: httpx.Response) -> dict[str, Any]:
 async def test_status_before_the_first_event(
     gateway: Gateway, code: grpc.StatusCode, status: int, kind: str, name: str | None, *, stream: bool
 ) -> None:
-    """A status is a real HTTP status, streamed or whole, without the words of whoever is not the service."""
+    """A status becomes an HTTP status, streamed or whole, without texts that are not the service's."""
     gateway.service.script = fakes.play([fakes.Status(code, "ipv4:10.0.0.1 said no")])
     answer = await gateway.chat(stream=stream)
     assert answer.status_code == status
@@ -66,7 +66,7 @@ async def test_status_before_the_first_event(
 async def test_status_after_the_first_event(
     gateway: Gateway, code: grpc.StatusCode, status: int, kind: str, name: str | None
 ) -> None:
-    """A status in mid-stream is one last event in the error shape, and no [DONE]."""
+    """A status after the first event becomes one last event in the error format, without [DONE]."""
     gateway.service.script = fakes.play([fakes.STARTED, fakes.text("a"), fakes.Status(code, "no")])
     answer = await gateway.chat(stream=True)
     assert answer.status_code == 200
@@ -84,8 +84,8 @@ async def test_status_after_the_first_event(
         ("NEW", "invalid_value"),
     ],
 )
-async def test_service_words_and_reason_are_told(gateway: Gateway, reason: str, name: str) -> None:
-    """The service's own words reach the caller, and its reason decides the code; an unknown reason does no harm."""
+async def test_service_text_and_reason_are_reported(gateway: Gateway, reason: str, name: str) -> None:
+    """The service's text reaches the caller, and its reason selects the code; an unknown reason is accepted."""
     bad = fakes.bad_request(messages="the prompt has 9 tokens; the limit is 8")
     status = fakes.Status(Code.INVALID_ARGUMENT, "too long", fakes.error_info(reason), bad)
     gateway.service.script = fakes.play([status])
@@ -95,7 +95,7 @@ async def test_service_words_and_reason_are_told(gateway: Gateway, reason: str, 
 
 
 async def test_unknown_model(gateway: Gateway) -> None:
-    """An unknown model is OpenAI's model_not_found, in the service's words."""
+    """An unknown model is OpenAI's model_not_found with the service's text."""
     info = fakes.error_info("MODEL_NOT_FOUND", model="m")
     gateway.service.script = fakes.play([fakes.Status(Code.NOT_FOUND, "the model 'm' does not exist", info)])
     answer = await gateway.chat(stream=True)
@@ -109,7 +109,7 @@ async def test_unknown_model(gateway: Gateway) -> None:
 
 
 async def test_another_domain_is_not_believed(gateway: Gateway) -> None:
-    """Only the service's own ErrorInfo makes words fit for callers."""
+    """A status's text reaches callers only with an ErrorInfo of the service's domain."""
     info = fakes.error_info("MODEL_NOT_FOUND", domain="proxy.example")
     gateway.service.script = fakes.play([fakes.Status(Code.INTERNAL, "secret", info)])
     error = error_of(await gateway.chat())
@@ -118,7 +118,7 @@ async def test_another_domain_is_not_believed(gateway: Gateway) -> None:
 
 
 async def test_retry_time(gateway: Gateway) -> None:
-    """RetryInfo is told in whole seconds, rounded up, and in milliseconds."""
+    """RetryInfo is sent in whole seconds, rounded up, and in milliseconds."""
     status = fakes.Status(
         Code.RESOURCE_EXHAUSTED, "the queue is full", fakes.error_info("QUEUE_FULL"), fakes.retry_info(1.25)
     )
@@ -158,7 +158,7 @@ async def test_retry_time(gateway: Gateway) -> None:
     ],
 )
 async def test_fields_have_the_callers_names(gateway: Gateway, fields: dict[str, Any], path: str, param: str) -> None:
-    """A violation in the contract's names is told in those that the caller used."""
+    """A violation is reported with the caller's field names."""
     bad = fakes.bad_request(**{path: "is wrong"})
     gateway.service.script = fakes.play(
         [fakes.Status(Code.INVALID_ARGUMENT, "", fakes.error_info("INVALID_FIELD"), bad)]
@@ -170,7 +170,7 @@ async def test_fields_have_the_callers_names(gateway: Gateway, fields: dict[str,
 
 @pytest.mark.parametrize("events", [[], [fakes.STARTED], [fakes.STARTED, fakes.text("a"), fakes.finished()]])
 async def test_stream_without_its_end_is_an_error(gateway: Gateway, events: list[chat_pb2.StreamChatResponse]) -> None:
-    """A stream that ends with OK and without `completed` is not taken for whole."""
+    """A stream that ends with OK but without `completed` is incomplete."""
     gateway.service.script = fakes.play(events)
     answer = await gateway.chat(stream=True)
     assert answer.status_code == (200 if events else 500)
@@ -178,8 +178,8 @@ async def test_stream_without_its_end_is_an_error(gateway: Gateway, events: list
     assert "[DONE]" not in answer.text
 
 
-async def test_status_after_the_end_is_not_told(gateway: Gateway) -> None:
-    """The terminal event of a stream is one: what comes after it is nobody's business."""
+async def test_status_after_the_end_is_not_reported(gateway: Gateway) -> None:
+    """A status after the terminal event of a stream is not reported."""
     gateway.service.script = fakes.play([*fakes.HELLO, fakes.Status(Code.INTERNAL, "no")])
     answer = await gateway.chat(stream=True)
     assert answer.text.endswith("data: [DONE]\n\n")
@@ -188,7 +188,7 @@ async def test_status_after_the_end_is_not_told(gateway: Gateway) -> None:
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_unexpected_answer_is_an_internal_error(gateway: Gateway, *, stream: bool) -> None:
-    """What the gateway can't encode is logged, and told with the request's id and no inner text."""
+    """An answer that can't be encoded is logged, and reported with the request id but no internal text."""
     odd = chat_pb2.ChatResponse(choices=[chat_pb2.ChatChoice()])  # without a finish reason
     event = chat_pb2.StreamChatResponse(choice_finished=chat_pb2.ChoiceFinished())
     gateway.service.script = fakes.play([fakes.STARTED, event, None] if stream else [])
@@ -206,7 +206,7 @@ async def test_unexpected_answer_is_an_internal_error(gateway: Gateway, *, strea
 @pytest.mark.parametrize("flags", [["--request-deadline-s", "0.3"]])
 @pytest.mark.parametrize("stream", [False, True])
 async def test_deadline(gateway: Gateway, *, stream: bool) -> None:
-    """A generation that takes too long is 504, or in mid-stream the last event."""
+    """A generation above its deadline gets 504, or one last event after the first."""
     gateway.service.script = fakes.play([None])
     assert (await gateway.chat(stream=stream)).status_code == 504
     gateway.service.script = fakes.play([fakes.STARTED, None])
@@ -220,7 +220,7 @@ async def test_deadline(gateway: Gateway, *, stream: bool) -> None:
 async def test_stop_ends_what_still_runs(
     gateway: Gateway, events: list[chat_pb2.StreamChatResponse | None], *, stream: bool
 ) -> None:
-    """A request that a stop cuts off is told so, as a status or as the last event, and its call is cancelled."""
+    """A request that the shutdown cancels gets an error status or event, and its call is cancelled."""
     gateway.service.script = fakes.play(events)
     status = 200 if stream and len(events) > 1 else 503
     request = gateway.http.build_request("POST", "/v1/chat/completions", json=chat_body(stream=stream))
@@ -239,7 +239,7 @@ async def test_stop_ends_what_still_runs(
 
 @pytest.mark.parametrize("flags", [["--target", "127.0.0.1:1"]])
 async def test_no_service(gateway: Gateway) -> None:
-    """Without a service requests are 503 with a time to retry, readiness too, and life goes on."""
+    """Without a service, requests and readiness get 503 with a retry delay, while liveness succeeds."""
     for stream in (False, True):
         answer = await gateway.chat(stream=stream)
         assert answer.status_code == 503

@@ -1,4 +1,4 @@
-"""A caller who leaves: the service's call is cancelled, whenever the caller leaves and whatever it asked for."""
+"""A caller that disconnects cancels the service's call at any time and in any dialect."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ AFTER_A_TOKEN = [fakes.STARTED, fakes.text("a"), None]
 
 
 def http_request(**fields: object) -> bytes:
-    """A chat request as bytes."""
+    """Return a chat request as bytes."""
     body = json.dumps(chat_body(**fields)).encode()
     head = (
         "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n"
@@ -37,7 +37,7 @@ async def test_hang_up_cancels(
     *,
     stream: bool,
 ) -> None:
-    """Closing the connection cancels the call; the log and the metrics say 499, the client span CANCELLED."""
+    """Closing the connection cancels the call; the log and the metrics have 499, the client span CANCELLED."""
     caplog.set_level(logging.INFO)
     gateway.service.script = fakes.play(events)
     reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
@@ -59,7 +59,7 @@ async def test_hang_up_cancels(
 
 
 async def test_hang_up_while_sending_a_body(gateway: Gateway) -> None:
-    """A body that never ends reaches no service, and the next request works."""
+    """An incomplete body is not sent to the service, and the next request succeeds."""
     _, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
     writer.write(http_request()[:-5])
     await writer.drain()
@@ -72,7 +72,7 @@ async def test_hang_up_while_sending_a_body(gateway: Gateway) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("leaves", [False, True])
 async def test_slow_reader_holds_back_the_service(gateway: Gateway, *, leaves: bool) -> None:
-    """A caller that stops reading stops the service; it gets all when it reads on, and cancels if it leaves."""
+    """A caller that stops reading pauses the service; it gets all events when it reads on, or cancels the call."""
     num_events, size = 5_000, 4096
 
     async def script(request: chat_pb2.ChatRequest) -> AsyncIterator[chat_pb2.StreamChatResponse]:

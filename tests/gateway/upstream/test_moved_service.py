@@ -1,4 +1,4 @@
-"""A service whose name begins to mean another address."""
+"""A service whose host name resolves to a new address."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _A, _HEADER = 1, struct.Struct("!6H")
 
 
 class NameServer(asyncio.DatagramProtocol):
-    """Answers every question for an address with `address`."""
+    """Answers every query for an address with `address`."""
 
     def __init__(self) -> None:
         self.address = "127.0.0.2"
@@ -44,7 +44,7 @@ class NameServer(asyncio.DatagramProtocol):
 
 
 async def serve_at(address: str, service: fakes.FakeService) -> aio.Server:
-    """The scripted service at `host:port`."""
+    """Run the scripted service at `host:port`."""
     server = aio.server()
     chat_pb2_grpc.add_ChatServiceServicer_to_server(service, server)
     assert server.add_insecure_port(address)
@@ -54,7 +54,7 @@ async def serve_at(address: str, service: fakes.FakeService) -> aio.Server:
 
 @pytest.fixture
 async def names() -> AsyncIterator[NameServer]:
-    """A name server."""
+    """Run a name server."""
     transport, names = await asyncio.get_running_loop().create_datagram_endpoint(NameServer, ("127.0.0.1", 0))
     yield names
     transport.close()
@@ -62,19 +62,19 @@ async def names() -> AsyncIterator[NameServer]:
 
 @pytest.fixture
 def port() -> int:
-    """A port that is free at both addresses."""
+    """The port of the server."""
     return free_ports(1)[0]
 
 
 @pytest.fixture
 def flags(names: NameServer, port: int) -> list[str]:
-    """The service is known by its name only."""
+    """Configure the service by its name only."""
     return ["--target", f"dns://127.0.0.1:{names.port}/service.test:{port}", "--request-deadline-s", "2"]
 
 
 @pytest.mark.slow
 async def test_a_service_that_moved_is_found_again(gateway: Gateway, names: NameServer, port: int) -> None:
-    """Once its old address is gone, the name is asked for anew, and requests go to the new one."""
+    """After the old address fails, the name is resolved again, and requests reach the new one."""
     first = await serve_at(f"127.0.0.2:{port}", gateway.service)
     assert (await gateway.chat()).status_code == 200
     names.address = "127.0.0.3"

@@ -1,4 +1,4 @@
-"""Refusals that the gateway repeats: whose, until when, and that callers can't tell them from the service's."""
+"""Rejections that the gateway repeats: their keys, their duration, and that callers can't distinguish them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PATHS: tuple[tuple[str, dict[str, Any]], ...] = (
 
 
 class Clock:
-    """Moved by hand."""
+    """A clock that is set manually."""
 
     now = 100.0
 
@@ -45,15 +45,15 @@ class Clock:
         return self.now
 
 
-def ask(pushback: Pushback, refusal: Failure | None, who: tuple[str, str] = WHO) -> bool:
-    """Whether a call comes to the service, which lets it in or refuses it."""
+def ask(pushback: Pushback, rejection: Failure | None, who: tuple[str, str] = WHO) -> bool:
+    """Make a call; return whether it reached the service, which admits or rejects it."""
     was_asked = False
 
     def serve() -> None:
         nonlocal was_asked
         was_asked = True
-        if refusal is not None:
-            raise refusal
+        if rejection is not None:
+            raise rejection
 
     try:
         with pushback.guard(who):
@@ -63,20 +63,20 @@ def ask(pushback: Pushback, refusal: Failure | None, who: tuple[str, str] = WHO)
     return True
 
 
-def num_asked(pushback: Pushback, count: int, refusal: Failure | None, who: tuple[str, str] = WHO) -> int:
-    return sum(ask(pushback, refusal, who) for _ in range(count))
+def num_asked(pushback: Pushback, count: int, rejection: Failure | None, who: tuple[str, str] = WHO) -> int:
+    return sum(ask(pushback, rejection, who) for _ in range(count))
 
 
-def test_until_the_service_refuses_all_are_asked_whatever_else_is_wrong() -> None:
+def test_until_the_service_rejects_all_are_sent_whatever_else_fails() -> None:
     pushback = Pushback(Clock())
     assert num_asked(pushback, 500, None) == num_asked(pushback, 500, WRONG) == 500
     assert num_asked(pushback, 500, HURRIED) == 500, "it holds for that request only"
     assert ask(pushback, BUSY)
-    assert ask(pushback, None), "one refusal keeps nobody out"
+    assert ask(pushback, None), "one rejection keeps nobody out"
 
 
-def test_after_a_refusal_few_are_asked() -> None:
-    """So many in a row, then twenty a second."""
+def test_after_a_rejection_few_are_asked() -> None:
+    """After a rejection a burst of calls is sent, then twenty per second."""
     clock = Clock()
     pushback = Pushback(clock)
     assert num_asked(pushback, 500, BUSY) == 1 + AT_ONCE
@@ -91,22 +91,22 @@ def test_others_and_other_models_are_asked_all() -> None:
     assert num_asked(pushback, 500, None, ("Bearer k", "another")) == 500
 
 
-def test_twice_as_many_are_asked_as_are_let_in() -> None:
-    """Of what comes in no time one in three is let in, which is room for a few; a second later there is for all."""
+def test_twice_as_many_are_sent_as_are_admitted() -> None:
+    """If one call in three is admitted, twice the number of admitted calls is sent; without rejections, all are."""
     clock = Clock()
     pushback = Pushback(clock)
     num_asked(pushback, 500, BUSY)
     clock.now += 1.0  # twenty to find out
-    let_in = 0
+    num_admitted = 0
     for index in range(1000):
-        refusal = BUSY if index % 3 else None
-        let_in += ask(pushback, refusal) and refusal is None
-    assert 10 < let_in < 30
+        rejection = BUSY if index % 3 else None
+        num_admitted += ask(pushback, rejection) and rejection is None
+    assert 10 < num_admitted < 30
     clock.now += 1.0
     assert num_asked(pushback, 1000, None) == 1000
 
 
-def test_two_seconds_after_the_last_refusal_all_are_asked() -> None:
+def test_two_seconds_after_the_last_rejection_all_are_asked() -> None:
     clock = Clock()
     pushback = Pushback(clock)
     num_asked(pushback, 500, BUSY)
@@ -114,7 +114,7 @@ def test_two_seconds_after_the_last_refusal_all_are_asked() -> None:
     assert num_asked(pushback, 500, None) == 500
 
 
-def test_refusals_are_forgotten_when_anybody_asks() -> None:
+def test_rejections_are_forgotten_when_anybody_asks() -> None:
     clock = Clock()
     pushback = Pushback(clock)
     for index in range(9):
@@ -137,11 +137,11 @@ def test_no_more_than_a_thousand_are_remembered_and_the_oldest_is_forgotten_firs
 
 
 @pytest.mark.slow
-def test_nothing_of_a_refused_request_is_kept() -> None:
-    """A refusal's traceback has the frames that the request went through, and what they hold."""
+def test_nothing_of_a_rejected_request_is_kept() -> None:
+    """A stored rejection keeps no reference to the request through its traceback."""
 
     class Body:
-        """Up to 16 MiB."""
+        """A body of up to 16 MiB."""
 
     pushback = Pushback(Clock())
 
@@ -164,23 +164,23 @@ def test_nothing_of_a_refused_request_is_kept() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("path", "fields"), PATHS)
-async def test_callers_cannot_tell_who_refuses(gateway: Gateway, path: str, fields: dict[str, Any]) -> None:
-    """Status, body and the time to come back are the service's; once it has room, it is asked again."""
+async def test_callers_cannot_distinguish_rejections(gateway: Gateway, path: str, fields: dict[str, Any]) -> None:
+    """Status, body and retry delay are the service's; calls are sent again once it has capacity."""
     gateway.service.script = fakes.play([FULL])
 
     async def post() -> httpx.Response:
         return await gateway.http.post(path, json=chat_body(**fields))
 
-    def told(answer: httpx.Response) -> tuple[int, str | None, str]:
+    def visible(answer: httpx.Response) -> tuple[int, str | None, str]:
         own = answer.headers["x-request-id"]
         return answer.status_code, answer.headers.get("retry-after"), answer.text.replace(own, "")
 
-    refused = told(await post())
+    refused = visible(await post())
     assert refused[:2] in {(429, "3"), (529, "3")}
     num_sent = 1
     while num_sent == len(gateway.service.requests):
         answers = await asyncio.gather(*(post() for _ in range(2 * AT_ONCE)))
-        assert {told(answer) for answer in answers} == {refused}
+        assert {visible(answer) for answer in answers} == {refused}
         num_sent += len(answers)
     gateway.service.script = fakes.play(fakes.HELLO)
     async with asyncio.timeout(GUARD_S):

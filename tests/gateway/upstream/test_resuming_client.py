@@ -1,4 +1,4 @@
-"""Answers that outlast their service: a scripted one that dies, and comes back."""
+"""Answers that survive a service that dies and restarts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Try = Callable[[chat_pb2.ChatRequest], AsyncIterator[chat_pb2.StreamChatResponse
 
 
 def events() -> list[chat_pb2.StreamChatResponse]:
-    """A stream that can be resumed."""
+    """Return a stream that can be resumed."""
     started = chat_pb2.ChatStarted(id="1", created=fakes.CREATED, model="m")
     finished = chat_pb2.ChoiceFinished(finish_reason=chat_pb2.FINISH_REASON_STOP)
     texts = [chat_pb2.StreamChatResponse(content_delta=chat_pb2.ContentDelta(text=text)) for text in "abcde"]
@@ -39,7 +39,7 @@ def events() -> list[chat_pb2.StreamChatResponse]:
 
 
 def dies_after(count: int, status: fakes.Status = LOST, *, cost: bool = False) -> Try:
-    """Tells so many events of what is asked, then maybe what they cost, and ends with the status."""
+    """Return a script that sends this number of events, then optionally the usage, and ends with the status."""
 
     async def tell(request: chat_pb2.ChatRequest) -> AsyncIterator[chat_pb2.StreamChatResponse]:
         begin = request.resume.sequence_number + 1 if request.HasField("resume") else 0
@@ -54,7 +54,7 @@ def dies_after(count: int, status: fakes.Status = LOST, *, cost: bool = False) -
 
 
 def script(service: fakes.FakeService, *tries: Try) -> None:
-    """What the service does with one call after the other; the last again and again."""
+    """Play one script for each call in turn; the last one repeats."""
     left = list(tries)
 
     def play(request: chat_pb2.ChatRequest) -> AsyncIterator[chat_pb2.StreamChatResponse]:
@@ -88,13 +88,13 @@ async def test_stream_goes_on_where_its_service_died(gateway: Gateway, unbroken:
 
 
 async def test_stream_that_a_stop_cuts_off_goes_on(gateway: Gateway, unbroken: str) -> None:
-    """The service had taken it, and its drain wasn't long enough: that is no refusal."""
+    """A stream that the service admitted, but cancelled when its drain timed out, is resumed."""
     script(gateway.service, dies_after(3, DRAINING, cost=True), dies_after(0, DRAINING), dies_after(99))
     assert await stream(gateway) == unbroken
 
 
-async def test_usage_before_a_failure_is_not_told(gateway: Gateway, unbroken: str) -> None:
-    """It is the cost of what came so far; the whole's follows."""
+async def test_usage_before_a_failure_is_not_sent(gateway: Gateway, unbroken: str) -> None:
+    """The usage of an interrupted stream is dropped, since the final usage follows."""
     script(gateway.service, dies_after(3, ENGINE_FAILED, cost=True), dies_after(99))
     assert await stream(gateway) == unbroken
 
@@ -113,15 +113,15 @@ async def test_whole_answer_is_begun_again(gateway: Gateway) -> None:
 
 
 @pytest.mark.parametrize("status", [STARTING, DRAINING, REFUSED])
-async def test_what_a_service_refuses_is_not_tried_again(gateway: Gateway, status: fakes.Status) -> None:
-    """It has said so, and nothing was accepted that could be lost."""
+async def test_what_a_service_rejects_is_not_tried_again(gateway: Gateway, status: fakes.Status) -> None:
+    """A rejected request is not retried, since no admitted answer was lost."""
     script(gateway.service, dies_after(0, status))
     assert (await gateway.chat(stream=True)).status_code in {400, 503}
     assert len(gateway.service.requests) == 1
 
 
 async def test_stream_that_no_server_goes_on_with_ends_with_what_broke_it(gateway: Gateway) -> None:
-    """Not with the refusal, which is about a request that the caller hasn't made."""
+    """A stream that can't be resumed ends with the error that interrupted it, not with the rejection."""
     script(gateway.service, dies_after(2), dies_after(0, REFUSED))
     text = (await gateway.chat(stream=True)).text
     assert "the service is not available" in text
@@ -129,15 +129,15 @@ async def test_stream_that_no_server_goes_on_with_ends_with_what_broke_it(gatewa
 
 
 async def test_request_that_breaks_every_service_is_given_up(gateway: Gateway) -> None:
-    """After five deaths it ends with an error, however short each was."""
+    """After five crashes the answer ends with an error, however short each attempt was."""
     script(gateway.service, dies_after(1))
     text = (await gateway.chat(stream=True)).text
     assert "the service is not available" in text
     assert len(gateway.service.requests) == 5
 
 
-async def test_stream_that_tells_no_place_ends(gateway: Gateway) -> None:
-    """A backend that promises no tokens twice: a second try would tell another answer."""
+async def test_stream_without_positions_ends(gateway: Gateway) -> None:
+    """A stream without positions is not retried, since another attempt would produce another answer."""
 
     async def tell(request: chat_pb2.ChatRequest) -> AsyncIterator[chat_pb2.StreamChatResponse]:
         for event in events()[:3]:
@@ -151,16 +151,16 @@ async def test_stream_that_tells_no_place_ends(gateway: Gateway) -> None:
     assert len(gateway.service.requests) == 1
 
 
-async def test_stream_that_is_told_again_breaks_while_it_is(gateway: Gateway, unbroken: str) -> None:
-    """What was told for the second time comes once."""
+async def test_replayed_stream_breaks_during_the_replay(gateway: Gateway, unbroken: str) -> None:
+    """Replayed events are sent once, even if the replay is interrupted."""
     ids = [line[4:] for line in unbroken.split("\n") if line.startswith("id: ")]
 
     def again(count: int) -> Try:
         async def tell(request: chat_pb2.ChatRequest) -> AsyncIterator[chat_pb2.StreamChatResponse]:
             assert request.resume.replay
-            told = events()
+            replayed = events()
             merged = chat_pb2.StreamChatResponse(content_delta=chat_pb2.ContentDelta(text="abc"), sequence_number=1)
-            for event in [told[0], merged, *told[4:]][:count]:
+            for event in [replayed[0], merged, *replayed[4:]][:count]:
                 yield event
             if count < 9:
                 raise LOST
@@ -186,7 +186,7 @@ async def test_nothing_is_tried_again_without_time(gateway: Gateway, flags: list
 
 @pytest.mark.slow
 async def test_caller_that_leaves_ends_the_tries(gateway: Gateway) -> None:
-    """While it waits for the service to come back."""
+    """A caller that disconnects ends the retries while the service is unavailable."""
     script(gateway.service, dies_after(2), dies_after(0, STARTING))
     async with gateway.http.stream("POST", "/v1/chat/completions", json=chat_body(stream=True)):
         await until(lambda: len(gateway.service.requests) > 1)

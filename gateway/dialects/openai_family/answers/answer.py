@@ -1,6 +1,6 @@
-"""The answers of OpenAI's family, as types that the API's description tells.
+"""The answers of OpenAI's family, as types for the OpenAPI document.
 
-The encoders write them by hand, for speed; a test holds each answer against its type.
+The encoders write the JSON directly for speed; a test compares each answer with its type.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ FinishReason = Literal["stop", "length", "tool_calls", "content_filter"]
 
 
 class TokenCounts(msgspec.Struct):
-    """Parts of a count."""
+    """The parts of a token count."""
 
     cached_tokens: Unsigned | None = None
     reasoning_tokens: Unsigned | None = None
 
 
 class UsageAnswer(msgspec.Struct):
-    """What a request cost, in tokens."""
+    """The token usage of a request."""
 
     prompt_tokens: Unsigned
     total_tokens: Unsigned
@@ -40,7 +40,7 @@ class FunctionAnswer(msgspec.Struct):
 
 
 class ToolCallAnswer(msgspec.Struct):
-    """A call that the model asks for."""
+    """A tool call that the model requests."""
 
     id: str
     type: Literal["function"]
@@ -48,7 +48,7 @@ class ToolCallAnswer(msgspec.Struct):
 
 
 class MessageAnswer(msgspec.Struct):
-    """What the model said."""
+    """A message of the model."""
 
     role: Literal["assistant"]
     content: str | None
@@ -58,7 +58,7 @@ class MessageAnswer(msgspec.Struct):
 
 
 class ChatChoiceAnswer(msgspec.Struct):
-    """One of the answers."""
+    """One choice of a chat answer."""
 
     index: Unsigned
     message: MessageAnswer
@@ -80,7 +80,7 @@ class ChatAnswer(msgspec.Struct):
 
 
 class CompletionChoiceAnswer(msgspec.Struct):
-    """One of the continuations. `choice_index` is there where `index` is the prompt's: its place among all choices."""
+    """One choice of a completion. If `index` is the prompt's, `choice_index` is the index among all choices."""
 
     index: Unsigned
     text: str
@@ -90,7 +90,7 @@ class CompletionChoiceAnswer(msgspec.Struct):
 
 
 class CompletionAnswer(msgspec.Struct):
-    """Whole continuations."""
+    """A whole completion."""
 
     id: str
     object: Literal["text_completion"]
@@ -120,7 +120,7 @@ class EmbeddingsAnswer(msgspec.Struct):
 
 
 class ResponseAnswer(msgspec.Struct):
-    """A response: the items that the model made, and what was asked."""
+    """A response: the items that the model generated, and the parameters of the request."""
 
     id: str
     object: Literal["response"]

@@ -1,6 +1,6 @@
-"""What each event of a stream of OpenAI's family holds, as types that the API's description tells.
+"""The data of each event of a stream of OpenAI's family, as types for the OpenAPI document.
 
-The encoders write them by hand, for speed; a test holds each recorded stream against its type.
+The encoders write the JSON directly for speed; a test compares each recorded stream with its type.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from gateway.dialects.openai_family.answers.answer import FinishReason, Response
 
 
 class FunctionDelta(msgspec.Struct):
-    """A piece of a call's arguments; the name comes with the first."""
+    """A piece of a call's arguments; the first one has the name."""
 
     arguments: str
     name: str | None = None
 
 
 class ToolCallDelta(msgspec.Struct):
-    """A piece of a call; `id` and `type` come with the first."""
+    """A piece of a call; the first one has `id` and `type`."""
 
     index: Unsigned
     function: FunctionDelta
@@ -29,7 +29,7 @@ class ToolCallDelta(msgspec.Struct):
 
 
 class MessageDelta(msgspec.Struct):
-    """What a choice's message gains; the role comes with the first, and the last has nothing."""
+    """A delta of a choice's message; the first one has the role, and the last one is empty."""
 
     role: Literal["assistant"] | None = None
     content: str | None = None
@@ -39,7 +39,7 @@ class MessageDelta(msgspec.Struct):
 
 
 class ChatChunkChoice(msgspec.Struct):
-    """A piece of one of the answers; `finish_reason` is null up to its last."""
+    """A piece of one choice; `finish_reason` is null except in the last piece."""
 
     index: Unsigned
     delta: MessageDelta
@@ -48,7 +48,7 @@ class ChatChunkChoice(msgspec.Struct):
 
 
 class ChatChunk(msgspec.Struct):
-    """A piece of an answer to a conversation. Where usage was asked for, the last has it, and no choices."""
+    """A piece of a chat answer. If usage was requested, the last chunk has it, and no choices."""
 
     id: str
     object: Literal["chat.completion.chunk"]
@@ -61,7 +61,7 @@ class ChatChunk(msgspec.Struct):
 
 
 class CompletionChunkChoice(msgspec.Struct):
-    """A piece of one of the continuations; `finish_reason` is null up to its last."""
+    """A piece of one choice; `finish_reason` is null except in the last piece."""
 
     index: Unsigned
     text: str
@@ -71,7 +71,7 @@ class CompletionChunkChoice(msgspec.Struct):
 
 
 class CompletionChunk(msgspec.Struct):
-    """A piece of continuations. Where usage was asked for, the last has it, and no choices."""
+    """A piece of a completion. If usage was requested, the last chunk has it, and no choices."""
 
     id: str
     object: Literal["text_completion"]

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 class ExtraFields:
     """The optional fields of an answer in OpenAI's family of dialects.
 
-    `token_ids` are those of prompt and answer; `prompt_logprobs` exist in whole answers only. `echo` is the text that a
-    chat's answers begin with. `reasoning_names` are the fields that carry a chat's reasoning; without any, it is left
-    out.
+    `token_ids` includes the ids of prompt and answer; `prompt_logprobs` exist in whole answers only. `echo` is the text
+    at the start of a chat's answers. `reasoning_names` are the fields that contain a chat's reasoning; if empty, it is
+    omitted.
     """
 
     token_ids: bool = False

@@ -1,4 +1,4 @@
-"""The logprobs of a prompt's tokens in the form that vLLM has for them."""
+"""The logprobs of a prompt's tokens in vLLM's form."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from gateway.dialects.openai_family.answers.token_list import finite
 
 
 def to_prompt_logprobs(logprobs: Sequence[TokenLogprob]) -> orjson.Fragment:
-    """A list of objects by token id, null for the first token, which nothing comes before.
+    """Return a list of objects by token id; null for the first token, which has no logprob.
 
     Each has the most likely tokens and the prompt's own; `rank` counts from 1, and is null for a prompt's token that is
-    none of them.
+    not among the most likely ones.
     """
     written: list[dict[str, dict[str, object]] | None] = []
     for place, token in enumerate(logprobs):

@@ -1,6 +1,6 @@
 """Tokens with their log-probabilities in the JSON of OpenAI's family.
 
-Written as bytes at once: of a whole answer there may be half a million, and as objects they would take gigabytes.
+They are written directly as bytes: a whole answer may have half a million, which would take gigabytes as objects.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from sluice.v1.logprobs_pb2 import TokenLogprob
 
 _MIN_LOGPROB: Final = -9999.0
 
-_Spelling: TypeAlias = tuple[bytes, bytes]  # of a token: what stands before its log-probability, and after it
+_Spelling: TypeAlias = tuple[bytes, bytes]  # the text before a token's log-probability, and after it
 
 
 def to_token_list(logprobs: Iterable[TokenLogprob]) -> orjson.Fragment:
-    """The tokens of a text with their candidates; an empty list without any."""
-    spellings: dict[tuple[str, bytes], _Spelling] = {}  # most candidates come again and again
+    """Return the tokens of a text with their candidates; an empty list if there are none."""
+    spellings: dict[tuple[str, bytes], _Spelling] = {}  # most candidates recur
 
     def write(token: TokenLogprob) -> bytes:
         text, data = token.token, token.bytes
@@ -32,7 +32,7 @@ def to_token_list(logprobs: Iterable[TokenLogprob]) -> orjson.Fragment:
 
 
 def finite(logprob: float) -> float:
-    """JSON has no infinity: a token of probability 0 gets the number that OpenAI sends for the most unlikely ones."""
+    """Return a finite logprob: JSON has no infinity, so probability 0 becomes OpenAI's value for unlikely tokens."""
     return max(logprob, _MIN_LOGPROB)
 
 

@@ -20,7 +20,7 @@ FINISH_REASONS: Final = {
 
 
 def to_usage(usage: Usage) -> dict[str, Any]:
-    """`usage` of an answer. The reasoning tokens stand in both places where clients look for them."""
+    """Return `usage` of an answer. The reasoning tokens are in both fields where clients look for them."""
     return {
         "prompt_tokens": usage.prompt_tokens,
         "completion_tokens": usage.completion_tokens,
@@ -32,5 +32,5 @@ def to_usage(usage: Usage) -> dict[str, Any]:
 
 
 def to_logprobs(logprobs: Iterable[TokenLogprob]) -> dict[str, Any]:
-    """`logprobs` of a choice or a chunk."""
+    """Return `logprobs` of a choice or a chunk."""
     return {"content": to_token_list(logprobs), "refusal": None}

@@ -1,6 +1,6 @@
-"""The body of a chat request, as OpenAI's family writes it. A dialect adds its own fields by inheritance.
+"""The body of a chat request in OpenAI's family. A dialect adds its own fields by inheritance.
 
-Null means the same as not given, everywhere.
+Null is equivalent to an absent field everywhere.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ EFFORT_NAMES: Final = {
     chat_pb2.REASONING_EFFORT_MEDIUM: "medium",
     chat_pb2.REASONING_EFFORT_HIGH: "high",
 }
-_CALLER_NAMES: Final = {  # the contract's path → the caller's, for whole paths and for their beginnings
+_CALLER_NAMES: Final = {  # the contract's path → the caller's, for whole paths and for prefixes
     **CALLER_NAMES,
     "logprobs.top_logprobs": "top_logprobs",
     "output_constraint": "response_format",
@@ -46,7 +46,10 @@ _REASONING: Final = re.compile(r"^(messages\.\d+)\.reasoning$")
 
 
 class ChatBody(SamplingBody, kw_only=True):
-    """What all of them have. Ranges are the contract's. `max_completion_tokens` is OpenAI's newer name of the limit."""
+    """The fields that all dialects share. Ranges are the contract's.
+
+    `max_completion_tokens` is OpenAI's newer name of `max_tokens`.
+    """
 
     messages: list[ChatMessage]
     max_completion_tokens: int | None = None
@@ -59,7 +62,7 @@ class ChatBody(SamplingBody, kw_only=True):
     reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
 
     def to_request(self, model: str) -> chat_pb2.ChatRequest:
-        """The contract's request. Raises Failure for a value that no message can hold."""
+        """Return the contract's request. Raises Failure for a value outside the contract's types."""
         check_length(chat_pb2.ChatRequest, "messages", self.messages, "messages")
         check_length(chat_pb2.ChatRequest, "tools", self.tools or (), "tools")
         request = chat_pb2.ChatRequest(
@@ -67,7 +70,7 @@ class ChatBody(SamplingBody, kw_only=True):
             messages=[to_message(message, f"messages.{i}") for i, message in enumerate(self.messages)],
             tools=[to_tool(tool) for tool in self.tools or ()],
         )
-        self.put_sampling(request)
+        self.set_sampling(request)
         if self.max_tokens not in {None, self.max_completion_tokens} and self.max_completion_tokens is not None:
             raise Failure.of_field("max_tokens", "conflicts with max_completion_tokens; give only one of them")
         put(request.stopping, "max_tokens", self.max_completion_tokens, "max_completion_tokens")
@@ -87,7 +90,7 @@ class ChatBody(SamplingBody, kw_only=True):
         return request
 
     def caller_name(self, field: str) -> str:
-        """The caller's name of a field: `serving.priority` → `priority`, `messages[0]` → `messages.0`."""
+        """Return the caller's name of a field: `serving.priority` → `priority`, `messages[0]` → `messages.0`."""
         path = dotted(field)
         if (text := _CONTENT.match(path)) and self._is_plain_text(int(text[1])):
             return f"messages.{text[1]}.content"

@@ -1,8 +1,8 @@
 """A chat's answer in the JSON of OpenAI's family: `chat.completion`, and `chat.completion.chunk` on a stream.
 
-A stream has the role before a choice's first delta, the finish reason in a chunk of its own, usage last if asked for,
-`[DONE]` at the end and only there. All that stays the same over a stream is encoded once, when it starts: a text delta
-then costs one small JSON string and one join.
+A stream has the role before a choice's first delta, the finish reason in a separate chunk, usage last if requested, and
+`[DONE]` only at its end. The constant parts of a stream are encoded once, when it starts: a text delta then costs one
+small JSON string and one join.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _NOTHING = ExtraFields()
 class ChatEncoder:
     """Encodes one answer.
 
-    `usage` is which chunks have one, `has_logprobs` whether logprobs are asked for, `beside` what else is.
+    `usage` selects the chunks with usage; `has_logprobs` and `extra_fields` request further fields.
     """
 
     ping = COMMENT
     whole_object = "chat.completion"
-    tells_effort = False  # whether an answer has the reasoning effort in force
+    includes_effort = False  # whether an answer has the effective reasoning effort
 
     def __init__(
         self,
@@ -55,13 +55,13 @@ class ChatEncoder:
         self._has_logprobs = has_logprobs
         self._extra_fields = extra_fields
         self._tokens = StreamedTokens(usage, with_ids=extra_fields.token_ids)
-        self._head = b""  # up to the list of choices
-        self._prompt_token_ids: list[int] | None = None  # until the first chunk has told them
-        self._text_heads: dict[int, bytes] = {}  # up to a text delta's text, by choice; a choice is in it once begun
+        self._head = b""  # the chunk's text up to the list of choices
+        self._prompt_token_ids: list[int] | None = None  # until the first chunk has sent them
+        self._text_heads: dict[int, bytes] = {}  # by started choice, the text of a chunk up to the delta's text
         self._text_tail = _OPEN_CHOICE + b"]" + self._tokens.plain_tail
 
     def chunk(self, event: StreamChatResponse) -> bytes:
-        """The SSE events for one event of the service; none where the dialect says nothing."""
+        """Return the SSE events for one event of the service; empty if the dialect sends nothing for it."""
         kind = event.WhichOneof("event")
         if self._tokens.is_emitted and event.HasField("tokens"):
             self._tokens.add(getattr(event, kind or "").choice_index, event.tokens)
@@ -69,8 +69,8 @@ class ChatEncoder:
             return self._content(event.content_delta)
         if kind == "reasoning_delta":
             reasoning = event.reasoning_delta
-            told = dict.fromkeys(self._extra_fields.reasoning_names, reasoning.text)
-            return self._begun_delta(reasoning.choice_index, told) if told else b""
+            fields = dict.fromkeys(self._extra_fields.reasoning_names, reasoning.text)
+            return self._begun_delta(reasoning.choice_index, fields) if fields else b""
         if kind == "tool_call_delta":
             call = event.tool_call_delta
             return self._begun_delta(call.choice_index, {"tool_calls": [_to_tool_call_delta(call)]}, content=None)
@@ -80,7 +80,7 @@ class ChatEncoder:
         return self._mark(event, kind)
 
     def whole(self, response: ChatResponse) -> bytes:
-        """The body of an unstreamed answer."""
+        """Return the body of an unstreamed answer."""
         answer: dict[str, Any] = {
             "id": f"chatcmpl-{response.id}",
             "object": self.whole_object,
@@ -98,16 +98,16 @@ class ChatEncoder:
         return orjson.dumps(answer)
 
     def _choice(self, choice: ChatChoice) -> dict[str, Any]:
-        told = {
+        fields = {
             "index": choice.index,
             "message": _to_message(choice.message, self._extra_fields),
             "logprobs": to_logprobs(choice.logprobs) if self._has_logprobs else None,
             "finish_reason": FINISH_REASONS[choice.finish_reason],
         }
-        return told | {"token_ids": list(choice.token_ids)} if self._extra_fields.token_ids else told
+        return fields | {"token_ids": list(choice.token_ids)} if self._extra_fields.token_ids else fields
 
     def _mark(self, event: StreamChatResponse, kind: str | None) -> bytes:
-        """What goes out for an event that belongs to no choice."""
+        """Return the bytes for an event that belongs to no choice."""
         if kind == "started":
             self._start(event.started)
         elif kind == "usage" and self._usage is not StreamedUsage.NONE:
@@ -117,8 +117,8 @@ class ChatEncoder:
         return b""
 
     def _effort(self, effort: ReasoningEffort) -> dict[str, str]:
-        """The reasoning effort in force, where the dialect tells it and there is one."""
-        return {"reasoning_effort": EFFORT_NAMES[effort]} if self.tells_effort and effort in EFFORT_NAMES else {}
+        """Return the effective reasoning effort, if the dialect's answers have it and one applies."""
+        return {"reasoning_effort": EFFORT_NAMES[effort]} if self.includes_effort and effort in EFFORT_NAMES else {}
 
     def _start(self, started: ChatStarted) -> None:
         head = orjson.dumps(
@@ -153,14 +153,14 @@ class ChatEncoder:
         logprobs: dict[str, Any] | None = None,
         finish_reason: str | None = None,
     ) -> bytes:
-        """A delta, after the choice's role if it is the choice's first. `content` is the role's: null before a call."""
+        """Return a delta, preceded by the role if it is the choice's first. `content` is null before a call."""
         begin = b"" if index in self._text_heads else self._begin(index, content)
         choice = {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": finish_reason}
-        told = orjson.dumps(choice | self._tokens.take_ids(index))
-        return begin + self._head + told + b"]" + self._tokens.tail(index)
+        encoded = orjson.dumps(choice | self._tokens.take_ids(index))
+        return begin + self._head + encoded + b"]" + self._tokens.tail(index)
 
     def _begin(self, index: int, content: str | None) -> bytes:
-        """The role, and what all callers ask for comes with it: the echo, and once the prompt's tokens."""
+        """Return the chunk with the role, the echo and, once per stream, the prompt's token ids."""
         self._text_heads[index] = b'%b{"index":%d,"delta":{"content":' % (self._head, index)
         delta = {"role": "assistant", "content": self._extra_fields.echo or content, "refusal": None}
         choice = {"index": index, "delta": delta, "logprobs": None, "finish_reason": None}
@@ -183,15 +183,15 @@ def _to_message(message: Message, extra_fields: ExtraFields) -> dict[str, Any]:
     texts = [part.text for part in message.content]
     if extra_fields.echo:
         texts.insert(0, extra_fields.echo)
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "role": "assistant",
         "content": "".join(texts) if texts or not message.tool_calls else None,
         "refusal": None,
     }
     if message.HasField("reasoning"):
-        told |= dict.fromkeys(extra_fields.reasoning_names, message.reasoning)
+        fields |= dict.fromkeys(extra_fields.reasoning_names, message.reasoning)
     if message.tool_calls:
-        told["tool_calls"] = [
+        fields["tool_calls"] = [
             {
                 "id": call.id,
                 "type": "function",
@@ -199,4 +199,4 @@ def _to_message(message: Message, extra_fields: ExtraFields) -> dict[str, Any]:
             }
             for call in message.tool_calls
         ]
-    return told
+    return fields

@@ -1,7 +1,7 @@
-"""Messages of a conversation, as OpenAI's family writes them, and their mapping to the contract.
+"""Messages of a conversation in OpenAI's family, and their mapping to the contract.
 
-What comes back from an earlier answer may have fields of this server's, of another's or of a client: those that are not
-read here are ignored. Cache marks (`cache_control`, `prompt_cache_breakpoint`) are among them: every prompt's
+Messages of an earlier answer may have fields of this server, another server or a client: fields that are not read here
+are ignored. Cache marks (`cache_control`, `prompt_cache_breakpoint`) are among them: every prompt's
 prefix is cached.
 """
 
@@ -37,20 +37,20 @@ class TextPart(msgspec.Struct, tag_field="type", tag="text"):
 
 
 class RefusalPart(msgspec.Struct, tag_field="type", tag="refusal"):
-    """What an assistant said instead of an answer."""
+    """An assistant's refusal to answer."""
 
     refusal: str
 
 
 class Image(msgspec.Struct):
-    """A picture's address."""
+    """The URL of an image."""
 
     url: str
     detail: Literal["auto", "low", "high"] | None = None
 
 
 class ImagePart(msgspec.Struct, tag_field="type", tag="image_url"):
-    """A picture."""
+    """An image."""
 
     image_url: Image
 
@@ -66,7 +66,7 @@ class FunctionCall(msgspec.Struct):
 
 
 class ToolCall(msgspec.Struct):
-    """A call that the assistant made."""
+    """A tool call of the assistant."""
 
     id: str
     function: FunctionCall
@@ -74,7 +74,7 @@ class ToolCall(msgspec.Struct):
 
 
 class ChatMessage(msgspec.Struct):
-    """One turn. `reasoning` is what other servers call `reasoning_content`, where it is a text."""
+    """One turn. `reasoning`, if it is a string, is an alias of `reasoning_content`."""
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: str | list[TextPart | ImagePart | RefusalPart] | None = None
@@ -89,12 +89,12 @@ class ChatMessage(msgspec.Struct):
 
 
 def json_text(value: str | JsonObject | None) -> str:
-    """The JSON text of what may be given as one or as an object; empty for nothing."""
+    """Return the JSON text of a value given as JSON text or as an object; empty if absent."""
     return msgspec.json.encode(value).decode() if isinstance(value, dict) else value or ""
 
 
 def to_message(message: ChatMessage, path: str) -> content_pb2.Message:
-    """The contract's message. Raises Failure naming `path` for what no model here can take, and for too many items."""
+    """Return the contract's message. Raises Failure naming `path` for unsupported content, and for too many items."""
     for name in ("audio", "function_call"):
         if is_given(getattr(message, name)):
             raise Failure.of_field(f"{path}.{name}", "not supported", Reason.UNSUPPORTED_FIELD)
@@ -116,7 +116,7 @@ def to_message(message: ChatMessage, path: str) -> content_pb2.Message:
 
 
 def _reasoning(message: ChatMessage) -> str | None:
-    """What the assistant thought, by the one name or the other."""
+    """Return the assistant's reasoning from either of its two fields."""
     if message.reasoning_content is not None or message.role != "assistant":
         return message.reasoning_content
     return msgspec.json.decode(message.reasoning, type=str) if bytes(message.reasoning).startswith(b'"') else None

@@ -1,6 +1,6 @@
-"""The body of a text completion, as OpenAI's family writes it. A dialect adds its own fields by inheritance.
+"""The body of a text completion in OpenAI's family. A dialect adds its own fields by inheritance.
 
-Null means the same as not given, everywhere.
+Null is equivalent to an absent field everywhere.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ _CALLER_NAMES: Final = {
 
 
 class CompletionBody(SamplingBody, kw_only=True):
-    """What all of them have. Ranges are the contract's. `logprobs` is how many of the most likely tokens to list."""
+    """The fields that all dialects share, in the contract's ranges. `logprobs` is the number of top tokens to list."""
 
     prompt: PromptInput
-    max_tokens: Annotated[int, msgspec.Meta(ge=0)] | None = None  # 0 with echo; the contract's least is 1
+    max_tokens: Annotated[int, msgspec.Meta(ge=0)] | None = None  # 0 is allowed with echo; the contract's minimum is 1
     echo: bool | None = None
     suffix: str | None = None
     logprobs: int | None = None
     response_format: ResponseFormat | None = None
 
     def to_request(self, model: str) -> completion_pb2.CompleteRequest:
-        """The contract's request. Raises Failure for a value that no message can hold."""
+        """Return the contract's request. Raises Failure for a value outside the contract's types."""
         prompts = to_prompts(self.prompt, "prompt")
         check_length(completion_pb2.CompleteRequest, "prompts", prompts, "prompt")
         request = completion_pb2.CompleteRequest(model=model, prompts=prompts, suffix=self.suffix, echo=self.echo)
-        self.put_sampling(request)
-        if self.echo and self.max_tokens == 0:  # as benchmarks ask to score a text
+        self.set_sampling(request)
+        if self.echo and self.max_tokens == 0:  # sent by benchmarks that score a text
             request.prompt_only = True
             request.ClearField("stopping")
         if self.logprobs is not None:
@@ -51,7 +51,7 @@ class CompletionBody(SamplingBody, kw_only=True):
         return request
 
     def caller_name(self, field: str) -> str:
-        """The caller's name of a field: `serving.priority` → `priority`, `prompts[1].text` → `prompt.1`."""
+        """Return the caller's name of a field: `serving.priority` → `priority`, `prompts[1].text` → `prompt.1`."""
         path = dotted(field)
         if path.partition(".")[0] == "prompts":
             return prompt_name(path, self.prompt, "prompt")

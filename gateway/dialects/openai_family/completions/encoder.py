@@ -1,7 +1,7 @@
 """A completion's answer in the JSON of OpenAI's family: `text_completion`, whole and on a stream.
 
-A stream has the finish reason in a chunk of its own, usage last if asked for, `[DONE]` at the end and only there. What
-stays the same over a stream is encoded once, when it starts.
+A stream has the finish reason in a separate chunk, usage last if requested, and `[DONE]` only at its end. The constant
+parts of a stream are encoded once, when it starts.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _NOTHING = ExtraFields()
 class CompletionEncoder:
     """Encodes one answer.
 
-    `usage` is which chunks have one, `has_logprobs` whether logprobs are asked for, `beside` what else is. With
-    `index_by_prompt`, `index` of a choice is its prompt's place in the request, and `choice_index` the choice's own
-    among all; else `index` is the latter.
+    `usage` selects the chunks with usage; `has_logprobs` and `extra_fields` request further fields. With
+    `index_by_prompt`, `index` of a choice is the index of its prompt, and `choice_index` its index among all choices;
+    otherwise `index` is the latter.
     """
 
     ping = COMMENT
@@ -52,14 +52,14 @@ class CompletionEncoder:
         self._has_logprobs = has_logprobs
         self._extra_fields = extra_fields
         self._tokens = StreamedTokens(usage, with_ids=extra_fields.token_ids)
-        self._prompt_token_ids: dict[int, list[int]] = {}  # by choice, until its first chunk has told them
+        self._prompt_token_ids: dict[int, list[int]] = {}  # by choice, until its first chunk has sent them
         self._index_by_prompt = index_by_prompt
-        self._num_choices = 1  # of one prompt
-        self._head = b""  # up to the list of choices
+        self._num_choices = 1  # choices per prompt
+        self._head = b""  # the chunk's text up to the list of choices
         self._writers: defaultdict[int, LogprobWriter] = defaultdict(LogprobWriter)  # by choice
 
     def chunk(self, event: StreamCompleteResponse) -> bytes:
-        """The SSE events for one event of the service; none where the dialect says nothing."""
+        """Return the SSE events for one event of the service; empty if the dialect sends nothing for it."""
         kind = event.WhichOneof("event")
         if self._tokens.is_emitted and event.HasField("tokens"):
             self._tokens.add(getattr(event, kind or "").choice_index, event.tokens)
@@ -77,7 +77,7 @@ class CompletionEncoder:
         return b""
 
     def whole(self, response: CompleteResponse) -> bytes:
-        """The body of an unstreamed answer."""
+        """Return the body of an unstreamed answer."""
         return orjson.dumps(
             {
                 "id": f"cmpl-{response.id}",
@@ -115,30 +115,30 @@ class CompletionEncoder:
         return self._choice(delta.choice_index, orjson.dumps(delta.text), logprobs, b"null")
 
     def _choice(self, index: int, text: bytes, logprobs: bytes, finish_reason: bytes) -> bytes:
-        place = b"%d" % index
+        position = b"%d" % index
         if self._index_by_prompt:
-            place = b'%d,"choice_index":%d' % (index // self._num_choices, index)
-        choice = b'{"index":%b,"text":%b,"logprobs":%b,"finish_reason":%b' % (place, text, logprobs, finish_reason)
+            position = b'%d,"choice_index":%d' % (index // self._num_choices, index)
+        choice = b'{"index":%b,"text":%b,"logprobs":%b,"finish_reason":%b' % (position, text, logprobs, finish_reason)
         if self._extra_fields.token_ids:
-            told = self._tokens.take_ids(index)
+            fields = self._tokens.take_ids(index)
             if (prompt := self._prompt_token_ids.pop(index, None)) is not None:
-                told["prompt_token_ids"] = prompt
-            choice += b"," + orjson.dumps(told)[1:-1]
+                fields["prompt_token_ids"] = prompt
+            choice += b"," + orjson.dumps(fields)[1:-1]
         return self._head + choice + b"}]" + self._tokens.tail(index)
 
     def _whole_choice(self, choice: CompletionChoice) -> dict[str, Any]:
         by_prompt = {"index": choice.prompt_index, "choice_index": choice.index}
-        told: dict[str, Any] = {
+        fields: dict[str, Any] = {
             **(by_prompt if self._index_by_prompt else {"index": choice.index}),
             "text": choice.text,
             "logprobs": self._whole_logprobs(choice),
             "finish_reason": FINISH_REASONS[choice.finish_reason],
         }
         if self._extra_fields.prompt_logprobs:
-            told["prompt_logprobs"] = to_prompt_logprobs(choice.prompt_logprobs)
+            fields["prompt_logprobs"] = to_prompt_logprobs(choice.prompt_logprobs)
         if self._extra_fields.token_ids:
-            told |= {"token_ids": list(choice.token_ids), "prompt_token_ids": list(choice.prompt_token_ids)}
-        return told
+            fields |= {"token_ids": list(choice.token_ids), "prompt_token_ids": list(choice.prompt_token_ids)}
+        return fields
 
     def _whole_logprobs(self, choice: CompletionChoice) -> dict[str, Any] | None:
         if not self._has_logprobs:

@@ -1,6 +1,6 @@
-"""The body of an embedding request, as OpenAI's family writes it. A dialect adds its own fields by inheritance.
+"""The body of an embedding request in OpenAI's family. A dialect adds its own fields by inheritance.
 
-Null means the same as not given, everywhere.
+Null is equivalent to an absent field everywhere.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from gateway.dialects.seam.contract_limit import check_length, put
 
 
 class EmbeddingBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """What all of them have. Ranges are the contract's."""
+    """The fields that all dialects share. Ranges are the contract's."""
 
     input: PromptInput
     dimensions: int | None = None
 
     def to_request(self, model: str) -> embedding_pb2.EmbedRequest:
-        """The contract's request. Raises Failure for a value that no message can hold."""
+        """Return the contract's request. Raises Failure for a value outside the contract's types."""
         inputs = to_prompts(self.input, "input")
         check_length(embedding_pb2.EmbedRequest, "inputs", inputs, "input")
         request = embedding_pb2.EmbedRequest(model=model, inputs=inputs)
@@ -28,6 +28,6 @@ class EmbeddingBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         return request
 
     def caller_name(self, field: str) -> str:
-        """The caller's name of the contract's `field`: `inputs[1].text` → `input.1`."""
+        """Return the caller's name of the contract's `field`: `inputs[1].text` → `input.1`."""
         path = dotted(field)
         return prompt_name(path, self.input, "input") if path.partition(".")[0] == "inputs" else path

@@ -19,7 +19,7 @@ class EmbeddingEncoder(WholeEncoder):
         self._as_base64 = as_base64
 
     def whole(self, response: EmbedResponse) -> bytes:
-        """The body of the answer."""
+        """Return the body of the answer."""
         num_tokens = response.usage.prompt_tokens
         return orjson.dumps(
             {

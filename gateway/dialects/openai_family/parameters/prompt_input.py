@@ -1,4 +1,4 @@
-"""Raw text for a model, as OpenAI's family writes it: one text, several, or token ids in place of texts."""
+"""Raw prompts in OpenAI's family: one text, several texts, or token ids instead of texts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PART: Final = re.compile(r"^\w+\.(\d+)(?:\.text|\.token_ids(?:\.ids(?:\.(\d+))?
 
 
 def to_prompts(value: PromptInput, field: str) -> list[prompt_pb2.Prompt]:
-    """The contract's prompts. A list of integers is one prompt of token ids. Raises Failure for `field`."""
+    """Return the contract's prompts. A list of integers is one prompt of token ids. Raises Failure for `field`."""
     if isinstance(value, str):
         return [prompt_pb2.Prompt(text=value)]
     if value and isinstance(value[0], int):
@@ -30,7 +30,7 @@ def to_prompts(value: PromptInput, field: str) -> list[prompt_pb2.Prompt]:
 
 
 def prompt_name(path: str, value: PromptInput, field: str) -> str:
-    """The caller's name of a dotted path of the contract into its list of prompts: `prompts.1.text` → `prompt.1`."""
+    """Return the caller's name of a dotted path into the contract's prompts: `prompts.1.text` → `prompt.1`."""
     part = _PART.match(path)
     if part is None or isinstance(value, str):
         return field
@@ -39,11 +39,11 @@ def prompt_name(path: str, value: PromptInput, field: str) -> str:
     return ".".join(name for name in (field, None if is_token_list else index, token) if name is not None)
 
 
-def _alike(items: Sequence[object], kind: type[T], words: str, field: str) -> list[T]:
+def _alike(items: Sequence[object], kind: type[T], kind_name: str, field: str) -> list[T]:
     alike = [item for item in items if isinstance(item, kind)]
     if len(alike) < len(items):
         i = next(i for i, item in enumerate(items) if not isinstance(item, kind))
-        raise Failure.of_field(f"{field}.{i}", f"must be {words}, as the first item is", Reason.INVALID_TYPE)
+        raise Failure.of_field(f"{field}.{i}", f"must be {kind_name}, as the first item is", Reason.INVALID_TYPE)
     return alike
 
 

@@ -1,4 +1,4 @@
-"""Response formats, as OpenAI's family writes them, and their mapping to the contract's constraint."""
+"""Response formats of OpenAI's family, and their mapping to the contract's constraint."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ResponseFormat = TextFormat | JsonObjectFormat | JsonSchemaFormat
 
 
 def to_constraint(wanted: ResponseFormat) -> sampling_pb2.OutputConstraint | None:
-    """The contract's constraint; None for free text, and for a kind that a dialect reads itself."""
+    """Return the contract's constraint; None for free text, and for formats that a dialect converts itself."""
     if isinstance(wanted, JsonObjectFormat):
         return sampling_pb2.OutputConstraint(json_object=sampling_pb2.JsonObject())
     if not isinstance(wanted, JsonSchemaFormat):

@@ -1,7 +1,7 @@
-"""How tokens are drawn and when a text ends, as the bodies of OpenAI's family say it.
+"""Sampling and stop parameters in the bodies of OpenAI's family.
 
-The names are OpenAI's where it has them, and those of other servers where it has none. A parameter of the contract
-needs one line here: a field of the same name. Ranges are the contract's. Null means the same as not given, everywhere.
+The names are OpenAI's; parameters that OpenAI doesn't have use the names of other servers. A parameter of the contract
+needs one line here: a field of the same name. Ranges are the contract's. Null is equivalent to an absent field.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CALLER_NAMES: Final = {"sampling": "", "stopping": "", "serving": ""}  # for `ca
 
 
 class OpenAINumbers(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """The numbers of OpenAI's own APIs: responses echo them, and Azure's API has them too."""
+    """The numeric parameters of OpenAI's APIs: responses echo them, and Azure's API has them too."""
 
     temperature: float | None = None
     top_p: float | None = None
@@ -28,7 +28,7 @@ class OpenAINumbers(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class DrawingBody(OpenAINumbers, kw_only=True):
-    """How tokens are drawn, and how the request is served."""
+    """Parameters of sampling and scheduling."""
 
     top_k: int | None = None
     min_p: float | None = None
@@ -41,17 +41,17 @@ class DrawingBody(OpenAINumbers, kw_only=True):
     cache_salt: str | None = None
     stream: bool | None = None
 
-    def put_drawing(
+    def set_drawing(
         self, request: chat_pb2.ChatRequest | completion_pb2.CompleteRequest | response_pb2.CreateResponseRequest
     ) -> None:
-        """Set these fields. Raises Failure for a value that no message can hold."""
+        """Set these fields. Raises Failure for a value outside the contract's types."""
         copy_fields(self, request.sampling, but={"seed"})
-        put_seed(request.sampling, self.seed)
+        set_seed(request.sampling, self.seed)
         copy_fields(self, request.serving)
 
 
 class SamplingBody(DrawingBody, kw_only=True):
-    """What chats and completions have beside: when a text ends, and how many are made."""
+    """Further parameters of chats and completions: stop conditions, and the number of choices."""
 
     max_tokens: int | None = None
     min_tokens: int | None = None
@@ -60,9 +60,9 @@ class SamplingBody(DrawingBody, kw_only=True):
     ignore_eos: bool | None = None
     n: int | None = None
 
-    def put_sampling(self, request: chat_pb2.ChatRequest | completion_pb2.CompleteRequest) -> None:
-        """Set all of it. Raises Failure for a value that no message can hold."""
-        self.put_drawing(request)
+    def set_sampling(self, request: chat_pb2.ChatRequest | completion_pb2.CompleteRequest) -> None:
+        """Set all fields. Raises Failure for a value outside the contract's types."""
+        self.set_drawing(request)
         copy_fields(self, request.stopping, but={"stop"})
         if self.stop is not None:
             stop = [self.stop] if isinstance(self.stop, str) else self.stop
@@ -71,13 +71,13 @@ class SamplingBody(DrawingBody, kw_only=True):
         put(request, "n", self.n, "n")
 
     def stop_name(self, path: str) -> str | None:
-        """The caller's name of the dotted `path` of a stop string, if it is one: `stop` where only one was given."""
+        """Return the caller's name of the dotted `path` of a stop string, or None; `stop` if it was a single string."""
         if isinstance(self.stop, str) and path.startswith("stopping.stop."):
             return "stop"
         return None
 
 
-def put_seed(sampling: sampling_pb2.SamplingParams, seed: int | None) -> None:
+def set_seed(sampling: sampling_pb2.SamplingParams, seed: int | None) -> None:
     """Set the seed. OpenAI's seeds are signed: a negative one counts as its two's complement in 64 bits."""
     if seed is not None and not -(2**63) <= seed < 2**64:
         raise Failure.of_field("seed", f"must be from {-(2**63)} to {2**64 - 1}")

@@ -1,4 +1,4 @@
-"""How a stream is sent, as OpenAI's family asks for it."""
+"""Stream options of OpenAI's family."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gateway.dialects.seam.failure import Failure, Reason
 
 
 class StreamOptions(msgspec.Struct, forbid_unknown_fields=True):
-    """Options of a stream; without one they are refused.
+    """Options of a stream; rejected in requests without streaming.
 
     `continuous_usage_stats` is vLLM's, and sent by benchmarks; as there, it needs `include_usage`.
     """
@@ -23,7 +23,7 @@ class StreamOptions(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class StreamedUsage(enum.Enum):
-    """Which chunks of a stream have a usage."""
+    """The chunks of a stream that have usage."""
 
     NONE = enum.auto()
     LAST = enum.auto()
@@ -31,7 +31,7 @@ class StreamedUsage(enum.Enum):
 
 
 def streamed_usage(options: StreamOptions | None, *, stream: bool | None) -> StreamedUsage:
-    """What the options ask for. Raises Failure for options that can't be kept."""
+    """Return the requested usage. Raises Failure for unsupported options."""
     if options is None:
         return StreamedUsage.NONE
     if not stream:
@@ -44,10 +44,10 @@ def streamed_usage(options: StreamOptions | None, *, stream: bool | None) -> Str
     return StreamedUsage.EVERY if options.continuous_usage_stats else StreamedUsage.LAST
 
 
-def ask_usage(
+def request_usage(
     request: ChatRequest | CompleteRequest, options: StreamOptions | None, *, stream: bool | None
 ) -> StreamedUsage:
-    """What the options ask for; each chunk's takes the number of its tokens. Raises as `streamed_usage` does."""
+    """Return the requested usage, and request token counts if each chunk has it. Raises like `streamed_usage`."""
     usage = streamed_usage(options, stream=stream)
     if usage is StreamedUsage.EVERY:
         request.tokens.SetInParent()

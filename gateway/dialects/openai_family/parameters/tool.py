@@ -1,4 +1,4 @@
-"""Tools and the choice among them, as OpenAI's family writes them. A function's parameters stay the caller's text."""
+"""Tools and tool choices of OpenAI's family. A function's parameters keep the caller's text."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ ToolChoice = Literal["none", "auto", "required"] | ChosenTool
 
 
 def to_tool(tool: OfferedTool) -> tool_pb2.Tool:
-    """The contract's tool."""
+    """Return the contract's tool."""
     function = tool_pb2.FunctionDefinition(name=tool.function.name, strict=tool.function.strict)
     if tool.function.description is not None:
         function.description = tool.function.description
@@ -60,7 +60,7 @@ def to_tool(tool: OfferedTool) -> tool_pb2.Tool:
 
 
 def to_tool_choice(choice: ToolChoice) -> tool_pb2.ToolChoice:
-    """The contract's tool choice."""
+    """Return the contract's tool choice."""
     if isinstance(choice, ChosenTool):
         return tool_pb2.ToolChoice(function_name=choice.function.name)
     return tool_pb2.ToolChoice(mode=_MODES[choice])

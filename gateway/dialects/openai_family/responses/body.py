@@ -1,7 +1,7 @@
-"""The body of a response's request: every field of OpenAI's responses API, and those that Databricks adds.
+"""The body of a response request: every field of OpenAI's responses API, and those that Databricks adds.
 
-Which fields have effect, which are accepted without effect, and which are refused, since to ignore them would mislead
-the caller, is in the table of docs/api/responses.md; a test tries every row of it. Null means the same as not given.
+Some fields have an effect, some are accepted without effect, and some are rejected because ignoring them would mislead
+the caller; they are listed in the table of docs/api/responses.md; a test tries every row of it. Null means absent.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from gateway.dialects.seam.contract_limit import check_length, put
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.json_body import is_given
 
-_REFUSED: Final = {
+_REJECTED: Final = {
     "context_management": "context compaction is not available",
     "conversation": "conversations are not stored; send the items in input",
     "moderation": "moderation is not available",
@@ -43,7 +43,7 @@ _REFUSED: Final = {
     "service_tier": "service tiers are not available",
 }
 _LOGPROBS: Final = "message.output_text.logprobs"
-_CALLER_NAMES: Final = {  # the contract's path → the caller's, for whole paths and for their beginnings
+_CALLER_NAMES: Final = {  # the contract's path → the caller's, for whole paths and for prefixes
     **CALLER_NAMES,
     "logprobs.top_logprobs": "top_logprobs",
     "output_constraint": "text.format",
@@ -58,14 +58,14 @@ _TOOL: Final = re.compile(r"^tools\.(\d+)\.function(?:\.(.*))?$")
 
 
 class TextConfig(msgspec.Struct, forbid_unknown_fields=True):
-    """What the text looks like."""
+    """The format of the text."""
 
     format: Format | None = None
     verbosity: Literal["low", "medium", "high"] | None = None
 
 
 class ReasoningConfig(msgspec.Struct, forbid_unknown_fields=True):
-    """How much to reason. Reasoning is returned as it is: there are no summaries, and nothing is encrypted."""
+    """Reasoning options. Reasoning is returned verbatim: there are no summaries, and nothing is encrypted."""
 
     effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
     summary: Literal["auto", "concise", "detailed"] | None = None
@@ -74,13 +74,13 @@ class ReasoningConfig(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ResponseBody(DrawingBody, kw_only=True):
-    """The body of a request. Fields of type Raw are looked at, not read."""
+    """The body of a request. Fields of type Raw are checked for presence only."""
 
     model: str
     input: Input
     instructions: str | None = None
     max_output_tokens: int | None = None
-    max_tool_calls: Annotated[int, msgspec.Meta(ge=1, le=2**32 - 1)] | None = None  # of tools that aren't here
+    max_tool_calls: Annotated[int, msgspec.Meta(ge=1, le=2**32 - 1)] | None = None  # for absent tools
     text: TextConfig | None = None
     reasoning: ReasoningConfig | None = None
     tools: list[ResponseTool] | None = None
@@ -120,8 +120,8 @@ class ResponseBody(DrawingBody, kw_only=True):
     service_tier: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
 
     def check(self) -> None:
-        """Raise Failure for what this server would have to ignore, and for fields that contradict each other."""
-        for name, why in _REFUSED.items():
+        """Raise Failure for fields that would have to be ignored, and for fields that contradict each other."""
+        for name, why in _REJECTED.items():
             if is_given(getattr(self, name)):
                 raise Failure.of_field(name, f"not supported: {why}", Reason.UNSUPPORTED_FIELD)
         if self.store:
@@ -132,7 +132,7 @@ class ResponseBody(DrawingBody, kw_only=True):
         streamed_usage(self.stream_options, stream=self.stream)
 
     def to_request(self, model: str) -> response_pb2.CreateResponseRequest:
-        """The contract's request to `model`. Raises Failure for what can't be served or held."""
+        """Return the contract's request to `model`. Raises Failure if it can't be served or represented."""
         self.check()
         if not isinstance(self.input, str):
             check_length(response_pb2.CreateResponseRequest, "input", self.input, "input")
@@ -146,7 +146,7 @@ class ResponseBody(DrawingBody, kw_only=True):
             parallel_tool_calls=self.parallel_tool_calls,
             metadata=self.metadata,
         )
-        self.put_drawing(request)
+        self.set_drawing(request)
         put(request, "max_output_tokens", self.max_output_tokens, "max_output_tokens")
         if self.top_logprobs or _LOGPROBS in (self.include or ()):
             request.logprobs.SetInParent()
@@ -164,7 +164,7 @@ class ResponseBody(DrawingBody, kw_only=True):
         return request
 
     def caller_name(self, field: str) -> str:
-        """The caller's name of a field: `serving.priority` → `priority`, `input[0].message` → `input.0`."""
+        """Return the caller's name of a field: `serving.priority` → `priority`, `input[0].message` → `input.0`."""
         path = dotted(field)
         if (name := item_name(self.input, path)) is not None:
             return name
@@ -177,7 +177,7 @@ class ResponseBody(DrawingBody, kw_only=True):
         return renamed(path, _CALLER_NAMES)
 
     def echo(self) -> dict[str, Any]:
-        """What the answer tells of the request, but for what the answer itself decides."""
+        """Return the request's fields that the answer echoes, except those with effective values."""
         reasoning = self.reasoning or ReasoningConfig()
         text = self.text or TextConfig()
         return {

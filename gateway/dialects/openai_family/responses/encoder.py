@@ -1,7 +1,7 @@
-"""A response as it goes out: one JSON object, or OpenAI's events on a stream.
+"""A response in OpenAI's JSON: one object, or events on a stream.
 
-A stream that fails ends with `response.failed`, which has what there is of the response and is numbered like the rest.
-All that stays the same over an item's text deltas is encoded once.
+A failed stream ends with `response.failed`, which has the partial response and the next sequence number. The constant
+parts of an item's text deltas are encoded once.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gateway.dialects.openai_family.responses.response_object import ResponseObj
 from gateway.dialects.seam.encoder import COMMENT
 from gateway.dialects.seam.failure import Failure, Reason
 
-_KINDS: Final = {  # the contract's events → the type of the caller's
+_KINDS: Final = {  # the contract's events → the caller's event types
     "created": "response.created",
     "in_progress": "response.in_progress",
     "output_item_added": "response.output_item.added",
@@ -42,20 +42,20 @@ _INVALID: Final = frozenset({Reason.INVALID_FIELD, Reason.PROMPT_TOO_LONG, Reaso
 
 
 class ResponseEncoder:
-    """Encodes one answer. `response` writes it with what it tells of its request."""
+    """Encodes one answer. `response` writes the response object, including echoed fields."""
 
     ping = COMMENT
 
     def __init__(self, response: ResponseObject) -> None:
         self._response = response
-        self._so_far: dict[str, Any] = {}  # the response as it was last told, with the items that are done
-        self._call_name = ""  # of the last call that began
+        self._so_far: dict[str, Any] = {}  # the response as last sent, with the completed items
+        self._call_name = ""  # name of the last call that started
         self._num_events = 0
-        self._text_head = b""  # of the deltas of the item `_text_id`, up to the number
+        self._text_head = b""  # prefix of the deltas of the item `_text_id`, up to the sequence number
         self._text_id = ""
 
     def chunk(self, event: StreamResponseResponse) -> bytes:
-        """The SSE event for one event of the service; none for a cost that an error follows."""
+        """Return the SSE event for one event of the service; empty for a usage event that an error follows."""
         kind = event.WhichOneof("event") or ""
         if kind == "usage":
             self._so_far["usage"] = to_usage(event.usage)
@@ -66,11 +66,11 @@ class ResponseEncoder:
         return _event(_KINDS[kind], event.sequence_number, self._fields(event, kind))
 
     def whole(self, answer: CreateResponseResponse) -> bytes:
-        """The body of an unstreamed answer."""
+        """Return the body of an unstreamed answer."""
         return orjson.dumps(self._response.write(answer.response))
 
     def error(self, failure: Failure) -> bytes:
-        """The last event of a stream that failed."""
+        """Return the last event of a failed stream."""
         error = {
             "code": _error_code(failure),
             "message": failure.message,
@@ -81,7 +81,7 @@ class ResponseEncoder:
         return _event("response.failed", self._num_events, {"response": failed})
 
     def _fields(self, event: StreamResponseResponse, kind: str) -> dict[str, Any]:
-        """What the event tells beside its type and number: the contract's fields have the callers' names."""
+        """Return the event's fields except type and sequence number: the contract's fields have the callers' names."""
         inner = getattr(event, kind)
         if kind in _RESPONSES:
             self._so_far = self._response.write(inner.response)
@@ -124,7 +124,7 @@ def _event(kind: str, number: int, fields: dict[str, Any]) -> bytes:
 
 
 def _error_code(failure: Failure) -> str:
-    """One of the codes that clients know for a response that failed."""
+    """Return the code for a failed response, one of those that clients know."""
     if failure.status == 429:
         return "rate_limit_exceeded"
     return "invalid_prompt" if failure.reason in _INVALID else "server_error"

@@ -1,7 +1,7 @@
-"""Items of a response's input, as callers write them, and their mapping to the contract.
+"""Items of a response's input, and their mapping to the contract.
 
-An item of an answer can be sent back as it came, whatever a client has added to it: fields that its type doesn't have
-are ignored.
+An item of an answer can be sent back unchanged, including fields that a client has added: fields that its type doesn't
+have are ignored.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _PART: Final = re.compile(r"^(content\.\d+)\.(image_url|file)(?:\.(\w+))?$")
 
 
 class ResponseItem(msgspec.Struct, kw_only=True):
-    """One item: a message, unless its `type` says otherwise. Which fields are read depends on that."""
+    """One item: a message by default. `type` determines the fields that are read."""
 
     type: Literal["message", "function_call", "function_call_output", "reasoning"] = "message"
     role: Literal["user", "assistant", "system", "developer"] | None = None
@@ -59,14 +59,14 @@ Input: TypeAlias = str | list[ResponseItem]
 
 
 def to_items(given: Input) -> list[response_item_pb2.InputItem]:
-    """The contract's items; a text is a user's message. Raises Failure for what doesn't fit an item's type."""
+    """Return the contract's items; a string is a user's message. Raises Failure for fields that don't fit the type."""
     if isinstance(given, str):
         return [_message(content_pb2.ROLE_USER, [content_pb2.ContentPart(text=given)])]
     return [_to_item(item, f"input.{index}") for index, item in enumerate(given)]
 
 
 def item_name(given: Input, path: str) -> str | None:
-    """The caller's name of the dotted `path` of an item: `input.0.message.role` → `input.0.role`. None for another."""
+    """Return the caller's name of an item's dotted `path`: `input.0.message.role` → `input.0.role`; None for others."""
     match = _ITEM.match(path)
     if match is None:
         return None
@@ -81,7 +81,7 @@ def item_name(given: Input, path: str) -> str | None:
 
 
 def _part_name(path: str, kind: str, field: str) -> str:
-    """A picture's address is `image_url` itself; a file's may be in one of several fields."""
+    """Return the caller's name of a part: an image's URL is `image_url`, a file is in one of several fields."""
     if field != "url":
         return f"{path}.{field}"
     return f"{path}.image_url" if kind == "image_url" else path
@@ -109,7 +109,7 @@ def _to_item(item: ResponseItem, path: str) -> response_item_pb2.InputItem:
 
 
 def _check_fields(item: ResponseItem, path: str) -> None:
-    """Raise Failure for a field that the item's type needs."""
+    """Raise Failure for a missing field that the item's type requires."""
     for name in _REQUIRED[item.type]:
         if getattr(item, name) is None:
             raise Failure.of_field(f"{path}.{name}", "required, but missing", Reason.MISSING_FIELD)
@@ -130,7 +130,7 @@ def _output_text(output: str | list[Part] | JsonObject | None, path: str) -> str
 
 
 def _reasoning(item: ResponseItem, path: str) -> str:
-    """The reasoning, or its summary where there is nothing else. Encrypted reasoning is none."""
+    """Return the reasoning, or its summary if there is nothing else. Encrypted reasoning is ignored."""
     if isinstance(item.content, str):
         return item.content
     for index, part in enumerate(item.content or ()):

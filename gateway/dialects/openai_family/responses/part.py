@@ -1,6 +1,6 @@
-"""Parts of a response's items, as callers write them, and their mapping to the contract.
+"""Parts of a response's items, and their mapping to the contract.
 
-Fields that are not read here are ignored: what comes back from an earlier answer may have them.
+Fields that are not read here are ignored, since parts of an earlier answer may have them.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ _DETAILS: Final = {
 
 
 class InputTextPart(msgspec.Struct, tag_field="type", tag="input_text"):
-    """Text that goes to the model."""
+    """Text of the input."""
 
     text: str
 
 
 class OutputTextPart(msgspec.Struct, tag_field="type", tag="output_text"):
-    """Text that the model wrote."""
+    """Text of the model."""
 
     text: str
 
 
 class OutputRefusalPart(msgspec.Struct, tag_field="type", tag="refusal"):
-    """What the model said instead of an answer."""
+    """The model's refusal to answer."""
 
     refusal: str
 
@@ -51,7 +51,7 @@ class SummaryTextPart(msgspec.Struct, tag_field="type", tag="summary_text"):
 
 
 class InputImagePart(msgspec.Struct, tag_field="type", tag="input_image"):
-    """A picture, by its address."""
+    """An image, by its URL."""
 
     image_url: str | None = None
     file_id: str | None = None
@@ -59,7 +59,7 @@ class InputImagePart(msgspec.Struct, tag_field="type", tag="input_image"):
 
 
 class InputFilePart(msgspec.Struct, tag_field="type", tag="input_file"):
-    """A document, by its content, its address or its id."""
+    """A document, by its content, its URL or its id."""
 
     file_data: str | None = None
     file_url: str | None = None
@@ -75,14 +75,14 @@ Part: TypeAlias = (
 
 
 def text_of(part: Part | SummaryTextPart) -> str:
-    """The text of a part that is one."""
+    """Return the text of a text part."""
     if isinstance(part, OutputRefusalPart):
         return part.refusal
     return part.text if isinstance(part, TextualPart) else ""
 
 
 def to_part(part: str | Part, path: str) -> content_pb2.ContentPart:
-    """The contract's part of a message. Raises Failure naming `path` for what no message holds."""
+    """Return the contract's part of a message. Raises Failure naming `path` for unsupported content."""
     match part:
         case str():
             return content_pb2.ContentPart(text=part)

@@ -1,4 +1,4 @@
-"""The reading half of a translator of responses: the dialects that have them differ in their errors only."""
+"""The parser of response requests; dialects differ in their error responses only."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from gateway.dialects.seam.translator import ParsedRequest
 
 
 class ResponseReader:
-    """Reads one request for a response. To be joined with a half that tells errors."""
+    """Parses one response request. A dialect combines it with a class that creates error responses."""
 
     encoder: ClassVar[type[ResponseEncoder]] = ResponseEncoder
     default_effort: ClassVar[chat_pb2.ReasoningEffort] = chat_pb2.REASONING_EFFORT_UNSPECIFIED
     decoder: ClassVar[msgspec.json.Decoder[ResponseBody]] = msgspec.json.Decoder(ResponseBody)
 
-    def parse(self, arrival: HttpRequest) -> ParsedRequest[response_pb2.CreateResponseRequest]:
-        """Read a request. Raises Failure."""
-        body = decode(arrival.body, self.decoder)
+    def parse(self, http_request: HttpRequest) -> ParsedRequest[response_pb2.CreateResponseRequest]:
+        """Parse a request. Raises Failure."""
+        body = decode(http_request.body, self.decoder)
         self.check(body)
-        request = body.to_request(self.model(arrival, body))
+        request = body.to_request(self.model(http_request, body))
         request.default_reasoning_effort = self.default_effort
         return ParsedRequest(
             request=request,
@@ -37,8 +37,8 @@ class ResponseReader:
         )
 
     def check(self, body: ResponseBody) -> None:
-        """Raise Failure for what only this dialect refuses."""
+        """Raise Failure for requests that only this dialect rejects."""
 
-    def model(self, arrival: HttpRequest, body: ResponseBody) -> str:  # noqa: ARG002  other ways in name it elsewhere
-        """The name to ask for. Raises Failure."""
+    def model(self, http_request: HttpRequest, body: ResponseBody) -> str:  # noqa: ARG002  for other dialects
+        """Return the name of the requested model. Raises Failure."""
         return body.model

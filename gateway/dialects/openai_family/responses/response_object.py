@@ -24,29 +24,29 @@ _INCOMPLETE_REASONS: Final = {
 }
 
 
-_ABSENT: Final = {  # what clients know of a response, and there is none of here
+_ABSENT: Final = {  # fields that clients expect, but this server doesn't have
     "conversation": None,
     "moderation": None,
     "previous_response_id": None,
     "prompt": None,
-    "service_tier": "default",  # the only one that there is
+    "service_tier": "default",  # the only supported value
 }
 
 
 @dataclass(frozen=True, slots=True)
 class ResponseObject:
-    """Writes the responses of one request, with what they tell of it: `echo`, and the numbers that were given."""
+    """Writes the responses of one request, with its echoed fields and given numbers."""
 
     given: dict[str, float | None]
     echo: dict[str, Any]
 
     @classmethod
     def of(cls, body: ResponseBody) -> ResponseObject:
-        """The writer for a request."""
+        """Return the writer for a request."""
         return cls({name: getattr(body, name) for name in OpenAINumbers.__struct_fields__}, body.echo())
 
     def write(self, response: response_item_pb2.Response) -> dict[str, Any]:
-        """The object. Parameters are those in force; a number that was given is told as it was given."""
+        """Return the object. It has the effective parameters; a number from the request keeps its exact value."""
         sampling = response.sampling
         numbers = {name: _decimal(getattr(sampling, name)) if it is None else it for name, it in self.given.items()}
         effort = EFFORT_NAMES.get(response.reasoning_effort, self.echo["reasoning"]["effort"])
@@ -72,12 +72,12 @@ class ResponseObject:
 
 
 def _decimal(number: float) -> float:
-    """What has 32 bits in the contract, to the seven digits that these hold: 0.3, not 0.30000001192092896."""
+    """Round a 32-bit float of the contract to its seven significant digits: 0.3, not 0.30000001192092896."""
     return float(f"{number:.7g}")
 
 
 def to_item(item: response_item_pb2.OutputItem) -> dict[str, Any]:
-    """An item of `output`."""
+    """Return an item of `output`."""
     shared = {"id": item.id, "type": item.WhichOneof("item"), "status": _STATUSES[item.status]}
     match item.WhichOneof("item"):
         case "message":
@@ -91,12 +91,12 @@ def to_item(item: response_item_pb2.OutputItem) -> dict[str, Any]:
 
 
 def to_part(part: response_item_pb2.OutputText) -> dict[str, Any]:
-    """A part of a message."""
+    """Return a part of a message."""
     return {"type": "output_text", "text": part.text, "annotations": [], "logprobs": to_token_list(part.logprobs)}
 
 
 def to_usage(usage: Usage) -> dict[str, Any]:
-    """`usage` of a response. Nothing is written into a cache at a price, which is what clients count there."""
+    """Return `usage` of a response. Cache writes are 0, because they have no price here."""
     return {
         "input_tokens": usage.prompt_tokens,
         "input_tokens_details": {"cached_tokens": usage.cached_tokens, "cache_write_tokens": 0},

@@ -1,7 +1,7 @@
-"""Tools and formats of a response, in both forms that callers write, and their mapping to the contract.
+"""Tools and formats of a response in both accepted forms, and their mapping to the contract.
 
-The one form is that of chats, with a `function` or a `json_schema` inside; in the other its fields are beside `type`.
-An answer repeats them in the form that was given.
+One form is that of chats, with a nested `function` or `json_schema`; in the other, the fields are next to `type`. An
+answer echoes them in the form of the request.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.json_body import is_given
 
 _ONE_LINE: Final = bytes.maketrans(b"\r\n", b"  ")
-_TWICE: Final = "give its fields inside {0} or beside type, not both"
+_TWICE: Final = "give its fields inside {0} or next to type, not both"
 
 
 class ResponseTool(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -40,7 +40,7 @@ class ResponseTool(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class NamedTool(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """The function that must be called."""
+    """A tool choice that requires a function."""
 
     type: Literal["function"]
     function: ChosenFunction | None = None
@@ -62,7 +62,7 @@ Format: TypeAlias = TextFormat | JsonObjectFormat | SchemaFormat
 
 
 def to_tool(tool: ResponseTool, path: str) -> tool_pb2.Tool:
-    """The contract's tool. Raises Failure naming `path`."""
+    """Return the contract's tool. Raises Failure naming `path`."""
     function = tool.function
     if function is None:
         name = _required(tool.name, f"{path}.name")
@@ -73,7 +73,7 @@ def to_tool(tool: ResponseTool, path: str) -> tool_pb2.Tool:
 
 
 def to_tool_choice(choice: ToolChoice) -> tool_pb2.ToolChoice:
-    """The contract's tool choice. Raises Failure."""
+    """Return the contract's tool choice. Raises Failure."""
     if not isinstance(choice, NamedTool):
         return chat_tool.to_tool_choice(choice)
     if choice.function is None:
@@ -86,7 +86,7 @@ def to_tool_choice(choice: ToolChoice) -> tool_pb2.ToolChoice:
 
 
 def to_constraint(wanted: Format) -> sampling_pb2.OutputConstraint | None:
-    """The contract's constraint; None for free text. Raises Failure."""
+    """Return the contract's constraint; None for free text. Raises Failure."""
     if not isinstance(wanted, SchemaFormat):
         return chat_format.to_constraint(wanted)
     named, path = wanted.json_schema, "text.format.json_schema"
@@ -102,14 +102,14 @@ def to_constraint(wanted: Format) -> sampling_pb2.OutputConstraint | None:
 
 
 def tool_answer(tool: ResponseTool) -> dict[str, Any]:
-    """The tool as the answer tells it: in the form in which it was given, with all of that form's fields."""
+    """Return the tool for the answer: in the form of the request, with all of that form's fields."""
     if tool.function is not None:
         return {"type": "function", "function": _function_answer(tool.function)}
     return {"type": "function", **_function_answer(tool)}
 
 
 def tool_choice_answer(choice: ToolChoice | None) -> Any:
-    """The tool choice as the answer tells it: as it was given."""
+    """Return the tool choice for the answer, in the form of the request."""
     if not isinstance(choice, NamedTool):
         return choice or "auto"
     if choice.function is not None:
@@ -118,7 +118,7 @@ def tool_choice_answer(choice: ToolChoice | None) -> Any:
 
 
 def format_answer(wanted: Format | None) -> dict[str, Any]:
-    """The format as the answer tells it: in the form in which it was given, with all of that form's fields."""
+    """Return the format for the answer: in the form of the request, with all of that form's fields."""
     match wanted:
         case SchemaFormat(json_schema=NamedSchema() as named):
             return {"type": "json_schema", "json_schema": _schema_answer(named)}
@@ -149,7 +149,7 @@ def _schema_answer(named: NamedSchema | SchemaFormat) -> dict[str, Any]:
 
 
 def _verbatim(raw: msgspec.Raw) -> orjson.Fragment | None:
-    """A value as it was written, in one line: an event's data is one. JSON has line ends between values only."""
+    """Return a value verbatim on one line, as an event's data requires: JSON has line ends between values only."""
     return orjson.Fragment(bytes(raw).translate(_ONE_LINE)) if is_given(raw) else None
 
 

@@ -20,20 +20,20 @@ GOLDEN = Path(__file__).resolve().parents[2] / "golden"
 
 
 def events() -> list[chat_pb2.StreamChatResponse]:
-    """The golden stream of the service."""
+    """Return the golden stream of the service."""
     blocks = (GOLDEN / "events.textproto").read_text().split("\n---\n")
     return [text_format.Parse(block, chat_pb2.StreamChatResponse()) for block in blocks]
 
 
 def encode(*, include_usage: bool = False) -> bytes:
-    """The golden stream as its caller gets it."""
+    """Return the golden stream as the caller receives it."""
     usage = StreamedUsage.LAST if include_usage else StreamedUsage.NONE
     encoder = OpenAIEncoder(usage=usage, has_logprobs=True)
     return b"".join(encoder.chunk(event) for event in events())
 
 
 def chunks(stream: bytes) -> list[dict[str, Any]]:
-    """The JSON of each event but the last, which must be [DONE]."""
+    """Return the JSON of each event except the last, which must be [DONE]."""
     *bodies, done, nothing = stream.decode().split("\n\n")
     assert (done, nothing) == ("data: [DONE]", "")
     return [json.loads(body.removeprefix("data: ")) for body in bodies]
@@ -41,19 +41,19 @@ def chunks(stream: bytes) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("include_usage", [False, True])
 def test_stream_is_golden(*, include_usage: bool) -> None:
-    """Every kind of event, with and without usage, gives exactly the recorded bytes."""
+    """Every kind of event, with and without usage, is encoded to exactly the recorded bytes."""
     name = "openai_stream_usage.txt" if include_usage else "openai_stream.txt"
     assert encode(include_usage=include_usage) == (GOLDEN / name).read_bytes()
 
 
 def test_whole_is_golden() -> None:
-    """A whole answer gives exactly the recorded bytes."""
+    """A whole answer is encoded to exactly the recorded bytes."""
     response = text_format.Parse((GOLDEN / "answer.textproto").read_text(), chat_pb2.ChatResponse())
     assert OpenAIEncoder(has_logprobs=True).whole(response) == (GOLDEN / "openai_answer.json").read_bytes()
 
 
 def test_stream_order_for_each_choice() -> None:
-    """A choice begins with its role, ends with its finish reason in a chunk of its own, and says it once."""
+    """A choice starts with its role and ends with its finish reason in a separate chunk."""
     for index in range(4):
         own = [c for chunk in chunks(encode()) for c in chunk["choices"] if c["index"] == index]
         assert own[0]["delta"]["role"] == "assistant"
@@ -63,7 +63,7 @@ def test_stream_order_for_each_choice() -> None:
 
 
 def test_usage_comes_last_and_only_if_asked_for() -> None:
-    """With include_usage the last chunk has no choice but the usage, and the others have null; else none has any."""
+    """With include_usage the last chunk has only usage, and the others have null; without it none has usage."""
     assert all("usage" not in chunk for chunk in chunks(encode()))
     *others, last = chunks(encode(include_usage=True))
     assert all(chunk["usage"] is None for chunk in others)
@@ -73,7 +73,7 @@ def test_usage_comes_last_and_only_if_asked_for() -> None:
 
 @pytest.mark.parametrize("text", ["", "a", '"\\\n\t\u2028', "ä€😀", "\x00\x7f", "</script>"])
 def test_text_survives(text: str) -> None:
-    """Any text comes back from the chunk that carries it, in one line of SSE."""
+    """Any text is encoded in one line of SSE and decoded unchanged."""
     encoder = OpenAIEncoder()
     encoder.chunk(events()[0])
     encoder.chunk(chat_pb2.StreamChatResponse(content_delta=chat_pb2.ContentDelta(text="first")))
@@ -84,22 +84,22 @@ def test_text_survives(text: str) -> None:
 
 
 def test_error_event() -> None:
-    """The event of a failed stream has the error's shape and ends there."""
+    """The event of a failed stream has the format of an error and is the last one."""
     failure = Failure(Reason.INTERNAL, "internal error")
     event = OpenAIEncoder().error(failure)
     assert event == (b'data: {"error":{"message":"internal error","type":"server_error","param":null,"code":null}}\n\n')
 
 
-def test_refusal_names_all_fields() -> None:
-    """The message names every field at fault, `param` the first."""
+def test_error_names_all_fields() -> None:
+    """The message names every invalid field, `param` the first one."""
     failure = Failure(Reason.INVALID_FIELD, "", violations=[Violation("a", "is x"), Violation("b", "is y")])
-    refusal = OpenAITranslator().refuse(failure)
-    error = json.loads(refusal.body)["error"]
-    assert (refusal.status, error["message"], error["param"]) == (400, "a: is x; b: is y", "a")
+    rejection = OpenAITranslator().error_response(failure)
+    error = json.loads(rejection.body)["error"]
+    assert (rejection.status, error["message"], error["param"]) == (400, "a: is x; b: is y", "a")
 
 
 def test_model_list() -> None:
-    """Models are listed by OpenAI's four fields."""
+    """Models are listed with OpenAI's four fields."""
     models = [model_pb2.Model(name="m", created=Timestamp(seconds=5), architecture="X")]
     assert to_model_list(models) == (
         b'{"object":"list","data":[{"id":"m","object":"model","created":5,"owned_by":"sluice"}]}'

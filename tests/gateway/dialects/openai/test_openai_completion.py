@@ -1,4 +1,4 @@
-"""Completions of the OpenAI style: the body to the contract's message, and the answer back to JSON."""
+"""Completions of the OpenAI style: conversion of the body to the contract's message, and of the answer to JSON."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Event = completion_pb2.StreamCompleteResponse
 
 
 def parse(**fields: Any) -> ParsedRequest[completion_pb2.CompleteRequest]:
-    """The call for a valid body changed by `fields`."""
+    """Return the call for a valid body changed by `fields`."""
     return OpenAICompletionTranslator().parse(
         HttpRequest(json.dumps({"model": "m", "prompt": "hi", **fields}).encode())
     )
@@ -65,7 +65,7 @@ def test_request_with_every_field() -> None:
     ],
 )
 def test_prompt_has_four_forms(prompt: Any, wanted: list[dict[str, Any]]) -> None:
-    """A text, texts, one list of token ids, or several."""
+    """A prompt is a text, several texts, a list of token ids, or several lists."""
     assert parse(prompt=prompt).request == ParseDict(
         {"model": "m", "prompts": wanted}, completion_pb2.CompleteRequest()
     )
@@ -92,7 +92,7 @@ def test_prompt_has_four_forms(prompt: Any, wanted: list[dict[str, Any]]) -> Non
     ],
 )
 def test_bad_field_is_named(fields: dict[str, Any], field: str, words: str) -> None:
-    """What no message can hold is refused by the name that the caller used, with the rule."""
+    """A value outside the contract's types is rejected with the caller's field name and the rule."""
     with pytest.raises(Failure) as caught:
         parse(**fields)
     assert caught.value.status == 400
@@ -121,12 +121,12 @@ def test_bad_field_is_named(fields: dict[str, Any], field: str, words: str) -> N
     ],
 )
 def test_contract_path_has_the_callers_name(fields: dict[str, Any], path: str, name: str) -> None:
-    """A violation in the contract's names is told in the caller's."""
+    """A violation is reported with the caller's field names."""
     assert parse(**fields).caller_name(path) == name
 
 
-def test_no_tokens_beside_the_echo_score_a_prompt() -> None:
-    """`max_tokens: 0` with `echo` is the prompt alone; without, the contract refuses it."""
+def test_no_tokens_with_the_echo_score_a_prompt() -> None:
+    """`max_tokens: 0` with `echo` returns the prompt only; without `echo` the contract rejects it."""
     request = parse(echo=True, max_tokens=0, min_tokens=0, logprobs=1).request
     assert (request.prompt_only, request.echo, request.HasField("stopping")) == (True, True, False)
     for plain in (parse(max_tokens=0).request, parse(echo=True, max_tokens=1).request):
@@ -135,7 +135,7 @@ def test_no_tokens_beside_the_echo_score_a_prompt() -> None:
 
 
 def token(text: bytes, logprob: float, *tops: logprobs_pb2.TokenLogprob) -> logprobs_pb2.TokenLogprob:
-    """A token with its probability."""
+    """Return a token with its probability."""
     return logprobs_pb2.TokenLogprob(
         token=text.decode(errors="replace"), bytes=text, logprob=logprob, top_logprobs=tops
     )
@@ -160,7 +160,7 @@ LOGPROBS = {
 
 
 def test_whole_answer() -> None:
-    """A whole answer is a text_completion; logprobs are parallel lists, the prompt's first."""
+    """A whole answer is a text_completion; logprobs are parallel lists that begin with the prompt's."""
     choice = completion_pb2.CompletionChoice(
         index=1, prompt_index=1, text="A€c", finish_reason=chat_pb2.FINISH_REASON_STOP,
         prompt_logprobs=PROMPT, logprobs=GENERATED,
@@ -189,7 +189,7 @@ def test_whole_answer() -> None:
 
 
 def events(n: int = 1) -> list[Event]:
-    """A stream of two prompts with `n` choices each."""
+    """Return a stream of two prompts with `n` choices each."""
     delta, end = completion_pb2.CompletionDelta, chat_pb2.ChoiceFinished
     return [
         Event(started=completion_pb2.CompletionStarted(id="7", created=Timestamp(seconds=5), model="m", n=n)),
@@ -205,19 +205,19 @@ def events(n: int = 1) -> list[Event]:
 
 
 def chunks(encoder: CompletionEncoder, stream: list[Event]) -> list[dict[str, Any]]:
-    """The JSON of each SSE event but the last, which must be [DONE]."""
+    """Return the JSON of each SSE event except the last, which must be [DONE]."""
     *bodies, done, nothing = b"".join(encoder.chunk(event) for event in stream).decode().split("\n\n")
     assert (done, nothing) == ("data: [DONE]", "")
     return [json.loads(body.removeprefix("data: ")) for body in bodies]
 
 
 def test_stream_adds_up_to_the_whole() -> None:
-    """A choice's chunks have its text and logprobs in pieces, and its finish reason alone at the end."""
-    told = chunks(OpenAICompletionEncoder(has_logprobs=True), events())
+    """A choice's chunks have its text and logprobs in pieces, and a separate last chunk has the finish reason."""
+    streamed_chunks = chunks(OpenAICompletionEncoder(has_logprobs=True), events())
     head = {"id": "cmpl-7", "object": "text_completion", "created": 5, "model": "m", "system_fingerprint": ""}
-    assert all({name: chunk[name] for name in head} == head for chunk in told)
-    assert all("usage" not in chunk for chunk in told)
-    own = [choice for chunk in told for choice in chunk["choices"] if choice["index"] == 0]
+    assert all({name: chunk[name] for name in head} == head for chunk in streamed_chunks)
+    assert all("usage" not in chunk for chunk in streamed_chunks)
+    own = [choice for chunk in streamed_chunks for choice in chunk["choices"] if choice["index"] == 0]
     assert "".join(choice["text"] for choice in own) == "A€c"
     pieces = [choice["logprobs"] for choice in own if choice["logprobs"] is not None]
     assert {name: [value for piece in pieces for value in piece[name]] for name in LOGPROBS} == LOGPROBS
@@ -233,19 +233,19 @@ def test_usage_comes_last_if_asked_for() -> None:
 
 @pytest.mark.parametrize(("by_prompt", "indices"), [(False, {0, 3}), (True, {0, 1})])
 def test_index_may_be_the_prompts(*, by_prompt: bool, indices: set[int]) -> None:
-    """`index` counts choices, or where a dialect has it so prompts."""
-    told = chunks(OpenAICompletionEncoder(index_by_prompt=by_prompt), events(n=3))
-    assert {choice["index"] for chunk in told for choice in chunk["choices"]} == indices
+    """`index` is the choice's, or the prompt's in dialects that define it so."""
+    streamed_chunks = chunks(OpenAICompletionEncoder(index_by_prompt=by_prompt), events(n=3))
+    assert {choice["index"] for chunk in streamed_chunks for choice in chunk["choices"]} == indices
 
 
 @pytest.mark.parametrize("by_prompt", [False, True])
-def test_choices_of_one_prompt_are_told_apart(*, by_prompt: bool) -> None:
-    """Where `index` is the prompt's, `choice_index` is the choice's own among all, whole and streamed."""
-    told = chunks(OpenAICompletionEncoder(index_by_prompt=by_prompt), events(n=3))
+def test_choices_of_one_prompt_are_distinguished(*, by_prompt: bool) -> None:
+    """If `index` is the prompt's, `choice_index` is the index among all choices, whole and streamed."""
+    streamed_chunks = chunks(OpenAICompletionEncoder(index_by_prompt=by_prompt), events(n=3))
     response = completion_pb2.CompleteResponse()
     for place in (0, 3):
         response.choices.add(index=place, prompt_index=place // 3, finish_reason=chat_pb2.FINISH_REASON_STOP)
     whole = json.loads(OpenAICompletionEncoder(index_by_prompt=by_prompt).whole(response))
-    for choices in (whole["choices"], [choice for chunk in told for choice in chunk["choices"]]):
+    for choices in (whole["choices"], [choice for chunk in streamed_chunks for choice in chunk["choices"]]):
         found = {(choice["index"], choice.get("choice_index")) for choice in choices}
         assert found == ({(0, 0), (1, 3)} if by_prompt else {(0, None), (3, None)})

@@ -33,14 +33,14 @@ KINDS = [
 def test_model_is_the_paths(
     kind: type[Translator], plain: type[Translator], body: dict[str, Any], model: dict[str, str | None]
 ) -> None:
-    """The request is that of `/v1` for the path's model, whatever the body says of it."""
+    """The request is that of `/v1` for the path's model, whatever model the body names."""
     call = kind().parse(HttpRequest(json.dumps(body | model).encode(), path={"name": "org/m"}))
     same = plain().parse(HttpRequest(json.dumps(body | {"model": "org/m"}).encode()))
     assert (call.request, call.stream) == (same.request, same.stream)
 
 
 @pytest.mark.parametrize(("kind", "body"), [(kind, body) for kind, _, body in KINDS])
-def test_unknown_field_is_refused(kind: type[Translator], body: dict[str, Any]) -> None:
+def test_unknown_field_is_rejected(kind: type[Translator], body: dict[str, Any]) -> None:
     """The bodies are as strict as those of `/v1`."""
     with pytest.raises(Failure) as caught:
         kind().parse(HttpRequest(json.dumps(body | {"colour": 1}).encode(), path={"name": "m"}))
@@ -48,8 +48,8 @@ def test_unknown_field_is_refused(kind: type[Translator], body: dict[str, Any]) 
 
 
 @pytest.mark.parametrize(("kind", "body"), [(kind, body) for kind, _, body in KINDS])
-def test_model_that_none_can_be_is_refused(kind: type[Translator], body: dict[str, Any]) -> None:
-    """A name beyond the contract's length is refused, though the path's would take its place; an empty one is none."""
+def test_model_that_none_can_be_is_rejected(kind: type[Translator], body: dict[str, Any]) -> None:
+    """A name above the contract's length is rejected although the path's replaces it; an empty one is ignored."""
     with pytest.raises(Failure, match="1 to 256 characters") as caught:
         kind().parse(HttpRequest(json.dumps(body | {"model": "m" * 257}).encode(), path={"name": "m"}))
     assert caught.value.field == "model"
@@ -58,7 +58,7 @@ def test_model_that_none_can_be_is_refused(kind: type[Translator], body: dict[st
 
 
 async def test_paths(gateway: Gateway) -> None:
-    """A deployment's name may have slashes; errors of no route have OpenAI's shape."""
+    """A deployment's name may contain slashes; errors of unknown routes have OpenAI's format."""
     answer = await gateway.http.post(
         "/openai/deployments/org/m/chat/completions?api-version=2024-10-21", json=CHAT | {"stream": False}
     )

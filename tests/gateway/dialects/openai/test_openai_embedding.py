@@ -1,4 +1,4 @@
-"""Embeddings of the OpenAI style: the body to the contract's message, and the vectors back to JSON."""
+"""Embeddings of the OpenAI style: conversion of the body to the contract's message, and of the vectors to JSON."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.gateway.fakes_raw import VECTORS
 
 
 def parse(**fields: Any) -> ParsedRequest[embedding_pb2.EmbedRequest]:
-    """The call for a valid body changed by `fields`."""
+    """Return the call for a valid body changed by `fields`."""
     return OpenAIEmbeddingTranslator().parse(HttpRequest(json.dumps({"model": "m", "input": "hi", **fields}).encode()))
 
 
@@ -68,7 +68,7 @@ def test_vectors_as_numbers_or_base64() -> None:
     ],
 )
 def test_bad_field_is_named(fields: dict[str, Any], field: str, words: str) -> None:
-    """A bad value is refused with its name and the rule."""
+    """An invalid value is rejected with its name and the rule."""
     with pytest.raises(Failure) as caught:
         parse(**fields)
     assert (caught.value.status, caught.value.field) == (400, field)
@@ -85,5 +85,5 @@ def test_bad_field_is_named(fields: dict[str, Any], field: str, words: str) -> N
     ],
 )
 def test_contract_path_has_the_callers_name(fields: dict[str, Any], path: str, name: str) -> None:
-    """A violation in the contract's names is told in the caller's."""
+    """A violation is reported with the caller's field names."""
     assert parse(**fields).caller_name(path) == name

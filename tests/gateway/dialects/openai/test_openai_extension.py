@@ -1,4 +1,4 @@
-"""What callers of other servers ask for beside OpenAI's fields: how it is read, and how it is told."""
+"""Fields of other servers in requests of the OpenAI style, and their effects on answers."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ EACH = {"include_usage": True, "continuous_usage_stats": True}
 
 
 def parse(**fields: Any) -> ParsedRequest[chat_pb2.ChatRequest]:
-    """The call for a chat with these fields."""
+    """Return the call for a chat with these fields."""
     body = {"model": "m", "messages": [USER], **fields}
     return OpenAITranslator().parse(HttpRequest(json.dumps(body).encode()))
 
 
 def parse_completion(**fields: Any) -> ParsedRequest[completion_pb2.CompleteRequest]:
-    """The call for a completion with these fields."""
+    """Return the call for a completion with these fields."""
     return OpenAICompletionTranslator().parse(
         HttpRequest(json.dumps({"model": "m", "prompt": "hi", **fields}).encode())
     )
@@ -66,9 +66,9 @@ both = pytest.mark.parametrize("asked", PARSERS, ids=["chat", "completion"])
 )
 @both
 def test_form_of_the_text_by_any_name(asked: Any, fields: dict[str, Any], constraint: str) -> None:
-    """Each is the contract's one constraint; a schema is passed on as it was written."""
-    told = asked(**fields).request.output_constraint
-    assert text_format.MessageToString(told, as_one_line=True) == constraint
+    """Each field sets the contract's constraint; a schema is copied verbatim."""
+    received = asked(**fields).request.output_constraint
+    assert text_format.MessageToString(received, as_one_line=True) == constraint
 
 
 @pytest.mark.parametrize(
@@ -88,8 +88,8 @@ def test_form_of_the_text_by_any_name(asked: Any, fields: dict[str, Any], constr
     ],
 )
 @both
-def test_refusals_come_back_by_the_caller_s_name(asked: Any, fields: dict[str, Any], path: str, name: str) -> None:
-    """What the service finds wrong is told of the field that says it."""
+def test_rejections_come_back_by_the_caller_s_name(asked: Any, fields: dict[str, Any], path: str, name: str) -> None:
+    """An error of the service about the constraint names the caller's field."""
     given = {} if "prompt_logprobs" in fields else fields
     assert asked(**given).caller_name(path) == name
 
@@ -97,8 +97,8 @@ def test_refusals_come_back_by_the_caller_s_name(asked: Any, fields: dict[str, A
 @pytest.mark.parametrize(
     ("fields", "field", "words"),
     [
-        ({"guided_json": SCHEMA, "regex": "a"}, "regex", "goes without guided_json"),
-        ({"response_format": {"type": "json_object"}, "ebnf": "a"}, "ebnf", "goes without response_format"),
+        ({"guided_json": SCHEMA, "regex": "a"}, "regex", "can't be combined with guided_json"),
+        ({"response_format": {"type": "json_object"}, "ebnf": "a"}, "ebnf", "can't be combined with response_format"),
         ({"structured_outputs": {"regex": "a", "json": {}}}, "structured_outputs.regex", "structured_outputs.json"),
         ({"guided_json": 5}, "guided_json", "must be an object or a string"),
         ({"guided_choice": "a"}, "guided_choice", "must be a list"),
@@ -128,8 +128,8 @@ def test_refusals_come_back_by_the_caller_s_name(asked: Any, fields: dict[str, A
     ],
 )
 @both
-def test_what_cannot_be_is_refused_by_name(asked: Any, fields: dict[str, Any], field: str, words: str) -> None:
-    """With the rule, or with why it isn't available."""
+def test_what_cannot_be_is_rejected_by_name(asked: Any, fields: dict[str, Any], field: str, words: str) -> None:
+    """Invalid or unsupported fields are rejected with their name and the rule."""
     with pytest.raises(Failure) as caught:
         asked(**fields)
     assert (caught.value.status, caught.value.field) == (400, field)
@@ -143,23 +143,23 @@ def test_what_cannot_be_is_refused_by_name(asked: Any, fields: dict[str, Any], f
         ({"chat_template": "{{ 1 }}"}, "chat_template", "a template is a program"),
         ({"echo": True}, "echo", "last message of the role assistant"),
         ({"reasoning": {"effort": "some"}}, "reasoning.effort", "'some' is not supported"),
-        ({"reasoning": {"effort": "low", "max_tokens": 5}}, "reasoning.max_tokens", "without reasoning.effort"),
+        ({"reasoning": {"effort": "low", "max_tokens": 5}}, "reasoning.max_tokens", "combined with reasoning.effort"),
         ({"reasoning": {"enabled": False, "max_tokens": 5}}, "reasoning.max_tokens", "enabled: false"),
-        ({"reasoning": {"enabled": True}, "reasoning_effort": "low"}, "reasoning", "without reasoning_effort"),
+        ({"reasoning": {"enabled": True}, "reasoning_effort": "low"}, "reasoning", "combined with reasoning_effort"),
         ({"reasoning": {"max_tokens": -1}}, "reasoning.max_tokens", "from 0"),
         ({"reasoning": {"summary": "auto"}}, "reasoning.summary", "unknown field"),
     ],
 )
-def test_what_a_chat_cannot_is_refused_by_name(fields: dict[str, Any], field: str, words: str) -> None:
-    """As above, for fields that only chats have."""
+def test_what_a_chat_cannot_is_rejected_by_name(fields: dict[str, Any], field: str, words: str) -> None:
+    """Invalid or unsupported fields of chats are rejected with their name and the rule."""
     with pytest.raises(Failure) as caught:
         parse(**fields)
     assert (caught.value.status, caught.value.field) == (400, field)
     assert words in caught.value.message
 
 
-def test_completion_tells_its_prompt_s_logprobs_in_one_form() -> None:
-    """Not by `echo` and by `prompt_logprobs`."""
+def test_completion_has_its_prompt_s_logprobs_in_one_form() -> None:
+    """A completion can't request prompt logprobs by both `echo` and `prompt_logprobs`."""
     with pytest.raises(Failure) as caught:
         parse_completion(prompt_logprobs=1, echo=True, logprobs=1)
     assert caught.value.field == "prompt_logprobs"
@@ -167,7 +167,7 @@ def test_completion_tells_its_prompt_s_logprobs_in_one_form() -> None:
 
 @both
 def test_values_that_change_nothing_are_taken(asked: Any) -> None:
-    """Clients of other servers send their defaults."""
+    """Neutral values of unsupported fields are accepted, because clients of other servers send them."""
     defaults = {
         "top_k": -1, "best_of": 1, "use_beam_search": False, "length_penalty": 1, "early_stopping": False,
         "logits_processors": [], "spaces_between_special_tokens": True, "return_token_ids": False,
@@ -194,14 +194,14 @@ def test_values_that_change_nothing_are_taken(asked: Any) -> None:
 def test_reasoning_by_effort_or_by_tokens(
     given: dict[str, Any], effort: chat_pb2.ReasoningEffort, budget: int | None
 ) -> None:
-    """Or by whether there is to be any."""
+    """Reasoning is set by effort, by a token budget, or by `enabled`."""
     request = parse(reasoning=given).request
     assert request.reasoning_effort == effort
     assert (request.reasoning_budget if request.HasField("reasoning_budget") else None) == budget
 
 
 def test_template_gets_its_variables_as_json() -> None:
-    """As they were sent, and the turns as they are asked for."""
+    """The template receives its variables verbatim, and the options about the last turn."""
     request = parse(chat_template_kwargs={"a": [1.0, None]}, continue_final_message=True, messages=[USER, SAID]).request
     assert json.loads(request.chat_template_kwargs) == {"a": [1.0, None]}
     assert request.continue_final_message
@@ -221,7 +221,7 @@ STREAM = [
 
 
 def chunks(call: Any, events: list[str], kind: Any = chat_pb2.StreamChatResponse) -> list[Any]:
-    """A stream's JSON."""
+    """Return a stream's JSON."""
     stream = b"".join(call.encoder.chunk(text_format.Parse(event, kind())) for event in events).decode()
     *bodies, done, _ = stream.split("\n\n")
     assert done == "data: [DONE]"
@@ -229,26 +229,26 @@ def chunks(call: Any, events: list[str], kind: Any = chat_pb2.StreamChatResponse
 
 
 def test_every_chunk_has_the_usage_so_far_if_asked_for() -> None:
-    """It rises to that of the last chunk; the service is asked for numbers only."""
+    """The usage grows to that of the last chunk; the service is asked for token counts only."""
     call = parse(stream=True, stream_options=EACH)
     assert call.request.HasField("tokens")
     assert not call.request.tokens.ids
-    told = chunks(call, STREAM)
-    usages = [(each["usage"]["prompt_tokens"], each["usage"]["completion_tokens"]) for each in told]
+    received = chunks(call, STREAM)
+    usages = [(each["usage"]["prompt_tokens"], each["usage"]["completion_tokens"]) for each in received]
     assert usages == [(2, 1), (2, 1), (2, 3), (2, 4), (2, 4)]
-    assert all(each["usage"]["total_tokens"] == sum(pair) for each, pair in zip(told, usages, strict=True))
-    assert all("token_ids" not in choice for each in told for choice in each["choices"])
+    assert all(each["usage"]["total_tokens"] == sum(pair) for each, pair in zip(received, usages, strict=True))
+    assert all("token_ids" not in choice for each in received for choice in each["choices"])
 
 
 def test_usage_of_every_chunk_needs_the_last_one_s() -> None:
-    """As in vLLM, whose option it is."""
+    """`continuous_usage_stats` requires `include_usage`, as in vLLM."""
     call = parse(stream=True, stream_options={"continuous_usage_stats": True})
     assert not call.request.HasField("tokens")
     assert all("usage" not in chunk for chunk in chunks(call, STREAM))
 
 
 def test_usage_of_a_completion_s_chunk_is_its_choice_s() -> None:
-    """With its prompt's tokens."""
+    """A completion chunk's usage is that of its choice with its prompt's tokens."""
     call = parse_completion(prompt=["a", "b"], n=2, stream=True, stream_options=EACH)
     events = [
         "started { n: 2 prompt_tokens: [5, 6] }",
@@ -257,13 +257,13 @@ def test_usage_of_a_completion_s_chunk_is_its_choice_s() -> None:
         'delta { choice_index: 3 text: "z" } tokens { num_tokens: 1 }',
         "completed {}",
     ]
-    told = chunks(call, events, completion_pb2.StreamCompleteResponse)
-    usages = [(each["usage"]["prompt_tokens"], each["usage"]["completion_tokens"]) for each in told]
+    received = chunks(call, events, completion_pb2.StreamCompleteResponse)
+    usages = [(each["usage"]["prompt_tokens"], each["usage"]["completion_tokens"]) for each in received]
     assert usages == [(6, 2), (5, 1), (6, 3)]
 
 
 def test_token_ids_come_with_their_text() -> None:
-    """The prompt's once, in the first chunk; no token is lost or told twice."""
+    """The first chunk has the prompt's ids, and each generated token's id is sent exactly once."""
     call = parse(stream=True, return_token_ids=True)
     assert call.request.tokens.ids
     first, *others = chunks(call, STREAM)
@@ -274,7 +274,7 @@ def test_token_ids_come_with_their_text() -> None:
 
 
 def test_token_ids_of_completions_come_with_their_text() -> None:
-    """Each choice's first chunk has its prompt's."""
+    """Each choice's first chunk has the token ids of its prompt."""
     call = parse_completion(stream=True, return_token_ids=True, n=2)
     events = [
         "started { n: 2 prompt_token_ids { ids: [3, 4] } prompt_tokens: 2 }",
@@ -283,13 +283,13 @@ def test_token_ids_of_completions_come_with_their_text() -> None:
         "choice_finished { finish_reason: FINISH_REASON_STOP } tokens { num_tokens: 1 ids: 1 }",
         "completed {}",
     ]
-    told = [chunk["choices"][0] for chunk in chunks(call, events, completion_pb2.StreamCompleteResponse)]
-    assert [choice["token_ids"] for choice in told] == [[7], [8], [1]]
-    assert [choice.get("prompt_token_ids") for choice in told] == [[3, 4], [3, 4], None]
+    received = [chunk["choices"][0] for chunk in chunks(call, events, completion_pb2.StreamCompleteResponse)]
+    assert [choice["token_ids"] for choice in received] == [[7], [8], [1]]
+    assert [choice.get("prompt_token_ids") for choice in received] == [[3, 4], [3, 4], None]
 
 
-def test_whole_answers_tell_the_same() -> None:
-    """Token ids and the prompt's logprobs, whose first token has none."""
+def test_whole_answers_have_the_same() -> None:
+    """Whole answers have token ids and the prompt's logprobs, where the first token has none."""
     fields = {"return_token_ids": True, "prompt_logprobs": 1}
     prompt = (
         'prompt_logprobs { token: "h" token_id: 3 } prompt_logprobs { token: "i" token_id: 4 logprob: -2'
@@ -308,9 +308,9 @@ def test_whole_answers_tell_the_same() -> None:
     )
     call = parse(**fields)
     assert call.request.prompt_logprobs.top_logprobs == 1
-    told = json.loads(call.encoder.whole(chat))
-    assert (told["prompt_token_ids"], told["choices"][0]["token_ids"]) == ([3, 4], [7, 1])
-    assert told["prompt_logprobs"] == scores
+    received = json.loads(call.encoder.whole(chat))
+    assert (received["prompt_token_ids"], received["choices"][0]["token_ids"]) == ([3, 4], [7, 1])
+    assert received["prompt_logprobs"] == scores
     completion = text_format.Parse(
         f"choices {{ finish_reason: FINISH_REASON_STOP token_ids: [7, 1] prompt_token_ids: [3, 4] {prompt} }}",
         completion_pb2.CompleteResponse(),
@@ -336,20 +336,20 @@ ANSWER = text_format.Parse(
         ({"include_reasoning": True}, {"reasoning_content"}),
     ],
 )
-def test_reasoning_is_told_by_the_caller_s_name_or_not_at_all(fields: dict[str, Any], names: set[str]) -> None:
-    """Whole and streamed alike; what isn't told loses no token."""
+def test_reasoning_has_the_caller_s_name_or_is_omitted(fields: dict[str, Any], names: set[str]) -> None:
+    """Reasoning has the requested field names or is omitted, whole and streamed; no token id is lost."""
     message = json.loads(parse(**fields).encoder.whole(ANSWER))["choices"][0]["message"]
     assert {name: message[name] for name in message if "reasoning" in name} == dict.fromkeys(names, "hm")
-    told = chunks(parse(**fields, stream=True, return_token_ids=True), STREAM)
-    deltas = [each["choices"][0]["delta"] for each in told if each["choices"]]
+    received = chunks(parse(**fields, stream=True, return_token_ids=True), STREAM)
+    deltas = [each["choices"][0]["delta"] for each in received if each["choices"]]
     assert {name for delta in deltas for name in delta if "reasoning" in name} == names
-    assert [i for each in told for choice in each["choices"] for i in choice.get("token_ids", [])] == [7, 8, 9, 1]
+    assert [i for each in received for choice in each["choices"] for i in choice.get("token_ids", [])] == [7, 8, 9, 1]
 
 
 def test_echo_is_what_the_assistant_had_said() -> None:
-    """The answer goes on after it."""
+    """The answer begins with the assistant's last message, which it continues."""
     fields = {"messages": [USER, SAID], "echo": True, "continue_final_message": True}
     whole = json.loads(parse(**fields).encoder.whole(ANSWER))["choices"][0]["message"]["content"]
-    told = chunks(parse(**fields, stream=True), STREAM)
-    streamed = "".join(each["choices"][0]["delta"].get("content") or "" for each in told if each["choices"])
+    received = chunks(parse(**fields, stream=True), STREAM)
+    streamed = "".join(each["choices"][0]["delta"].get("content") or "" for each in received if each["choices"])
     assert whole == streamed == "I amHi"

@@ -20,13 +20,13 @@ ELSEWHERE = {"continue_final_message", "default_reasoning_effort", "prompt_logpr
 
 
 def parse(**fields: Any) -> ParsedRequest[chat_pb2.ChatRequest]:
-    """The call for a valid body changed by `fields`."""
+    """Return the call for a valid body changed by `fields`."""
     body = {"model": "m", "messages": [{"role": "user", "content": "hi"}], **fields}
     return OpenAITranslator().parse(HttpRequest(json.dumps(body).encode()))
 
 
 def test_request_with_every_field() -> None:
-    """A body with every field that has an effect is the golden request, schemas to the letter."""
+    """A body with every field that has an effect becomes the golden request, with schemas verbatim."""
     call = OpenAITranslator().parse(HttpRequest((GOLDEN / "openai_request.json").read_bytes()))
     wanted = text_format.Parse((GOLDEN / "openai_request.textproto").read_text(), chat_pb2.ChatRequest())
     assert call.request == wanted
@@ -35,14 +35,14 @@ def test_request_with_every_field() -> None:
 
 
 def test_every_field_of_the_contract_is_reached() -> None:
-    """The golden request leaves out no field of the contract's messages but those that no REST field means."""
+    """The golden request has every field of the contract's messages except those without a REST field."""
     request = text_format.Parse((GOLDEN / "openai_request.textproto").read_text(), chat_pb2.ChatRequest())
     for message in (request, request.sampling, request.stopping, request.logprobs):
         assert {f.name for f, _ in message.ListFields()} == {f.name for f in message.DESCRIPTOR.fields} - ELSEWHERE
 
 
 def test_nothing_given_sets_nothing() -> None:
-    """Defaults are the service's: what the caller leaves out, or gives as null, is not in the request."""
+    """Absent fields and nulls are not in the request, so that the service applies its defaults."""
     plain = parse()
     assert {f.name for f, _ in plain.request.ListFields()} <= {"model", "messages", "sampling", "stopping"}
     assert plain.request.sampling.ListFields() == plain.request.stopping.ListFields() == []
@@ -61,7 +61,7 @@ def test_nothing_given_sets_nothing() -> None:
     [(0, 0), (2**64 - 1, 2**64 - 1), (-1, 2**64 - 1), (-(2**63), 2**63), (2**63 - 1, 2**63 - 1)],
 )
 def test_seed(seed: int, sent: int) -> None:
-    """Signed seeds are taken as their two's complement, so that each is another one."""
+    """Signed seeds become their two's complement, so that different seeds stay different."""
     assert parse(seed=seed).request.sampling.seed == sent
 
 
@@ -76,7 +76,7 @@ def test_seed(seed: int, sent: int) -> None:
     ],
 )
 def test_token_limit(fields: dict[str, Any], max_tokens: int) -> None:
-    """Both names of the limit mean the same."""
+    """Both names of the limit are equivalent."""
     assert parse(**fields).request.stopping.max_tokens == max_tokens
 
 
@@ -91,7 +91,7 @@ def test_stop(stop: str | list[str], sent: list[str]) -> None:
     [("none", 1), ("minimal", 2), ("low", 2), ("medium", 3), ("high", 4), ("xhigh", 4), ("max", 4)],
 )
 def test_reasoning_effort(effort: str, sent: int) -> None:
-    """OpenAI's seven efforts are the contract's four."""
+    """OpenAI's seven efforts are mapped to the contract's four."""
     assert parse(reasoning_effort=effort).request.reasoning_effort == sent
 
 
@@ -105,7 +105,7 @@ def test_reasoning_effort(effort: str, sent: int) -> None:
     ],
 )
 def test_tool_choice(choice: Any, sent: str) -> None:
-    """A mode is a mode and a name a name."""
+    """Modes and names of tools are mapped to the contract's."""
     assert text_format.MessageToString(parse(tool_choice=choice).request.tool_choice).strip() == sent
 
 
@@ -121,13 +121,13 @@ def test_tool_choice(choice: Any, sent: str) -> None:
     ],
 )
 def test_response_format(wanted: Any, sent: str) -> None:
-    """Free text is no constraint; a schema is passed on as it was written."""
+    """Free text is no constraint; a schema is copied verbatim."""
     constraint = parse(response_format=wanted).request.output_constraint
     assert text_format.MessageToString(constraint, as_one_line=True) == sent
 
 
 def test_answer_can_be_sent_back() -> None:
-    """An assistant's message as clients keep it, null fields included, is a turn of the next request."""
+    """An assistant's message as clients store it, with null fields, is a valid turn of the next request."""
     kept = {
         "role": "assistant", "content": None, "refusal": None, "annotations": None, "audio": None,
         "function_call": None, "reasoning_content": "hm",
@@ -143,7 +143,7 @@ def test_answer_can_be_sent_back() -> None:
 
 
 def test_what_others_add_to_history_is_ignored() -> None:
-    """An answer of another server, or one that a client has parsed or put together from a stream, is a turn too."""
+    """Messages with additional fields of other servers or clients are valid turns."""
     call = {"index": 0, "id": "c1", "type": None, "custom": None, "provider_specific_fields": {"a": [1]}}
     function = {"name": "f", "arguments": "{}", "parsed_arguments": {"a": 1}}
     kept = {
@@ -170,7 +170,7 @@ def test_what_others_add_to_history_is_ignored() -> None:
     ],
 )
 def test_reasoning_comes_back_by_either_name(fields: dict[str, Any], text: str | None) -> None:
-    """What is no text, or no assistant's, is not reasoning."""
+    """Reasoning that is not a string, or not of the assistant, is ignored."""
     (message,) = parse(messages=[{"role": "assistant", "content": "c", **fields}]).request.messages
     assert (message.reasoning if message.HasField("reasoning") else None) == text
 
@@ -180,7 +180,7 @@ def test_reasoning_comes_back_by_either_name(fields: dict[str, Any], text: str |
     [('{"a":  1}', '{"a":  1}'), ({"a": 1.0, "b": {"c": [None]}}, '{"a":1.0,"b":{"c": [null]}}'), ({}, "{}")],
 )
 def test_arguments_of_a_call_may_be_an_object(given: Any, text: str) -> None:
-    """Databricks documents an object; its numbers stay as they were written."""
+    """Arguments may be an object, as Databricks documents; its numbers stay verbatim."""
     call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": given}}
     _, assistant = parse(
         messages=[{"role": "user", "content": ""}, {"role": "assistant", "tool_calls": [call]}]
@@ -192,7 +192,7 @@ def test_arguments_of_a_call_may_be_an_object(given: Any, text: str) -> None:
     "field", ["metadata", "prediction", "user", "verbosity", "service_tier", "store", "modalities"]
 )
 def test_fields_without_effect(field: str) -> None:
-    """What has no effect here changes no request."""
+    """Fields without effect don't change the request."""
     value = {
         "metadata": {"a": "b"}, "prediction": {"type": "content", "content": "x"}, "user": "u", "verbosity": "low",
         "service_tier": "auto", "store": False, "modalities": ["text"],

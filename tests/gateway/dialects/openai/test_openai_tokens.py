@@ -1,4 +1,4 @@
-"""Tokens as vLLM's callers ask for them, and the count of a response's input."""
+"""Tokenization in vLLM's form, and the token count of a response's input."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from gateway.dialects.seam.http_request import HttpRequest
 
 USER = {"role": "user", "content": "hi"}
 SAID = {"role": "assistant", "content": "I"}
-TOLD = token_pb2.CountTokensResponse(num_tokens=2, max_model_len=9, token_ids=[5, 6], tokens=[b"hi", b"\xc3"])
+REPLY = token_pb2.CountTokensResponse(num_tokens=2, max_model_len=9, token_ids=[5, 6], tokens=[b"hi", b"\xc3"])
 
 
 def asked(parse: Any, **fields: Any) -> tokens.ParsedTokens:
-    """What comes of a body with these fields."""
+    """Return the parsed body with these fields."""
     parsed: tokens.ParsedTokens = parse(HttpRequest(json.dumps({"model": "m", **fields}).encode()))
     return parsed
 
@@ -52,7 +52,7 @@ def asked(parse: Any, **fields: Any) -> tokens.ParsedTokens:
     ],
 )
 def test_prompt_is_a_text_or_a_conversation(fields: dict[str, Any], wanted: dict[str, Any]) -> None:
-    """As the model would get it."""
+    """A text or a conversation becomes the prompt that the model would receive."""
     request = asked(tokens.parse_tokenize, **fields).request
     expected = ParseDict(wanted | {"returnTokens": True}, token_pb2.CountTokensRequest())
     for message in (request, expected):
@@ -64,7 +64,7 @@ def test_prompt_is_a_text_or_a_conversation(fields: dict[str, Any], wanted: dict
 
 
 def test_conversation_has_tools_and_variables() -> None:
-    """They are a part of its prompt."""
+    """Tools and template variables are part of a conversation's prompt."""
     tool = {"type": "function", "function": {"name": "f", "parameters": {}}}
     fields = {"messages": [USER], "tools": [tool], "chat_template_kwargs": {"a": 1}, "add_generation_prompt": False}
     request = asked(tokens.parse_tokenize, **fields).request
@@ -92,8 +92,8 @@ def test_conversation_has_tools_and_variables() -> None:
         (tokens.parse_input_tokens, {"input": "a", "previous_response_id": "x"}, "previous_response_id"),
     ],
 )
-def test_what_cannot_be_is_refused_by_name(parse: Any, fields: dict[str, Any], field: str | None) -> None:
-    """With the caller's name of the field."""
+def test_what_cannot_be_is_rejected_by_name(parse: Any, fields: dict[str, Any], field: str | None) -> None:
+    """Invalid bodies are rejected with the caller's name of the field."""
     with pytest.raises(Failure) as caught:
         asked(parse, **fields)
     assert (caught.value.status, caught.value.field) == (400, field)
@@ -111,24 +111,24 @@ def test_what_cannot_be_is_refused_by_name(parse: Any, fields: dict[str, Any], f
         (tokens.parse_input_tokens, {"input": "a"}, "response.sampling.temperature", "temperature"),
     ],
 )
-def test_refusals_come_back_by_the_caller_s_name(parse: Any, fields: dict[str, Any], path: str, name: str) -> None:
-    """What the service finds wrong."""
+def test_rejections_come_back_by_the_caller_s_name(parse: Any, fields: dict[str, Any], path: str, name: str) -> None:
+    """Errors of the service have the caller's field names."""
     assert asked(parse, **fields).caller_name(path) == name
 
 
-def test_token_s_texts_are_told_only_if_asked_for() -> None:
-    """What is no character by itself is shown as such."""
+def test_token_s_texts_are_sent_on_request() -> None:
+    """Texts of tokens are sent on request only; incomplete UTF-8 is shown as replacement characters."""
     plain = {"count": 2, "max_model_len": 9, "tokens": [5, 6], "token_strs": None}
-    assert json.loads(asked(tokens.parse_tokenize, prompt="a").serialize(TOLD)) == plain
+    assert json.loads(asked(tokens.parse_tokenize, prompt="a").serialize(REPLY)) == plain
     strung = asked(tokens.parse_tokenize, prompt="a", return_token_strs=True)
-    assert json.loads(strung.serialize(TOLD)) == plain | {"token_strs": ["hi", "\ufffd"]}
+    assert json.loads(strung.serialize(REPLY)) == plain | {"token_strs": ["hi", "\ufffd"]}
 
 
-def test_text_and_count_are_told() -> None:
-    """In vLLM's shape, and in OpenAI's."""
+def test_text_and_count_are_serialized() -> None:
+    """The text has vLLM's form, and the count OpenAI's."""
     joined = asked(tokens.parse_detokenize, tokens=[1], skip_special_tokens=True)
     assert isinstance(joined.request, token_pb2.DetokenizeTextRequest)
     assert joined.request.skip_special_tokens
     assert json.loads(joined.serialize(token_pb2.DetokenizeTextResponse(text="ä"))) == {"prompt": "ä"}
     counted = asked(tokens.parse_input_tokens, input="a")
-    assert json.loads(counted.serialize(TOLD)) == {"object": "response.input_tokens", "input_tokens": 2}
+    assert json.loads(counted.serialize(REPLY)) == {"object": "response.input_tokens", "input_tokens": 2}

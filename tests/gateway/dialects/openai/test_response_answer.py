@@ -1,4 +1,4 @@
-"""Responses as they go out, to the byte, and as OpenAI's own types read them."""
+"""Encoded responses, compared with recorded bytes and with OpenAI's own types."""
 
 from __future__ import annotations
 
@@ -52,33 +52,33 @@ def encoder_of(**fields: Any) -> Encoder:
 
 
 def events_of(case: str) -> list[response_event_pb2.StreamResponseResponse]:
-    """The recorded events of the service."""
+    """Return the recorded events of the service."""
     blocks = (GOLDEN / f"{case}.textproto").read_text().split("\n---\n")
     return [text_format.Parse(block, response_event_pb2.StreamResponseResponse()) for block in blocks]
 
 
 def whole_of(case: str, **fields: Any) -> Any:
-    """The unstreamed answer to what the service's last event has."""
+    """Return the unstreamed answer of the service's last event."""
     last = events_of(case)[-1]
     ended = getattr(last, last.WhichOneof("event") or "")
     return json.loads(encoder_of(**fields).whole(response_pb2.CreateResponseResponse(response=ended.response)))
 
 
 def data_of(stream: bytes) -> list[dict[str, Any]]:
-    """The JSON of each event, whose `event:` line must say its type."""
+    """Return the JSON of each event, whose `event:` line must have its type."""
     *blocks, nothing = stream.decode().split("\n\n")
     assert nothing == ""
-    told = []
+    sent_data = []
     for block in blocks:
         event, data = block.split("\n")
-        told.append(json.loads(data.removeprefix("data: ")))
-        assert event == f"event: {told[-1]['type']}"
-    return told
+        sent_data.append(json.loads(data.removeprefix("data: ")))
+        assert event == f"event: {sent_data[-1]['type']}"
+    return sent_data
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_stream_is_golden(case: str) -> None:
-    """Each recorded stream of the service gives exactly the recorded bytes."""
+    """Each recorded stream of the service is encoded to exactly the recorded bytes."""
     encoder = encoder_of()
     stream = b"".join(encoder.chunk(event) for event in events_of(case))
     assert stream == (GOLDEN / f"{case}.sse.txt").read_bytes()
@@ -86,20 +86,20 @@ def test_stream_is_golden(case: str) -> None:
 
 @pytest.mark.parametrize("case", CASES)
 def test_stream_and_whole_are_openais_own_types(case: str) -> None:
-    """Every event and the whole answer are valid by the types of OpenAI's client, and tell one response."""
-    told = data_of((GOLDEN / f"{case}.sse.txt").read_bytes())
-    for data in told:
+    """Every event and the whole answer are valid for OpenAI's types, and contain the same response."""
+    sent_data = data_of((GOLDEN / f"{case}.sse.txt").read_bytes())
+    for data in sent_data:
         EVENT.validate_python(data)
-    assert [data["sequence_number"] for data in told] == list(range(len(told)))
+    assert [data["sequence_number"] for data in sent_data] == list(range(len(sent_data)))
     whole = whole_of(case)
     Response.model_validate(whole)
-    assert told[-1]["response"] == whole
-    items = [data["item"] for data in told if data["type"] == "response.output_item.done"]
+    assert sent_data[-1]["response"] == whole
+    items = [data["item"] for data in sent_data if data["type"] == "response.output_item.done"]
     assert items == whole["output"]
 
 
-def test_answer_tells_what_was_asked() -> None:
-    """Every field that has a place in the answer comes back as it was given."""
+def test_answer_echoes_the_request() -> None:
+    """Every request field that the answer has is echoed unchanged."""
     whole = whole_of("text", **EVERYTHING)
     Response.model_validate(whole)
     assert {name: whole[name] for name in EVERYTHING} == EVERYTHING
@@ -107,8 +107,8 @@ def test_answer_tells_what_was_asked() -> None:
     assert (whole["store"], whole["background"], whole["previous_response_id"]) == (False, False, None)
 
 
-def test_answer_tells_defaults() -> None:
-    """What was not given is told as OpenAI's defaults; numbers in force are the service's."""
+def test_answer_has_defaults() -> None:
+    """Absent fields are echoed as OpenAI's defaults; numbers are the effective values of the service."""
     whole = whole_of("text")
     wanted = {
         "temperature": 0.5, "top_p": 1.0, "tools": [], "tool_choice": "auto", "parallel_tool_calls": True,
@@ -120,8 +120,8 @@ def test_answer_tells_defaults() -> None:
     assert {name: whole[name] for name in wanted} == wanted
 
 
-def test_answer_tells_numbers_as_settings_have_them() -> None:
-    """What a model's own settings say, which comes as a number of 32 bits."""
+def test_answer_has_numbers_as_in_settings() -> None:
+    """A model's own settings, which are 32-bit floats in the contract, are rounded to seven digits."""
     (event,) = events_of("text")[-1:]
     event.completed.response.sampling.temperature, event.completed.response.sampling.top_p = 0.3, 0.95
     whole = json.loads(
@@ -131,22 +131,22 @@ def test_answer_tells_numbers_as_settings_have_them() -> None:
 
 
 def test_answer_has_every_field_that_openais_type_has() -> None:
-    """But for a cache policy, which is nobody's here: prefixes are cached without one."""
+    """The answer has every field of OpenAI's type except a cache policy."""
     assert Response.model_fields.keys() - whole_of("text").keys() == {"prompt_cache_options"}
 
 
-@pytest.mark.parametrize(("given", "told"), [({}, "medium"), ({"effort": "xhigh"}, "high")])
-def test_answer_tells_the_effort_in_force(given: dict[str, str], told: str) -> None:
-    """What the service made of the request's effort, or of its absence."""
+@pytest.mark.parametrize(("given", "sent_data"), [({}, "medium"), ({"effort": "xhigh"}, "high")])
+def test_answer_has_the_effective_effort(given: dict[str, str], sent_data: str) -> None:
+    """The answer has the effective effort for a given or absent one."""
     (event,) = events_of("text")[-1:]
-    event.completed.response.reasoning_effort = {"medium": MEDIUM, "high": HIGH}[told]
+    event.completed.response.reasoning_effort = {"medium": MEDIUM, "high": HIGH}[sent_data]
     answer = response_pb2.CreateResponseResponse(response=event.completed.response)
-    assert json.loads(encoder_of(reasoning=given).whole(answer))["reasoning"]["effort"] == told
+    assert json.loads(encoder_of(reasoning=given).whole(answer))["reasoning"]["effort"] == sent_data
 
 
 @pytest.mark.parametrize("is_nested", [False, True])
 def test_schemas_come_back_in_their_form_and_in_one_line(*, is_nested: bool) -> None:
-    """Tools and formats are told in the form they were given in; line ends between values break no event."""
+    """Tools and formats are echoed in the form of the request, without line ends that would break an event."""
     named = f'"name": "f", "strict": null, "description": null, "%s": {SCHEMA}'
     tool, wanted = named % "parameters", named % "schema"
     if is_nested:
@@ -162,13 +162,13 @@ def test_schemas_come_back_in_their_form_and_in_one_line(*, is_nested: bool) -> 
     assert (response["tools"], response["text"]) == (given["tools"], given["text"])
 
 
-def test_logprobs_are_told_with_their_text() -> None:
-    """A delta has its tokens' probabilities, the done events and the answer those of the whole text."""
-    told = data_of((GOLDEN / "json.sse.txt").read_bytes())
-    deltas = [data["logprobs"] for data in told if data["type"] == "response.output_text.delta"]
-    (done,) = [data["logprobs"] for data in told if data["type"] == "response.output_text.done"]
+def test_logprobs_are_sent_with_their_text() -> None:
+    """A delta has its tokens' logprobs; the done events and the answer have all of them."""
+    sent_data = data_of((GOLDEN / "json.sse.txt").read_bytes())
+    deltas = [data["logprobs"] for data in sent_data if data["type"] == "response.output_text.delta"]
+    (done,) = [data["logprobs"] for data in sent_data if data["type"] == "response.output_text.done"]
     assert [token["token"] for each in deltas for token in each] == [token["token"] for token in done]
-    assert done == told[-1]["response"]["output"][0]["content"][0]["logprobs"]
+    assert done == sent_data[-1]["response"]["output"][0]["content"][0]["logprobs"]
     assert len(done) == 4
     assert done[0] == {"token": "t1", "logprob": -0.5, "bytes": [], "top_logprobs": []}
 
@@ -183,7 +183,7 @@ def test_logprobs_are_told_with_their_text() -> None:
     ],
 )
 def test_failed_stream_ends_with_the_response_so_far(failure: Failure, code: str, kind: str) -> None:
-    """`response.failed` is numbered on, and has the items that were done, the cost, and the error with all it knows."""
+    """`response.failed` has the next number, the completed items, the usage, and the complete error."""
     encoder = encoder_of()
     events = events_of("two_calls")
     end = next(i for i, event in enumerate(events) if event.HasField("output_item_done")) + 2
@@ -192,11 +192,11 @@ def test_failed_stream_ends_with_the_response_so_far(failure: Failure, code: str
         sequence_number=end, usage={"prompt_tokens": 7, "completion_tokens": 3}
     )
     assert encoder.chunk(usage) == b""
-    told = data_of(stream + encoder.error(failure))
-    EVENT.validate_python(told[-1])
-    assert [data["sequence_number"] for data in told] == list(range(len(told)))
-    response = told[-1]["response"]
-    assert (told[-1]["type"], response["status"]) == ("response.failed", "failed")
+    sent_data = data_of(stream + encoder.error(failure))
+    EVENT.validate_python(sent_data[-1])
+    assert [data["sequence_number"] for data in sent_data] == list(range(len(sent_data)))
+    response = sent_data[-1]["response"]
+    assert (sent_data[-1]["type"], response["status"]) == ("response.failed", "failed")
     error = {"code": code, "message": failure.message, "param": failure.field, "type": kind}
     assert response["error"] == error
     assert [item["type"] for item in response["output"]] == ["message"]
@@ -205,7 +205,7 @@ def test_failed_stream_ends_with_the_response_so_far(failure: Failure, code: str
 
 @pytest.mark.parametrize("text", ["", "a", '"\\\n\t\u2028', "ä€😀", "\x00\x7f"])
 def test_text_survives(text: str) -> None:
-    """Any text comes back from the event that carries it, in one line."""
+    """Any text is encoded in one line and decoded unchanged."""
     encoder = encoder_of()
     encoder.chunk(events_of("text")[0])
     event = response_event_pb2.StreamResponseResponse(output_text_delta={"item_id": "msg_1", "delta": text})

@@ -21,12 +21,12 @@ NESTED_TOOL = {"type": "function", "function": {key: value for key, value in TOO
 
 
 def parse(**fields: Any) -> ParsedRequest[response_pb2.CreateResponseRequest]:
-    """The call for a valid body changed by `fields`."""
+    """Return the call for a valid body changed by `fields`."""
     return OpenAIResponseTranslator().parse(HttpRequest(json.dumps({"model": "m", "input": "hi", **fields}).encode()))
 
 
 def sent(**fields: Any) -> dict[str, Any]:
-    """What the contract's request has beside the model and the plain input, in its JSON."""
+    """Return the JSON of the contract's request without the model and the plain input."""
     request = json_format.MessageToDict(parse(**fields).request, preserving_proto_field_name=True)
     assert request.pop("model") == "m"
     if "input" not in fields:
@@ -38,7 +38,7 @@ def said(*texts: str, role: str = "USER") -> dict[str, Any]:
     return {"message": {"role": f"ROLE_{role}", "content": [{"text": text} for text in texts]}}
 
 
-def refusal(**fields: Any) -> Failure:
+def rejection(**fields: Any) -> Failure:
     with pytest.raises(Failure) as caught:
         parse(**fields)
     assert caught.value.status == 400
@@ -91,7 +91,7 @@ def refusal(**fields: Any) -> Failure:
     ],
 )  # fmt: skip
 def test_items(item: dict[str, Any], wanted: dict[str, Any]) -> None:
-    """Each kind of item and part is the contract's; JSON stays as it was written."""
+    """Each kind of item and part becomes the contract's; JSON stays verbatim."""
     assert sent(input=[item]) == {"input": [wanted]}
 
 
@@ -124,12 +124,12 @@ def test_items(item: dict[str, Any], wanted: dict[str, Any]) -> None:
     ],
 )  # fmt: skip
 def test_fields(fields: dict[str, Any], wanted: dict[str, Any]) -> None:
-    """What has an effect is in the contract's request, and nothing else is."""
+    """Exactly the fields with an effect are in the contract's request."""
     assert sent(**fields) == wanted
 
 
 def test_logprobs_are_asked_for_by_include_or_by_number() -> None:
-    """Either turns them on; a number of 0 alone is OpenAI's default and doesn't."""
+    """Either field enables logprobs; a number of 0 alone, OpenAI's default, does not."""
     assert parse(include=["message.output_text.logprobs"]).request.HasField("logprobs")
     assert not parse(top_logprobs=0).request.HasField("logprobs")
     both = parse(include=["message.output_text.logprobs"], top_logprobs=0).request
@@ -138,7 +138,7 @@ def test_logprobs_are_asked_for_by_include_or_by_number() -> None:
 
 @pytest.mark.parametrize("inside", [False, True])
 def test_json_schema_in_both_forms(*, inside: bool) -> None:
-    """A schema beside its type, as OpenAI has it, is the one inside `json_schema`, as Databricks has it."""
+    """A schema next to its type, as in OpenAI's API, is equivalent to one inside `json_schema`, as in Databricks'."""
     named = {"name": "s", "description": "d", "schema": SCHEMA, "strict": True}
     wanted = {"type": "json_schema", **({"json_schema": named} if inside else named)}
     constraint = {"json_schema": named | {"schema": json.dumps(SCHEMA)}}
@@ -177,7 +177,7 @@ def test_stream_and_affinity() -> None:
     ids=str,
 )
 def test_fields_without_effect(fields: dict[str, Any]) -> None:
-    """What is taken without effect decides nothing."""
+    """Fields without effect don't change the request."""
     call = parse(**fields)
     assert (call.request, call.stream, call.affinity) == (parse().request, False, "")
 
@@ -241,9 +241,9 @@ def test_fields_without_effect(fields: dict[str, Any]) -> None:
         ({"colour": 1}, "colour", Reason.UNKNOWN_FIELD),
     ],
 )  # fmt: skip
-def test_refusals_name_the_field(fields: dict[str, Any], field: str, reason: Reason) -> None:
-    """What can't be read or kept is refused before the service is asked."""
-    failure = refusal(**fields)
+def test_rejections_name_the_field(fields: dict[str, Any], field: str, reason: Reason) -> None:
+    """Invalid or unsupported fields are rejected before the service is called."""
+    failure = rejection(**fields)
     assert (failure.field, failure.reason) == (field, reason)
 
 
@@ -296,13 +296,13 @@ LISTED: dict[str, Any] = {
     ],
 )  # fmt: skip
 def test_names_come_back_as_the_caller_wrote_them(fields: dict[str, Any], contract: str, caller: str) -> None:
-    """The service's field paths, in the caller's form of the same value."""
+    """The service's field paths are mapped to the caller's form of the same value."""
     assert parse(**fields).caller_name(contract) == caller
 
 
 @pytest.mark.parametrize("form", ["flat", "nested"])
 def test_databricks_limits_tools(form: str) -> None:
-    """32 functions of 15 parameters at most, whichever form they are written in."""
+    """Databricks accepts at most 32 functions with 15 parameters each in both forms."""
     schema = {"type": "object", "properties": {f"p{i}": {} for i in range(16)}}
     big = {"name": "f", "parameters": schema}
     tool = {"type": "function", **big} if form == "flat" else {"type": "function", "function": big}
@@ -312,14 +312,14 @@ def test_databricks_limits_tools(form: str) -> None:
         with pytest.raises(Failure) as caught:
             DatabricksResponseTranslator().parse(HttpRequest(json.dumps(asked).encode()))
         assert caught.value.field == field
-        body = json.loads(DatabricksResponseTranslator().refuse(caught.value).body)
+        body = json.loads(DatabricksResponseTranslator().error_response(caught.value).body)
         assert body["error_code"] == "INVALID_PARAMETER_VALUE"
     assert parse(tools=[tool]).request.tools
 
 
 @pytest.mark.parametrize("limit", [0, 2**32])
 def test_limit_of_built_in_tools_is_in_the_contracts_range(limit: int) -> None:
-    """Though it has no effect."""
+    """`max_tool_calls` is validated although it has no effect."""
     with pytest.raises(Failure) as caught:
         parse(max_tool_calls=limit)
     assert (caught.value.field, caught.value.status) == ("max_tool_calls", 400)

@@ -1,7 +1,7 @@
-"""Output formats, under every name that clients of other servers use.
+"""Output formats under the field names of other servers.
 
 vLLM's `structured_outputs` and its older `guided_…`, SGLang's `regex`, `json_schema` and `ebnf`, TGI's kinds of
-`response_format`: a request has one of them at most.
+`response_format`. A request has at most one of them.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from gateway.dialects.seam.contract_limit import check_length
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.json_body import is_given
 
-_NAME: Final = "schema"  # of a schema that has none
-_PARTS: Final = {  # of the contract's constraint: what the caller's field itself is
+_NAME: Final = "schema"  # the name of a schema without one
+_FIELD_PATHS: Final = {  # paths of the contract's constraint that stand for the caller's field itself
     "json_object": "json_object",
     "json_schema.schema": "json_schema",
     "json_schema": "json_schema",
@@ -36,13 +36,13 @@ _UNAVAILABLE: Final = {
 
 
 class JsonFormat(msgspec.Struct, tag_field="type", tag="json", forbid_unknown_fields=True):
-    """TGI's: JSON that matches a schema."""
+    """TGI's format for JSON that matches a schema."""
 
     value: msgspec.Raw
 
 
 class RegexFormat(msgspec.Struct, tag_field="type", tag="regex", forbid_unknown_fields=True):
-    """TGI's: a text that matches a regular expression."""
+    """TGI's format for a text that matches a regular expression."""
 
     value: str
 
@@ -51,7 +51,7 @@ AnyFormat: TypeAlias = TextFormat | JsonObjectFormat | JsonSchemaFormat | JsonFo
 
 
 class StructuredOutputs(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """vLLM's. A schema is an object, or its text."""
+    """vLLM's format options. A schema is an object, or its JSON text."""
 
     json: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     regex: str | None = None
@@ -65,8 +65,8 @@ class StructuredOutputs(msgspec.Struct, forbid_unknown_fields=True, kw_only=True
     structural_tag: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
 
 
-class Wanting(Protocol):
-    """A body with all these names."""
+class FormatBody(Protocol):
+    """A body with all these fields."""
 
     response_format: AnyFormat | None
     structured_outputs: StructuredOutputs | None
@@ -79,48 +79,48 @@ class Wanting(Protocol):
     ebnf: str | None
 
 
-class _Wish(NamedTuple):
-    """A field that is given, and what it says."""
+class _GivenFormat(NamedTuple):
+    """A field of the request, and its value."""
 
     field: str
-    kind: str  # of the contract's constraint
+    kind: str  # the field of the contract's constraint
     value: msgspec.Raw | str | list[str]
 
 
-def put_constraint(body: Wanting, constraint: sampling_pb2.OutputConstraint) -> None:
-    """Set what `response_format` doesn't. Raises Failure for more than one, and for what can't be kept."""
+def set_constraint(body: FormatBody, constraint: sampling_pb2.OutputConstraint) -> None:
+    """Set the constraint from these fields. Raises Failure if several are given, and for unsupported options."""
     _check_options(body.structured_outputs)
-    wishes = list(_wishes(body))
+    formats = list(_given_formats(body))
     has_format = body.response_format is not None and not isinstance(body.response_format, TextFormat)
-    fields = [*(["response_format"] if has_format else []), *(wish.field for wish in wishes)]
+    fields = [*(["response_format"] if has_format else []), *(given.field for given in formats)]
     fields = list(dict.fromkeys(name.removesuffix(".value") for name in fields))
     if len(fields) > 1:
-        raise Failure.of_field(fields[1], f"goes without {fields[0]}: a text has one form")
-    for wish in wishes:
-        _put(wish, constraint)
+        raise Failure.of_field(fields[1], f"can't be combined with {fields[0]}")
+    for given in formats:
+        _put(given, constraint)
 
 
-def constraint_name(body: Wanting, path: str) -> str | None:
-    """The caller's name of a dotted path of the contract's constraint; None for those of `response_format` itself."""
-    wish = next(_wishes(body), None)
-    if wish is None or not f"{path}.".startswith("output_constraint."):
+def constraint_name(body: FormatBody, path: str) -> str | None:
+    """Return the caller's name of a dotted path of the constraint; None for paths of `response_format` itself."""
+    given = next(_given_formats(body), None)
+    if given is None or not f"{path}.".startswith("output_constraint."):
         return None
     part = path.removeprefix("output_constraint").removeprefix(".")
-    for known in _PARTS:
+    for known in _FIELD_PATHS:
         if part == known or part.startswith(f"{known}."):
-            return wish.field + part.removeprefix(known)
-    return wish.field
+            return given.field + part.removeprefix(known)
+    return given.field
 
 
-def _wishes(body: Wanting) -> Iterator[_Wish]:
+def _given_formats(body: FormatBody) -> Iterator[_GivenFormat]:
     wanted = body.response_format
     if isinstance(wanted, JsonFormat):
-        yield _Wish("response_format.value", "json_schema", wanted.value)
+        yield _GivenFormat("response_format.value", "json_schema", wanted.value)
     elif isinstance(wanted, RegexFormat):
-        yield _Wish("response_format.value", "regex", wanted.value)
+        yield _GivenFormat("response_format.value", "regex", wanted.value)
     named = body.structured_outputs or StructuredOutputs()
     if named.json_object:
-        yield _Wish("structured_outputs.json_object", "json_object", "")
+        yield _GivenFormat("structured_outputs.json_object", "json_object", "")
     given: list[tuple[str, str, msgspec.Raw | str | list[str] | None]] = [
         ("structured_outputs.json", "json_schema", named.json),
         ("structured_outputs.regex", "regex", named.regex),
@@ -136,26 +136,26 @@ def _wishes(body: Wanting) -> Iterator[_Wish]:
     ]
     for field, kind, value in given:
         if value is not None and not (isinstance(value, msgspec.Raw) and not is_given(value)):
-            yield _Wish(field, kind, value)
+            yield _GivenFormat(field, kind, value)
 
 
-def _put(wish: _Wish, constraint: sampling_pb2.OutputConstraint) -> None:
-    if wish.kind == "json_object":
+def _put(given: _GivenFormat, constraint: sampling_pb2.OutputConstraint) -> None:
+    if given.kind == "json_object":
         constraint.json_object.SetInParent()
-    elif isinstance(wish.value, msgspec.Raw):
+    elif isinstance(given.value, msgspec.Raw):
         constraint.json_schema.name = _NAME
-        constraint.json_schema.schema = _schema_text(wish.value, wish.field)
-        constraint.json_schema.in_prompt = False  # as on the servers that these fields are of
-    elif isinstance(wish.value, list):
+        constraint.json_schema.schema = _schema_text(given.value, given.field)
+        constraint.json_schema.in_prompt = False  # as on the servers that define these fields
+    elif isinstance(given.value, list):
         constraint.choice.SetInParent()
-        check_length(sampling_pb2.TextChoice, "texts", wish.value, wish.field)
-        constraint.choice.texts.extend(wish.value)
+        check_length(sampling_pb2.TextChoice, "texts", given.value, given.field)
+        constraint.choice.texts.extend(given.value)
     else:
-        setattr(constraint, wish.kind, wish.value)
+        setattr(constraint, given.kind, given.value)
 
 
 def _schema_text(raw: msgspec.Raw, field: str) -> str:
-    """A schema's JSON. Raises Failure for what is neither an object nor a text."""
+    """Return a schema's JSON text. Raises Failure unless the value is an object or a string."""
     data = bytes(raw)
     if data.startswith(b'"'):
         return msgspec.json.decode(data, type=str)

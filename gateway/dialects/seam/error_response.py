@@ -1,4 +1,4 @@
-"""An error in a dialect's shape."""
+"""An error in a dialect's format."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from gateway.dialects.seam.failure import Failure
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
-    """An error as one dialect answers it. The headers are those that only this dialect has."""
+class ErrorResponse:
+    """An error response of one dialect. `headers` are those that only this dialect sends."""
 
     status: int
     body: bytes
     headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
-Refuse: TypeAlias = Callable[[Failure], Refusal]
+ToErrorResponse: TypeAlias = Callable[[Failure], ErrorResponse]
