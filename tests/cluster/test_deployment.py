@@ -56,10 +56,10 @@ def test_the_example_is_right() -> None:
 def test_what_is_wrong_is_told_in_a_line(pool: dict[str, Any], words: str, tmp_path: Path) -> None:
     """With the field and its limit."""
     path = written(tmp_path, {"fleet": "fleet.yaml", "pools": [pool]})
-    with pytest.raises(DeploymentError) as refused:
+    with pytest.raises(DeploymentError) as rejected:
         read_deployment(path)
-    assert str(refused.value).startswith(f"{path}: {words}")
-    assert "\n" not in str(refused.value)
+    assert str(rejected.value).startswith(f"{path}: {words}")
+    assert "\n" not in str(rejected.value)
 
 
 def test_a_pool_is_there_once(tmp_path: Path) -> None:
@@ -89,9 +89,9 @@ def test_the_fleet_must_fit(change: dict[str, Any], words: str, tmp_path: Path) 
 def test_what_is_no_deployment_is_told_in_a_line(text: str, tmp_path: Path) -> None:
     path = tmp_path / "ray.yaml"
     path.write_text(text)
-    with pytest.raises(DeploymentError) as refused:
+    with pytest.raises(DeploymentError) as rejected:
         read_deployment(path)
-    assert "\n" not in str(refused.value)
+    assert "\n" not in str(rejected.value)
     with pytest.raises(DeploymentError, match="No such file"):
         read_deployment(tmp_path / "none.yaml")
 
