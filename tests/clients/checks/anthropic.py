@@ -265,7 +265,7 @@ def check_unknown_paths(url: str, _: str) -> None:
 
 
 def check_retries(_: str, lonely_url: str) -> None:
-    """While the service is away, the client tries again as often as it was told to, then raises."""
+    """While the service is away, the client makes the configured number of retries, then raises."""
     with suppress(anthropic.InternalServerError):
         away = client(lonely_url, max_retries=1)
         away.messages.create(messages=QUESTION, **GREEDY)

@@ -1,6 +1,6 @@
-"""Programs that load a server and tell how fast it is: guidellm, AIPerf, GenAI-Perf, vLLM's and SGLang's.
+"""Benchmark programs: guidellm, AIPerf, GenAI-Perf, vLLM's and SGLang's.
 
-What they measure here means nothing; each has to find the server, send what it sends to others, and count every answer.
+Their measurements are ignored here; each has to find the server, send its usual requests, and count every answer.
 """
 
 import json
@@ -41,7 +41,7 @@ serve.main(parser.parse_args())
 
 
 def told(folder: str, *command: str) -> str:
-    """What a program printed, that ran in `folder` and asked no hub for anything."""
+    """Run a program in `folder`, without access to a hub, and return its output."""
     path = f"{PROGRAMS}{os.pathsep}{os.environ['PATH']}"
     environment = {
         **os.environ,
@@ -56,12 +56,12 @@ def told(folder: str, *command: str) -> str:
 
 
 def program(name: str) -> str:
-    """The path of an installed command."""
+    """Return the path of an installed command."""
     return str(PROGRAMS / name)
 
 
 def check_guidellm(url: str, _: str) -> None:
-    """It learns of the server by `/health`, and counts every token, streamed, by both of OpenAI's paths."""
+    """Guidellm finds the server by `/health`, and counts every streamed token on both of OpenAI's paths."""
     for path in ("/v1/chat/completions", "/v1/completions"):
         with tempfile.TemporaryDirectory() as folder:
             command = [
