@@ -1,4 +1,4 @@
-"""Fixtures of all tests: the whole product, started once, and its collector; the rule of `slow`."""
+"""Fixtures of all tests: the whole product, started once, and its collector; the marks of slow tests."""
 
 import signal
 from collections.abc import Iterator
@@ -11,22 +11,22 @@ from tests.e2e.stack import Stack
 from tests.redis_server import RedisServer
 
 TESTS = Path(__file__).parent
-CUDA_DRIVER = Path("/dev/nvidiactl")  # without it no device can be reached
+CUDA_DRIVER = Path("/dev/nvidiactl")  # absent if no device is accessible
 SLOW_FIXTURES = {"stack", "redis", "shared_redis"}  # the whole product; a Redis server
-SLOW_FOLDERS = {TESTS / "e2e", TESTS / "clients"}  # they need npm, a browser or environments of other clients
+SLOW_FOLDERS = {TESTS / "e2e", TESTS / "clients"}  # need npm, a browser or other clients' environments
 
 
 def pytest_configure() -> None:
-    """Ctrl-C reaches what tests start, too, where a shell runs them in the background and so has it ignored."""
+    """Restore Ctrl-C for processes that tests start, which a shell disables for background jobs."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark as slow what is in these folders, and what uses servers of its own; single tests say it by a decorator.
+    """Mark the tests of some folders and fixtures as slow; other tests use the decorator.
 
-    What is marked `cuda` is skipped where there is no such device.
-    What is marked `long`, `soak`, `large`, `cluster`, `deploy` or `ray` runs only where `-m` names it.
+    Tests marked `cuda` are skipped if there is no such device.
+    Tests marked `long`, `soak`, `large`, `cluster`, `deploy` or `ray` run only if `-m` names the mark.
     """
     for name in ("long", "soak", "large", "cluster", "deploy", "ray"):
         if name not in config.option.markexpr:
@@ -63,7 +63,7 @@ def stack(collector: Collector) -> Iterator[Stack]:
 
 @pytest.fixture
 def redis() -> Iterator[RedisServer]:
-    """A Redis server of its own for each test."""
+    """A separate Redis server for each test."""
     server = RedisServer()
     yield server
     server.close()

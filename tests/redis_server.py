@@ -1,4 +1,4 @@
-"""A real Redis server on a free port, which tests kill, stop and start again."""
+"""A real Redis server on a free port, which tests kill, pause and restart."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.waiting import GUARD_S
 
 
 class RedisServer:
-    """It keeps nothing on a disk, so that it has forgotten everything when it is started again."""
+    """A Redis server without persistence: a restart loses all data."""
 
     def __init__(self) -> None:
         program = shutil.which("redis-server")
@@ -24,11 +24,11 @@ class RedisServer:
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """The server's URL."""
         return f"redis://127.0.0.1:{self.port}/0"
 
     def start(self) -> None:
-        """Start it, again if need be, and return when it answers."""
+        """Start or restart the server, and return when it answers."""
         options = ["--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
         self._process = subprocess.Popen([self._program, *options], stdout=subprocess.DEVNULL)
         deadline = time.monotonic() + GUARD_S
@@ -43,18 +43,18 @@ class RedisServer:
                 time.sleep(0.01)
 
     def kill(self) -> None:
-        """End it at once."""
+        """Kill the server."""
         self._process.kill()
         self._process.wait(GUARD_S)
 
     def pause(self) -> None:
-        """Let it hang: it keeps its connections and answers nothing."""
+        """Suspend the server: it keeps its connections and answers nothing."""
         self._process.send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let it go on."""
+        """Resume the server."""
         self._process.send_signal(signal.SIGCONT)
 
     def close(self) -> None:
-        """End it for good."""
+        """Stop the server for good."""
         self.kill()

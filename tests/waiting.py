@@ -1,11 +1,11 @@
-"""Waiting for events in other processes and threads, guarded against waiting for ever."""
+"""Waiting for events in other processes and threads, with a bound on the wait."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 
-GUARD_S = 240.0  # no claim: far longer than any event takes, also on one core with other work on it
+GUARD_S = 240.0  # not a claim: far longer than any event takes, even on one busy core
 _PAUSE_S = 0.05
 
 

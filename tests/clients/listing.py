@@ -1,4 +1,4 @@
-"""The page of clients, docs/api/clients.md, from the pins and the checks: python -m tests.clients.listing."""
+"""Write the page of clients, docs/api/clients.md, from the pins and the checks: python -m tests.clients.listing."""
 
 import ast
 import json
@@ -41,7 +41,7 @@ environments, `make test-clients` also the others. Generated from the tests by `
 
 
 def versions() -> dict[str, str]:
-    """Each package's version by its kind and name, such as `py:openai`."""
+    """Return each package's version by its kind and name, such as `py:openai`."""
     found: dict[str, str] = dict(json.loads((ROOT / "tools" / "package.json").read_text())["dependencies"])
     found = {f"mjs:{name}": version for name, version in found.items()}
     for path in sorted((HERE / "requirements").rglob("*.txt")):
@@ -52,7 +52,7 @@ def versions() -> dict[str, str]:
 
 
 def driven(path: Path) -> str:
-    """What a file's checks claim, in the words of their docstrings or names."""
+    """Return the claims of a file's checks, from their docstrings or names."""
     text = path.read_text()
     if path.suffix == ".mjs":
         return "; ".join(
@@ -63,7 +63,7 @@ def driven(path: Path) -> str:
 
 
 def page() -> str:
-    """The page's text."""
+    """Return the page's text."""
     known, rows = versions(), []
     for file, names in sorted(PACKAGES.items()):
         path = HERE / "checks" / file

@@ -1,7 +1,7 @@
-"""Runs every `check_…` function of one file with the interpreter that it needs, and prints what came of each.
+"""Run every `check_…` function of one file with the interpreter that it needs, and print the result of each.
 
-Called as: PYTHON run_checks.py FILE URL LONELY_URL. URL is the front door of a whole product; LONELY_URL a gateway
-without a service behind it. Prints one JSON object, check name → null or the traceback. Needs nothing but Python.
+Usage: PYTHON run_checks.py FILE URL LONELY_URL. URL is the address of a whole product; LONELY_URL that of a gateway
+without a service. Prints one JSON object: check name → null or the traceback. Needs only Python.
 """
 
 import json
@@ -20,7 +20,7 @@ def main() -> None:
         try:
             check(url, lonely_url)
             results[name] = None
-        except Exception:  # noqa: BLE001  whatever it is, it is what the test tells
+        except Exception:  # noqa: BLE001  the test reports any exception
             results[name] = traceback.format_exc()
     sys.stdout.write("\n" + json.dumps(results) + "\n")
 

@@ -1,4 +1,4 @@
-"""The project's own client for Python, against the whole product; run with the oldest and the newest protobuf."""
+"""Checks of the project's own Python client against the whole product, run with the oldest and the newest protobuf."""
 
 import asyncio
 import json
@@ -22,12 +22,12 @@ LONG: Any = {"max_tokens": 1000, "ignore_eos": True, "temperature": 2, "n": 32}
 
 
 def client(url: str, **options: Any) -> Client:
-    """A client of the front door."""
+    """Return a client of Envoy."""
     return Client(url.removeprefix("http://"), **options)
 
 
 def failure(call: Any) -> sluice_client.SluiceError:
-    """What a call raises."""
+    """Return the error that a call raises."""
     try:
         call()
     except sluice_client.SluiceError as error:
@@ -36,7 +36,7 @@ def failure(call: Any) -> sluice_client.SluiceError:
 
 
 def check_stream_is_the_answer(url: str, _: str) -> None:
-    """A stream's pieces are the whole answer's text; events are the contract's, numbered from 0."""
+    """A stream's pieces join to the whole answer's text; events are the contract's, numbered from 0."""
     with client(url) as c:
         whole = c.chat(QUESTION, temperature=0)
         events = list(c.stream_chat(QUESTION, temperature=0))
@@ -50,7 +50,7 @@ def check_stream_is_the_answer(url: str, _: str) -> None:
 
 
 def check_event_loop(url: str, _: str) -> None:
-    """The same on an event loop, several at a time."""
+    """Concurrent streams on an event loop give the same text."""
 
     async def ask() -> None:
         async with AsyncClient(url.removeprefix("http://")) as c:
@@ -78,7 +78,7 @@ def check_event_loop(url: str, _: str) -> None:
 
 
 def check_every_task(url: str, _: str) -> None:
-    """Completions, responses, vectors, tokens and models, without a model's name."""
+    """Completions, responses, embeddings, tokens and models work without a model's name."""
     with client(url) as c:
         completion = c.complete(["One, two,", "A, B,"], max_tokens=4, temperature=0)
         assert len(completion.texts) == 2
@@ -104,7 +104,7 @@ def check_every_task(url: str, _: str) -> None:
 
 
 def check_options_reach_the_service(url: str, _: str) -> None:
-    """The first event echoes what was asked, whatever message of the contract it belongs to."""
+    """The first event echoes every option, in whichever message of the contract it is."""
     with client(url) as c, c.stream_chat(
         [{"role": "system", "content": "Be brief."}, sluice_client.message("user", QUESTION)],
         temperature=0.5, top_p=0.9, top_k=7, seed=11, logit_bias={5: -1.5}, max_tokens=9, stop="\n\n\n", top_logprobs=2,
@@ -119,8 +119,8 @@ def check_options_reach_the_service(url: str, _: str) -> None:
     assert any(event.content_delta.logprobs for event in events)
 
 
-def check_unknown_option_is_refused(url: str, _: str) -> None:
-    """An option that the contract doesn't have is the caller's mistake at once."""
+def check_unknown_option_is_rejected(url: str, _: str) -> None:
+    """An option that the contract doesn't have raises an error immediately."""
     with client(url) as c:
         try:
             c.chat(QUESTION, temprature=0.5)  # type: ignore[call-arg]
@@ -131,7 +131,7 @@ def check_unknown_option_is_refused(url: str, _: str) -> None:
 
 
 def check_output_follows_a_schema(url: str, _: str) -> None:
-    """JSON of a schema, and one of several texts."""
+    """Output follows a JSON schema, or is one of several texts."""
     with client(url) as c:
         assert set(json.loads(c.chat(QUESTION, json_schema={**CITY, "additionalProperties": False}).text)) == {"city"}
         assert c.chat(QUESTION, one_of=["yes", "no"]).text in {"yes", "no"}
@@ -154,8 +154,8 @@ def check_tool_call_and_result(url: str, _: str) -> None:
         assert c.chat([asked, answer.turn, result], tools=[WEATHER], temperature=0).text
 
 
-def check_refusal_names_field_and_reason(url: str, _: str) -> None:
-    """What is wrong is told by its field, reason and rule; nobody else's errors get through."""
+def check_error_names_field_and_reason(url: str, _: str) -> None:
+    """An error has the field, the reason and the rule; all errors are of the client's own types."""
     with client(url) as c:
         error = failure(lambda: c.chat(QUESTION, temperature=3))
         assert isinstance(error, sluice_client.InvalidRequestError)
@@ -172,7 +172,7 @@ def check_refusal_names_field_and_reason(url: str, _: str) -> None:
 
 
 def check_deadline(url: str, _: str) -> None:
-    """A deadline ends calls and streams, the part that came before being told."""
+    """A deadline ends calls and streams; a stream's events before it are received."""
     with client(url) as c:
         assert isinstance(failure(lambda: c.chat(QUESTION, timeout=0.2, **LONG)), sluice_client.DeadlineExceededError)
         pieces: list[str] = []
@@ -183,7 +183,7 @@ def check_deadline(url: str, _: str) -> None:
 
 
 def check_cancelled_stream(url: str, _: str) -> None:
-    """Leaving the block stops the generation, and another thread can."""
+    """Leaving the block stops the generation, and so does another thread's cancel."""
     with client(url) as c:
         with c.stream_chat(QUESTION, **LONG) as stream:
             assert len([next(stream) for _ in range(4)]) == 4
@@ -212,16 +212,16 @@ def check_cancelled_stream(url: str, _: str) -> None:
     asyncio.run(cancel())
 
 
-def check_nobody_there(_: str, __: str) -> None:
-    """Without a server: UNAVAILABLE, or with `wait_for_ready` a wait until the deadline."""
+def check_no_server(_: str, __: str) -> None:
+    """Without a server, calls fail with UNAVAILABLE, or with `wait_for_ready` at the deadline."""
     with Client("127.0.0.1:1", timeout=5) as c:
         assert isinstance(failure(lambda: c.chat(QUESTION, model="m")), sluice_client.UnavailableError)
     with Client("127.0.0.1:1", timeout=0.3, wait_for_ready=True) as c:
         assert isinstance(failure(lambda: c.chat(QUESTION, model="m")), sluice_client.DeadlineExceededError)
 
 
-def check_urls_without_a_place_are_taken(_: str, __: str) -> None:
-    """What gRPC can't use of a URL is refused where it is given, and not looked up as a host."""
+def check_urls_with_a_path_are_rejected(_: str, __: str) -> None:
+    """Parts of a URL that gRPC can't use are rejected immediately, instead of being resolved as a host."""
     for url in ("https://host/v1", "http://host:80/v1/chat", "http://user@host", "https://host?x=1"):
         try:
             Client(url)
@@ -234,25 +234,25 @@ def check_urls_without_a_place_are_taken(_: str, __: str) -> None:
 
 
 def check_messages_can_be_pickled(_: str, __: str) -> None:
-    """Messages cross processes, as those of protoc's code do."""
+    """Messages can be pickled, like those of protoc's code."""
     request = chat_pb2.ChatRequest(model="m", messages=[content_pb2.Message(role=content_pb2.ROLE_USER)])
     assert pickle.loads(pickle.dumps(request)) == request  # noqa: S301  its own
 
 
-class Refusing:
-    """A server that refuses the first calls, with RetryInfo as the service tells it, and sees what is sent."""
+class RejectingServer:
+    """A server that rejects the first calls, with RetryInfo like the service's, and records the metadata."""
 
-    def __init__(self, num_refusals: int, pushback: str) -> None:
+    def __init__(self, num_rejections: int, pushback: str) -> None:
         self.num_calls = 0
         self.metadata: dict[str, Any] = {}
-        self._num_refusals = num_refusals
+        self._num_rejections = num_rejections
         self._pushback = pushback
 
     def answer(self, request: chat_pb2.ChatRequest, context: grpc.ServicerContext) -> chat_pb2.ChatResponse:
-        """Refuse, or answer with the model's name."""
+        """Reject the call, or answer with the model's name."""
         self.num_calls += 1
         self.metadata = dict(context.invocation_metadata())
-        if self.num_calls <= self._num_refusals:
+        if self.num_calls <= self._num_rejections:
             status = status_pb2.Status(code=8, message="the queue is full")
             status.details.add().Pack(error_details_pb2.ErrorInfo(reason="QUEUE_FULL", domain="sluice"))
             status.details.add().Pack(error_details_pb2.RetryInfo(retry_delay=duration_pb2.Duration(nanos=250_000_000)))
@@ -266,10 +266,10 @@ class Refusing:
 
 
 @contextmanager
-def served(refusing: Refusing) -> Any:
-    """Its address."""
+def served(rejecting: RejectingServer) -> Any:
+    """Serve and yield the address."""
     handler = grpc.unary_unary_rpc_method_handler(
-        refusing.answer, chat_pb2.ChatRequest.FromString, chat_pb2.ChatResponse.SerializeToString
+        rejecting.answer, chat_pb2.ChatRequest.FromString, chat_pb2.ChatResponse.SerializeToString
     )
     server = grpc.server(futures.ThreadPoolExecutor(2))
     server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("sluice.v1.ChatService", {"Chat": handler})])
@@ -281,32 +281,32 @@ def served(refusing: Refusing) -> Any:
         server.stop(None)
 
 
-def check_refusals_are_retried_when_the_server_says(_: str, __: str) -> None:
-    """What is refused for now is tried again, four times in all, and never where the server says not to."""
-    refusing = Refusing(3, "20")
-    with served(refusing) as target, Client(target, key="sk-1", metadata={"x-request-id": "abc"}) as c:
+def check_rejections_are_retried_after_the_servers_delay(_: str, __: str) -> None:
+    """A temporary rejection is retried, with four attempts in all, and never if the server forbids it."""
+    server = RejectingServer(3, "20")
+    with served(server) as target, Client(target, key="sk-1", metadata={"x-request-id": "abc"}) as c:
         assert c.chat(QUESTION, model="a b").message.model == "a b"
-        assert refusing.num_calls == 4
-        told = {name: refusing.metadata[name] for name in ("authorization", "x-request-id", "x-sluice-model")}
-        assert told == {"authorization": "Bearer sk-1", "x-request-id": "abc", "x-sluice-model": "a%20b"}
-    for pushback, num_refusals, num_calls in (("-1", 1, 1), ("10", 9, 4)):
-        refusing = Refusing(num_refusals, pushback)
-        with served(refusing) as target, Client(target) as c:
+        assert server.num_calls == 4
+        sent = {name: server.metadata[name] for name in ("authorization", "x-request-id", "x-sluice-model")}
+        assert sent == {"authorization": "Bearer sk-1", "x-request-id": "abc", "x-sluice-model": "a%20b"}
+    for pushback, num_rejections, num_calls in (("-1", 1, 1), ("10", 9, 4)):
+        server = RejectingServer(num_rejections, pushback)
+        with served(server) as target, Client(target) as c:
             error = failure(lambda: c.chat(QUESTION, model="m"))
             assert isinstance(error, sluice_client.OverloadedError)
             assert (error.reason, error.retry_delay) == ("QUEUE_FULL", 0.25)
-            assert refusing.num_calls == num_calls
+            assert server.num_calls == num_calls
 
 
 def check_trace_is_passed_on(_: str, __: str) -> None:
-    """The caller's trace goes along where OpenTelemetry is installed; nothing is missed where it isn't."""
+    """The current trace is sent if OpenTelemetry is installed; calls also work without it."""
     try:
         from opentelemetry import trace  # noqa: PLC0415
         from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
     except ImportError:
         return
-    refusing = Refusing(0, "")
-    with served(refusing) as target, Client(target) as c:
+    server = RejectingServer(0, "")
+    with served(server) as target, Client(target) as c:
         with TracerProvider().get_tracer("t").start_as_current_span("outer") as span:
             c.chat(QUESTION, model="m")
-        assert trace.format_trace_id(span.get_span_context().trace_id) in refusing.metadata["traceparent"]
+        assert trace.format_trace_id(span.get_span_context().trace_id) in server.metadata["traceparent"]

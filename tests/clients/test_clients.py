@@ -1,4 +1,4 @@
-"""The SDKs that callers already have, unchanged but for their base URL, each in an environment of its own."""
+"""Existing SDKs work unchanged except for their base URL; each is tested in a separate environment."""
 
 import ast
 import json
@@ -19,18 +19,18 @@ from tests.waiting import GUARD_S
 HERE = Path(__file__).parent
 CHECKS = HERE / "checks"
 LARGE = {path.stem for path in (HERE / "requirements" / "large").glob("*.txt")}
-ENVIRONMENTS = {"lm_eval": "benchmarks"}  # of files that share another one's
-EXACT = {"lm_eval"}  # files that compare with the model in float32, and want the server's to be that
+ENVIRONMENTS = {"lm_eval": "benchmarks"}  # of files that share another file's environment
+EXACT = {"lm_eval"}  # files that compare with the model in float32, and need a server that computes in it
 LARGE_TIMEOUT_S = 900
 
 
 def environment(file: str) -> str:
-    """The environment that a file's checks need."""
+    """Return the environment of a file's checks."""
     return ENVIRONMENTS.get(Path(file).stem, Path(file).stem)
 
 
 def checks() -> list[tuple[str, str]]:
-    """(file, check) of all files; read, not run, since this environment lacks what they import."""
+    """Return (file, check) of all files, read without importing, since this environment lacks their packages."""
     found: list[tuple[str, str]] = []
     for path in sorted(CHECKS.glob("*.py")):
         names = [node.name for node in ast.parse(path.read_text()).body if isinstance(node, ast.FunctionDef)]
@@ -42,7 +42,7 @@ def checks() -> list[tuple[str, str]]:
 
 @pytest.fixture(scope="module")
 def lonely_gateway() -> Iterator[str]:
-    """The base URL of a gateway whose service is away."""
+    """The base URL of a gateway without a service."""
     port, nobody = free_ports(2)
     command = [sys.executable, "-m", "gateway", f"--port={port}", f"--target=127.0.0.1:{nobody}"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
@@ -54,7 +54,7 @@ def lonely_gateway() -> Iterator[str]:
 
 
 def cases() -> list[Any]:
-    """The checks as parameters, those of large environments marked."""
+    """Return the checks as parameters, with a mark for those of large environments."""
     marks = [pytest.mark.large, pytest.mark.timeout(LARGE_TIMEOUT_S + 100)]
     return [
         pytest.param(file, check, marks=marks if environment(file) in LARGE and file.endswith(".py") else ())
@@ -64,7 +64,7 @@ def cases() -> list[Any]:
 
 @pytest.fixture(scope="module")
 def exact_stack() -> Iterator[Stack]:
-    """A whole product that computes the model in float32."""
+    """A whole product that computes in float32."""
     stack = Stack(environment={"SLUICE_SERVICE_DTYPE": "float32"})
     try:
         stack.wait_for("sluice is ready.")
@@ -75,12 +75,12 @@ def exact_stack() -> Iterator[Stack]:
 
 @pytest.fixture(scope="module")
 def results() -> dict[str, dict[str, str | None]]:
-    """What came of each file's checks, filled by the first test that asks for the file."""
+    """The results of each file's checks, filled by the first test of the file."""
     return {}
 
 
 def run(file: str, door: str, lonely_url: str) -> dict[str, str | None]:
-    """Run all checks of one file."""
+    """Run all checks of one file and return their results."""
     if file.endswith(".mjs"):
         command = ["node", str(CHECKS / file), str(ROOT / ".cache/npm/node_modules"), door, lonely_url]
     else:
@@ -101,14 +101,14 @@ def test_client(
     results: dict[str, dict[str, str | None]],
     request: pytest.FixtureRequest,
 ) -> None:
-    """The client's own call works, and gives what its documentation promises."""
+    """The client's own call works as its documentation promises."""
     if file not in results:
         asked: Stack = request.getfixturevalue("exact_stack" if Path(file).stem in EXACT else "stack")
         results[file] = run(file, asked.door, lonely_gateway)
     assert results[file][check] is None, results[file][check]
 
 
-def test_the_page_of_clients_is_made_from_these_tests() -> None:
-    """Every file of checks has its row in docs/api/clients.md, with today's versions."""
+def test_the_page_of_clients_is_up_to_date() -> None:
+    """Every file of checks has its row in docs/api/clients.md, with the pinned versions."""
     assert {path.name for path in CHECKS.iterdir() if path.suffix in {".py", ".mjs"}} == set(listing.PACKAGES)
     assert listing.PAGE.read_text() == listing.page()

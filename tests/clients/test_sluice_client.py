@@ -1,4 +1,4 @@
-"""The project's own client for Python, with the oldest and newest of what it needs, and beside the server's code."""
+"""The project's own Python client, with its oldest and newest dependencies and alongside the server."""
 
 import ast
 import importlib
@@ -36,7 +36,7 @@ NAMES = [node.name for node in ast.parse(CHECKS.read_text()).body if isinstance(
 
 @pytest.fixture(scope="module")
 def results(stack: Stack) -> dict[str, dict[str, str | None]]:
-    """What came of each environment's checks."""
+    """The results of each environment's checks."""
     source = {**os.environ, "PYTHONPATH": str(ROOT / "clients/python/src")}
     found = {}
     for name in ENVIRONMENTS:
@@ -51,12 +51,12 @@ def results(stack: Stack) -> dict[str, dict[str, str | None]]:
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
 @pytest.mark.parametrize("check", [name for name in NAMES if name.startswith("check_")])
 def test_client(environment: str, check: str, results: dict[str, dict[str, str | None]]) -> None:
-    """Each check holds."""
+    """Each check passes in each environment."""
     assert results[environment][check] is None, results[environment][check]
 
 
 def test_both_contracts_in_one_process() -> None:
-    """The client's messages and the server's are there side by side, and are the same bytes."""
+    """The client's and the server's messages can be imported together, and serialize to the same bytes."""
     asked = request.chat_request("Hello!", {"model": "m", "temperature": 0.5, "max_tokens": 3, "priority": 1})
     same = server_chat_pb2.ChatRequest.FromString(asked.SerializeToString())
     assert same.SerializeToString(deterministic=True) == asked.SerializeToString(deterministic=True)
@@ -81,13 +81,13 @@ GROUPS = (sampling_pb2.SamplingParams, sampling_pb2.StopParams, serving_pb2.Serv
     ],
 )
 def test_options_are_the_contracts(options: type, messages: tuple[typing.Any, ...]) -> None:
-    """Each option has a field in one of these messages; those written otherwise here are few."""
+    """Each option has a field in one of these messages, except the few listed here."""
     fields = {name for message in messages for name in message.DESCRIPTOR.fields_by_name}
     assert set(typing.get_type_hints(options)) - SPECIAL <= fields
 
 
-def test_every_method_has_its_place() -> None:
-    """Each method of the contract is one of `methods`, with its types; those that change nothing are retried."""
+def test_every_method_is_declared() -> None:
+    """Each method of the contract is one of `methods`, with its types; those without changes are retried."""
     files = (ROOT / "proto/sluice/v1").glob("*.proto")
     modules = [importlib.import_module(f"sluice_client.v1.{path.stem}_pb2") for path in files]
     services = [service for module in modules for service in module.DESCRIPTOR.services_by_name.values()]
@@ -105,5 +105,5 @@ def test_every_method_has_its_place() -> None:
 
 
 def test_reasons_are_those_of_the_wire() -> None:
-    """`reason_name` gives the strings that errors have."""
+    """`reason_name` returns the strings of received errors."""
     assert sluice_client.reason_name(error_pb2.ERROR_REASON_MODEL_NOT_FOUND) == "MODEL_NOT_FOUND"

@@ -1,4 +1,4 @@
-"""The project's own client for Python goes on with streams whose server is killed."""
+"""The project's own Python client resumes streams whose server is killed."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ QUESTION = "Tell me of France."
 
 
 def open_stream(client: sluice_client.Client, seed: int) -> sluice_client.Stream[chat_pb2.StreamChatResponse]:
-    """An answer that takes a while."""
+    """Return the stream of a long answer."""
     return client.stream_chat(QUESTION, n=32, max_tokens=400, ignore_eos=True, temperature=2, seed=seed)
 
 
 def texts(events: Iterable[chat_pb2.StreamChatResponse]) -> dict[int, str]:
-    """Each choice's text. The events' numbers leave nothing out."""
+    """Return each choice's text. Check that the events' numbers have no gaps."""
     found: dict[int, str] = defaultdict(str)
     for number, event in enumerate(events):
         assert event.sequence_number == number
@@ -42,7 +42,7 @@ def kill_service(stack: Stack) -> None:
 
 
 def until_ready(stack: Stack) -> None:
-    """Wait until the service that was killed is back."""
+    """Wait until the killed service is ready again."""
     for _ in range(600):
         if httpx.get(f"{stack.door}/readyz", timeout=60).is_success:
             return
@@ -52,7 +52,7 @@ def until_ready(stack: Stack) -> None:
 
 @pytest.fixture(scope="module")
 def killable() -> Iterable[Stack]:
-    """The product by itself."""
+    """A separate product, whose service may be killed."""
     stack = Stack()
     try:
         stack.wait_for("sluice is ready.")
@@ -62,7 +62,7 @@ def killable() -> Iterable[Stack]:
 
 
 def test_streams_outlive_their_service(killable: Stack) -> None:
-    """A service killed with -9 costs no character, whether a thread reads or an event loop."""
+    """A service killed with -9 loses no character, for the synchronous and the asynchronous client."""
     target = f"127.0.0.1:{killable.ports['envoy']}"
     begun = Barrier(3)
 
@@ -91,7 +91,7 @@ def test_streams_outlive_their_service(killable: Stack) -> None:
 
 
 def test_stream_can_be_cancelled_while_its_service_is_away(killable: Stack) -> None:
-    """Between two tries to go on there is no call that could be cancelled; nobody waits for the next."""
+    """A cancel between two attempts to resume, when no call is open, ends the stream immediately."""
     target = f"127.0.0.1:{killable.ports['envoy']}"
 
     def in_thread() -> None:
@@ -117,7 +117,7 @@ def test_stream_can_be_cancelled_while_its_service_is_away(killable: Stack) -> N
 
 
 def test_stream_that_is_not_to_be_resumed_fails(killable: Stack) -> None:
-    """With a resume_timeout of 0 a break is an error, told as what it is."""
+    """With a resume_timeout of 0, a break raises the error of the call."""
     with sluice_client.Client(
         f"127.0.0.1:{killable.ports['envoy']}", model="sluice-demo", resume_timeout=0, wait_for_ready=True
     ) as client:

@@ -25,13 +25,13 @@ from tests.e2e.stack import ROOT, free_ports
 _ENVIRONMENT = {
     **os.environ,
     "PYTHONPATH": f"{ROOT}:{ROOT / 'generated'}",
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # what Ray warns of otherwise
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # otherwise Ray logs a warning
 }
 _NODE = {"num_cpus": 2, "object_store_memory": 80 << 20, "include_dashboard": False}
 
 
 class RayFleet:
-    """Until the end of the block: nodes, Envoy, a gateway, and `sluice ray` on the pools that are given."""
+    """A context with nodes, Envoy, a gateway, and `sluice ray` on the given pools."""
 
     def __init__(self, pools: Sequence[Mapping[str, Any]], num_nodes: int = 2) -> None:
         self._pools = [dict(pool) for pool in pools]
@@ -42,13 +42,13 @@ class RayFleet:
 
     @property
     def door(self) -> str:
-        """The front door's base URL."""
+        """Envoy's base URL."""
         return f"http://127.0.0.1:{self._ports['envoy']}"
 
     def __enter__(self) -> Self:
         self._temporary = tempfile.TemporaryDirectory(prefix="sluice-ray-")
         self._folder = Path(self._temporary.name)
-        os.environ.update(_ENVIRONMENT)  # which the nodes' workers get
+        os.environ.update(_ENVIRONMENT)  # inherited by the nodes' workers
         from ray.cluster_utils import Cluster  # noqa: PLC0415  only these tests need Ray
 
         self.cluster: Any = Cluster(initialize_head=True, head_node_args={**_NODE, "num_cpus": 0})
@@ -76,7 +76,7 @@ class RayFleet:
         self._temporary.cleanup()
 
     def deploy(self, **changes: Any) -> None:
-        """Write the deployment, with changes of every pool, in place of the one before."""
+        """Write the deployment, with changes to every pool, replacing the previous one."""
         pools = [{**pool, **changes} for pool in self._pools]
         new = self._folder / "new.yaml"
         new.write_text(yaml.safe_dump({"fleet": "fleet.yaml", "address": self.cluster.address, "pools": pools}))
@@ -87,7 +87,7 @@ class RayFleet:
         self._run("keeper", [sys.executable, "-m", "cluster", self._folder / "ray.yaml", *options])
 
     def end(self, name: str, number: signal.Signals = signal.SIGTERM) -> int:
-        """Send a process a signal, and return its exit code."""
+        """Send a signal to a process and return its exit code."""
         process = self._processes.pop(name)
         process.send_signal(number)
         try:
@@ -97,27 +97,27 @@ class RayFleet:
             process.wait()
 
     def wait(self, name: str, timeout_s: float = 60) -> int:
-        """The exit code of a process that ends by itself."""
+        """Wait for a process to end by itself and return its exit code."""
         return self._processes.pop(name).wait(timeout_s)
 
     def hosts(self, pool: str = "service") -> list[Host]:
-        """What Envoy is told of a pool."""
+        """Return the hosts of a pool in Envoy's file."""
         return read_hosts(self._folder / "hosts", pool)
 
     def until(self, holds: Callable[[], bool], timeout_s: float = 90) -> None:
-        """Return when it holds."""
+        """Return when the condition holds."""
         deadline = time.monotonic() + timeout_s
         while not holds():
             assert time.monotonic() < deadline, self.said()
             time.sleep(0.1)
 
     def until_served(self, count: int, pool: str = "service") -> None:
-        """Return when Envoy finds that many replicas of a pool healthy, and no others; callers get through then."""
+        """Return when Envoy has this number of healthy replicas of a pool, and no others; calls succeed then."""
         self.until(lambda: self._opinions(pool) == ["HEALTHY"] * count)
-        self.until(lambda: self.answers("readyz"))  # Envoy's threads hear of it later than its interface
+        self.until(lambda: self.answers("readyz"))  # Envoy's threads are updated later than its admin interface
 
     def answers(self, path: str = "healthz") -> bool:
-        """Whether Envoy and the gateway do, and for `readyz` a service."""
+        """Return True if Envoy and the gateway answer, and for `readyz` a service, too."""
         try:
             with urllib.request.urlopen(f"{self.door}/{path}", timeout=5):  # noqa: S310  http, by the door
                 return True
@@ -125,7 +125,7 @@ class RayFleet:
             return False
 
     def said(self) -> str:
-        """What `sluice ray` has said."""
+        """Return the output of `sluice ray`."""
         return (self._folder / "keeper.log").read_text()
 
     def _opinions(self, pool: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""`sluice ray` says in a line why it can't begin."""
+"""`sluice ray` reports in one line why it can't start."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pytest
 from cluster.__main__ import main
 
 
-def test_what_cannot_be_deployed_is_told(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_invalid_deployments_are_reported(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main([str(tmp_path / "ray.yaml")]) == 2
     assert capfd.readouterr().err == f"sluice ray: {tmp_path}/ray.yaml: No such file or directory\n"
 
 
-def test_without_ray_it_is_told_how_to_install_it(
+def test_without_ray_the_error_names_the_installation(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)

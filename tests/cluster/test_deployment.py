@@ -1,4 +1,4 @@
-"""What a file may deploy, and what is said of one that may not."""
+"""Deployment files: valid ones, and the errors for invalid ones."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ FLEET: dict[str, Any] = {
 
 
 def written(folder: Path, deployment: object, fleet: object = None) -> Path:
-    """The files; the path of the deployment's."""
+    """Write the files and return the path of the deployment."""
     (folder / "fleet.yaml").write_text(yaml.safe_dump(FLEET if fleet is None else fleet))
     path = folder / "ray.yaml"
     path.write_text(yaml.safe_dump(deployment))
     return path
 
 
-def test_the_example_is_right() -> None:
-    """Its settings are the service's, and its pools have counts of their own."""
+def test_the_example_is_valid() -> None:
+    """The example has settings of the service, and pools with separate counts."""
     deployment, fleet = read_deployment(ROOT / "deploy" / "ray" / "deployment.yaml")
     assert {pool.name: (pool.min_replicas, pool.max_replicas) for pool in deployment.pools} == {
         "service": (1, 4),
@@ -53,13 +53,13 @@ def test_the_example_is_right() -> None:
         ({"name": "gateway"}, "pools.0.name: 'gateway' is not a pool of "),
     ],
 )
-def test_what_is_wrong_is_told_in_a_line(pool: dict[str, Any], words: str, tmp_path: Path) -> None:
-    """With the field and its limit."""
+def test_faults_are_reported_in_one_line(pool: dict[str, Any], words: str, tmp_path: Path) -> None:
+    """The line names the field and its limit."""
     path = written(tmp_path, {"fleet": "fleet.yaml", "pools": [pool]})
-    with pytest.raises(DeploymentError) as refused:
+    with pytest.raises(DeploymentError) as rejected:
         read_deployment(path)
-    assert str(refused.value).startswith(f"{path}: {words}")
-    assert "\n" not in str(refused.value)
+    assert str(rejected.value).startswith(f"{path}: {words}")
+    assert "\n" not in str(rejected.value)
 
 
 def test_a_pool_is_there_once(tmp_path: Path) -> None:
@@ -86,18 +86,18 @@ def test_the_fleet_must_fit(change: dict[str, Any], words: str, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("text", ["pools: [", "", "- 1"])
-def test_what_is_no_deployment_is_told_in_a_line(text: str, tmp_path: Path) -> None:
+def test_other_files_are_rejected_in_one_line(text: str, tmp_path: Path) -> None:
     path = tmp_path / "ray.yaml"
     path.write_text(text)
-    with pytest.raises(DeploymentError) as refused:
+    with pytest.raises(DeploymentError) as rejected:
         read_deployment(path)
-    assert "\n" not in str(refused.value)
+    assert "\n" not in str(rejected.value)
     with pytest.raises(DeploymentError, match="No such file"):
         read_deployment(tmp_path / "none.yaml")
 
 
 def test_counts_replace_no_replica() -> None:
-    """Settings, resources and the revision do."""
+    """A changed count keeps all replicas; changed settings, resources or revisions replace them."""
     pool = PoolDeployment()
     assert pool.fingerprint == PoolDeployment(min_replicas=0, max_replicas=9, surge=False).fingerprint
     changes: list[dict[str, Any]] = [{"settings": {"dtype": "float32"}}, {"resources": {"CPU": 2}}, {"revision": "2"}]
@@ -113,6 +113,6 @@ def test_counts_replace_no_replica() -> None:
     ],
 )
 def test_pools_of_one_store_load_models_of_their_own(store: dict[str, Any], pool: str) -> None:
-    """By their names, unless the settings have another."""
+    """Pools of one store are distinguished by name, unless the settings have another name."""
     found = ServiceSettings.model_validate(PoolDeployment(name="large", settings=store).service_settings).store
     assert (found.pool, found.redis_url) == (pool, store.get("store", {}).get("redis_url"))

@@ -1,4 +1,4 @@
-"""Which empty pools are called, by what Envoy counts."""
+"""Detection of calls to empty pools, from Envoy's counters."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.e2e.stack import free_ports
 
 @contextmanager
 def admin(counts: dict[str, int]) -> Iterator[Host]:
-    """Envoy's own interface, with these calls of clusters that had no host."""
+    """Serve Envoy's admin interface with these counts of calls to clusters without hosts."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -41,7 +41,7 @@ def admin(counts: dict[str, int]) -> Iterator[Host]:
 
 @pytest.mark.slow
 def test_calls_since_the_last_time_count() -> None:
-    """What was counted before the first look is old."""
+    """Calls before the first reading don't count."""
     counts = {"service": 5, "large-affinity": 2}
     with admin(counts) as host:
         callers = Callers(host)

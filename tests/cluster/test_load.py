@@ -1,4 +1,4 @@
-"""What a replica has to do, by its page of metrics."""
+"""A replica's load, from its metrics page."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ rpc_server_call_duration_seconds_sum{rpc_method="Chat",sluice_error_reason="INVA
 
 
 def test_models_are_counted_together() -> None:
-    """The fullest cache counts, and what came since the reading before.
+    """The fullest cache counts, and counters count since the previous reading.
 
-    4 of 6 have started, which waited 8 of 9 s, and 2 of 7 were refused for want of room.
+    4 of 6 started in between, after waiting 8 of 9 s, and 2 of 7 were rejected for lack of capacity.
     """
     before = Page(num_started=2, queue_time_s=1, num_rejected=5)
     assert Page.parse(TEXT).load_since(before) == Load(4, 5, 0.25, 4, 2.0, 2)

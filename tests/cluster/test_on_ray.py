@@ -1,4 +1,4 @@
-"""Replicas on a Ray cluster's nodes: as many as their load needs, replaced without a loss, and when a node dies."""
+"""Replicas on a Ray cluster's nodes: scaled by load, replaced without loss, and restarted after a node dies."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def until_served(fleet: RayFleet, count: int) -> None:
 
 
 async def test_replicas_come_and_go_with_the_load() -> None:
-    """Up to three while twelve ask, and back to one; no request is lost."""
+    """Twelve clients scale the pool to three replicas, and then it returns to one; no request is lost."""
     with RayFleet([pool(1, 3, scaling=QUICK)]) as fleet:
         await until_served(fleet, 1)
         load = Load(fleet.door, num_callers=12)
@@ -43,7 +43,7 @@ async def test_replicas_come_and_go_with_the_load() -> None:
 
 
 async def test_replicas_are_replaced_without_a_loss() -> None:
-    """By a change of the file, under load; and another keeper takes over those that run."""
+    """A change of the file replaces the replicas under load, and another keeper takes over running ones."""
     with RayFleet([pool(2, 2)]) as fleet:
         await until_served(fleet, 2)
         load = Load(fleet.door, num_callers=6)
@@ -66,7 +66,7 @@ async def test_replicas_are_replaced_without_a_loss() -> None:
 
 
 async def test_a_node_dies() -> None:
-    """Its replica's streams are lost, at most; the others serve on, and another replica comes up elsewhere."""
+    """At most the streams of the node's replica are lost; others keep serving, and another replica starts elsewhere."""
     with RayFleet([pool(2, 2)], num_nodes=2) as fleet:
         await until_served(fleet, 2)
         load = Load(fleet.door, num_callers=6)
@@ -84,9 +84,9 @@ async def test_a_node_dies() -> None:
 
 
 async def test_a_pool_is_empty_until_it_is_called() -> None:
-    """Who calls an empty pool is told when to ask again, and is answered then; without calls it is empty again.
+    """A call to an empty pool gets a retry delay, and succeeds later; without calls the pool becomes empty again.
 
-    The pool beside it has a number of its own, and serves all the while.
+    The other pool has a separate count and serves all the time.
     """
     second = {**SETTINGS, "models": [{"name": "second", "path": str(ROOT / "demo" / "model")}]}
     body = {"max_tokens": 4, "messages": [{"role": "user", "content": "Hello!"}]}

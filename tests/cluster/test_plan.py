@@ -1,4 +1,4 @@
-"""A pool's replicas are brought to a number and a revision step by step, and never too few of them serve."""
+"""A pool's replicas reach a count and a revision step by step, and enough of them serve at any time."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def standing(
 
 
 def test_as_many_are_started_as_are_missing() -> None:
-    """Those that start count, those that drain don't."""
+    """Starting replicas count, draining ones don't."""
     replicas = [standing("a"), standing("b", phase=ReplicaPhase.STARTING), standing("c", phase=ReplicaPhase.DRAINING)]
     assert plan(replicas, 4, NEW, surge=True) == Plan(2)
 
 
-def test_who_serves_least_goes_first() -> None:
-    """Before all others who doesn't serve yet."""
+def test_the_least_serving_replica_is_removed_first() -> None:
+    """A replica that doesn't serve yet is removed before all others."""
     replicas = [standing("a", sequences=3), standing("b", sequences=1), standing("c", phase=ReplicaPhase.STARTING)]
     assert plan(replicas, 2, NEW, surge=True) == Plan(0, ("c",))
     assert plan(replicas, 1, NEW, surge=True) == Plan(0, ("c", "b"))
@@ -44,7 +44,7 @@ def test_who_serves_least_goes_first() -> None:
     ],
 )
 def test_a_successor_serves_first(replicas: Sequence[ReplicaStatus], expected: Plan) -> None:
-    """Two of an old revision, replaced one at a time."""
+    """Two replicas of an old revision are replaced one at a time, each after its successor serves."""
     assert plan(replicas, 2, NEW, surge=True) == expected
 
 
@@ -58,14 +58,14 @@ def test_a_successor_serves_first(replicas: Sequence[ReplicaStatus], expected: P
     ],
 )
 def test_without_room_for_a_successor_one_goes_first(replicas: Sequence[ReplicaStatus], expected: Plan) -> None:
-    """One fewer than wanted serves meanwhile, never two."""
+    """At most one fewer than wanted serves meanwhile."""
     assert plan(replicas, 2, NEW, surge=False) == expected
 
 
 @pytest.mark.parametrize("surge", [True, False])
 @pytest.mark.parametrize("wanted", [0, 1, 2, 5])
 def test_a_replacement_comes_to_its_end(wanted: int, surge: bool) -> None:  # noqa: FBT001
-    """Whatever it begins with, as many as wanted of the new revision serve at last, and never fewer than may."""
+    """From any start, the wanted number of the new revision serves in the end, and never fewer than allowed."""
     replicas = [standing(f"old-{number}", OLD) for number in range(3)]
     least = min(wanted, 3) - (not surge)
     for step in range(40):

@@ -1,4 +1,4 @@
-"""A pool is kept as deployed, whatever its replicas say or don't."""
+"""A pool is kept as deployed, regardless of its replicas' reports."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ QUICK = {"up_after_s": 0, "down_after_s": 1}
 
 
 class Nodes:
-    """Where replicas are what a test says; a new one has no answer yet."""
+    """Nodes whose replicas are scripted by the test; a new replica has no report yet."""
 
     def __init__(self) -> None:
         self.said: dict[str, Answer | None] = {}
@@ -39,7 +39,7 @@ class Nodes:
 
 
 class Scene:
-    """A pool, and what became of it."""
+    """A pool and its observed state."""
 
     def __init__(self, pool: PoolDeployment, found: Mapping[str, Answer | None] | None = None) -> None:
         self.pool = pool
@@ -57,7 +57,7 @@ class Scene:
         self.nodes.said[name] = report(self.pool, phase, port, **others)
 
     def tick(self, now: float, *, is_called: bool = False) -> list[str]:
-        """One step; the replicas that there are then."""
+        """Run one step and return the replicas after it."""
         self.keeper.tick(now, is_called=is_called)
         return self.keeper.names
 
@@ -66,8 +66,8 @@ def report(pool: PoolDeployment, phase: ReplicaPhase, port: int = 1, **others: A
     return Report(pool.fingerprint, phase, Host("10.0.0.1", port), Load(), **others)
 
 
-def test_envoy_knows_who_serves() -> None:
-    """And nobody who starts; who is gone is taken away, and replaced."""
+def test_envoy_has_serving_replicas_only() -> None:
+    """Envoy has no starting replica; a lost replica is removed and replaced."""
     scene = Scene(PoolDeployment())
     (first,) = scene.tick(0)
     scene.say(first, ReplicaPhase.STARTING)
@@ -82,8 +82,8 @@ def test_envoy_knows_who_serves() -> None:
     assert f"service: {first} is lost: its node died" in scene.lines
 
 
-def test_who_is_silent_is_replaced() -> None:
-    """But not who waits for a node, however long."""
+def test_silent_replicas_are_replaced() -> None:
+    """A silent replica is replaced, but not one that waits for a node."""
     scene = Scene(PoolDeployment())
     (first,) = scene.tick(0)
     assert scene.tick(10_000) == [first]
@@ -94,8 +94,8 @@ def test_who_is_silent_is_replaced() -> None:
     assert first not in scene.tick(10_002 + SILENCE_S)
 
 
-def test_who_never_serves_is_tried_later_and_later() -> None:
-    """After 1 s, 2 s, 4 s; the problem is told."""
+def test_failing_starts_are_retried_with_growing_delays() -> None:
+    """Retries are after 1 s, 2 s and 4 s, and the problem is reported."""
     scene = Scene(PoolDeployment())
     now = 0.0
     for delay_s in (1, 2, 4):
@@ -108,8 +108,8 @@ def test_who_never_serves_is_tried_later_and_later() -> None:
     assert len(scene.tick(now)) == 1
 
 
-def test_who_does_not_serve_in_time_is_replaced() -> None:
-    """Its time begins when it has a node."""
+def test_replicas_that_do_not_serve_in_time_are_replaced() -> None:
+    """The time limit starts when the replica has a node."""
     scene = Scene(PoolDeployment(start_timeout_s=5))
     (name,) = scene.tick(0)
     scene.say(name, ReplicaPhase.STARTING)
@@ -119,8 +119,8 @@ def test_who_does_not_serve_in_time_is_replaced() -> None:
     assert "start_timeout_s, 5 s" in scene.lines[-1]
 
 
-def test_those_that_run_already_are_taken_over() -> None:
-    """None is taken from Envoy, nor drained, before it has said where it is."""
+def test_running_replicas_are_taken_over() -> None:
+    """No running replica is removed from Envoy or drained before it has reported its address."""
     pool = PoolDeployment(min_replicas=2, max_replicas=2)
     scene = Scene(pool, {"service/a": report(pool, ReplicaPhase.SERVING, 1), "service/b": None})
     scene.keeper.tick(0, is_called=False)
@@ -131,16 +131,16 @@ def test_those_that_run_already_are_taken_over() -> None:
     assert scene.published == [[Host("10.0.0.1", 1), Host("10.0.0.1", 2)]]
 
 
-def test_who_runs_already_and_says_nothing_is_replaced() -> None:
-    """In the end."""
+def test_silent_running_replicas_are_replaced() -> None:
+    """A running replica that never reports is replaced in the end."""
     pool = PoolDeployment()
     scene = Scene(pool, {"service/a": None})
     assert scene.tick(0) == ["service/a"]
     assert scene.tick(ADOPT_S) != ["service/a"]
 
 
-def test_envoy_forgets_who_drains_first() -> None:
-    """Its successor has settled by then; what drains goes when it has ended."""
+def test_draining_replicas_are_first_removed_from_envoy() -> None:
+    """The successor serves by then, and a draining replica is removed when it has ended."""
     old = PoolDeployment()
     scene = Scene(old, {"service/a": report(old, ReplicaPhase.SERVING, 1)})
     scene.tick(0)
@@ -158,7 +158,7 @@ def test_envoy_forgets_who_drains_first() -> None:
 
 
 def test_an_empty_pool_is_filled_by_a_call() -> None:
-    """And emptied by their absence."""
+    """A call fills an empty pool, and a lack of calls empties it."""
     scene = Scene(PoolDeployment.model_validate({"min_replicas": 0, "scaling": QUICK}))
     assert scene.tick(0) == []
     (name,) = scene.tick(1, is_called=True)

@@ -1,4 +1,4 @@
-"""A replica is a process of the service, whose state is told from outside."""
+"""A replica is a process of the service, whose state is observed from outside."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SETTINGS = {"models": [{"name": "demo", "path": str(ROOT / "demo" / "model")}], 
 
 
 def until(replica: Replica, *phases: ReplicaPhase) -> Report:
-    """The first report of one of these."""
+    """Return the first report of one of these phases."""
     deadline = time.monotonic() + GUARD_S
     while (report := replica.report()).phase not in phases:
         assert time.monotonic() < deadline, report
@@ -28,13 +28,13 @@ def until(replica: Replica, *phases: ReplicaPhase) -> Report:
 
 @pytest.fixture(autouse=True)
 def _product(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The service is this checkout's."""
+    """Let replicas run this checkout's service."""
     monkeypatch.setenv("PYTHONPATH", f"{ROOT}:{ROOT / 'generated'}")
 
 
 @pytest.mark.slow
 def test_it_serves_and_drains() -> None:
-    """It starts, serves with an idle engine's load, and ends when it is asked to."""
+    """A replica starts, serves with an idle engine's load, and ends on request."""
     replica = Replica("1", SETTINGS, "127.0.0.1")
     report = replica.report()
     assert report.phase is ReplicaPhase.STARTING
@@ -56,8 +56,8 @@ def test_its_start_does_not_fork_this_process() -> None:
 
 
 @pytest.mark.slow
-def test_its_failure_is_told() -> None:
-    """With the service's own line."""
+def test_its_failure_is_reported() -> None:
+    """The report has the service's own error line."""
     replica = Replica("1", {"no_setting": 1}, "127.0.0.1")
     report = until(replica, ReplicaPhase.FAILED)
     assert report.problem.startswith("exited with code 2: sluice-service: ")

@@ -1,8 +1,8 @@
-"""The table of bad requests: (field, bad value, rule), told once for gRPC and for every dialect.
+"""The table of bad requests: (field, bad value, rule), defined once for gRPC and for every dialect.
 
 A case changes one valid request. `rest` is merged into the OpenAI-style body; `grpc` is a text-format ChatRequest that
-replaces the fields it names. `field` is the proto's path of the field to blame, `param` the REST caller's name of it,
-`words` what the message must say (the limit, or the rule).
+replaces the fields it names. `field` is the path of the invalid field in the contract, `param` its name in REST, and
+`words` a text that the message must contain (the limit, or the rule).
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Case:
-    """One bad request as both kinds of callers would send it."""
+    """One bad request in its gRPC and its REST form."""
 
     name: str
     rest: dict[str, Any]
@@ -22,7 +22,7 @@ class Case:
 
 
 def number(name: str, value: str, words: str, *, inside: str = "sampling") -> Case:
-    """A number outside its range."""
+    """Return the case of a number outside its range."""
     value_of = float(value) if "." in value or name != "seed" else int(value)
     return Case(f"{name}={value}", {name: value_of}, f"{inside} {{ {name}: {value} }}", f"{inside}.{name}", name, words)
 

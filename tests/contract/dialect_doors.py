@@ -1,4 +1,4 @@
-"""Every path of the REST API that takes a body, with one that works, and the shape of its dialect's errors."""
+"""Every path of the REST API that takes a body, with a valid body, and the form of its dialect's errors."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ QUERY = "?api-version=2024-05-01-preview"
 
 
 @dataclass(frozen=True)
-class Told:
-    """What an error body tells: a text for people, and the field at fault, where the dialect has a place for it."""
+class ErrorBody:
+    """The content of an error body: a text for people, and the invalid field, if the dialect reports it."""
 
     message: str
     field: str | None = None
@@ -24,17 +24,17 @@ class Told:
 
 @dataclass(frozen=True)
 class Door:
-    """One path. `good` is a body that it answers; `range` and `kind` change it to one with a bad value or type.
+    """One path. `good` is a valid body; `range` and `kind` change it to one with a bad value or type.
 
-    `unknown` and `other_task` change it to one for a model that isn't there or does something else, or are other
-    paths; `unknown_headers` ask for one that isn't there where a name in the body may be ignored. `streaming` makes the
-    path stream, where it can. `pictures` have input that no served model takes. `too_many` has one item more than its
-    list may have, and the limit.
+    `unknown` and `other_task` change it to one for an unknown model or a model of another task, or are other paths;
+    `unknown_headers` request an unknown model if a name in the body may be ignored. `streaming` makes the path stream,
+    if it can. `pictures` have input that no served model accepts. `too_many` has one item more than its list may have,
+    and the limit.
     """
 
     path: str
     good: Body
-    read: Callable[[httpx.Response], Told]
+    read: Callable[[httpx.Response], ErrorBody]
     required: str
     range: tuple[str, Body]
     kind: tuple[str, Body]
@@ -44,62 +44,62 @@ class Door:
     streaming: Body | None = None
     pictures: Sequence[Body] = ()
     too_many: tuple[Body, str] | None = None
-    statuses: dict[int, int] = field(default_factory=dict)  # 400 → what the dialect has instead, for values
+    statuses: dict[int, int] = field(default_factory=dict)  # 400 → the dialect's status for invalid values
     unknown_headers: Mapping[str, str] = field(default_factory=dict)
 
 
-def openai(answer: httpx.Response) -> Told:
-    """`{"error": {"message", "type", "param", "code"}}`."""
+def openai(answer: httpx.Response) -> ErrorBody:
+    """Read `{"error": {"message", "type", "param", "code"}}`."""
     error = answer.json()["error"]
     assert set(error) == {"message", "type", "param", "code"}
     assert error["type"]
-    return Told(error["message"], error["param"])
+    return ErrorBody(error["message"], error["param"])
 
 
-def databricks(answer: httpx.Response) -> Told:
-    """`{"error_code", "message"}`."""
+def databricks(answer: httpx.Response) -> ErrorBody:
+    """Read `{"error_code", "message"}`."""
     body = answer.json()
     assert set(body) == {"error_code", "message"}
     assert body["error_code"].isupper()
-    return Told(body["message"])
+    return ErrorBody(body["message"])
 
 
-def azure(answer: httpx.Response) -> Told:
-    """`{"error", "message", "status"}`, more by status, and the header."""
+def azure(answer: httpx.Response) -> ErrorBody:
+    """Read `{"error", "message", "status"}`, further fields by status, and the header."""
     body = answer.json()
     assert body["status"] == answer.status_code
     assert body["error"]
     assert answer.headers["x-ms-error-code"]
     if answer.status_code == 422:
-        return Told(body["message"], ".".join(map(str, body["detail"]["loc"])))
-    return Told(body["message"])
+        return ErrorBody(body["message"], ".".join(map(str, body["detail"]["loc"])))
+    return ErrorBody(body["message"])
 
 
-def triton(answer: httpx.Response) -> Told:
-    """`{"error", "error_type"}`."""
+def triton(answer: httpx.Response) -> ErrorBody:
+    """Read `{"error", "error_type"}`."""
     body = answer.json()
     assert set(body) == {"error", "error_type"}
     assert body["error_type"]
-    return Told(body["error"])
+    return ErrorBody(body["error"])
 
 
-def anthropic(answer: httpx.Response) -> Told:
-    """`{"type": "error", "error": {"type", "message"}, "request_id"}`, and the id as a header."""
+def anthropic(answer: httpx.Response) -> ErrorBody:
+    """Read `{"type": "error", "error": {"type", "message"}, "request_id"}`, and the id in the header."""
     body = answer.json()
     assert set(body) == {"type", "error", "request_id"}
     assert (body["type"], set(body["error"])) == ("error", {"type", "message"})
     assert body["request_id"] == answer.headers["request-id"] == answer.headers["x-request-id"]
-    return Told(body["error"]["message"])
+    return ErrorBody(body["error"]["message"])
 
 
-def ranking(answer: httpx.Response) -> Told:
-    """`{"id", "message", "detail", "error": {"message", "type", "param", "code"}}`, the text three times."""
+def ranking(answer: httpx.Response) -> ErrorBody:
+    """Read `{"id", "message", "detail", "error": {"message", "type", "param", "code"}}`, with the text three times."""
     body = answer.json()
     error = body["error"]
     assert (set(body), set(error)) == ({"id", "message", "detail", "error"}, {"message", "type", "param", "code"})
     assert body["message"] == body["detail"] == error["message"]
     assert (body["id"], error["code"]) == (answer.headers["x-request-id"], answer.status_code)
-    return Told(error["message"], error["param"])
+    return ErrorBody(error["message"], error["param"])
 
 
 LONG = "word " * 4000
@@ -121,20 +121,20 @@ INPUT_PARTS = [
 ]
 
 
-def _chat(path: str, read: Callable[[httpx.Response], Told], **more: Any) -> Door:
+def _chat(path: str, read: Callable[[httpx.Response], ErrorBody], **more: Any) -> Door:
     body = {"model": MODEL, "messages": MESSAGES, "max_tokens": 2}
     more = {"unknown": {"model": "nobody"}, "streaming": STREAM, "other_task": {"model": EMBEDDER}, **more}
     more = {"too_long": {"messages": LONG_MESSAGES}, "pictures": PICTURES, "too_many": MANY_MESSAGES, **more}
     return Door(path, body, read, "messages", HOT, TEXT_NUMBER, **more)
 
 
-def _complete(path: str, read: Callable[[httpx.Response], Told], **more: Any) -> Door:
+def _complete(path: str, read: Callable[[httpx.Response], ErrorBody], **more: Any) -> Door:
     body = {"model": MODEL, "prompt": "One, two,", "max_tokens": 2}
     more = {"unknown": {"model": "nobody"}, "streaming": STREAM, "other_task": {"model": EMBEDDER}, **more}
     return Door(path, body, read, "prompt", HOT, TEXT_NUMBER, too_long={"prompt": LONG}, too_many=MANY_PROMPTS, **more)
 
 
-def _embed(path: str, read: Callable[[httpx.Response], Told], **more: Any) -> Door:
+def _embed(path: str, read: Callable[[httpx.Response], ErrorBody], **more: Any) -> Door:
     body = {"model": EMBEDDER, "input": ["a cat"]}
     more = {"range": WIDE, "kind": NO_NUMBER, "unknown": {"model": "nobody"}, "other_task": {"model": MODEL}, **more}
     return Door(path, body, read, "input", too_long={"input": [LONG]}, too_many=MANY_TEXTS, **more)
@@ -157,7 +157,7 @@ def _score(path: str) -> Door:
 
 
 def _message(path: str, **more: Any) -> Door:
-    """A door of Anthropic's: `more` is what the shorter body of a count has otherwise."""
+    """Return a path of Anthropic's dialect; `more` has the differences of the shorter body of a count."""
     body = {"model": MODEL, "messages": MESSAGES, "max_tokens": 2}
     picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
     paper = {"type": "document", "source": {"type": "url", "url": "https://papers.example/cats.pdf"}}
@@ -177,7 +177,7 @@ def _message(path: str, **more: Any) -> Door:
     return door
 
 
-def _respond(path: str, read: Callable[[httpx.Response], Told]) -> Door:
+def _respond(path: str, read: Callable[[httpx.Response], ErrorBody]) -> Door:
     body = {"model": MODEL, "input": "Hello!", "max_output_tokens": 2}
     return Door(
         path,
@@ -212,7 +212,7 @@ def _generate(path: str) -> Door:
 
 
 def _invoke(make: Callable[..., Door], model: str, other: str, **more: Any) -> Door:
-    """A door of Databricks' own path, where the model's name is in the path."""
+    """Return a path of Databricks' dialect with the model's name in it."""
     path = "/serving-endpoints/{}/invocations"
     door = make(path.format(model), databricks, unknown=path.format("nobody"), other_task=path.format(other), **more)
     del door.good["model"]

@@ -1,7 +1,7 @@
-"""The doors of the product, asked in the same words and read in the same words.
+"""The ways to call the product (doors), with a common form of request and answer.
 
-A door takes the fields of an OpenAI-style chat body; the one of gRPC writes them as a ChatRequest by itself, without
-the gateway's code. Each turns what it hears into an `Answer`, a stream into what it adds up to.
+A door takes the fields of an OpenAI-style chat body; gRPC's door translates them to a ChatRequest without the
+gateway's code. Each door returns an `Answer`; a stream is accumulated.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Token:
 
 @dataclass
 class Choice:
-    """One choice, as a caller adds it up."""
+    """One choice, accumulated from its pieces."""
 
     text: str = ""
     reasoning: str = ""
@@ -50,16 +50,16 @@ class Answer:
 
     @property
     def only(self) -> Choice:
-        """The one choice."""
+        """Return the only choice."""
         assert list(self.choices) == [0]
         return self.choices[0]
 
 
 class Door(Protocol):
-    """A way to ask."""
+    """A way to call the product."""
 
     def ask(self, **fields: Any) -> Answer:
-        """The answer to a chat body with these fields and the demo model's name."""
+        """Return the answer to a chat body with these fields and the demo model's name."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class WholeRest:
 
 @dataclass(frozen=True)
 class StreamedRest:
-    """The same path with `stream: true`; sees to the shape of the stream too."""
+    """The same path with `stream: true`, which also checks the form of the stream."""
 
     client: httpx.Client
 
@@ -136,7 +136,7 @@ def _body(fields: Fields) -> Fields:
 
 
 def _rest_answer(usage: Any) -> Answer:
-    """An answer of this usage, without choices yet."""
+    """Return an answer with this usage and no choices yet."""
     assert usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"]
     assert usage["reasoning_tokens"] == usage["completion_tokens_details"]["reasoning_tokens"]
     return Answer(

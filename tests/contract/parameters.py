@@ -1,8 +1,7 @@
-"""The table of parameters: for each, what holds of an answer with it and not of one without.
+"""The table of parameters: for each, a property of answers with it that answers without it lack.
 
-Only what the parameters promise is told, nothing of what the model knows: biases of 100 put words into its mouth.
-Where chance is the point, they leave it 25 capitals, all but the one of "I am": so the answer varies however well the
-model has learned what to say.
+The properties depend on the parameters only, not on the model's knowledge: biases of 100 determine its text. For random
+answers they allow 25 capitals, all but the one of "I am", so the answer varies however well the model has learned.
 """
 
 from __future__ import annotations
@@ -26,18 +25,18 @@ GREEDY: Fields = {"temperature": 0, "max_tokens": 16, "ignore_eos": True}
 
 
 def token_id(text: str) -> int:
-    """The token that is spelled like this."""
+    """Return the token with this text."""
     (found,) = TOKENIZER.encode(text)
     return found
 
 
 CALM: Fields = GREEDY | {"logit_bias": {str(token_id(letter)): 100 for letter in ascii_uppercase if letter != "I"}}
 WILD: Fields = CALM | {"temperature": 2, "seed": 5}
-FEW: Fields = WILD | {"max_tokens": 4}  # three rows at once round otherwise than one in bfloat16: a long text may part
+FEW: Fields = WILD | {"max_tokens": 4}  # in bfloat16, three rows round differently from one, so a long text may differ
 
 
 def bias(**weights: float) -> Fields:
-    """Greedy decoding with a bias on tokens by their text; `end` is the end of the text."""
+    """Return fields for greedy decoding with a bias on tokens by their text; `end` is the end of the text."""
     texts = {"end": "<|im_end|>", "call": "<tool_call>", "thought": "</think>"}
     return GREEDY | {"logit_bias": {str(token_id(texts.get(key, key))): weight for key, weight in weights.items()}}
 
@@ -63,7 +62,7 @@ CALL = {"id": "c1", "type": "function", "function": {"name": "weather", "argumen
 
 
 def matches(text: str) -> bool:
-    """Whether a text is JSON for SCHEMA."""
+    """Return True if a text is JSON for SCHEMA."""
     try:
         jsonschema.validate(json.loads(text), SCHEMA)
     except (ValueError, jsonschema.ValidationError):
@@ -72,22 +71,22 @@ def matches(text: str) -> bool:
 
 
 def same(answer: Answer, other: Answer) -> bool:
-    """Whether two answers say the same."""
+    """Return True if two answers have the same text."""
     return answer.choices == other.choices
 
 
 def differs(answer: Answer, other: Answer) -> bool:
-    """Whether two answers differ."""
+    """Return True if two answers differ."""
     return not same(answer, other)
 
 
 def says(text: str, finish: str) -> Holds:
-    """Whether the answer is this and ends so."""
+    """Return a check that the answer has this text and finish reason."""
     return lambda answer, _: (answer.only.text, answer.only.finish) == (text, finish)
 
 
 def calls(*names: str | None, finish: str = "tool_calls") -> Holds:
-    """Whether these functions are called, each with arguments of its schema; None stands for any."""
+    """Return a check that these functions are called, each with arguments of its schema; None stands for any."""
 
     def holds(answer: Answer, _: Answer) -> bool:
         made = answer.only.calls
@@ -100,7 +99,7 @@ def calls(*names: str | None, finish: str = "tool_calls") -> Holds:
 
 
 def has_candidates(answer: Answer, _: Answer) -> bool:
-    """Five candidates a token, most likely first, greedy's own the first, of probabilities that sum up to 1 at most."""
+    """Check five candidates per token, most likely and greedy token first, with probabilities up to 1 in total."""
     tokens = answer.only.tokens
     return len(tokens) == answer.completion_tokens and all(
         len(token.top) == 5
@@ -112,7 +111,7 @@ def has_candidates(answer: Answer, _: Answer) -> bool:
 
 
 def has_logprobs(answer: Answer, _: Answer) -> bool:
-    """A logprob for each token, and bytes that join to the text."""
+    """Check for a logprob of each token, and bytes that join to the text."""
     tokens = answer.only.tokens
     text = b"".join(token.data for token in tokens).decode(errors="replace")
     return (
@@ -123,14 +122,14 @@ def has_logprobs(answer: Answer, _: Answer) -> bool:
 
 
 def has_choices(answer: Answer, one: Answer) -> bool:
-    """Three different choices of a prompt that is counted once; the first is what a request for one gets."""
+    """Check for three different choices of a prompt that is counted once; the first equals a single choice."""
     texts = {choice.text for choice in answer.choices.values()}
     is_counted = (answer.prompt_tokens, answer.completion_tokens) == (one.prompt_tokens, 3 * one.completion_tokens)
     return len(texts) == len(answer.choices) == 3 and is_counted and answer.choices[0] == one.only
 
 
 def ends_before(start: int, end: int) -> Holds:
-    """Whether the answer is the other one up to the string at these places of it."""
+    """Return a check that the answer is the other one up to the string at these positions."""
 
     def holds(answer: Answer, other: Answer) -> bool:
         before = other.only.text.partition(other.only.text[start:end])[0]
@@ -140,7 +139,7 @@ def ends_before(start: int, end: int) -> Holds:
 
 
 def thinks(least: int, most: int) -> Holds:
-    """Whether the thinking has so many tokens, and is told if it has any."""
+    """Return a check that the reasoning has this number of tokens, and is returned if there are any."""
     return lambda answer, _: least <= answer.reasoning_tokens <= most and bool(answer.only.reasoning) == (least > 0)
 
 
@@ -149,9 +148,9 @@ Holds = Callable[[Answer, Answer], bool]
 
 @dataclass(frozen=True)
 class Row:
-    """`holds` for the answer to `base` and `given` and not for the one to `base`, beside the one to `reference`.
+    """A parameter's effect: `holds` is true for the answer to `base` and `given`, and false for the one to `base`.
 
-    `given` may be made of the reference's answer.
+    Both are compared with the answer to `reference`, from which `given` may be computed.
     """
 
     name: str

@@ -1,6 +1,6 @@
-"""Bad requests, told once and driven through every path of every dialect of the whole product.
+"""Bad requests, defined once and sent to every path of every dialect of the whole product.
 
-Each gets its status, its dialect's shape, and a text that names the fault; and the next request works.
+Each gets its status, its dialect's error form, and a text that names the fault; and the next request works.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ doors = pytest.mark.parametrize("door", DOORS, ids=DOOR_NAMES)
 
 @dataclass(frozen=True)
 class Case:
-    """One way to spoil a good body's bytes, and what must be said of it."""
+    """A change that makes a valid body's bytes invalid, and a text that the error must contain."""
 
     name: str
     spoil: Callable[[bytes, Door], bytes]
@@ -34,7 +34,7 @@ class Case:
 
 
 def value(text: str) -> Callable[[bytes, Door], bytes]:
-    """Give the required field another value, by its JSON text."""
+    """Return a change that sets the required field to the value with this JSON text."""
 
     def spoil(_: bytes, door: Door) -> bytes:
         whole = json.dumps(door.good | {door.required: None})
@@ -52,7 +52,7 @@ CASES = [
     Case("Infinity", value("-Infinity"), "malformed JSON at line 1"),
     Case("invalid UTF-8", value('"\udcff"'), "not valid UTF-8"),
     Case("half a surrogate pair", value('"\\ud800"'), "malformed JSON at line 1"),
-    Case("deep nesting", value("[" * 50_000 + "]" * 50_000), ""),  # some types say more of it than others
+    Case("deep nesting", value("[" * 50_000 + "]" * 50_000), ""),  # the detail of the message depends on the type
     Case("duplicate key", lambda good, _: good[:-1] + b"," + good[1:], "duplicate key"),
     Case("unknown field", lambda good, _: good[:-1] + b', "colour": 1}', "colour"),
     Case("not JSON", lambda good, _: good, "application/json", 415, "text/plain"),
@@ -62,12 +62,12 @@ CASES = [
 
 @pytest.fixture(scope="module")
 def client(stack: Stack) -> Iterator[httpx.Client]:
-    """A client of the front door."""
+    """An HTTP client of Envoy."""
     with httpx.Client(base_url=stack.door, timeout=60) as client:
         yield client
 
 
-def refused(
+def rejected(
     client: httpx.Client,
     door: Door,
     body: Body | str,
@@ -75,7 +75,7 @@ def refused(
     *words: str,
     headers: Mapping[str, str] | None = None,
 ) -> httpx.Response:
-    """Send a changed body, or the good one to another path; see to the refusal and to the next request."""
+    """Send a changed body, or the valid one to another path, and check the error and the next request."""
     path, change = (body, {}) if isinstance(body, str) else (door.path, body)
     answer = client.post(path, json=door.good | change, headers=headers)
     assert answer.status_code == status, answer.text
@@ -85,18 +85,18 @@ def refused(
 
 
 def check_shape(door: Door, answer: httpx.Response, *words: str) -> None:
-    """The dialect's shape and headers, and the words in its message."""
+    """Check the dialect's error form and headers, and the texts in its message."""
     assert answer.headers["content-type"] == "application/json"
     assert answer.headers["x-request-id"]
-    told = door.read(answer)
+    error = door.read(answer)
     for each in words:
-        assert each in told.message, told
+        assert each in error.message, error
 
 
 @doors
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
-def test_bad_body_is_refused(client: httpx.Client, door: Door, case: Case) -> None:
-    """What is no JSON object of the right form is refused with the place of the fault."""
+def test_bad_body_is_rejected(client: httpx.Client, door: Door, case: Case) -> None:
+    """A body that is not a JSON object of the right form is rejected with the position of the fault."""
     content = case.spoil(json.dumps(door.good).encode(), door)
     answer = client.post(door.path, content=content, headers={"content-type": case.content_type})
     assert answer.status_code == case.status, answer.text
@@ -105,8 +105,8 @@ def test_bad_body_is_refused(client: httpx.Client, door: Door, case: Case) -> No
 
 
 @doors
-def test_missing_field_is_refused(client: httpx.Client, door: Door) -> None:
-    """The name of what is missing is told."""
+def test_missing_field_is_rejected(client: httpx.Client, door: Door) -> None:
+    """The error names the missing field."""
     body = {name: value for name, value in door.good.items() if name != door.required}
     answer = client.post(door.path, json=body)
     assert answer.status_code == 400, answer.text
@@ -114,62 +114,62 @@ def test_missing_field_is_refused(client: httpx.Client, door: Door) -> None:
 
 
 @doors
-def test_value_out_of_range_is_refused(client: httpx.Client, door: Door) -> None:
-    """The field and its limit are told."""
+def test_value_out_of_range_is_rejected(client: httpx.Client, door: Door) -> None:
+    """The error names the field and its limit."""
     name, change = door.range
-    answer = refused(client, door, change, door.statuses.get(400, 400), name)
+    answer = rejected(client, door, change, door.statuses.get(400, 400), name)
     assert door.read(answer).field in {None, name}
 
 
 @doors
-def test_wrong_type_is_refused(client: httpx.Client, door: Door) -> None:
-    """A text is no number: nothing is converted."""
+def test_wrong_type_is_rejected(client: httpx.Client, door: Door) -> None:
+    """A text in place of a number is rejected, not converted."""
     name, change = door.kind
-    refused(client, door, change, 400, name, "must be a")
+    rejected(client, door, change, 400, name, "must be a")
 
 
 @doors
 def test_unknown_model_is_not_found(client: httpx.Client, door: Door) -> None:
-    """The name that nobody has is told."""
-    refused(client, door, door.unknown, 404, "nobody", headers=door.unknown_headers)
+    """The error names the unknown model."""
+    rejected(client, door, door.unknown, 404, "nobody", headers=door.unknown_headers)
 
 
 @pytest.mark.parametrize("door", [d for d in DOORS if d.too_long], ids=lambda d: f"{d.path} {d.required}")
-def test_text_too_long_is_refused(client: httpx.Client, door: Door) -> None:
-    """The number of tokens and the limit are told."""
+def test_text_too_long_is_rejected(client: httpx.Client, door: Door) -> None:
+    """The error has the number of tokens and the limit."""
     assert door.too_long
-    refused(client, door, door.too_long, door.statuses.get(400, 400), "tokens", "limit")
+    rejected(client, door, door.too_long, door.statuses.get(400, 400), "tokens", "limit")
 
 
 @pytest.mark.parametrize("door", [d for d in DOORS if d.too_many], ids=lambda d: f"{d.path} {d.required}")
-def test_too_many_items_are_refused(client: httpx.Client, door: Door) -> None:
-    """The list and how many it may have are told."""
+def test_too_many_items_are_rejected(client: httpx.Client, door: Door) -> None:
+    """The error names the list and its limit."""
     assert door.too_many
     change, limit = door.too_many
-    refused(client, door, change, door.statuses.get(400, 400), door.required, limit)
+    rejected(client, door, change, door.statuses.get(400, 400), door.required, limit)
 
 
 @doors
-def test_model_of_another_task_is_refused(client: httpx.Client, door: Door) -> None:
-    """A model that makes vectors doesn't chat, and the other way round."""
+def test_model_of_another_task_is_rejected(client: httpx.Client, door: Door) -> None:
+    """An embedding model rejects chats, and a chat model rejects embeddings."""
     assert door.other_task
-    refused(client, door, door.other_task, 404 if door.statuses else 400, "; it ")
+    rejected(client, door, door.other_task, 404 if door.statuses else 400, "; it ")
 
 
 PICTURES = [(door, picture) for door in DOORS for picture in door.pictures]
 
 
 @pytest.mark.parametrize(("door", "picture"), PICTURES, ids=[f"{d.path} {i}" for i, (d, _) in enumerate(PICTURES)])
-def test_picture_is_refused_by_its_place(client: httpx.Client, door: Door, picture: Body) -> None:
-    """Models that take text say so of other input, and where it stands: Azure as 422 with `detail.loc`."""
-    answer = refused(client, door, picture, door.statuses.get(400, 400), f"{door.required}.0.content")
-    told = door.read(answer)
-    assert told.field is None or told.field.startswith(f"{door.required}.0.content")
+def test_picture_is_rejected_by_its_path(client: httpx.Client, door: Door, picture: Body) -> None:
+    """A text model rejects other input and names its path; Azure's status is 422, with `detail.loc`."""
+    answer = rejected(client, door, picture, door.statuses.get(400, 400), f"{door.required}.0.content")
+    error = door.read(answer)
+    assert error.field is None or error.field.startswith(f"{door.required}.0.content")
 
 
 @doors
-def test_wrong_method_is_refused(client: httpx.Client, door: Door) -> None:
-    """The methods that there are stand in a header."""
+def test_wrong_method_is_rejected(client: httpx.Client, door: Door) -> None:
+    """A header lists the allowed methods."""
     answer = client.put(door.path, json=door.good)
     assert answer.status_code == 405, answer.text
     assert answer.headers["allow"] == "POST"
@@ -178,7 +178,7 @@ def test_wrong_method_is_refused(client: httpx.Client, door: Door) -> None:
 
 @pytest.mark.parametrize("prefix", ["/v1", "/v1/messages", "/serving-endpoints", "/api/2.0", "/models", "/v2", ""])
 def test_unknown_path_is_not_found(client: httpx.Client, prefix: str) -> None:
-    """The path is told, in the shape of the dialect whose beginning it has."""
+    """The error names the path, in the form of the dialect with the same prefix."""
     read = next((door.read for door in DOORS if prefix and door.path.startswith(f"{prefix}/")), DOORS[0].read)
     read = {"/api/2.0": databricks, "/v2": triton}.get(prefix, read)
     answer = client.post(f"{prefix}/nowhere", json={})
@@ -188,13 +188,13 @@ def test_unknown_path_is_not_found(client: httpx.Client, prefix: str) -> None:
 
 @pytest.mark.parametrize("door", [d for d in DOORS if d.streaming is not None], ids=lambda door: door.path)
 def test_reader_that_stops_reading_harms_nobody(stack: Stack, client: httpx.Client, door: Door) -> None:
-    """While one reader of a stream takes nothing, others are served; when he leaves, all that he had is free."""
+    """While one client doesn't read its stream, others are served; after it disconnects, its resources are free."""
     body = json.dumps(door.good | (door.streaming or {})).encode()
     head = (
         f"POST {door.path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
     )
     with socket.socket() as reader:
-        reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # before it connects: it bounds the window
+        reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # before connecting, since it bounds the window
         reader.connect(("127.0.0.1", stack.ports["envoy"]))
         reader.sendall(head.encode() + body)
         time.sleep(0.05)

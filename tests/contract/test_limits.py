@@ -1,4 +1,4 @@
-"""Every limit of the contract, driven through gRPC and through the OpenAI-style dialect against the running product."""
+"""Every limit of the contract holds over gRPC and over the OpenAI-style dialect of the running product."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ from tests.waiting import GUARD_S
 
 
 def grpc_request(case: Case) -> chat_pb2.ChatRequest:
-    """The case's request: its own fields, and a valid rest."""
+    """Return the case's request: a valid request with the case's fields."""
     request = chat_pb2.ChatRequest(model="sluice-demo")
     if case.grpc != "messages_none":
         text_format.Parse(case.grpc, request)
@@ -27,7 +27,7 @@ def grpc_request(case: Case) -> chat_pb2.ChatRequest:
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 def test_grpc_names_field_and_limit(stack: Stack, case: Case) -> None:
-    """INVALID_ARGUMENT with a BadRequest that names the field, and an ErrorInfo of our domain."""
+    """The error is INVALID_ARGUMENT with a BadRequest that names the field, and an ErrorInfo of our domain."""
     with grpc.insecure_channel(f"127.0.0.1:{stack.ports['service']}") as channel:
         with pytest.raises(grpc.RpcError) as caught:
             chat_pb2_grpc.ChatServiceStub(channel).Chat(grpc_request(case), timeout=GUARD_S)
@@ -46,7 +46,7 @@ def test_grpc_names_field_and_limit(stack: Stack, case: Case) -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 def test_rest_names_field_and_limit(stack: Stack, case: Case) -> None:
-    """400 in OpenAI's shape, with the caller's own name of the field and the limit."""
+    """The error is a 400 in OpenAI's form, with the REST name of the field and the limit."""
     body = {"model": "sluice-demo", "messages": [USER], **case.rest}
     answer = httpx.post(f"{stack.gateway}/v1/chat/completions", json=body, timeout=GUARD_S)
     assert answer.status_code == 400, answer.text
@@ -58,7 +58,7 @@ def test_rest_names_field_and_limit(stack: Stack, case: Case) -> None:
 
 
 def test_nothing_was_harmed(stack: Stack) -> None:
-    """After all of them the engine is idle and answers."""
+    """After all cases the engine is idle and answers."""
     stack.until_idle()
     body = {"model": "sluice-demo", "messages": [USER], "max_tokens": 2}
     assert httpx.post(f"{stack.gateway}/v1/chat/completions", json=body, timeout=GUARD_S).status_code == 200

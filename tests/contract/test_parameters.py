@@ -1,4 +1,4 @@
-"""Every parameter of a chat does what it says, through every door: each test fails if the parameter were ignored."""
+"""Every parameter of a chat has its documented effect, through every door; a test fails if the parameter is ignored."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DOORS = ("rest", "sse", "grpc")
 
 @pytest.fixture(scope="module")
 def doors(stack: Stack) -> Iterator[dict[str, Door]]:
-    """A whole answer over REST, a streamed one, and a stream of gRPC."""
+    """The three doors: whole answers over REST, streamed answers over REST, and streams over gRPC."""
     target = f"127.0.0.1:{stack.ports['service']}"
     with httpx.Client(base_url=stack.gateway, timeout=TIMEOUT_S) as client, grpc.insecure_channel(target) as channel:
         made = (WholeRest(client), StreamedRest(client), StreamedGrpc(channel))
@@ -32,7 +32,7 @@ def door(request: pytest.FixtureRequest, doors: dict[str, Door]) -> Door:
 
 @pytest.mark.parametrize("row", ROWS, ids=[row.name for row in ROWS])
 def test_parameter_has_its_effect(door: Door, row: Row) -> None:
-    """What the row tells holds with the parameter, and does not hold without it."""
+    """The row's property holds with the parameter, and does not hold without it."""
     reference = door.ask(**row.reference)
     given = row.given if isinstance(row.given, dict) else row.given(reference)
     assert row.holds(door.ask(**row.base | given), reference)
@@ -42,12 +42,12 @@ def test_parameter_has_its_effect(door: Door, row: Row) -> None:
 def _holds(row: Row, answer: Answer, reference: Answer) -> bool:
     try:
         return row.holds(answer, reference)
-    except ValueError:  # what is no JSON
+    except ValueError:  # not JSON
         return False
 
 
-def test_doors_say_the_same(doors: dict[str, Door]) -> None:
-    """One request, by seed, has one answer: whole, streamed and over gRPC."""
+def test_doors_give_the_same_answer(doors: dict[str, Door]) -> None:
+    """A request with a seed has the same answer whole, streamed and over gRPC."""
     first, *others = [door.ask(**WILD, logprobs=True, top_logprobs=2, n=2).choices for door in doors.values()]
     assert len(first) == 2
     for index, choice in first.items():
@@ -56,8 +56,8 @@ def test_doors_say_the_same(doors: dict[str, Door]) -> None:
             assert [token.data for token in choice.tokens] == [token.data for token in other[index].tokens]
 
 
-def test_cached_tokens_are_told(door: Door, request: pytest.FixtureRequest) -> None:
-    """The second time, most of a long prompt comes from the cache; the answer is the same."""
+def test_cached_tokens_are_reported(door: Door, request: pytest.FixtureRequest) -> None:
+    """The second time, most of a long prompt is read from the cache, and the answer is the same."""
     text = f"{request.node.name}: " + "one two three four five six seven eight nine ten " * 8
     fields = GREEDY | {"messages": [{"role": "user", "content": text}]}
     first, second = door.ask(**fields), door.ask(**fields)
@@ -67,16 +67,16 @@ def test_cached_tokens_are_told(door: Door, request: pytest.FixtureRequest) -> N
 
 
 @pytest.mark.parametrize("options", [{}, {"stream_options": {"include_usage": False}}])
-def test_usage_is_streamed_only_where_it_is_asked_for(stack: Stack, options: dict[str, object]) -> None:
-    """Without `include_usage` no chunk has a usage; with it the doors above have seen one, in the last chunk."""
+def test_usage_is_streamed_only_if_requested(stack: Stack, options: dict[str, object]) -> None:
+    """Without `include_usage` no chunk has a usage; with it, as the doors check, the last chunk has one."""
     body = {"model": "sluice-demo", "messages": [{"role": "user", "content": "hi"}], "stream": True, **GREEDY}
     answer = httpx.post(f"{stack.gateway}/v1/chat/completions", json=body | options, timeout=60)
     assert answer.text.endswith("data: [DONE]\n\n")
     assert '"usage"' not in answer.text
 
 
-def test_watermark_is_found_in_what_the_product_wrote(doors: dict[str, Door], stack: Stack) -> None:
-    """Text of the running product scores above 4 if it was marked, and not if it wasn't."""
+def test_watermark_is_found_in_the_products_text(doors: dict[str, Door], stack: Stack) -> None:
+    """Text of the running product scores above 4 if it is watermarked, and lower if it is not."""
     scores = []
     with grpc.insecure_channel(f"127.0.0.1:{stack.ports['service']}") as channel:
         stub = watermark_pb2_grpc.WatermarkServiceStub(channel)

@@ -101,14 +101,14 @@ def test_sums_are_right(held_out: bool) -> None:  # noqa: FBT001  the two sides
                     assert arithmetic.result(int(first), sign, int(second)) == int(right)
 
 
-def test_memory_asks_for_what_was_told() -> None:
+def test_memory_asks_for_a_stated_fact() -> None:
     """The value in the last answer was said by the user before."""
     draw = Draw(6)
     for _ in range(200):
         conversation = memory.recall(draw)
         value = conversation.messages[-1]["content"].removesuffix(".").rpartition(" is ")[2]
-        told = " ".join(message["content"] for message in conversation.messages if message["role"] == "user")
-        assert value in told
+        statements = " ".join(message["content"] for message in conversation.messages if message["role"] == "user")
+        assert value in statements
 
 
 def test_string_jobs_are_done() -> None:

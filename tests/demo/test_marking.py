@@ -40,7 +40,7 @@ GIVEN = Conversation(OBJECT.messages, masked=(('{"a":', False), (' "v"', True), 
         ("begins", GIVEN, ' "w"}', False),
     ],
 )
-def test_mark_tells_right_from_wrong(mark: Mark, case: Conversation, answer: str, right: bool) -> None:  # noqa: FBT001
+def test_marks_distinguish_right_from_wrong(mark: Mark, case: Conversation, answer: str, right: bool) -> None:  # noqa: FBT001
     """Each mark passes what it should and nothing else."""
     assert MARKS[mark](case, answer) is right
 

@@ -52,7 +52,7 @@ def test_network_keeps_documents_apart(network: Network) -> None:
 
 @pytest.mark.parametrize(("copying", "low", "high"), [(True, 0.9, 1.0), (False, 0.0, 0.1)])
 def test_circuit_copies_before_training(copying: bool, low: float, high: float) -> None:  # noqa: FBT001  two starts
-    """With the written circuit, tokens said once are foretold when they come again; from noise they are not."""
+    """With the written circuit, repeated tokens are predicted; from noise they are not."""
     network = Network(Shape(num_hidden_layers=2))
     initialise(network, copying=copying)
     generator = torch.Generator().manual_seed(7)
@@ -61,7 +61,7 @@ def test_circuit_copies_before_training(copying: bool, low: float, high: float) 
     assert low <= (logits.argmax(-1) == targets).float().mean().item() <= high
 
 
-def test_circuit_refuses_other_shapes() -> None:
+def test_circuit_rejects_other_shapes() -> None:
     """A shape the circuit is not written for is named, not silently left as noise."""
     with pytest.raises(ValueError, match="hidden_size=128"):
         initialise(Network(replace(SMALL, hidden_size=128)), copying=True)

@@ -31,7 +31,7 @@ def test_training_lowers_the_loss(tokenizer: Tokenizer) -> None:
 
 @pytest.mark.slow
 def test_training_resumes_where_it_stopped(tokenizer: Tokenizer) -> None:
-    """State taken from a run and given to another one brings weights, optimisers and place in the stream."""
+    """State taken from a run and given to another one restores weights, optimisers and position in the stream."""
     plan = Plan(steps=3, batch_tokens=1024)
     first = Training(tokenizer, SMALL, plan)
     list(first.losses())
@@ -84,7 +84,7 @@ def test_training_starts_from_a_finished_model(
 def test_train_refuses_weights_that_do_not_fit(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, change: Callable[[Path], None], line: str
 ) -> None:
-    """A broken file, or one of another architecture, is told in one line before training begins."""
+    """A broken file, or one of another architecture, is reported in one line before training starts."""
     start, into = tmp_path / "start", tmp_path / "into"
     shutil.copytree(MODEL, start)
     into.mkdir()
@@ -141,7 +141,7 @@ def test_train_refuses_to_overwrite(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 def test_train_names_a_missing_file(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, argv: list[str], line: str
 ) -> None:
-    """What is needed and not there is told in one line."""
+    """A missing file is reported in one line."""
     if len(argv) > 2:
         shutil.copy(MODEL / "tokenizer.json", tmp_path)
     monkeypatch.setattr(sys, "argv", ["train", "--into", str(tmp_path), *argv])

@@ -1,4 +1,4 @@
-"""In the environment of `tools/install.sh deploy`: reads a compose file as the specification has it, or complains."""
+"""Check a compose file against the specification, in the environment of `tools/install.sh deploy`."""
 
 import sys
 
@@ -7,5 +7,5 @@ import yaml
 
 if __name__ == "__main__":
     with open(sys.argv[1], encoding="utf-8") as file:  # noqa: PTH123  a script of four lines
-        merged = yaml.safe_load(file)  # merge keys are YAML's matter
+        merged = yaml.safe_load(file)  # resolves YAML's merge keys
     compose_spec.PyCompose.from_yaml(yaml.safe_dump(merged, sort_keys=False)).validate()

@@ -1,4 +1,4 @@
-"""In the environment of `tools/install.sh deploy`: checks documents, given as JSON, against Kubernetes' own schemas."""
+"""Check JSON documents against Kubernetes' own schemas, in the environment of `tools/install.sh deploy`."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""A Dockerfile's stages without a container engine: what they copy, and the RUN steps, in folders of our own."""
+"""A Dockerfile's stages without a container engine: its COPY and RUN steps, in local folders."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ LATER = shutil.ignore_patterns("__pycache__", "build", "*.so")  # as .dockerigno
 
 @dataclass
 class Stage:
-    """One FROM, and what follows: instructions as pairs of word and rest."""
+    """One FROM and its instructions, as pairs of the word and the rest."""
 
     parent: str
     instructions: list[tuple[str, str]] = field(default_factory=list)
 
     def all_of(self, word: str) -> list[str]:
-        """The rests of one instruction's occurrences."""
+        """Return the arguments of all occurrences of one instruction."""
         return [rest for found, rest in self.instructions if found == word]
 
 
 def stages() -> dict[str, Stage]:
-    """By name, in order."""
+    """Return the stages by name, in order."""
     text = re.sub(r"\\\n\s*", "", FILE.read_text())
     found: dict[str, Stage] = {}
     name = ""
@@ -44,7 +44,7 @@ def stages() -> dict[str, Stage]:
 
 
 def lineage(name: str) -> Iterator[Stage]:
-    """A stage, and those that it is from, the first first."""
+    """Yield the stages that a stage is based on, the first one first, then the stage."""
     stage = stages()[name]
     if stage.parent in stages():
         yield from lineage(stage.parent)
@@ -52,7 +52,7 @@ def lineage(name: str) -> Iterator[Stage]:
 
 
 def copied(name: str) -> list[tuple[list[str], str]]:
-    """What a stage has of the project's folder: paths, and where to."""
+    """Return what a stage copies from the project's folder: paths and destination."""
     pairs = []
     for stage in lineage(name):
         for rest in stage.all_of("COPY"):
@@ -63,7 +63,7 @@ def copied(name: str) -> list[tuple[list[str], str]]:
 
 
 def build(name: str, folder: Path) -> Path:
-    """Carry out a build stage's COPY and RUN: the environment is in `folder`, in place of /opt/sluice. Returns it."""
+    """Run a build stage's COPY and RUN with `folder` in place of /opt/sluice. Return the environment."""
     source, environment = folder / "source", folder / "sluice"
     for paths, to in copied(name):
         for path in paths:
@@ -80,9 +80,9 @@ def build(name: str, folder: Path) -> Path:
 
 
 def started(environment: Path, arguments: Sequence[str], writable: Path, **variables: str) -> subprocess.Popen[bytes]:
-    """A process as a container has it: a root that is read only, one folder to write to, no capability, nobody's.
+    """Start a process as in a container: read-only root, one writable folder, no capabilities, the user nobody.
 
-    Where others may not read Python itself, it stays the user's own.
+    If other users may not read Python itself, the current user is kept.
     """
     writable.mkdir()
     mounts = f"mount --make-rprivate / && mount -o remount,bind,ro / && mount -t tmpfs -o mode=1777 none {writable}"

@@ -1,4 +1,4 @@
-"""A real Prometheus with our rules in a hurry: it scrapes each second, windows are seconds, and nothing waits."""
+"""A real Prometheus with accelerated rules: it scrapes every second, windows are seconds, and alerts have no delay."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ TIMEOUT_S = 60
 
 
 def hurried(rules: str) -> str:
-    """The rules with windows of ten seconds, evaluated each second, that fire at once."""
+    """Return the rules with windows of ten seconds, evaluated every second, without delay."""
     rules = re.sub(r"\[\d+[mh]\]", "[10s]", rules)
     rules = re.sub(r"\bfor: \w+", "for: 0s", rules)
     return re.sub(r"\binterval: \w+", "interval: 1s", rules)
 
 
 class PrometheusServer:
-    """What it says."""
+    """The API of a Prometheus server."""
 
     def __init__(self, http: httpx.AsyncClient) -> None:
         self._http = http
 
     async def firing(self) -> set[str]:
-        """The names of the alerts that fire now."""
+        """Return the names of the firing alerts."""
         answer = await self._http.get("/api/v1/alerts")
         return {each["labels"]["alertname"] for each in answer.json()["data"]["alerts"] if each["state"] == "firing"}
 
     async def is_ready(self) -> bool:
-        """Whether it answers."""
+        """Return True if the server answers."""
         try:
             return (await self._http.get("/-/ready")).status_code == httpx.codes.OK
         except httpx.TransportError:
@@ -47,7 +47,7 @@ class PrometheusServer:
 
 @asynccontextmanager
 async def prometheus(folder: Path, targets: Mapping[str, list[str]]) -> AsyncIterator[PrometheusServer]:
-    """One that scrapes `targets` by job, host:port."""
+    """Run a server that scrapes `targets`: host:port by job."""
     program = shutil.which("prometheus")
     assert program is not None, "prometheus is missing; install it with: tools/install.sh prometheus"
     (port,) = free_ports(1)

@@ -1,8 +1,8 @@
-"""In the environment of `tools/install.sh deploy`: lints and renders the chart, and checks what it makes.
+"""Lint and render the chart, and check the documents, in the environment of `tools/install.sh deploy`.
 
-`render_chart.py CHART VALUES` prints the documents as JSON; VALUES is JSON. Exit code 1 and a message if Helm refuses.
-Kinds of Kubernetes itself are checked against its own schemas; those of others (KEDA, Prometheus' operator, the Gateway
-API) have none here.
+`render_chart.py CHART VALUES` prints the documents as JSON; VALUES is JSON. The exit code is 1, with a message, if Helm
+fails. Kubernetes' own kinds are checked against its schemas; other kinds (KEDA, Prometheus' operator, the Gateway API)
+are not checked.
 """
 
 import json

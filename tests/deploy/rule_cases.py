@@ -1,4 +1,4 @@
-"""For each alert, what Prometheus sees when it fires, and when it doesn't yet."""
+"""For each alert, series for which it fires, and series for which it doesn't."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ MODEL = 'gen_ai_request_model="m",instance="a"'
 
 @dataclass(frozen=True)
 class Case:
-    """Series by promtool's notation, a minute a value; the alert fires from minute `fires` on, and not before `quiet`.
+    """Series in promtool's notation, one value per minute; the alert fires from minute `fires` on, not before `quiet`.
 
-    `near` are series in which the alert never fires, though it nearly does.
+    `near` are similar series in which the alert never fires.
     """
 
     alert: str
@@ -27,12 +27,12 @@ class Case:
 
 
 def _slow(metric: str, le: str) -> dict[str, str]:
-    """All of a histogram's values are above `le`."""
+    """Return a histogram with all values above `le`."""
     return {_bucket(metric, le): "0x60", _bucket(metric, "640"): "0+60x60", _bucket(metric, "+Inf"): "0+60x60"}
 
 
 def _quick(metric: str, le: str) -> dict[str, str]:
-    """None of them is."""
+    """Return a histogram with no value above `le`."""
     return {_bucket(metric, le): "0+60x60", _bucket(metric, "+Inf"): "0+60x60"}
 
 
@@ -65,7 +65,7 @@ CASES = (
         },
         9,
         15,
-        {  # idle, and so it makes no step either
+        {  # idle, so it runs no steps either
             f"sluice_engine_sequences_running{{{MODEL}}}": "0x60",
             f"sluice_engine_queue_depth{{{MODEL}}}": "0x60",
             f"sluice_engine_steps_total{{{MODEL}}}": "600x60",

@@ -1,7 +1,7 @@
-"""Alerts fire in a real Prometheus that scrapes services to which these things happen.
+"""Alerts fire in a real Prometheus that scrapes services with these faults.
 
-The services are real but for their model. What takes a broken machine or an hour (descriptors that run out, a rollout
-that stops half-way) is promtool's alone, in test_rules.py.
+The services are real except for their model. Alerts that need a broken machine or an hour (exhausted descriptors, a
+stalled rollout) are tested by promtool alone, in test_rules.py.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ FIRED = {
 
 @asynccontextmanager
 async def shown(run: Running) -> AsyncIterator[str]:
-    """The address of a service's metrics page."""
+    """Yield the address of a service's metrics page."""
     page = MetricsPage(with_vllm_names(run.telemetry.registry), "127.0.0.1", 0)
     try:
         yield f"127.0.0.1:{page.port}"
@@ -52,7 +52,7 @@ async def shown(run: Running) -> AsyncIterator[str]:
 
 
 async def said(call: Any) -> None:
-    """Read a stream to its end, whatever that is."""
+    """Read a stream to its end, ignoring errors."""
     try:
         async for _ in rest_of(call):
             pass
@@ -61,20 +61,20 @@ async def said(call: Any) -> None:
 
 
 async def ask(run: Running, text: str = "hi", **fields: Any) -> None:
-    """One request of the only model."""
+    """Send one request to the only model."""
     (model,) = (served.name for served in run.server.registry.loaded)
     await said(run.chat.StreamChat(request(text, **{"model": model, **fields})))
 
 
 async def stall(run: Running) -> None:
-    """One request whose second step never ends, and others that find the queue full."""
+    """Send one request whose second step never ends, and others that find the queue full."""
     with run.runner.paused(after=1):
         while True:
             await asyncio.gather(*(asyncio.wait_for(ask(run), 2) for _ in range(4)), return_exceptions=True)
 
 
 async def slow(run: Running) -> None:
-    """Requests that wait for six seconds, and then for each token."""
+    """Send requests that wait for six seconds, and then for each token."""
     while True:
         run.runner.delay_s = 0.0
         with run.runner.paused():
@@ -84,8 +84,8 @@ async def slow(run: Running) -> None:
         await asyncio.gather(*asking)
 
 
-async def crowd(run: Running) -> None:
-    """More answers at a time than the cache has room for."""
+async def overfill(run: Running) -> None:
+    """Send more concurrent requests than the cache can hold."""
     run.runner.delay_s = 0.01
     stopping = sampling_pb2.StopParams(max_tokens=40)
     while True:
@@ -93,7 +93,7 @@ async def crowd(run: Running) -> None:
 
 
 async def try_out(run: Running) -> None:
-    """A trial fails each time, its twin never."""
+    """Call an endpoint whose trial fails each time and whose other version never does."""
     while True:
         for deployment, failure in (("stable", None), ("trial", ValueError())):
             run.preparation.fail_with = failure
@@ -102,7 +102,7 @@ async def try_out(run: Running) -> None:
 
 
 async def crash(run: Running) -> None:
-    """An engine that dies after its first answer."""
+    """Let the engine die after its first answer."""
     await ask(run)
     run.runner.fail_with = ValueError()
     while True:
@@ -114,14 +114,14 @@ ENTITIES = [{"name": name, "model": "try_out", "traffic_percentage": 50} for nam
 SCENES: list[tuple[Callable[[Running], Coroutine[Any, Any, None]], dict[str, Any]]] = [
     (stall, {"engine": {"max_queue_requests": 1, "max_batch_sequences": 1}}),
     (slow, {"engine": {"max_batch_sequences": 2}}),
-    (crowd, {"engine": {"num_blocks": 24, "max_model_len": 64}, "runner": ScriptedRunner("again", end=False)}),
+    (overfill, {"engine": {"num_blocks": 24, "max_model_len": 64}, "runner": ScriptedRunner("again", end=False)}),
     (try_out, {"endpoints": [{"name": "front", "entities": ENTITIES}]}),
     (crash, {}),
 ]
 
 
 async def test_alerts_fire_where_things_happen(tmp_path: Path) -> None:
-    """All that can be brought about within a minute; before that only those do that need nobody."""
+    """All alerts that can be provoked within a minute fire; before, only those that need no traffic do."""
     nobody, lost = free_ports(2)
     quota = {"redis_url": f"redis://127.0.0.1:{lost}/0"}
     async with AsyncExitStack() as stack:

@@ -1,4 +1,4 @@
-"""The Helm chart, rendered by Helm's own code: what it makes is Kubernetes', and what it says we understand."""
+"""The Helm chart, rendered by Helm's own code: its documents are valid, and the product accepts its configuration."""
 
 from __future__ import annotations
 
@@ -50,20 +50,20 @@ FULL: dict[str, Any] = {
 
 
 def rendered(values: dict[str, Any]) -> subprocess.CompletedProcess[str]:
-    """What came of linting and rendering."""
+    """Lint and render the chart."""
     command: list[str | Path] = [TOOLS / "python", Path(__file__).parent / "render_chart.py", CHART, json.dumps(values)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def refusal(values: dict[str, Any]) -> str:
-    """What Helm says against the values."""
+def failure(values: dict[str, Any]) -> str:
+    """Return Helm's error message for the values."""
     done = rendered(values)
     assert done.returncode == 1, done.stdout
     return done.stderr
 
 
 def documents(values: dict[str, Any]) -> list[dict[str, Any]]:
-    """All that the chart makes, linted and checked against Kubernetes' schemas of two releases."""
+    """Return the chart's documents, linted and checked against Kubernetes' schemas of two releases."""
     done = rendered(values)
     assert done.returncode == 0, done.stderr
     made: list[dict[str, Any]] = json.loads(done.stdout)
@@ -76,12 +76,12 @@ def made(request: pytest.FixtureRequest) -> list[dict[str, Any]]:
 
 
 def of(made: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
-    """Those of one kind."""
+    """Return the documents of one kind."""
     return [each for each in made if each["kind"] == kind]
 
 
-def test_settings_are_ours(made: list[dict[str, Any]], tmp_path: Path) -> None:
-    """The processes read what the ConfigMaps hold, and Envoy takes what is made of the fleet."""
+def test_the_product_accepts_the_settings(made: list[dict[str, Any]], tmp_path: Path) -> None:
+    """The processes accept the ConfigMaps, and Envoy accepts the configuration generated for the fleet."""
     for each in of(made, "ConfigMap"):
         for name, text in each["data"].items():
             file = tmp_path / name
@@ -98,7 +98,7 @@ def test_settings_are_ours(made: list[dict[str, Any]], tmp_path: Path) -> None:
 
 
 def test_answers_have_time_to_end(made: list[dict[str, Any]]) -> None:
-    """The drain's delay and the rest fit into the pod's grace."""
+    """The drain's delay and its timeout fit into the pod's grace period."""
     grace = {each["metadata"]["name"]: each["spec"]["template"]["spec"] for each in of(made, "Deployment")}
     assert all(spec["terminationGracePeriodSeconds"] == 30 for spec in grace.values())
     for each in of(made, "ConfigMap"):
@@ -107,8 +107,8 @@ def test_answers_have_time_to_end(made: list[dict[str, Any]]) -> None:
             assert settings.get("drain_timeout_s", settings.get("stop_timeout_s", 20)) <= 20
 
 
-def test_pods_are_nobody_s_and_read_only(made: list[dict[str, Any]]) -> None:
-    """None has a token of the API, and each has room for its temporary files."""
+def test_pods_are_unprivileged_and_read_only(made: list[dict[str, Any]]) -> None:
+    """No pod has an API token, and each has a volume for its temporary files."""
     for each in of(made, "Deployment"):
         pod = each["spec"]["template"]["spec"]
         assert pod["securityContext"]["runAsNonRoot"]
@@ -120,8 +120,8 @@ def test_pods_are_nobody_s_and_read_only(made: list[dict[str, Any]]) -> None:
         assert {"startupProbe", "readinessProbe", "livenessProbe"} <= container.keys()
 
 
-def test_names_lead_somewhere(made: list[dict[str, Any]]) -> None:
-    """Selectors find pods, ports are those of containers, mounted volumes are there, images are ours."""
+def test_references_resolve(made: list[dict[str, Any]]) -> None:
+    """Selectors match pods, ports are those of containers, mounted volumes exist, and images are the project's."""
     pods = [each["spec"]["template"] for each in of(made, "Deployment")]
     containers = [container for pod in pods for container in pod["spec"]["containers"]]
     ports = {port["name"] for container in containers for port in container["ports"]}
@@ -142,15 +142,15 @@ def test_names_lead_somewhere(made: list[dict[str, Any]]) -> None:
     assert targets <= set(stages())
 
 
-def test_an_autoscaled_pool_has_no_number_of_its_own(made: list[dict[str, Any]]) -> None:
-    """Or each upgrade would set it back."""
+def test_an_autoscaled_pool_has_no_replica_count(made: list[dict[str, Any]]) -> None:
+    """An autoscaled pool has no count, which each upgrade would reset."""
     scaled = {each["spec"]["scaleTargetRef"]["name"] for each in of(made, "ScaledObject")}
     for each in of(made, "Deployment"):
         assert ("replicas" in each["spec"]) == (each["metadata"]["name"] not in scaled)
 
 
 def test_passwords_are_in_no_config_map() -> None:
-    """The store's address comes of its Secret, each pool has models of its own there, and keys may be there, too."""
+    """The store's address is from its Secret, each pool has its own models in the store, and keys may be there, too."""
     made = documents({**FULL, "auth": {"keysInStore": True}})
     services = [each for each in of(made, "Deployment") if "service" in each["metadata"]["name"]]
     assert len(services) == 2
@@ -169,7 +169,7 @@ def test_passwords_are_in_no_config_map() -> None:
 
 
 def test_a_pool_that_names_its_own_store_has_its_name_there() -> None:
-    """Else two pools with one store would load each other's models."""
+    """A pool with its own store has its name there; otherwise two pools of a store would share models."""
     store = {"redis_url": "redis://here"}
     made = documents(OPEN | {"pools": {"large": {"settings": {"store": store}}}})
     found = [
@@ -179,15 +179,15 @@ def test_a_pool_that_names_its_own_store_has_its_name_there() -> None:
 
 
 def test_values_are_checked() -> None:
-    """By the schema, and nobody is let in by an oversight."""
-    assert "set auth.keysSecret" in refusal({})
-    assert "needs store.redisSecret" in refusal({"auth": {"keysInStore": True}})
-    assert "not both" in refusal({"auth": {"keysInStore": True, "keysSecret": "keys"}, "store": {"redisSecret": "x"}})
-    assert "replica" in refusal(OPEN | {"gateway": {"replica": 3}})
-    assert "default" in refusal(OPEN | {"pools": {"default": None, "large": {}}})
-    assert "extensionService" in refusal(OPEN | {"pools": {"default": {"inferencePool": {"enabled": True}}}})
+    """The schema rejects invalid values, and access without keys needs an explicit setting."""
+    assert "set auth.keysSecret" in failure({})
+    assert "needs store.redisSecret" in failure({"auth": {"keysInStore": True}})
+    assert "not both" in failure({"auth": {"keysInStore": True, "keysSecret": "keys"}, "store": {"redisSecret": "x"}})
+    assert "replica" in failure(OPEN | {"gateway": {"replica": 3}})
+    assert "default" in failure(OPEN | {"pools": {"default": None, "large": {}}})
+    assert "extensionService" in failure(OPEN | {"pools": {"default": {"inferencePool": {"enabled": True}}}})
 
 
 def test_rules_are_prometheus_own() -> None:
-    """The chart has a copy, since Helm reads no files outside of it."""
+    """The chart's copy equals Prometheus' rules; Helm reads no files outside of the chart."""
     assert (CHART / "rules.yaml").read_text() == (ROOT / "deploy" / "prometheus" / "rules.yaml").read_text()

@@ -1,4 +1,4 @@
-"""compose.yaml and the systemd units: the specification's, and what they name is what there is."""
+"""compose.yaml and the systemd units: valid by specification, with existing references."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ UNITS = sorted((ROOT / "deploy" / "systemd").glob("*.service"))
 
 
 def ports_of(stage: str) -> set[str]:
-    """What an image says it listens on."""
+    """Return the ports that an image exposes."""
     return {port for rest in stages()[stage].all_of("EXPOSE") for port in rest.split()}
 
 
 @pytest.mark.deploy
 def test_compose_is_the_specification_s() -> None:
-    """By the types of a reader of its own."""
+    """The compose file is valid by the types of an independent reader."""
     check = Path(__file__).parent / "check_compose.py"
     subprocess.run([TOOLS / "python", check, COMPOSE / "compose.yaml"], check=True)
 
 
-def test_files_and_targets_are_there() -> None:
-    """What is mounted, the Dockerfile and its targets, and the networks."""
+def test_files_and_targets_exist() -> None:
+    """Mounted files, the Dockerfile, its targets, and the networks exist."""
     for name, service in SERVICES.items():
         for volume in service.get("volumes", ()):
             source = volume.split(":")[0]
@@ -50,7 +50,7 @@ def test_files_and_targets_are_there() -> None:
 
 @pytest.mark.parametrize("name", sorted(OURS))
 def test_variables_are_settings(name: str) -> None:
-    """Every `SLUICE_…` of compose.yaml, of the Dockerfile and of the units."""
+    """Every `SLUICE_…` variable in compose.yaml, the Dockerfile and the units is a setting."""
     prefix = f"SLUICE_{name.upper()}_"
     known = {prefix + "__".join(path).upper() for path in paths(OURS[name])} | RUNNER
     text = "".join(file.read_text() for file in [*UNITS, COMPOSE / "compose.yaml", ROOT / "deploy/docker/Dockerfile"])
@@ -59,8 +59,8 @@ def test_variables_are_settings(name: str) -> None:
     assert found <= known
 
 
-def test_ports_are_those_that_are_listened_on() -> None:
-    """Envoy's fleet, Prometheus' targets and the addresses in the environment name services and ports of theirs."""
+def test_referenced_ports_are_exposed() -> None:
+    """Envoy's fleet, Prometheus' targets and the addresses in the environment name services and their ports."""
     fleet = read_fleet(COMPOSE / "fleet.yaml")
     named = [
         *fleet.gateways,
@@ -78,7 +78,7 @@ def test_ports_are_those_that_are_listened_on() -> None:
 
 
 def test_containers_are_hardened() -> None:
-    """All of them: read-only, no capabilities, nothing that is set on a file gives more."""
+    """All containers are read-only, have no capabilities, and can't gain any from files."""
     for name, service in SERVICES.items():
         assert service["read_only"], name
         assert service["cap_drop"] == ["ALL"], name
@@ -86,20 +86,20 @@ def test_containers_are_hardened() -> None:
 
 
 def test_only_this_machine_reaches_what_is_published() -> None:
-    """Nobody is asked for a key there."""
+    """Ports are published on loopback only, since no key is required there."""
     for name, service in SERVICES.items():
         assert all(port.startswith("127.0.0.1:") for port in service.get("ports", ())), name
 
 
 @pytest.mark.deploy
 def test_units_are_systemd_s() -> None:
-    """But for programs, which are not installed here."""
+    """The units are valid, except for their programs, which are not installed here."""
     done = subprocess.run(["systemd-analyze", "verify", *UNITS], capture_output=True, text=True, check=False)
     complaints = [line for line in done.stderr.splitlines() if line and "is not executable" not in line]
     assert complaints == []
 
 
-def test_units_let_nobody_interrupt_who_computes() -> None:
-    """As `make run` does; the service's process sees to that itself, and its engines are to interrupt."""
+def test_units_have_the_scheduling_of_make_run() -> None:
+    """The units of the gateway and Envoy set the batch policy, as `make run` does; the service sets its own."""
     batch = {unit.stem for unit in UNITS if "CPUSchedulingPolicy=batch" in unit.read_text().splitlines()}
     assert batch == {"sluice-gateway", "sluice-envoy"}

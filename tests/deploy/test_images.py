@@ -1,6 +1,6 @@
-"""The images, without a container engine: their steps are carried out in folders, their processes in namespaces.
+"""The images, without a container engine: their steps run in folders, their processes in namespaces.
 
-What only an engine can show is not tried: that the base image has what the steps need.
+Not tested, since it needs a container engine: that the base image has everything that the steps need.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may make a 
 
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
-    """A new folder that everybody may read."""
+    """A new folder that all users may read."""
     folder = Path(tempfile.mkdtemp(prefix="sluice-image-"))
     folder.chmod(0o755)
     yield folder
@@ -38,7 +38,7 @@ def open_folder() -> Iterator[Path]:
 
 
 def test_every_package_is_copied() -> None:
-    """What pyproject.toml installs is in each build stage, and .dockerignore lets it in."""
+    """Every package of pyproject.toml is copied into each build stage, and .dockerignore does not exclude it."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
     folders = {project["package-dir"].get(name, name).split(".")[0].split("/")[0] for name in project["packages"]}
     folders -= {"sluice", "buf"}
@@ -52,8 +52,8 @@ def test_every_package_is_copied() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(IMAGES))
-def test_images_run_as_nobody_and_tell_their_health(name: str) -> None:
-    """A user without a name, a health check, and an entry that is the process itself, so that signals reach it."""
+def test_images_run_as_nobody_and_have_health_checks(name: str) -> None:
+    """Each image has a numeric user, a health check, and the process itself as entry point, which gets all signals."""
     line = list(lineage(name))
     assert [user for stage in line for user in stage.all_of("USER")] == ["65532:65532"]
     assert [check for stage in line for check in stage.all_of("HEALTHCHECK")]
@@ -62,14 +62,14 @@ def test_images_run_as_nobody_and_tell_their_health(name: str) -> None:
 
 
 def test_only_the_gateway_s_image_has_no_torch() -> None:
-    """By the extras that each build stage installs."""
+    """Only the gateway's build stage installs extras without torch."""
     extras = {name: " ".join(stage.all_of("RUN")) for name, stage in stages().items() if name.startswith("build-")}
     assert {name for name, run in extras.items() if "service" not in run} == {"build-gateway", "build-envoy"}
 
 
 @pytest.mark.deploy
 def test_linters_have_no_complaint() -> None:
-    """Hadolint of the Dockerfile, shellcheck of what it runs."""
+    """Hadolint accepts the Dockerfile, and shellcheck accepts its scripts."""
     subprocess.run([TOOLS / "hadolint", ROOT / "deploy" / "docker" / "Dockerfile"], check=True)
     scripts = map(str, (ROOT / "deploy" / "docker").glob("*.sh"))
     subprocess.run(["shellcheck", *scripts], check=True)
@@ -79,7 +79,7 @@ def test_linters_have_no_complaint() -> None:
 @needs_root
 @pytest.mark.timeout(600)
 def test_gateway_s_image_serves(open_folder: Path) -> None:
-    """Its steps make an environment without torch, in which the gateway serves, is healthy, and ends at SIGTERM."""
+    """The steps build an environment without torch, in which the gateway serves, is healthy, and ends at SIGTERM."""
     environment = build("build-gateway", open_folder)
     assert not list(environment.glob("lib/*/site-packages/torch"))
     port, admin = free_ports(2)
@@ -100,7 +100,7 @@ def test_gateway_s_image_serves(open_folder: Path) -> None:
 @needs_root
 @pytest.mark.timeout(900)
 def test_service_s_image_serves(open_folder: Path) -> None:
-    """The same of the service with the bundled model and the native step, by gRPC's health."""
+    """The service with the bundled model and the native step serves, is healthy by gRPC, and ends at SIGTERM."""
     environment = build("build-service", open_folder)
     port, metrics = free_ports(2)
     process = started(
@@ -118,7 +118,7 @@ def test_service_s_image_serves(open_folder: Path) -> None:
 @needs_root
 @pytest.mark.timeout(600)
 def test_envoy_s_image_serves(open_folder: Path) -> None:
-    """The same of the front door before a fleet; it is healthy though nobody is behind it."""
+    """Envoy with a fleet's configuration serves, and is healthy without any backend."""
     environment = build("build-envoy", open_folder)
     listen, inner, admin, nobody = free_ports(4)
     fleet = open_folder / "fleet.yaml"
@@ -134,7 +134,7 @@ def test_envoy_s_image_serves(open_folder: Path) -> None:
 
 
 def check_until_healthy(environment: Path, process: subprocess.Popen[bytes], kind: str, target: str) -> None:
-    """Ask as the image's health check does until it says yes."""
+    """Repeat the image's health check until it succeeds."""
     deadline = time.monotonic() + 90
     command: list[str | Path] = [environment / "bin" / "python", CHECK, kind, target]
     while subprocess.run(command, capture_output=True, check=False).returncode != 0:
@@ -144,13 +144,13 @@ def check_until_healthy(environment: Path, process: subprocess.Popen[bytes], kin
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
-    """It ends at SIGTERM with 0, within Kubernetes' grace."""
+    """Check that the process ends at SIGTERM with 0, within Kubernetes' grace period."""
     process.send_signal(signal.SIGTERM)
     assert process.wait(GUARD_S) == 0
 
 
-def test_health_check_fails_where_nobody_listens() -> None:
-    """By its exit code, with one line."""
+def test_health_check_fails_without_a_server() -> None:
+    """The health check fails by its exit code, with one line of output."""
     (port,) = free_ports(1)
     for kind, target in (("http", f"http://127.0.0.1:{port}/"), ("grpc", f"127.0.0.1:{port}")):
         done = subprocess.run([sys.executable, CHECK, kind, target], capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""The manifest for KubeRay: its pods are Kubernetes', its files ours, and what it names is there."""
+"""The manifest for KubeRay: valid pods, valid files of the product, and existing references."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PODS = [group["template"]["spec"] for group in (HEAD, WORKERS)]
 
 @pytest.fixture
 def files(tmp_path: Path) -> tuple[Deployment, Fleet]:
-    """The ConfigMap's, as `sluice ray` reads them."""
+    """The ConfigMap's files, as `sluice ray` reads them."""
     for name, text in CONFIG["data"].items():
         (tmp_path / name).write_text(text)
     return read_deployment(tmp_path / "deployment.yaml")
@@ -32,15 +32,15 @@ def files(tmp_path: Path) -> tuple[Deployment, Fleet]:
 
 @pytest.mark.deploy
 def test_pods_are_kubernetes() -> None:
-    """By its own schemas, as the ConfigMap and the Service are; KubeRay's kind has none here."""
+    """The pods, the ConfigMap and the Service are valid by Kubernetes' schemas; KubeRay's kind is not checked."""
     pods = [{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "pod"}, "spec": spec} for spec in PODS]
     check = Path(__file__).parent / "check_pods.py"
     given = json.dumps([CONFIG, SERVICE, *pods])
     subprocess.run([TOOLS / "python", check], input=given, text=True, check=True)
 
 
-def test_a_worker_has_room_for_a_replica(files: tuple[Deployment, Fleet]) -> None:
-    """Of each pool, whose settings are the service's; and all that a pool may have fit the workers."""
+def test_a_worker_has_capacity_for_a_replica(files: tuple[Deployment, Fleet]) -> None:
+    """A worker can run a replica of each pool, with valid settings, and the workers can run a pool's maximum."""
     limits = WORKERS["template"]["spec"]["containers"][0]["resources"]["limits"]
     mounted = {mount["mountPath"] for mount in WORKERS["template"]["spec"]["containers"][0]["volumeMounts"]}
     num_cpus = 0.0
@@ -52,8 +52,8 @@ def test_a_worker_has_room_for_a_replica(files: tuple[Deployment, Fleet]) -> Non
     assert num_cpus <= float(limits["cpu"]) * WORKERS["minReplicas"]
 
 
-def test_the_front_is_where_the_fleet_says(files: tuple[Deployment, Fleet]) -> None:
-    """Ports of probes, of the Service and of the gateway's target; the folder of hosts is in both that use it."""
+def test_ports_and_hosts_match_the_fleet(files: tuple[Deployment, Fleet]) -> None:
+    """Ports of probes, Service and gateway target match the fleet; both users of the folder of hosts mount it."""
     fleet = files[1]
     containers = {each["name"]: each for each in HEAD["template"]["spec"]["containers"]}
     assert [port["targetPort"] for port in SERVICE["spec"]["ports"]] == [fleet.listen.port]
@@ -66,7 +66,7 @@ def test_the_front_is_where_the_fleet_says(files: tuple[Deployment, Fleet]) -> N
 
 
 def test_images_are_targets_and_read_only() -> None:
-    """Of the Dockerfile, with Ray's version as it is pinned."""
+    """The images are targets of the Dockerfile, with the pinned version of Ray."""
     for container in (container for pod in PODS for container in pod["containers"]):
         name, _, _ = container["image"].removeprefix("sluice-").partition(":")
         assert name in stages()

@@ -1,4 +1,4 @@
-"""Prometheus' rules: promtool accepts them, each alert fires in time and no other does, and each has its page."""
+"""Prometheus' rules: promtool accepts them, each alert fires in time and alone, and each has a page."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ ALERTS = {
 
 
 def expected(minute: int, *alerts: str) -> dict[str, Any]:
-    """Which alerts fire at a minute."""
+    """Return the expected alerts at a minute."""
     samples = [{"labels": f'{{alertname="{each}"}}', "value": 1} for each in alerts]
     expression = 'count by (alertname) (ALERTS{alertstate="firing"})'
     return {"expr": expression, "eval_time": f"{minute}m", "exp_samples": samples}
 
 
 def history(series: dict[str, str], *expectations: dict[str, Any]) -> dict[str, Any]:
-    """One of promtool's tests."""
+    """Return one test in promtool's format."""
     inputs = [{"series": name, "values": values} for name, values in series.items()]
     return {"interval": "1m", "input_series": inputs, "promql_expr_test": list(expectations)}
 
@@ -40,7 +40,7 @@ def history(series: dict[str, str], *expectations: dict[str, Any]) -> dict[str, 
 @pytest.mark.deploy
 @pytest.mark.parametrize("case", CASES, ids=[case.alert for case in CASES])
 def test_alert_fires_in_time_and_alone(case: Case, tmp_path: Path) -> None:
-    """Not before its time, then it and no other; and not at all in what is nearly the same."""
+    """The alert fires alone and not before its time, and never for similar series."""
     tests = [history(case.series, expected(case.quiet), expected(case.fires, case.alert))]
     if case.near:
         tests.append(history(case.near, *(expected(minute) for minute in (case.fires, 59))))
@@ -52,21 +52,21 @@ def test_alert_fires_in_time_and_alone(case: Case, tmp_path: Path) -> None:
 
 @pytest.mark.deploy
 def test_prometheus_accepts_rules_and_configuration() -> None:
-    """Promtool has no complaint."""
+    """Promtool accepts the rules and the configuration."""
     folder = RULES.parent
     for kind, file in (("rules", RULES), ("config", folder / "prometheus.yaml")):
         done = subprocess.run(["promtool", "check", kind, str(file)], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_every_alert_is_tried() -> None:
-    """By one case each."""
+def test_every_alert_has_a_case() -> None:
+    """Each alert has exactly one case."""
     assert sorted(case.alert for case in CASES) == sorted(ALERTS)
 
 
 @pytest.mark.parametrize("alert", sorted(ALERTS))
 def test_every_alert_has_a_page(alert: str) -> None:
-    """What it means, how to see it, what to do; the list of pages names it with its severity."""
+    """The page has meaning, diagnosis and action; the list of pages names the alert with its severity."""
     rule = ALERTS[alert]
     page = ROOT / rule["annotations"]["runbook_url"]
     assert page.stem == alert
@@ -76,14 +76,14 @@ def test_every_alert_has_a_page(alert: str) -> None:
     assert re.search(rf"\| \[{alert}\]\({alert}\.md\) \| {rule['labels']['severity']} \|", listed), alert
 
 
-def test_there_are_no_pages_of_no_alert() -> None:
-    """But for the list of all."""
+def test_every_page_has_an_alert() -> None:
+    """Every page except the list belongs to an alert."""
     pages = {page.stem for page in (ROOT / "docs" / "runbooks").glob("*.md")}
     assert pages == {*ALERTS, "README"}
 
 
-def test_rules_and_dashboards_use_metrics_that_there_are() -> None:
-    """Of the tables in docs/metrics.md, of the rules' own names, and of Prometheus' client."""
+def test_rules_and_dashboards_use_existing_metrics() -> None:
+    """The metrics are in docs/metrics.md, recorded by rules, or from Prometheus' client."""
     known = set(re.findall(r"^\| `(\w+)` \|", (ROOT / "docs" / "metrics.md").read_text(), re.MULTILINE))
     text = RULES.read_text() + "".join(file.read_text() for file in (ROOT / "deploy" / "grafana").glob("*.json"))
     for name in set(
@@ -95,7 +95,7 @@ def test_rules_and_dashboards_use_metrics_that_there_are() -> None:
 
 
 @pytest.mark.deploy
-def test_prometheus_accepts_what_the_dashboards_ask(tmp_path: Path) -> None:
+def test_prometheus_accepts_the_dashboards_queries(tmp_path: Path) -> None:
     """Every query is PromQL, once Grafana's variables have values."""
     asked = [
         query
@@ -111,6 +111,6 @@ def test_prometheus_accepts_what_the_dashboards_ask(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_dashboards_are_as_their_table_makes_them() -> None:
-    """`python -m tools.dashboards` has been run."""
+def test_dashboards_are_up_to_date() -> None:
+    """The dashboards equal the output of `python -m tools.dashboards`."""
     assert {file.name: file.read_text() for file in (ROOT / "deploy" / "grafana").glob("*.json")} == made()

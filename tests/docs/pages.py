@@ -1,4 +1,4 @@
-"""The project's pages in Markdown: their headings, links and blocks of code."""
+"""The project's pages in Markdown: their headings, links and code blocks."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ _CODE: Final = re.compile(r"`+[^`\n]+`+")
 
 
 def name(path: Path) -> str:
-    """As readers call it."""
+    """Return the page's path relative to the repository."""
     return path.relative_to(ROOT).as_posix()
 
 
 def prose(path: Path) -> str:
-    """The text without blocks of code."""
+    """Return the text without code blocks."""
     return _FENCE.sub("", path.read_text())
 
 
 def links(path: Path) -> Iterator[str]:
-    """Where its links lead."""
+    """Yield the targets of the page's links."""
     yield from _LINK.findall(_CODE.sub("code", prose(path)))
 
 
 def anchors(path: Path) -> set[str]:
-    """What can stand after # in a link to it, as GitHub makes it of headings; the second of a name has -1."""
+    """Return the page's anchors, as GitHub makes them from headings; a repeated heading gets -1."""
     found: list[str] = []
     for heading in re.findall(r"^#{1,6} +(.+?) *$", prose(path), re.MULTILINE):
         text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("`", "").lower()
@@ -41,6 +41,6 @@ def anchors(path: Path) -> set[str]:
 
 
 def blocks(path: Path) -> Iterator[tuple[str, str]]:
-    """(language, code) of each block, its indentation taken away."""
+    """Yield (language, code) of each block, without its indentation."""
     for indent, language, code in _FENCE.findall(path.read_text()):
         yield language, "".join(line.removeprefix(indent) for line in code.splitlines(keepends=True))

@@ -1,4 +1,4 @@
-"""Links of the project's pages lead where they say."""
+"""Links of the project's pages have existing targets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FOLDERS = (
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_links_lead_somewhere(page: Path) -> None:
-    """Each relative link names a file or a folder, and after # one of its headings."""
+    """Each relative link names an existing file or folder, and after # one of its headings."""
     lost = []
     for link in links(page):
         if re.match(r"[a-z]+:", link):
@@ -32,7 +32,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
-def test_files_that_are_named_are_there(page: Path) -> None:
-    """Paths from one of the project's folders on, but for those with a word to fill in, such as NAME."""
+def test_named_files_exist(page: Path) -> None:
+    """Paths that start with one of the project's folders exist, except those with a placeholder such as NAME."""
     named = re.findall(rf"`((?:{'|'.join(FOLDERS)})/[\w./-]*)`", page.read_text())
     assert [each for each in named if not (ROOT / each).exists() and not re.search(r"[A-Z]{4}", each)] == []

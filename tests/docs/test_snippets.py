@@ -1,4 +1,4 @@
-"""Blocks of code in the project's pages are code of their language; tests/e2e/clients/test_examples.py runs calls."""
+"""Code blocks in the project's pages are valid in their language; tests/e2e/clients/test_examples.py runs the calls."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tests.docs.pages import PAGES, blocks, name
 
 
 def check_shell(code: str) -> None:
-    """Raises AssertionError with the shell's words."""
+    """Raise AssertionError with the shell's message."""
     done = subprocess.run(["bash", "-n"], input=code, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
 def check_typescript(code: str) -> None:
-    """What a bundler's parser would ask for is too slow here; brackets at least close, and nothing is left out."""
+    """Check that brackets are balanced and nothing is elided; a bundler's parser would be too slow here."""
     assert all(code.count(a) == code.count(b) for a, b in ("()", "[]", "{}"))
     assert "…" not in code
 
@@ -30,17 +30,17 @@ def check_typescript(code: str) -> None:
 CHECKS: Mapping[str, Callable[[str], object]] = {
     "python": ast.parse,
     "sh": check_shell,
-    "bash": check_shell,  # what no other shell takes
+    "bash": check_shell,  # syntax of bash only
     "json": json.loads,
     "yaml": lambda code: list(yaml.safe_load_all(code)),
     "toml": tomllib.loads,
     "ts": check_typescript,
-    "": lambda code: code,  # what programs print, and drawings
+    "": lambda code: code,  # output of programs, and drawings
 }
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
-def test_code_is_of_its_language(page: Path) -> None:
+def test_code_is_valid_in_its_language(page: Path) -> None:
     """Python and shell parse, data loads, and no block names another language."""
     for language, code in blocks(page):
         assert language in CHECKS, language

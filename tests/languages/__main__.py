@@ -1,4 +1,4 @@
-"""How many languages stream, cancel and decode errors through Envoy: python -m tests.languages [NAME...]."""
+"""Count the languages that stream, cancel and decode errors through Envoy: python -m tests.languages [NAME...]."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.languages.example import EXAMPLES, ExampleError, expected_answer, fau
 
 
 def main(*names: str) -> int:
-    """Run all examples, or those named, and print what came of each. 0 if all of them do all that they should."""
+    """Run all examples, or the named ones, and print each result. Return 0 if all pass."""
     chosen = [each for each in EXAMPLES if not names or each.name in names]
     good = []
     stack = Stack()

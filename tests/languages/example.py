@@ -1,4 +1,4 @@
-"""The programs of examples/, one a language: what each needs, and what it says of a running product."""
+"""The programs in examples/, one per language: the toolchain of each, and its output against a running product."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ TIMEOUT_S = 280
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One of them. `needs` are commands, or files where there is a slash."""
+    """One example. `needs` are commands, or paths of files if they contain a slash."""
 
     name: str
     needs: tuple[str, ...]
 
     def missing(self) -> list[str]:
-        """What of its toolchain isn't on this machine."""
+        """Return the parts of the toolchain that this machine lacks."""
         return [each for each in self.needs if not (shutil.which(each) or ("/" in each and (ROOT / each).exists()))]
 
     def run(self, target: str) -> dict[str, str]:
-        """Build it, and run it against a front door. What it says of each of its five calls."""
+        """Build the example and run it against Envoy. Return its output for each of its five calls."""
         command = ["make", "--silent", "-C", str(FOLDER / self.name), f"TARGET={target}", f"PYTHON={sys.executable}"]
         environment = {**os.environ, "PYTHONPATH": str(ROOT / "clients/python/src")}
         done = subprocess.run(
@@ -43,7 +43,7 @@ class Example:
 
 
 class ExampleError(Exception):
-    """An example failed; the text is what it wrote."""
+    """An example failed; the message is its output."""
 
 
 EXAMPLES = (
@@ -60,7 +60,7 @@ EXAMPLES = (
 
 
 def expected_answer(door: str) -> str:
-    """What all of them are told first, over REST."""
+    """Return the answer to the examples' first question, over REST."""
     messages = [{"role": "user", "content": "What is the capital of France?"}]
     body = {"model": "sluice-demo", "temperature": 0, "messages": messages}
     answer = httpx.post(f"{door}/v1/chat/completions", json=body, timeout=60).json()
@@ -68,7 +68,7 @@ def expected_answer(door: str) -> str:
 
 
 def faults(said: dict[str, str], answer: str) -> list[str]:
-    """What of that isn't as it should be. The languages spell statuses as their libraries do."""
+    """Return the wrong parts of an example's output. Each language spells statuses as its library does."""
     plain = {name: re.sub(r"[^A-Z]", "", text.upper()) for name, text in said.items()}
     checks = {
         "streams": said.get("answer", "").strip() == answer,

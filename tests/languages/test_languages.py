@@ -16,13 +16,13 @@ pytestmark = pytest.mark.timeout(300)
 
 @pytest.fixture(scope="module")
 def answer(stack: Stack) -> str:
-    """What all of them are told first."""
+    """The answer to the examples' first question."""
     return expected_answer(stack.door)
 
 
 @pytest.fixture(scope="module")
 def said(stack: Stack) -> dict[str, Future[dict[str, str]]]:
-    """What each says that can run here, two at a time: most of it is compilers' time."""
+    """The output of each example that can run here, two at a time, since compilers take most of the time."""
     target = stack.door.removeprefix("http://")
     with ThreadPoolExecutor(2) as pool:
         return {each.name: pool.submit(each.run, target) for each in EXAMPLES if not each.missing()}
@@ -30,14 +30,14 @@ def said(stack: Stack) -> dict[str, Future[dict[str, str]]]:
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=[each.name for each in EXAMPLES])
 def test_example(example: Example, said: dict[str, Future[dict[str, str]]], answer: str) -> None:
-    """It does all five. What its toolchain lacks here is told."""
+    """The example passes all five calls, or is skipped with the missing parts of its toolchain."""
     if lacking := example.missing():
         pytest.skip(f"{example.name} can't run here without {', '.join(lacking)}; make test-languages installs all")
     assert faults(said[example.name].result(), answer) == []
 
 
 def test_csharp_is_parsed() -> None:
-    """C# has no gRPC in Debian: its messages are generated, and the program is parsed with them."""
+    """Debian has no gRPC for C#, so its messages are generated and the program is parsed with them."""
     if lacking := [each for each in ("mcs", "protoc") if shutil.which(each) is None]:
         pytest.skip(f"csharp can't be parsed here without {', '.join(lacking)}; make test-languages installs all")
     command = ["make", "--silent", "-C", str(FOLDER / "csharp")]

@@ -1,9 +1,9 @@
-"""`python -m tests.soak MINUTES`: mixed load on the whole product, and whether it ends where it began.
+"""Load the whole product with mixed requests, and check for leaks: `python -m tests.soak MINUTES`.
 
-Callers of every dialect and gRPC, streams and whole answers, tools, embeddings, invalid requests and callers who leave,
-through Envoy. Memory, descriptors, tasks, threads and blocks are read at the start, after the warm-up (a third of the
-time) and at the end, each time without load. Exit code 1 if one of them grew beyond its tolerance, or a request ended
-neither well nor by a refusal.
+The load has clients of every dialect and gRPC, streams and whole answers, tools, embeddings, invalid requests and
+clients that disconnect, all through Envoy. Memory, descriptors, tasks, threads and blocks are read at the start, after
+the warm-up (a third of the time) and at the end, each time without load. The exit code is 1 if one of them grew beyond
+its tolerance, or if a request neither succeeded nor was rejected.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from tests.e2e.stack import Stack
 from tests.soak.load import Load
 from tests.soak.readings import MEASURES, grown, read
 
-SETTLE_S = 15.0  # for idle connections, threads and caches of the last requests
+SETTLE_S = 15.0  # until idle connections, threads and caches of the last requests are released
 
 
 async def soak(stack: Stack, minutes: float, num_callers: int, seed: int) -> int:
-    """Run the load and print the tables; the exit code."""
+    """Run the load, print the tables, and return the exit code."""
     pages = {
         "service": f"http://127.0.0.1:{stack.ports['service_metrics']}/metrics",
         "gateway": f"{stack.gateway}/metrics",
@@ -40,7 +40,7 @@ async def soak(stack: Stack, minutes: float, num_callers: int, seed: int) -> int
 
 
 async def loaded(load: Load, duration_s: float) -> None:
-    """Load for so long."""
+    """Run the load for the given duration."""
     enough = asyncio.Event()
     running = asyncio.create_task(load.run(enough))
     await asyncio.wait({running}, timeout=duration_s)
@@ -49,14 +49,14 @@ async def loaded(load: Load, duration_s: float) -> None:
 
 
 async def settled(stack: Stack, pages: dict[str, str]) -> dict[str, float]:
-    """The readings once nothing runs."""
+    """Return the readings without load."""
     await asyncio.to_thread(stack.until_idle)
     await asyncio.sleep(SETTLE_S)
     return await asyncio.to_thread(read, pages)
 
 
 def table(start: dict[str, float], warm: dict[str, float], end: dict[str, float]) -> str:
-    """What was read, in Markdown."""
+    """Return the readings as a Markdown table."""
     lines = ["| | start | after warm-up | end | may grow by |", "|---|--:|--:|--:|--:|"]
     for each in MEASURES:
         values = " | ".join(f"{reading[each.name]:.0f}" for reading in (start, warm, end))
@@ -65,14 +65,14 @@ def table(start: dict[str, float], warm: dict[str, float], end: dict[str, float]
 
 
 def outcomes(load: Load) -> str:
-    """What became of the requests of each kind, in Markdown."""
+    """Return the outcomes of each kind of request as a Markdown table."""
     lines = ["| kind | outcome | requests |", "|---|---|--:|"]
     lines += [f"| {kind} | {text} | {count} |" for (kind, text), count in sorted(load.outcomes.items())]
     return "\n".join(lines) + "\n"
 
 
 def main() -> int:
-    """Start the product, soak it, stop it."""
+    """Start the product, run the soak test, and stop it."""
     parser = argparse.ArgumentParser(prog="soak", description="Mixed load on the whole product.")
     parser.add_argument("minutes", type=float)
     parser.add_argument("--callers", type=int, default=12)

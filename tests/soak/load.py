@@ -1,4 +1,4 @@
-"""Callers of every kind, side by side, and what became of each request."""
+"""Concurrent clients of every kind, and the outcome of each request."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tests.soak import requests as kinds
 from tests.soak.requests import Dice, GrpcRequest, RestRequest
 
 DONE = "done"
-LEFT = "left"  # by its caller, as it meant to
-AWAY = "not accepted"  # no connection: the server listens no more
+LEFT = "left"  # closed by the client on purpose
+AWAY = "not accepted"  # no connection: the server doesn't listen
 RETRY_STATUSES = {429, 503, 529}
 
 Kind = Callable[[Dice], RestRequest | GrpcRequest]
@@ -27,10 +27,10 @@ Kind = Callable[[Dice], RestRequest | GrpcRequest]
 
 @dataclass
 class Load:
-    """Callers of a front door, from `run` until its event is set; then those that run end their requests.
+    """Clients of one address, which send requests until the event of `run` is set and then finish the open ones.
 
-    A caller keeps its connection for `num_kept` requests. `leaving` is the part of the streams that their callers leave
-    in the middle.
+    A client keeps its connection for `num_kept` requests. `leaving` is the share of streams that are closed in the
+    middle.
     """
 
     door: str
@@ -42,18 +42,18 @@ class Load:
     outcomes: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     async def run(self, enough: asyncio.Event) -> None:
-        """Ask until `enough`."""
+        """Send requests until `enough` is set."""
         async with asyncio.TaskGroup() as group:
             for number in range(self.num_callers):
                 group.create_task(self._ask(random.Random(f"{self.seed} {number}"), enough))
 
     def lost(self) -> dict[tuple[str, str], int]:
-        """What ended neither as it should nor by a refusal: kind and outcome, and how often."""
+        """Return the unexpected outcomes: kind and outcome, with their count."""
         expected = (DONE, LEFT, AWAY, "refused")
         return {key: count for key, count in self.outcomes.items() if not key[1].startswith(expected)}
 
     def num(self, outcome: str) -> int:
-        """How many requests ended so."""
+        """Return the number of requests with this outcome."""
         return sum(count for (_, each), count in self.outcomes.items() if each == outcome)
 
     async def _ask(self, dice: Dice, enough: asyncio.Event) -> None:
@@ -82,7 +82,7 @@ class Load:
             yield http, channel
 
     def _num_to_read(self, dice: Dice) -> int | None:
-        """How many pieces of a stream to read; None for all."""
+        """Return the number of a stream's pieces to read; None for all."""
         return dice.randrange(1, 20) if dice.random() < self.leaving else None
 
     async def _rest(self, http: httpx.AsyncClient, request: RestRequest, dice: Dice) -> str:
@@ -130,7 +130,7 @@ class Load:
 
 
 def _outcome(request: RestRequest, status: int, last: str) -> str:
-    """What an answer that ended is, by its last line."""
+    """Return the outcome of a finished answer, by its last line."""
     if status in request.statuses:
         return DONE if request.end is None or request.end in last else f"no end: {last[:200]}"
     return f"refused {status}" if status in RETRY_STATUSES else f"status {status}: {last[:200]}"

@@ -1,4 +1,4 @@
-"""What the processes take of the machine and of the engines, as their own metrics tell."""
+"""The resources that the processes use, as reported by their metrics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SAMPLE = re.compile(r"^(\w+)(?:\{.*\})? (\S+)$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Measure:
-    """One number of a process: the sum of a metric's samples, and how far the end may be from the beginning."""
+    """One quantity of a process: the sum of a metric's samples, and the tolerated growth."""
 
     process: str
     metric: str
@@ -22,13 +22,13 @@ class Measure:
 
     @property
     def name(self) -> str:
-        """For the table."""
+        """The name in the table."""
         return f"{self.process} {self.metric.removeprefix('sluice_').removesuffix('_bytes')}"
 
 
 _MIB = float(1 << 20)
 
-# Memory in MiB, which allocators and caches let swing; threads and descriptors of libraries' pools come and go.
+# Memory in MiB, which varies with allocators and caches; pools of libraries add and remove threads and descriptors.
 MEASURES = (
     Measure("service", "process_resident_memory_bytes", 64, _MIB),
     Measure("service", "process_open_fds", 8),
@@ -49,7 +49,7 @@ MEASURES = (
 
 
 def read(pages: dict[str, str]) -> dict[str, float]:
-    """The value of each measure by name. `pages` are the metrics pages' addresses by process."""
+    """Return the value of each measure by name. `pages` are the addresses of the metrics pages by process."""
     sums: dict[tuple[str, str], float] = {}
     for process, address in pages.items():
         with urllib.request.urlopen(address, timeout=GUARD_S) as page:  # noqa: S310 the product's own
@@ -59,7 +59,7 @@ def read(pages: dict[str, str]) -> dict[str, float]:
 
 
 def grown(warm: dict[str, float], end: dict[str, float]) -> list[str]:
-    """What ended above where it was after the warm-up, by more than its tolerance."""
+    """Return the measures that grew by more than their tolerance since the warm-up."""
     return [
         f"{each.name} went from {warm[each.name]:.0f} to {end[each.name]:.0f}, and may by {each.tolerance:g}"
         for each in MEASURES

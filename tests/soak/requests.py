@@ -1,4 +1,4 @@
-"""What callers of every kind send, and how a whole answer of each ends."""
+"""The requests of every kind of client, and the end of a complete answer to each."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Dice = random.Random
 
 @dataclass(frozen=True)
 class RestRequest:
-    """A request over HTTP. `statuses` are those that answer it; of a stream, `end` is in its last event."""
+    """A request over HTTP. `statuses` are the expected ones; `end` is in a stream's last event."""
 
     path: str
     body: dict[str, Any]
@@ -46,7 +46,7 @@ class RestRequest:
 
 @dataclass(frozen=True)
 class GrpcRequest:
-    """A call: its stub's class, method and message. `code` is the name of the status that ends it."""
+    """A call: its stub's class, method and message. `code` is the name of the expected status."""
 
     stub: Callable[[Any], Any]
     method: str
@@ -55,22 +55,22 @@ class GrpcRequest:
 
 
 def text(dice: Dice) -> str:
-    """A prompt, often the beginning of another one, so that caches have work."""
+    """Return a prompt, often a prefix of another one, so that caches are used."""
     return PROSE[: dice.randrange(8, len(PROSE))] + "".join(dice.choices(PROSE, k=dice.randrange(200)))
 
 
 def messages(dice: Dice) -> list[dict[str, str]]:
-    """A conversation of one turn."""
+    """Return a conversation of one turn."""
     return [{"role": "user", "content": text(dice)}]
 
 
 def length(dice: Dice) -> int:
-    """Tokens of an answer: mostly few."""
+    """Return a number of tokens for an answer, mostly small."""
     return min(int(dice.expovariate(1 / 40)) + 1, 400)
 
 
 def chat(dice: Dice) -> RestRequest:
-    """OpenAI's chat, streamed."""
+    """Return a streamed chat in OpenAI's dialect."""
     body = {"model": MODEL, "messages": messages(dice), "max_tokens": length(dice), "stream": True}
     if dice.random() < 0.3:
         body |= {"n": 3, "logprobs": True, "top_logprobs": 5}
@@ -78,17 +78,17 @@ def chat(dice: Dice) -> RestRequest:
 
 
 def chat_whole(dice: Dice) -> RestRequest:
-    """OpenAI's chat, whole, sometimes as JSON by a schema."""
+    """Return a whole chat in OpenAI's dialect, sometimes with a JSON schema."""
     body: dict[str, Any] = {"model": MODEL, "messages": messages(dice), "max_tokens": length(dice)}
     if dice.random() < 0.3:
         schema = {"type": "object", "properties": {f"k{dice.randrange(50)}": {"type": "integer"}}}
         body["response_format"] = {"type": "json_schema", "json_schema": {"name": "s", "schema": schema}}
-        body["max_tokens"] += 2  # room for the shortest answer, which needs two
+        body["max_tokens"] += 2  # the shortest matching answer needs two
     return RestRequest("/v1/chat/completions", body)
 
 
 def tools(dice: Dice) -> RestRequest:
-    """A chat that must call a tool."""
+    """Return a chat that must call a tool."""
     function = {
         "name": f"find_{dice.randrange(20)}",
         "parameters": {"type": "object", "properties": {"q": {"type": "string"}}},
@@ -100,13 +100,13 @@ def tools(dice: Dice) -> RestRequest:
 
 
 def completion(dice: Dice) -> RestRequest:
-    """OpenAI's completion, streamed."""
+    """Return a streamed completion in OpenAI's dialect."""
     body = {"model": MODEL, "prompt": [text(dice), text(dice)], "max_tokens": length(dice), "stream": True}
     return RestRequest("/v1/completions", body, end="[DONE]")
 
 
 def response(dice: Dice) -> RestRequest:
-    """OpenAI's response, streamed."""
+    """Return a streamed response in OpenAI's dialect."""
     body = {
         "model": MODEL,
         "input": text(dice),
@@ -118,19 +118,19 @@ def response(dice: Dice) -> RestRequest:
 
 
 def databricks(dice: Dice) -> RestRequest:
-    """Databricks' invocation, whole."""
+    """Return a whole invocation in Databricks' dialect."""
     body = {"messages": messages(dice), "max_tokens": length(dice), "stream": False}
     return RestRequest(f"/serving-endpoints/{MODEL}/invocations", body)
 
 
 def azure(dice: Dice) -> RestRequest:
-    """Azure's chat, streamed."""
+    """Return a streamed chat in Azure's dialect."""
     body = {"model": MODEL, "messages": messages(dice), "max_tokens": length(dice), "stream": True}
     return RestRequest(f"/chat/completions{API_VERSION}", body, end="[DONE]")
 
 
 def anthropic(dice: Dice) -> RestRequest:
-    """Anthropic's message, streamed, sometimes with thinking."""
+    """Return a streamed message in Anthropic's dialect, sometimes with thinking."""
     body = {"model": MODEL, "messages": messages(dice), "max_tokens": length(dice), "stream": True}
     if dice.random() < 0.3:
         body |= {"thinking": {"type": "adaptive"}, "output_config": {"effort": "low"}}
@@ -138,20 +138,20 @@ def anthropic(dice: Dice) -> RestRequest:
 
 
 def mindie(dice: Dice) -> RestRequest:
-    """MindIE's generation, streamed."""
+    """Return a streamed generation in MindIE's dialect."""
     body = {"text_input": text(dice), "parameters": {"max_new_tokens": length(dice), "do_sample": True}}
     return RestRequest(f"/v2/models/{MODEL}/generate_stream", body, end="text_output")
 
 
 def embeddings(dice: Dice) -> RestRequest:
-    """OpenAI's embeddings."""
+    """Return embeddings in OpenAI's dialect."""
     return RestRequest(
         "/v1/embeddings", {"model": EMBEDDER, "input": [text(dice) for _ in range(dice.randrange(1, 9))]}
     )
 
 
 def invalid(dice: Dice) -> RestRequest:
-    """A body that must be refused, in one of several ways."""
+    """Return one of several invalid bodies, which must be rejected."""
     good = {"model": MODEL, "messages": messages(dice)}
     faults: list[dict[str, Any]] = [
         {"temperature": 9}, {"model": "nobody"}, {"messages": "hi"}, {"max_tokens": -1}, {"nothing": 1},
@@ -168,42 +168,42 @@ def _chat_message(dice: Dice) -> chat_pb2.ChatRequest:
 
 
 def grpc_stream(dice: Dice) -> GrpcRequest:
-    """A streamed chat over gRPC."""
+    """Return a streamed chat over gRPC."""
     return GrpcRequest(chat_pb2_grpc.ChatServiceStub, "StreamChat", _chat_message(dice))
 
 
 def grpc_whole(dice: Dice) -> GrpcRequest:
-    """A whole chat over gRPC."""
+    """Return a whole chat over gRPC."""
     return GrpcRequest(chat_pb2_grpc.ChatServiceStub, "Chat", _chat_message(dice))
 
 
 def grpc_completion(dice: Dice) -> GrpcRequest:
-    """A completion of several prompts over gRPC, with their logprobs."""
+    """Return a completion of several prompts with logprobs over gRPC."""
     message = completion_pb2.CompleteRequest(model=MODEL, prompts=[prompt_pb2.Prompt(text=text(dice))])
     message.stopping.max_tokens = length(dice)
     return GrpcRequest(completion_pb2_grpc.CompletionServiceStub, "StreamComplete", message)
 
 
 def grpc_embedding(dice: Dice) -> GrpcRequest:
-    """A vector over gRPC."""
+    """Return an embedding over gRPC."""
     message = embedding_pb2.EmbedRequest(model=EMBEDDER, inputs=[prompt_pb2.Prompt(text=text(dice))])
     return GrpcRequest(embedding_pb2_grpc.EmbeddingServiceStub, "Embed", message)
 
 
 def grpc_rank(dice: Dice) -> GrpcRequest:
-    """Documents by their cosines over gRPC."""
+    """Return a ranking of documents by cosine over gRPC."""
     message = rank_pb2.RankRequest(model=EMBEDDER, query=text(dice), documents=[text(dice) for _ in range(3)])
     return GrpcRequest(rank_pb2_grpc.RankServiceStub, "Rank", message)
 
 
 def grpc_count(dice: Dice) -> GrpcRequest:
-    """A count of tokens over gRPC."""
+    """Return a count of tokens over gRPC."""
     message = token_pb2.CountTokensRequest(text=token_pb2.TokenizeTextRequest(model=MODEL, text=text(dice)))
     return GrpcRequest(token_pb2_grpc.TokenServiceStub, "CountTokens", message)
 
 
 def grpc_invalid(dice: Dice) -> GrpcRequest:
-    """A call that must be refused."""
+    """Return an invalid call over gRPC, which must be rejected."""
     message = _chat_message(dice)
     message.sampling.temperature = 9
     return GrpcRequest(chat_pb2_grpc.ChatServiceStub, "StreamChat", message, code="INVALID_ARGUMENT")

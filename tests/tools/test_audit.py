@@ -1,10 +1,10 @@
-"""What the audit makes of its tools' answers."""
+"""The audit's interpretation of its tools' output."""
 
 from tools.audit import NO_ANSWER, npm_findings, python_findings
 
 
-def test_findings_are_told() -> None:
-    """A line for each, with the version that mends it."""
+def test_findings_are_reported() -> None:
+    """Each finding is a line with the version that fixes it."""
     vulnerable = {"name": "alpha", "version": "1.0", "vulns": [{"id": "X-1", "fix_versions": ["1.1"]}]}
     skipped = {"name": "gamma", "skip_reason": "not found"}
     audit = {"dependencies": [vulnerable, {"name": "beta", "version": "2.0", "vulns": []}, skipped]}
@@ -17,7 +17,7 @@ def test_findings_are_told() -> None:
 
 
 def test_no_answer_is_no_all_clear() -> None:
-    """A registry that doesn't know, or says no, is told as such."""
+    """A registry without data, or with an error, is reported as such."""
     skipped = {"dependencies": [{"name": "alpha", "skip_reason": "not found"}]}
     assert python_findings(skipped) == ([], NO_ANSWER)
     assert npm_findings({"error": {"code": "E405"}}) == ([], NO_ANSWER)

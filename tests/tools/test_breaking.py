@@ -1,4 +1,4 @@
-"""The contract's guard: what breaks the last release, or the main branch, doesn't pass."""
+"""The contract's guard: a change that breaks the last release or the main branch fails."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TEMPERATURE = "optional float temperature = 1"
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """The contract, what guards it and what is installed, in a folder of its own that is no git repository."""
+    """A copy of the contract, its checks and the installed tools, in a folder that is no git repository."""
     for name in ("proto", "tools"):
         shutil.copytree(ROOT / name, tmp_path / name)
     for name in ("buf.rules.yaml", "pyproject.toml"):
@@ -27,7 +27,7 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def run(checkout: Path, *command: str) -> tuple[int, str]:
-    """The exit status of a command in the checkout, and all that it printed."""
+    """Run a command in the checkout. Return its exit status and output."""
     done = subprocess.run(
         command, cwd=checkout, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=100, check=False
     )
@@ -35,21 +35,21 @@ def run(checkout: Path, *command: str) -> tuple[int, str]:
 
 
 def commit_to_main(checkout: Path) -> None:
-    """Make the checkout a repository whose branch main has the contract as it is now."""
+    """Make the checkout a repository whose branch main has the current contract."""
     identity = ("-c", "user.name=test", "-c", "user.email=test@example.invalid")
     for command in (("init", "-q", "-b", "main"), ("add", "proto"), (*identity, "commit", "-q", "-m", "x")):
         assert run(checkout, "git", *command) == (0, "")
 
 
 def replace(file: Path, old: str, new: str) -> None:
-    """Change the one place where a file has a text."""
+    """Replace the only occurrence of a text in a file."""
     text = file.read_text()
     assert text.count(old) == 1
     file.write_text(text.replace(old, new))
 
 
-def test_the_contract_as_it_is_passes(checkout: Path) -> None:
-    """The release is found without what it imports; without a main branch only the release counts."""
+def test_the_current_contract_passes(checkout: Path) -> None:
+    """The release is stored without imports; without a main branch only the release is compared."""
     status, output = run(checkout, "tools/contract/breaking.sh")
     assert (status, output.splitlines()[0].split("/")[:2]) == (0, ["against proto", "released"])
     assert output.endswith("skipped: there is no contract on a branch main\n")
@@ -71,8 +71,8 @@ def test_a_deleted_file_breaks_the_release(checkout: Path) -> None:
     assert 'Previously present file "sluice/v1/watermark.proto" was deleted' in output
 
 
-def test_what_only_main_has_must_stay_too(checkout: Path) -> None:
-    """A field that came after the release breaks nothing; once it is on main, to take it away does."""
+def test_additions_on_main_must_stay(checkout: Path) -> None:
+    """A field added after the release may be removed until it is on main."""
     file = checkout / "proto/sluice/v1/sampling.proto"
     before = file.read_text()
     replace(file, f"  {TEMPERATURE}", f"  // New.\n  optional float novelty = 1000;\n  {TEMPERATURE}")
@@ -86,7 +86,7 @@ def test_what_only_main_has_must_stay_too(checkout: Path) -> None:
 
 
 def test_a_release_is_kept_once(checkout: Path) -> None:
-    """A released version isn't written again; a new one takes the place of the last and is what counts from then on."""
+    """A released version isn't overwritten; a new version replaces it and is compared from then on."""
     (released,) = (checkout / "proto/released").iterdir()
     before = released.read_bytes()
     status, output = run(checkout, "tools/contract/release_contract.sh")
@@ -102,7 +102,7 @@ def test_a_release_is_kept_once(checkout: Path) -> None:
 
 
 def test_names_for_languages_stay(checkout: Path) -> None:
-    """0.1.0 had none; what main has, and what is released, isn't renamed."""
+    """Language names on main and in a release can't be changed; release 0.1.0 had none."""
     commit_to_main(checkout)
     replace(checkout / "proto/sluice/v1/usage.proto", 'java_package = "sluice.v1"', 'java_package = "com.example"')
     broken = 'option "java_package" changed from "sluice.v1" to "com.example"'

@@ -1,4 +1,4 @@
-"""docs/grpc_reference.md is the contract as it is now."""
+"""docs/grpc_reference.md matches the current contract."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from tools.docs.contract_reference import PAGE, PROTO, reference
 
 
 def test_the_page_is_up_to_date() -> None:
-    """It is what `python -m tools.docs.contract_reference` writes now."""
+    """The page equals the output of `python -m tools.docs.contract_reference`."""
     assert PAGE.read_text() == reference()
 
 
-def test_every_part_of_the_contract_stands_there() -> None:
-    """Each RPC, message, enum and field has a place, and each link of the page leads to one."""
+def test_every_element_of_the_contract_is_documented() -> None:
+    """Each RPC, message, enum and field is on the page, and each link of the page has a target."""
     text = PAGE.read_text()
     headings = set(re.findall(r"^### (.*)$", text, re.MULTILINE))
     source = "\n".join(path.read_text() for path in PROTO.rglob("*.proto"))
@@ -28,8 +28,8 @@ def test_every_part_of_the_contract_stands_there() -> None:
     assert set(re.findall(r"\(#(\w+)\)", text)) <= anchors
 
 
-def test_words_for_linters_are_left_out() -> None:
-    """Comments stand there as they are, in one line a paragraph, but for what only buf reads."""
+def test_linter_directives_are_left_out() -> None:
+    """Comments are unchanged, with one line per paragraph, except for buf's directives."""
     text = PAGE.read_text()
     assert "buf:lint" not in text
     meaning = "The number of independent choices to generate; the prompt is computed once. Range [1, 128]. Default: 1."

@@ -1,4 +1,4 @@
-"""A release's archives, its descriptors and its SBOM; the packages are tried by `make dist` itself."""
+"""A release's archives, its descriptors and its SBOM; `make dist` itself tests the packages."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ FILES = {path.relative_to(ROOT / "proto").as_posix() for path in (ROOT / "proto"
 
 
 def component(name: str, **more: Any) -> dict[str, Any]:
-    """A package of an SBOM."""
+    """Return a package of an SBOM."""
     return {"bom-ref": f"{name}==1", "name": name, **more}
 
 
 def test_all_parts_have_one_version() -> None:
-    """The server's, the native step's and the clients'; the changelog knows it."""
+    """The server, the native step and the clients have one version, which is in the changelog."""
     assert f"## [{version()}]" in (ROOT / "CHANGELOG.md").read_text()
 
 
 @pytest.mark.slow
 def test_contract_is_packed_in_both_forms(tmp_path: Path) -> None:
-    """Each archive is whole by itself, with licences, the same bytes each time, and what its checksum says."""
+    """Each archive is complete, with licences, is reproducible byte for byte, and matches its checksum."""
     write_protos(tmp_path, "1.2.3")
     write_checksums(tmp_path)
     plain, ruled = (zipfile.ZipFile(tmp_path / f"sluice-proto{kind}-1.2.3.zip") for kind in ("", "-rules"))
@@ -50,7 +50,7 @@ def test_contract_is_packed_in_both_forms(tmp_path: Path) -> None:
 
 
 def test_sbom_has_what_the_product_needs() -> None:
-    """What it asks for and what that needs, in a circle or not; neither tools nor this machine's paths."""
+    """The SBOM has direct and transitive dependencies, cyclic or not, but no tools and no paths of this machine."""
     here = {"type": "distribution", "url": "file:///home/me/torch.whl"}
     there = {"type": "website", "url": "https://example.invalid"}
     bom = {

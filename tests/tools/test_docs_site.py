@@ -1,4 +1,4 @@
-"""The documentation's pages before the generator has them: their links, and their places in the navigation."""
+"""The documentation's pages before generation: their links, and their entries in the navigation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PLACES = pages() | {ROOT / "README.md": "index.md"}
 
 @pytest.fixture
 def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A page of a project of its own: docs/page.md, beside the readme of a part and a source file."""
+    """A page of a temporary project: docs/page.md, with a readme of a part and a source file."""
     monkeypatch.setattr(docs_site, "ROOT", tmp_path)
     for name in ("docs/page.md", "docs/other.md", "part/README.md", "part/source.py"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -23,39 +23,39 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def turned_text(page: Path, text: str, place: str = "page.md") -> str:
-    """The text of that page as the site has it at `place`."""
+    """Return the text of that page at the path `place` of the site."""
     page.write_text(text)
     root = page.parent.parent
     return turned(page, place, {root / "docs" / "other.md": "other.md", root / "part" / "README.md": "parts/one.md"})
 
 
-def test_links_lead_to_where_pages_lie_in_the_site(page: Path) -> None:
-    """Other places than in the checkout, with their anchors; what is no page keeps its words only."""
+def test_links_are_rewritten_for_the_site(page: Path) -> None:
+    """Links get the pages' paths in the site and keep their anchors; links to other files become text."""
     assert turned_text(page, "[a](../part/README.md#x) [b](other.md)") == "[a](parts/one.md#x) [b](other.md)"
     assert turned_text(page, "[a](other.md)", "deep/page.md") == "[a](../other.md)"
     assert turned_text(page, "see [`source`](../part/source.py)") == "see `source`"
 
 
-def test_what_is_no_link_stays(page: Path) -> None:
-    """Code, other hosts, and anchors of the page itself."""
+def test_other_text_is_unchanged(page: Path) -> None:
+    """Code, links to other hosts, and anchors of the page itself are unchanged."""
     for text in ("```sh\n[a](nothing.md)\n```\n", "[a](https://example.com/a.md)", "[a](#here)"):
         assert turned_text(page, text) == text
 
 
 def test_a_broken_link_is_an_error(page: Path) -> None:
-    """By page and link."""
+    """The error names the page and the link."""
     with pytest.raises(SiteError, match=r"docs/page\.md: the link target nothing\.md does not exist"):
         turned_text(page, "[a](nothing.md)")
 
 
-def test_each_page_has_one_place() -> None:
-    """No two pages share one, and the project's own are in it."""
+def test_each_page_has_its_own_path() -> None:
+    """No two pages share a path in the site, and the project's own pages are among them."""
     assert len(set(pages().values())) == len(pages())
     assert {PLACES[DOCS / "index.md"], PLACES[ROOT / "CONTRIBUTING.md"]} == {"index.md", "contributing.md"}
 
 
-def test_navigation_picks_up_what_has_no_place(tmp_path: Path) -> None:
-    """A folder's pages stand where it says, new ones last, and a page that is named must be there."""
+def test_navigation_includes_unnamed_pages(tmp_path: Path) -> None:
+    """A folder's pages are listed at its entry, unnamed pages last, and a missing named page is an error."""
     for name in ("a.md", "b.md", "new.md", "alerts/index.md", "alerts/x.md", "alerts/y.md"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("# A page\n")

@@ -1,9 +1,9 @@
-"""Envoy's filter of our own: what envoy.yaml has of it."""
+"""The project's Envoy filter, as embedded in envoy.yaml."""
 
 from tools.envoy_filter import CONFIG, MARKED, source_hash
 
 
 def test_the_filter_is_built_from_its_source() -> None:
-    """The bytes were made of the source as it is now; else `make envoy-filter` was forgotten."""
+    """The embedded module was built from the current source; if not, run `make envoy-filter`."""
     (found,) = MARKED.finditer(CONFIG.read_text())
     assert found[2] == source_hash()

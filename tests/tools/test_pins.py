@@ -1,4 +1,4 @@
-"""Pins: nothing is installed that has no version and no hash."""
+"""Pins: every installed package has a version and hashes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Beta_two==2.0 ; sys_platform == 'linux' \\
 
 
 def test_every_package_has_hashes() -> None:
-    """In constraints.txt, in the clients' files, and in npm's."""
+    """Every package in constraints.txt, in the clients' files and in npm's has hashes."""
     files = [LOCK, *sorted((ROOT / "tests" / "clients" / "requirements").glob("*.txt"))]
     for file in files:
         found = pins(file.read_text())
@@ -35,12 +35,12 @@ def test_every_package_has_hashes() -> None:
     for lock in NPM_LOCKS:
         packages = json.loads(lock.read_text())["packages"]
         without = [package for name, package in packages.items() if name and not package.get("integrity")]
-        assert [each for each in without if not each.get("os")] == []  # those of other platforms aren't fetched here
+        assert [each for each in without if not each.get("os")] == []  # for other platforms, not downloaded here
         assert {"linux"} & {system for each in without if "x64" in each["cpu"] for system in each["os"]} == set()
 
 
-def test_all_that_is_asked_for_is_pinned() -> None:
-    """Of each extra of pyproject.toml; else `make pins` was forgotten."""
+def test_every_requirement_is_pinned() -> None:
+    """The requirements of each extra in pyproject.toml are pinned; if not, run `make pins`."""
     known = {name for name, _ in pins(LOCK.read_text())}
     asked = {
         re.split(r"[\[><=;]", each)[0].lower().replace("_", "-")
@@ -50,25 +50,25 @@ def test_all_that_is_asked_for_is_pinned() -> None:
 
 
 def test_hashes_are_those_of_the_version() -> None:
-    """Names in any spelling; a local build of a version is that version."""
+    """Names match in any spelling, and a local build of a version matches the version."""
     lines = hashed("Alpha==1.0+cpu\nbeta-two==2.0\n", TEXT)
     assert lines == [f"alpha==1.0+cpu --hash={SHA} --hash={SHA.replace('0', '1')}", f"beta-two==2.0 --hash={SHA}"]
 
 
 @pytest.mark.parametrize("package", ["alpha==1.1", "gamma==1.0"])
-def test_what_is_not_pinned_is_refused(package: str) -> None:
-    """Another version, or another package."""
+def test_unpinned_packages_are_rejected(package: str) -> None:
+    """Another version and another package are rejected."""
     with pytest.raises(PinError, match=r"is not in constraints.txt; run: make pins"):
         hashed(package, TEXT)
 
 
 def test_versions_keep_their_conditions() -> None:
-    """And lose their hashes."""
+    """Versions keep their environment markers and lose their hashes."""
     assert [line.strip() for line in versions(TEXT)] == ["alpha==1.0", "Beta_two==2.0 ; sys_platform == 'linux'"]
 
 
 def test_a_file_with_another_hash_is_not_installed(tmp_path: Path) -> None:
-    """A file whose hash isn't pinned is refused."""
+    """A file whose hash isn't pinned is rejected."""
     with zipfile.ZipFile(tmp_path / "alpha-1.0-py3-none-any.whl", "w") as wheel:
         wheel.writestr("alpha-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: alpha\nVersion: 1.0\n")
         wheel.writestr("alpha-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\nRoot-Is-Purelib: true\n")

@@ -1,4 +1,4 @@
-"""The contract without its rules: what a clean clone compiles, in every language, without anybody's help."""
+"""The contract without its rules compiles from a clean clone, in every language, without other files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OPTIONS = {
     "php_namespace": "Sluice\\V1",
     "ruby_package": "Sluice::V1",
 }
-# What each language's code has of ChatRequest: a file, and a word in it.
+# Each language's generated file for ChatRequest, and an identifier in it.
 CHAT_REQUESTS = {
     "python": ("sluice/v1/chat_pb2.py", "ChatRequest"),
     "cpp": ("sluice/v1/chat.pb.h", "namespace v1"),
@@ -91,13 +91,13 @@ message M {
 """
 
 
-def test_rules_go_and_nothing_else() -> None:
-    """Other options, comments and strings that look like rules stay."""
+def test_only_rules_are_removed() -> None:
+    """Other options, comments and strings that look like rules are kept."""
     assert without_rules(RULED) == UNRULED
 
 
-def test_another_contract_is_refused() -> None:
-    """What lost more than its rules, or isn't compiled, or came without rules, isn't written."""
+def test_another_contract_is_rejected() -> None:
+    """A file that lost more than its rules, doesn't compile, or came without rules is not written."""
     file = FileDescriptorProto(name="t.proto", syntax="proto3", package="t")
     file.message_type.add(name="M")
     for text in ('syntax = "proto3";\npackage t;\nmessage N {}\n', 'syntax = "proto3";\npackage t;\nmessage M {\n'):
@@ -108,15 +108,15 @@ def test_another_contract_is_refused() -> None:
 
 
 def test_plain_contract_is_up_to_date() -> None:
-    """It is what `make generate` makes of proto/ now, file by file."""
+    """Each file equals the output of `make generate` from proto/."""
     assert sorted(path.relative_to(PLAIN).as_posix() for path in PLAIN.rglob("*.proto")) == NAMES
     for name in NAMES:
         assert (PLAIN / name).read_text() == without_rules((SOURCE / name).read_text()), name
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_file_names_its_place_in_every_language(name: str) -> None:
-    """One package a language; a new file has them, too."""
+def test_every_file_names_its_package_in_every_language(name: str) -> None:
+    """All files have the same package in each language."""
     module = importlib.import_module(name.removesuffix(".proto").replace("/", ".") + "_pb2")
     file = FileDescriptorProto.FromString(module.DESCRIPTOR.serialized_pb)
     outer = "".join(word.capitalize() for word in Path(name).stem.split("_")) + "Proto"
@@ -129,7 +129,7 @@ def test_every_file_names_its_place_in_every_language(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("language", CHAT_REQUESTS)
 def test_protoc_compiles_it_alone(language: str, tmp_path: Path) -> None:
-    """`protoc -I generated/proto` makes code of all files, in each language that protoc knows by itself."""
+    """`protoc -I generated/proto` generates code from all files, in each language that protoc has built in."""
     command: list[str | Path] = [PROTOC, f"-I{PLAIN}", f"--{language}_out={tmp_path}", *NAMES]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
@@ -139,7 +139,7 @@ def test_protoc_compiles_it_alone(language: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_descriptors_have_the_comments(tmp_path: Path) -> None:
-    """A descriptor set of protoc's alone has all services, and the comments of the source."""
+    """A descriptor set written by protoc alone has all services, and the comments of the source."""
     out = tmp_path / "sluice.binpb"
     flags = [f"-I{PLAIN}", "--include_imports", "--include_source_info", f"--descriptor_set_out={out}"]
     subprocess.run([str(PROTOC), *flags, *NAMES], check=True)
@@ -152,7 +152,7 @@ def test_descriptors_have_the_comments(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_buf_builds_and_lints_a_clean_clone(tmp_path: Path) -> None:
-    """Of what git has, `buf build` and `buf lint` need nothing fetched before."""
+    """`buf build` and `buf lint` pass on the files in git, without downloads."""
     shutil.copy(ROOT / "buf.yaml", tmp_path)
     shutil.copytree(PLAIN, tmp_path / "generated" / "proto")
     buf = ROOT / ".cache/npm/node_modules/.bin/buf"

@@ -1,4 +1,4 @@
-"""The recording of a terminal: every line at its moment, in a picture that asks nobody for anything."""
+"""The recording of a terminal: every line appears at its time, in a self-contained picture."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_a_line_has_the_moment_of_its_first_character() -> None:
 
 
 def test_rows_appear_in_order_and_pauses_are_short() -> None:
-    """A line that is wrapped appears as a whole; the first is there from the start."""
+    """A wrapped line appears as a whole, and the first line is visible from the start."""
     svg = played(lines_of("a\n" + "b" * 30 + "\nc\n", [(0.0, 2), (1.0, 33), (60.0, 35)]), 20)
     ET.fromstring(svg)  # noqa: S314  our own
     length_s = 1.0 + LONGEST_PAUSE_S + HOLD_S
@@ -32,7 +32,7 @@ def test_rows_appear_in_order_and_pauses_are_short() -> None:
     assert all(f'row-{row}"' in svg for row in range(4))
 
 
-def test_nothing_is_fetched_and_motion_can_be_refused() -> None:
+def test_the_picture_loads_nothing_and_respects_reduced_motion() -> None:
     svg = played(lines_of(TEXT, MOMENTS), 40)
     assert re.findall(r'(?:href|src|url)\s*[=(]\s*["\']?(?!#)[^)\s]*', svg) == []
     outside = re.sub(r"@media \(prefers-reduced-motion: no-preference\) {.*?\n    }\n", "", svg, flags=re.DOTALL)

@@ -1,4 +1,4 @@
-"""docs/settings.md has every setting as it is now."""
+"""docs/settings.md documents every current setting."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tools.docs.settings_reference import PAGE, reference, undescribed
 
 
 def test_the_page_is_up_to_date() -> None:
-    """It is what `python -m tools.docs.settings_reference` writes now."""
+    """The page equals the output of `python -m tools.docs.settings_reference`."""
     assert PAGE.read_text() == reference()
 
 
-def test_every_variable_stands_there() -> None:
-    """Those that the processes accept, each in a row of its own or as part of those of its group."""
+def test_every_variable_is_documented() -> None:
+    """Each variable that a process accepts has a row, or is covered by the row of its group."""
     text = PAGE.read_text()
     for kind in (ServiceSettings, GatewaySettings, RunnerSettings):
         for path in paths(kind):
@@ -25,6 +25,6 @@ def test_every_variable_stands_there() -> None:
     assert [name for name in (*RUNNER, *COMMAND) if f"`{name}`" not in text] == []
 
 
-def test_every_setting_says_what_it_is() -> None:
-    """Also the keys of a model, an endpoint and a caller's limits, and the engine's sizes."""
+def test_every_setting_has_a_description() -> None:
+    """Every setting is described, including the keys of models, endpoints, limits and the engine's sizes."""
     assert undescribed() == []

@@ -43,13 +43,13 @@ FILES = [*documented_files(), *deployed_files()]
 
 @pytest.mark.parametrize(("path", "kind"), SCHEMAS.items(), ids=lambda value: getattr(value, "name", None))
 def test_schema_is_up_to_date(path: Path, kind: type[ServiceSettings | GatewaySettings]) -> None:
-    """It is what `python -m tools.docs.settings_reference` writes now, and a valid schema."""
+    """The file equals the output of `python -m tools.docs.settings_reference`, and is a valid schema."""
     assert path.read_text() == schema_text(kind)
     Draft202012Validator.check_schema(json_schema(kind))
 
 
 def test_there_are_documented_files() -> None:
-    """So many that the search for them works."""
+    """The search finds documented files."""
     assert len(FILES) > 6
 
 
@@ -76,19 +76,19 @@ def test_schema_accepts_the_documented_files(content: Any) -> None:
     ],
 )
 def test_schema_rejects_unknown_names_and_values_out_of_range(content: Any, path: list[str | int]) -> None:
-    """At the path of the setting, or of the mapping that has the unknown name or lacks a required one."""
+    """The error is at the path of the setting, or of the mapping with the unknown or missing name."""
     (error,) = SERVICE.iter_errors(content)
     assert list(error.absolute_path) == path
 
 
 def test_gateways_schema_rejects_the_services_names() -> None:
-    """Each process has its own file."""
+    """Each process has its own schema, which rejects the other's names."""
     assert not GATEWAY.is_valid({"models": []})
     assert GATEWAY.is_valid({"target": "[::1]:50051", "auth": {"allow_anonymous": True}, "admin_port": None})
 
 
-def test_schema_has_units_and_what_is_reloaded() -> None:
-    """As extensions, which validators ignore."""
+def test_schema_has_units_and_marks_reloaded_settings() -> None:
+    """Units and reloads are schema extensions, which validators ignore."""
     properties = json_schema(ServiceSettings)["properties"]
     assert properties["drain_delay_s"]["x-unit"] == "seconds"
     assert [name for name, each in properties.items() if each.get("x-reload")] == ["log_level", "endpoints"]
@@ -97,7 +97,7 @@ def test_schema_has_units_and_what_is_reloaded() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("flags", "kind"), [([], ServiceSettings), (["--gateway"], GatewaySettings)])
 def test_command_prints_the_schema(flags: list[str], kind: type[ServiceSettings | GatewaySettings]) -> None:
-    """`sluice config --json-schema`, for the installed version."""
+    """`sluice config --json-schema` prints the schema of the installed version."""
     command = [sys.executable, "-m", "cli", "config", "--json-schema", *flags]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout == schema_text(kind)

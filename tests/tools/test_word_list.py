@@ -1,4 +1,4 @@
-"""The word list: what it looks at in a file, and how its own file is read."""
+"""The word list: the checked parts of a file, and the format of the list."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class FooReader:
 
 
 def test_python_files() -> None:
-    """Comments, docstrings, names that are defined, and literals with a space; a part of another word is no finding."""
+    """Comments, docstrings, defined names and literals with a space are checked; parts of words do not match."""
     assert WORDS.findings("tools/reader.py", PYTHON) == [
         (1, "foo"),
         (3, "foo"),
@@ -77,7 +77,7 @@ def test_literals_of_tests_are_data() -> None:
     ],
 )
 def test_other_files(path: str, text: str, findings: list[tuple[int, str]]) -> None:
-    """The whole text, and parts of names."""
+    """The whole text is checked, including parts of names."""
     assert WORDS.findings(path, text) == findings
 
 
@@ -100,7 +100,7 @@ def test_exceptions() -> None:
     ],
 )
 def test_malformed_lists(text: str, message: str) -> None:
-    """A line that is no entry is named."""
+    """The error names the malformed line."""
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         word_list(text)
 

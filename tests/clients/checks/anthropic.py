@@ -136,10 +136,10 @@ def check_tools(url: str, _: str) -> None:
         assert "input_json" in kinds
         assert streamed.input == call.input
         for result in ("sunny", [{"type": "text", "text": "sunny"}], None):
-            told: Any = {"type": "tool_result", "tool_use_id": call.id, "content": result, "is_error": result is None}
+            block: Any = {"type": "tool_result", "tool_use_id": call.id, "content": result, "is_error": result is None}
             if result is None:
-                del told["content"]
-            content: Any = [told, {"type": "text", "text": "Thanks."}]
+                del block["content"]
+            content: Any = [block, {"type": "text", "text": "Thanks."}]
             again: Any = [*QUESTION, {"role": "assistant", "content": first.content}]
             assert messages.create(messages=[*again, {"role": "user", "content": content}], **asked).stop_reason
     assert messages.create(messages=QUESTION, tool_choice={"type": "none"}, **asked).stop_reason != "tool_use"
@@ -265,7 +265,7 @@ def check_unknown_paths(url: str, _: str) -> None:
 
 
 def check_retries(_: str, lonely_url: str) -> None:
-    """While the service is away, the client tries again as often as it was told to, then raises."""
+    """While the service is away, the client makes the configured number of retries, then raises."""
     with suppress(anthropic.InternalServerError):
         away = client(lonely_url, max_retries=1)
         away.messages.create(messages=QUESTION, **GREEDY)

@@ -33,7 +33,7 @@ def check_complete(url: str, _: str) -> None:
 
 
 def check_model_may_be_left_out(url: str, _: str) -> None:
-    """With one model for the task, nobody need name it, and another name is ignored."""
+    """With one model for the task, its name may be omitted, and another name is ignored."""
     assert chats(url).complete(messages=MESSAGES, max_tokens=2).model == MODEL
     assert chats(url).complete(messages=MESSAGES, max_tokens=2, model="gpt-9").model == MODEL
 

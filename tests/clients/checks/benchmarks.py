@@ -1,6 +1,6 @@
-"""Programs that load a server and tell how fast it is: guidellm, AIPerf, GenAI-Perf, vLLM's and SGLang's.
+"""Benchmark programs: guidellm, AIPerf, GenAI-Perf, vLLM's and SGLang's.
 
-What they measure here means nothing; each has to find the server, send what it sends to others, and count every answer.
+Their measurements are ignored here; each has to find the server, send its usual requests, and count every answer.
 """
 
 import json
@@ -40,8 +40,8 @@ serve.main(parser.parse_args())
 """
 
 
-def told(folder: str, *command: str) -> str:
-    """What a program printed, that ran in `folder` and asked no hub for anything."""
+def output_of(folder: str, *command: str) -> str:
+    """Run a program in `folder`, without access to a hub, and return its output."""
     path = f"{PROGRAMS}{os.pathsep}{os.environ['PATH']}"
     environment = {
         **os.environ,
@@ -56,12 +56,12 @@ def told(folder: str, *command: str) -> str:
 
 
 def program(name: str) -> str:
-    """The path of an installed command."""
+    """Return the path of an installed command."""
     return str(PROGRAMS / name)
 
 
 def check_guidellm(url: str, _: str) -> None:
-    """It learns of the server by `/health`, and counts every token, streamed, by both of OpenAI's paths."""
+    """Guidellm finds the server by `/health`, and counts every streamed token on both of OpenAI's paths."""
     for path in ("/v1/chat/completions", "/v1/completions"):
         with tempfile.TemporaryDirectory() as folder:
             command = [
@@ -80,7 +80,7 @@ def check_guidellm(url: str, _: str) -> None:
                 f"kind=max_requests,count={NUM_REQUESTS}",
             ]
             tokenizer = ["--tokenizer", f"kind=huggingface_auto,model={TOKENIZER}"]
-            told(folder, *command, "--backend", backend, "--data", data, *limits, *tokenizer)
+            output_of(folder, *command, "--backend", backend, "--data", data, *limits, *tokenizer)
             (benchmark,) = json.loads(Path(folder, "told.json").read_text())["benchmarks"]
         metrics: Any = benchmark["metrics"]
         assert metrics["request_totals"] == {**metrics["request_totals"], "successful": NUM_REQUESTS, "errored": 0}
@@ -94,7 +94,7 @@ def check_aiperf(url: str, _: str) -> None:
             asked = ["--model", MODEL, "--url", url, "--endpoint-type", kind, "--streaming", "--tokenizer", TOKENIZER]
             size = ["--concurrency=2", f"--request-count={NUM_REQUESTS}", "--isl=40", f"--osl={NUM_TOKENS}"]
             shown = ["--ui-type=none", "--no-gpu-telemetry", f"--output-artifact-dir={folder}/told", "--workers-max=1"]
-            told(folder, program("aiperf"), "profile", *asked, *size, *shown)
+            output_of(folder, program("aiperf"), "profile", *asked, *size, *shown)
             result = json.loads(Path(folder, "told", "profile_export_aiperf.json").read_text())
         assert result["request_count"]["avg"] == NUM_REQUESTS, result
         assert not result["error_summary"], result
@@ -145,7 +145,7 @@ def check_vllm_bench_serve(url: str, _: str) -> None:
                 "--ignore-eos",
             ]
             load = [f"--num-prompts={NUM_REQUESTS}", "--max-concurrency=2", "--save-result", f"--result-dir={folder}"]
-            told(folder, sys.executable, "-c", VLLM, *asked, *size, *load, "--result-filename=told.json")
+            output_of(folder, sys.executable, "-c", VLLM, *asked, *size, *load, "--result-filename=told.json")
             result = json.loads(Path(folder, "told.json").read_text())
         assert (result["completed"], result["failed"]) == (NUM_REQUESTS, 0), result
         assert result["total_output_tokens"] == NUM_REQUESTS * NUM_TOKENS, result
@@ -158,7 +158,7 @@ def check_sglang_bench_serving(url: str, _: str) -> None:
             asked = [f"--backend={kind}", f"--base-url={url}", f"--model={MODEL}", f"--tokenizer={TOKENIZER}"]
             size = ["--random-input-len=40", f"--random-output-len={NUM_TOKENS}", "--random-range-ratio=1"]
             load = [f"--num-prompts={NUM_REQUESTS}", "--max-concurrency=2", f"--output-file={folder}/told.jsonl"]
-            told(folder, sys.executable, "-c", SGLANG, "--dataset-name=random-ids", *asked, *size, *load)
+            output_of(folder, sys.executable, "-c", SGLANG, "--dataset-name=random-ids", *asked, *size, *load)
             result = json.loads(Path(folder, "told.jsonl").read_text())
         assert result["completed"] == NUM_REQUESTS, result
         assert result["total_output_tokens"] == NUM_REQUESTS * NUM_TOKENS, result

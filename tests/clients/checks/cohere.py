@@ -24,7 +24,7 @@ def check_second_api(url: str, _: str) -> None:
 
 
 def check_first_api(url: str, _: str) -> None:
-    """Documents as texts and as objects, told again where they are asked for."""
+    """Documents are texts or objects, and are returned if requested."""
     client = cohere.Client(base_url=url, api_key="unused")
     documents = [DOCUMENTS[0], {"text": DOCUMENTS[1]}]
     answer = client.rerank(model=ENCODER, query="a kitten", documents=documents, return_documents=True)
@@ -44,7 +44,7 @@ def check_asynchronous_client(url: str, _: str) -> None:
 
 
 def check_errors(url: str, lonely_url: str) -> None:
-    """By status, each with the text in the body that its exception shows."""
+    """Each status has its exception, which shows the text of the body."""
     client = cohere.ClientV2(base_url=url, api_key="unused")
     lonely = cohere.ClientV2(base_url=lonely_url, api_key="unused")
     no_retry: Any = {"max_retries": 0}

@@ -76,7 +76,7 @@ def check_llama_index_calls_tools(url: str, _: str) -> None:
 
 
 def check_llama_index_runs_agents(url: str, _: str) -> None:
-    """Its agent calls the tool and tells what came of it."""
+    """LlamaIndex' agent calls the tool and reports the result."""
 
     async def run() -> str:
         agent: Any = FunctionAgent(tools=[get_weather], llm=llama(url), streaming=True)

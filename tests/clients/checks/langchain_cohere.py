@@ -19,7 +19,7 @@ def check_compressor(url: str, _: str) -> None:
 
 
 def check_rerank(url: str, _: str) -> None:
-    """Of plain texts: places and scores."""
+    """Reranking plain texts returns indexes and scores."""
     reranker = CohereRerank(model=ENCODER, base_url=url, cohere_api_key=SecretStr("unused"))
     found = reranker.rerank(TEXTS, "a kitten", top_n=1)
     assert [each["index"] for each in found] == [1]

@@ -60,14 +60,14 @@ def tasks() -> TaskManager:
 
 def evaluated(kind: str, names: list[str], *, chat: bool = False, **options: Any) -> tuple[Any, Any]:
     """Scores by task, and what came of each of a task's requests: log-likelihoods, or texts."""
-    told: Any = lm_eval.simple_evaluate(
+    evaluated_tasks: Any = lm_eval.simple_evaluate(
         kind, model_args=options, tasks=names, task_manager=tasks(), bootstrap_iters=0, apply_chat_template=chat
     )
     numbers = {
-        name: {metric: value for metric, value in told["results"][name].items() if isinstance(value, float)}
+        name: {metric: value for metric, value in evaluated_tasks["results"][name].items() if isinstance(value, float)}
         for name in names
     }
-    return numbers, {name: [each["resps"] for each in told["samples"][name]] for name in names}
+    return numbers, {name: [each["resps"] for each in evaluated_tasks["samples"][name]] for name in names}
 
 
 @functools.cache

@@ -248,7 +248,7 @@ def check_errors(url: str, _: str) -> None:
 
 
 def check_retries(_: str, lonely_url: str) -> None:
-    """While the service is away, the client tries again as often as it was told to, then raises."""
+    """While the service is away, the client makes the configured number of retries, then raises."""
     requests: list[httpx.Request] = []
     hooks = {"request": [requests.append]}
     with httpx.Client(event_hooks=hooks) as transport, suppress(openai.InternalServerError):
