@@ -76,4 +76,4 @@ class Authenticator:
                 _log.info("keys were read again", extra={"fields": {"keys": len(self._ring)}})
         except KeysError as error:
             what = "store of keys" if isinstance(self._source, SharedKeys) else "keys file"
-            _log.error("the %s can't be used; the keys before it stay: %s", what, error)
+            _log.error("the %s can't be used; the previous keys stay valid: %s", what, error)
