@@ -117,7 +117,7 @@ async def test_stream_chat_sends_usage_before_an_error() -> None:
     assert "secret" not in refusal.text
 
 
-async def test_stream_chat_refused_before_admission_sends_no_event() -> None:
+async def test_stream_chat_rejected_before_admission_sends_no_event() -> None:
     """A call that fails before its admission to the engine sends only a status."""
     async with running() as run:
         run.preparation.fail_with = PromptTooLong("messages", 9, 8)
@@ -144,7 +144,7 @@ async def test_stream_chat_merges_for_a_slow_reader() -> None:
     assert len(events) < len(text)
 
 
-async def test_a_whole_answer_above_the_largest_message_is_refused_by_its_reason() -> None:
+async def test_an_unstreamed_answer_above_the_message_limit_is_rejected() -> None:
     """A rejected answer releases its resources; as a stream, the same request succeeds."""
     words = ["words " * 9] * 4
     async with running(ScriptedRunner(*words), max_response_bytes=250) as run:

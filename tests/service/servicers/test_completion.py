@@ -204,7 +204,7 @@ async def test_completion_that_truncates_cuts_its_prompt() -> None:
     assert response.usage.prompt_tokens == 2 * (128 - 28)
 
 
-async def test_draining_server_refuses_completions() -> None:
+async def test_draining_server_rejects_completions() -> None:
     """A server that is shutting down rejects calls with UNAVAILABLE and a retry delay."""
     async with running() as run:
         await run.server.drain()

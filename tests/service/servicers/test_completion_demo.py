@@ -61,7 +61,7 @@ async def serving() -> AsyncIterator[aio.Channel]:
 
 
 @pytest.mark.slow
-async def test_prompts_together_say_what_each_says_alone() -> None:
+async def test_batched_prompts_get_the_texts_of_single_ones() -> None:
     """With a seed, a prompt's choices don't depend on other prompts; two equal prompts get equal texts."""
     async with serving() as channel:
         stub: Any = completion_pb2_grpc.CompletionServiceStub(channel)

@@ -33,7 +33,7 @@ def framed(text: str) -> list[int]:
     return [BEGIN, *text.encode(), FINISH]
 
 
-async def test_embed_answers_each_input_in_its_place() -> None:
+async def test_embed_returns_vectors_in_the_order_of_the_inputs() -> None:
     """Vectors are in the order of the inputs, with the model's own name, an id and the tokens of all framed inputs."""
     async with running_encoder() as run:
         request = embed("ab", "hello")
@@ -69,7 +69,7 @@ async def test_embed_puts_the_instruction_before_each_text() -> None:
     assert response.usage.prompt_tokens == 12
 
 
-async def test_embed_truncates_where_it_is_asked_to() -> None:
+async def test_embed_truncates_on_request() -> None:
     """The end of the text is cut off, and not counted."""
     serving = serving_pb2.ServingOptions(error_behavior=serving_pb2.ERROR_BEHAVIOR_TRUNCATE)
     async with running_encoder() as run:
@@ -98,7 +98,7 @@ async def test_embed_truncates_where_it_is_asked_to() -> None:
         ({"model": MODEL}, "UNSUPPORTED_TASK", "model"),
     ],
 )
-async def test_embed_refuses_bad_input(fields: dict[str, Any], reason: str, field: str) -> None:
+async def test_embed_rejects_bad_input(fields: dict[str, Any], reason: str, field: str) -> None:
     """A request is rejected with INVALID_ARGUMENT and the field; nothing is computed, and the next request succeeds."""
     async with running_encoder() as run:
         refusal = await refused(run.embeddings.Embed(embed(**{"inputs": [{"text": "a"}], **fields})))
@@ -130,7 +130,7 @@ async def test_models_are_listed_in_the_order_of_the_settings() -> None:
     assert [model.name for model in listed.models] == ["zebra", "ant", ENCODER]
 
 
-async def test_chat_with_an_encoder_is_refused() -> None:
+async def test_chat_with_an_encoder_is_rejected() -> None:
     """The error is INVALID_ARGUMENT on `model`, and the list describes the encoder with its tasks."""
     async with running_encoder() as run:
         refusal = await refused(run.chat.Chat(request(model=ENCODER)))
@@ -175,7 +175,7 @@ async def test_embed_ends_at_the_callers_deadline() -> None:
     assert refusal.code is grpc.StatusCode.DEADLINE_EXCEEDED
 
 
-async def test_embed_is_refused_when_the_queue_is_full() -> None:
+async def test_embed_is_rejected_when_the_queue_is_full() -> None:
     """The call ends with RESOURCE_EXHAUSTED and a retry delay."""
     async with running_encoder({"max_queue_requests": 1}) as run:
         with run.runner.paused():

@@ -54,7 +54,7 @@ async def test_endpoint_lives_from_create_to_delete() -> None:
 
 
 async def test_model_is_an_endpoint_of_its_own() -> None:
-    """It is listed with itself as its only entity, and its load time as `created`."""
+    """A model is listed as an endpoint with itself as its only entity, and its load time as `created`."""
     async with serving("a") as run:
         own, vectors = await run.get("a"), await run.get("encoder")
         model = (await run.models.GetModel(model_pb2.GetModelRequest(model="a"))).model
@@ -95,7 +95,10 @@ async def test_requests_are_shared_out_by_traffic() -> None:
 
 
 async def test_deployment_picks_one() -> None:
-    """It selects an entity by name, whatever its percentage; a model's own endpoint has one entity of the same name."""
+    """`deployment` selects an entity by name, whatever its percentage.
+
+    A model's own endpoint has one of its own name.
+    """
     async with serving("a", "b") as run:
         await run.create("x", ("main", "a", 100), ("trial", "b", 0))
         assert await answers(run, "x", "trial") == "b"
@@ -156,7 +159,7 @@ async def test_model_is_asked_for_its_own_tasks_only() -> None:
             assert "'encoder'" in refusal.text
 
 
-async def test_chat_without_a_chat_template_is_refused() -> None:
+async def test_chat_without_a_chat_template_is_rejected() -> None:
     """The error names the field `model`. An endpoint over such a model and a chat model has the task completion."""
     async with serving("a", "b", tasks={"b": [Task.COMPLETION]}) as run:
         served = run.server.registry.visible_to(ANONYMOUS).generator("b")
@@ -185,7 +188,7 @@ BAD: list[Bad] = [
 
 @pytest.mark.parametrize("method", ["create", "update"])
 @pytest.mark.parametrize("case", BAD, ids=range(len(BAD)))
-async def test_bad_entities_are_refused(case: Bad, method: str) -> None:
+async def test_bad_entities_are_rejected(case: Bad, method: str) -> None:
     """Create and Update have the same rules; existing endpoints stay unchanged."""
     name, shares, code, reason, field = case
     async with serving("a", "b") as run:
@@ -235,7 +238,7 @@ def get(run: Serving, name: str) -> Awaitable[Any]:
         (get, "", Code.INVALID_ARGUMENT, "INVALID_FIELD"),
     ],
 )
-async def test_wrong_name_is_refused(act: Act, name: str, code: Code, reason: str) -> None:
+async def test_wrong_name_is_rejected(act: Act, name: str, code: Code, reason: str) -> None:
     """A name that is taken, unknown or read-only is rejected; existing endpoints stay unchanged."""
     fixed = {"name": "fixed", "entities": [{"name": "only", "model": "a", "traffic_percentage": 100}]}
     async with serving("a", "b", endpoints=[fixed]) as run:

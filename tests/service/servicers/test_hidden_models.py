@@ -130,7 +130,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "keys.yaml"
 
 
-def test_every_rpc_is_tried() -> None:
+def test_every_rpc_has_a_case() -> None:
     """Every RPC has a case, except the lists, which have tests of their own."""
     tried = {f"sluice.v1.{method}" for method, _ in BY_NAME}
     # LoadModel names a new model instead of an existing one.
@@ -150,7 +150,7 @@ def error_content(refusal: Refusal, name: str) -> tuple[grpc.StatusCode, str, by
     return refusal.code, refusal.text.replace(name, "NAME"), details.replace(name.encode(), b"NAME")
 
 
-async def test_hidden_name_is_refused_as_one_that_nobody_has(path: Path) -> None:
+async def test_hidden_name_is_rejected_like_an_unused_one(path: Path) -> None:
     """Status, text and details equal those of an unused name byte for byte, whatever other keys may use."""
     async with guarded(path) as service:
         for method, fields in BY_NAME:
@@ -180,7 +180,7 @@ async def test_load_covers_what_a_key_may_use(path: Path) -> None:
         assert [each.endpoint for each in everything.entities] == ["hidn2", "hidn3", "seen2"]
 
 
-async def test_seen_names_answer(path: Path) -> None:
+async def test_visible_names_answer(path: Path) -> None:
     """A visible model answers by its name and through its endpoint."""
     async with guarded(path) as service:
         for name in ("seen1", "seen2"):

@@ -137,7 +137,7 @@ async def test_tokens_are_those_of_the_answer(tmp_path: Path) -> None:
     assert int(left["remaining-output-tokens"]) > 1000 - 4 * used.completion_tokens
 
 
-async def test_sizes_are_refused_by_name_and_filled_in(tmp_path: Path) -> None:
+async def test_sizes_above_the_limit_are_rejected_by_name(tmp_path: Path) -> None:
     """max_tokens and n above the key's limits are invalid; without max_tokens, the limit applies."""
     async with limited(tmp_path, {"max_tokens": 3, "max_n": 2}, ScriptedRunner("endless ", end=False)) as team:
         for fields, field in (
@@ -180,7 +180,7 @@ async def test_cancellation_releases_the_slot(tmp_path: Path, *, is_streamed: bo
 
 
 @pytest.mark.slow
-async def test_what_was_generated_and_never_read_counts(tmp_path: Path) -> None:
+async def test_tokens_that_were_never_read_count(tmp_path: Path) -> None:
     """A client that reads nothing and cancels is charged for everything computed for it."""
     runner = ScriptedRunner("on and on ", end=False)
     narrow = [("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", 1024)]
@@ -248,7 +248,7 @@ async def test_two_services_share_a_redis(tmp_path: Path, redis: RedisServer) ->
 
 
 async def test_a_models_limit_holds_for_callers_without_keys(tmp_path: Path) -> None:
-    """All of them share the limit; its state is not reported to any of them."""
+    """Clients without keys share the limit of a model; its state is not reported to any of them."""
     async with running(quota={"limits_by_model": {"scrip*": {"requests_per_minute": 1}}}) as run:
         call = run.chat.Chat(request())
         await call

@@ -47,14 +47,14 @@ async def test_documents_are_sorted_by_score() -> None:
 
 
 @pytest.mark.parametrize(("top_n", "indices"), [(1, [1]), (3, [1, 3, 0]), (9, [1, 3, 0, 2])])
-async def test_the_best_are_answered(top_n: int, indices: list[int]) -> None:
+async def test_the_best_documents_are_returned(top_n: int, indices: list[int]) -> None:
     """The requested number of documents is returned, or all of them."""
     async with running_encoder() as run:
         answer = await run.ranks.Rank(rank(top_n=top_n))
     assert [each.index for each in answer.results] == indices
 
 
-async def test_documents_are_read_as_far_as_asked() -> None:
+async def test_documents_are_truncated_on_request() -> None:
     """`max_tokens_per_document` truncates each; longer documents are truncated on request, else rejected."""
     async with running_encoder() as run:
         options = {"max_tokens_per_document": 2, "raw_scores": True}
@@ -111,7 +111,7 @@ async def test_scores_are_in_the_order_of_the_pairs() -> None:
         ({"model": ENCODER, "documents": ["a", "x" * 30]}, "PROMPT_TOO_LONG", "documents[1]"),
     ],
 )
-async def test_rank_refuses_bad_input(fields: dict[str, Any], reason: str, field: str) -> None:
+async def test_rank_rejects_bad_input(fields: dict[str, Any], reason: str, field: str) -> None:
     """A request is rejected with INVALID_ARGUMENT and the field; the next request succeeds."""
     async with running_encoder() as run:
         refusal = await refused(run.ranks.Rank(rank(**fields)))
@@ -130,7 +130,7 @@ async def test_rank_refuses_bad_input(fields: dict[str, Any], reason: str, field
         ({"model": ENCODER, "queries": ["a", "x" * 30, "c"]}, "queries[1]"),
     ],
 )
-async def test_score_refuses_bad_input(fields: dict[str, Any], field: str) -> None:
+async def test_score_rejects_bad_input(fields: dict[str, Any], field: str) -> None:
     """Score rejects requests as Rank does."""
     request = {"model": CROSS, "queries": ["a"], "documents": ["b", "c", "d"], **fields}
     async with running_encoder() as run:

@@ -106,7 +106,7 @@ BAD: list[tuple[dict[str, Any], str, str]] = [  # fields, the invalid field, its
 @pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize(("fields", "field", "rule"), BAD, ids=[row[1] + ":" + row[2] for row in BAD])
-async def test_bad_request_is_refused_by_its_field(method: str, fields: dict[str, Any], field: str, rule: str) -> None:
+async def test_bad_request_is_rejected_by_its_field(method: str, fields: dict[str, Any], field: str, rule: str) -> None:
     """The error is INVALID_ARGUMENT with the field's path, before any event."""
     async with running() as run:
         refusal = await refused(getattr(stub_of(run), method)(asked(**fields)))
@@ -194,7 +194,7 @@ async def test_stream_response_sends_usage_before_an_error() -> None:
     assert "secret" not in refusal.text
 
 
-async def test_draining_server_ends_running_responses_and_refuses_new_ones() -> None:
+async def test_draining_server_ends_running_responses_and_rejects_new_ones() -> None:
     """A running stream continues to its end while new calls are rejected."""
     runner = ScriptedRunner("hello")
     async with running(runner) as run:
@@ -247,7 +247,7 @@ async def test_response_has_a_span_with_content_only_if_wanted(*, captures: bool
 
 
 @pytest.mark.parametrize(("num_keys", "length"), [(12, 300), (1, 100_000)])
-async def test_response_with_long_metadata_keys_is_refused_in_few_words(num_keys: int, length: int) -> None:
+async def test_error_for_long_metadata_keys_is_short(num_keys: int, length: int) -> None:
     """The status of keys that are too long contains little of them, because clients limit the size of trailers."""
     async with running() as run:
         metadata = {f"{number}" + "😀" * length: "v" for number in range(num_keys)}

@@ -93,7 +93,7 @@ async def test_stream_without_a_seed_goes_on_with_the_one_that_was_drawn() -> No
         assert again[0].started == events[0].started
 
 
-async def test_another_request_is_refused() -> None:
+async def test_another_request_is_rejected() -> None:
     """Another prompt, other parameters or another number of choices are rejected: the answer would differ."""
     async with running() as run:
         asked = request()
@@ -111,7 +111,7 @@ async def test_another_request_is_refused() -> None:
 
 
 async def test_model_without_reproducible_tokens_sends_no_stream() -> None:
-    """Its events have no resume position, and the position of a stream from another server is rejected."""
+    """A model without reproducible tokens sends no resume positions, and rejects those of another server's streams."""
     async with running() as promising, running(supports_resume=False) as run:
         asked = request()
         events = await read(promising, asked)
@@ -146,7 +146,7 @@ async def test_positions_that_no_stream_has_sent_are_rejected(fields: dict[str, 
         await run.until_idle()
 
 
-async def test_call_that_does_not_stream_does_not_go_on() -> None:
+async def test_unstreamed_call_can_not_be_resumed() -> None:
     async with running() as run:
         asked = request()
         events = await read(run, asked)

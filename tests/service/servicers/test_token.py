@@ -76,7 +76,7 @@ async def test_a_text_comes_back_from_its_tokens(text: str) -> None:
     assert (joined.model, joined.text) == (MODEL, text)
 
 
-async def test_tokens_around_a_text_are_added_unless_refused() -> None:
+async def test_tokens_around_a_text_are_added_by_default() -> None:
     """The tokens that the tokenizer adds around a text are included and counted by default."""
     tokenizer = _with_begin(tokenizer_of(*ADDED))
     async with running() as run:
@@ -103,7 +103,7 @@ def _with_begin(tokenizer: FastTokenizer) -> FastTokenizer:
 
 
 async def test_special_tokens_can_be_left_out_of_a_text() -> None:
-    """By default they are part of the text."""
+    """Special tokens are part of the text by default."""
     async with serving() as (stub, tokenizer):
         token_ids = tokenizer.encode(f"bye{END}")
         shown = await stub.DetokenizeText(detokenize(token_ids))
@@ -206,7 +206,7 @@ async def test_bad_input_names_its_field(method: str, request_: Any, violation: 
     assert (refusal.code, refusal.fields) == (grpc.StatusCode.INVALID_ARGUMENT, [violation])
 
 
-async def test_a_chat_that_the_template_refuses_is_not_counted() -> None:
+async def test_a_chat_that_the_template_rejects_is_not_counted() -> None:
     """The error names the path of the conversation in the request."""
     async with serving("{{ raise_exception('no more than one turn') }}") as (stub, _):
         refusal = await refused(stub.CountTokens(count_chat(user("hello"))))
@@ -243,7 +243,7 @@ async def test_an_unknown_model_is_not_found(method: str, request_: Any) -> None
     assert refusal.info.metadata["model"] == "nobody"
 
 
-async def test_a_draining_server_counts_no_more() -> None:
+async def test_a_draining_server_rejects_token_calls() -> None:
     """The call is rejected with UNAVAILABLE, like every other call."""
     async with running() as run:
         await run.server.drain()
@@ -252,7 +252,7 @@ async def test_a_draining_server_counts_no_more() -> None:
     assert (refusal.code, refusal.info.reason) == (grpc.StatusCode.UNAVAILABLE, "DRAINING")
 
 
-async def test_many_long_texts_hold_up_each_other_only() -> None:
+async def test_many_long_texts_delay_only_each_other() -> None:
     """Texts are tokenized on a few separate threads; a call that gets none in time is rejected with a retry delay."""
     release = threading.Event()
     async with running() as run:

@@ -59,7 +59,7 @@ async def test_detect_scores_a_text() -> None:
     ],
     ids=["empty", "one token", "too long", "no model", "unknown model"],
 )
-async def test_detect_refuses_bad_input(fields: dict[str, str], code: grpc.StatusCode, names: str | None) -> None:
+async def test_detect_rejects_bad_input(fields: dict[str, str], code: grpc.StatusCode, names: str | None) -> None:
     """Exceeded limits and unknown models are rejected with the field's name."""
     async with running() as run:
         refusal = await refused(detect(run, **fields))
