@@ -120,7 +120,7 @@ def test_leftovers_of_a_name_with_brackets_are_removed(tmp_path: Path) -> None:
     assert names_in(tmp_path) == [".a1.json.abc123.tmp"]
 
 
-def test_file_of_another_folder_is_refused(tmp_path: Path) -> None:
+def test_file_in_a_missing_folder_is_rejected(tmp_path: Path) -> None:
     """A missing folder is reported at the start, not at the first change."""
     with pytest.raises(SharedFileError, match=r"nowhere/endpoints\.json: the folder does not exist$"):
         file_at(tmp_path / "nowhere" / "endpoints.json").read()

@@ -82,7 +82,7 @@ async def test_settings_and_models_win_over_the_file(tmp_path: Path) -> None:
         assert await run.get("x") == kept
 
 
-async def test_change_that_cannot_be_kept_is_not_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_change_that_cannot_be_stored_is_not_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The client gets INTERNAL, and the next request sees the file's state."""
 
     def refuse(_self: SharedFile, _text: str) -> None:
@@ -129,7 +129,7 @@ async def test_change_is_whole_although_its_caller_leaves(tmp_path: Path, monkey
         (None, r"endpoints_file: .*nowhere/endpoints\.json: the folder does not exist"),
     ],
 )
-async def test_start_with_a_bad_file_is_refused(text: str | None, words: str, tmp_path: Path) -> None:
+async def test_start_with_a_bad_file_fails(text: str | None, words: str, tmp_path: Path) -> None:
     """The start fails before a model is loaded, with the setting's name."""
     path = tmp_path / ("nowhere" if text is None else ".") / "endpoints.json"
     if text is not None:
@@ -139,7 +139,7 @@ async def test_start_with_a_bad_file_is_refused(text: str | None, words: str, tm
             pass
 
 
-async def test_start_with_an_endpoint_over_different_tasks_is_refused() -> None:
+async def test_start_with_an_endpoint_over_different_tasks_fails() -> None:
     """The conflict is known only once the models are loaded; the start fails with the endpoint's name."""
     mixed = {"name": "x", "entities": [{"name": n, "model": n, "traffic_percentage": 50} for n in ("a", "b")]}
     with pytest.raises(StartError, match="endpoints: x: the models have no task in common"):

@@ -46,7 +46,7 @@ async def until_equal(ask: Callable[[], Any], expected: object) -> None:
 
 
 @pytest.mark.slow
-async def test_what_one_makes_the_others_have(shared: Settings) -> None:
+async def test_changes_reach_the_other_services(shared: Settings) -> None:
     """Created, updated and deleted endpoints are seen by the other service, and by one that starts later."""
     async with two(shared) as (one, other):
         await one.create("x", *both())
@@ -91,7 +91,7 @@ async def test_a_lost_store_leaves_what_was_known(redis: RedisServer) -> None:
         await until_equal(other.names, ["a", "b", "encoder", "x", "y"])
 
 
-async def test_a_start_without_the_store_is_refused(redis: RedisServer) -> None:
+async def test_a_start_without_the_store_fails(redis: RedisServer) -> None:
     """The error names the setting: without the store, the replica would not find other replicas' endpoints."""
     redis.kill()
     with pytest.raises(StartError, match=r"store\.redis_url: "):

@@ -218,8 +218,8 @@ async def test_a_change_goes_on_if_its_caller_leaves(tmp_path: Path) -> None:
         assert replica.names == ["a", "new"]
 
 
-async def test_what_failed_is_tried_again_after_a_minute(tmp_path: Path) -> None:
-    """It is not retried in each pass; meanwhile requests for it are rejected with the reason."""
+async def test_a_failed_load_is_retried_after_a_minute(tmp_path: Path) -> None:
+    """A failed load is not retried in each pass; meanwhile requests for the model are rejected with the reason."""
     async with scene(tmp_path) as replica:
         replica.broken.add("new")
         await replica.follow(Changes(models=(NEW,)))

@@ -75,7 +75,7 @@ async def until_equal(ask: Callable[[], Any], expected: object) -> None:
             await asyncio.sleep(0.02)
 
 
-async def test_what_one_loads_the_others_serve(shared: Settings) -> None:
+async def test_loaded_models_are_served_by_all_services(shared: Settings) -> None:
     """A service that starts later loads it too; an unload applies everywhere, also to a model of the settings."""
     async with two(shared) as (one, other):
         await load(one, "new", version="7")
@@ -102,8 +102,8 @@ async def test_another_model_of_the_name_replaces_the_one_before(shared: Setting
         assert other.engines["a"] is not before
 
 
-async def test_one_that_can_not_load_says_so_and_the_others_serve(shared: Settings) -> None:
-    """Its health by model name, its list and its errors show the failure; an unload at any service ends that."""
+async def test_a_failed_load_is_reported_and_other_models_serve(shared: Settings) -> None:
+    """A replica's health, list and errors show a model that failed to load; an unload at any service ends that."""
     async with two(shared) as (one, other):
         other.refused.add("new")
         await load(one, "new")

@@ -111,7 +111,7 @@ async def test_an_endpoint_of_the_settings_outlives_its_model(settings: dict[str
 
 
 @pytest.mark.parametrize("error", [EngineRestarting("it restarts", 0.1), RuntimeError("nobody knows")])
-async def test_what_keeps_an_adapter_out_passes(
+async def test_a_failed_adapter_is_loaded_later(
     settings: dict[str, Any], adapter_loads: list[Exception], error: Exception
 ) -> None:
     """After any error the adapter is loaded again later, and subsequent changes are applied."""
@@ -126,7 +126,7 @@ async def test_what_keeps_an_adapter_out_passes(
         assert run.server.registry.loads["a:french"]
 
 
-async def test_all_that_is_to_come_is_refused_as_such_at_once(settings: dict[str, Any]) -> None:
+async def test_pending_models_are_rejected_as_loading(settings: dict[str, Any]) -> None:
     """Changes that arrive while another model is loading are included."""
     async with serving("a", **settings) as run:
         run.held["one"] = asyncio.Event()
@@ -168,9 +168,7 @@ async def _value(value: object) -> object:
     return value
 
 
-async def test_what_the_settings_have_comes_back_as_it_was(
-    settings: dict[str, Any], adapter_loads: list[Exception]
-) -> None:
+async def test_models_of_the_settings_are_restored(settings: dict[str, Any], adapter_loads: list[Exception]) -> None:
     """A load of its path restores it everywhere with its adapters; a load of another path is another model."""
     assert not adapter_loads
     settings |= {"models": [with_adapter()]}
