@@ -39,7 +39,7 @@ async def answered(channel: aio.Channel, replicas: tuple[Running, Running]) -> s
     return {index for index in range(2) if after[index] > before[index]}
 
 
-async def test_calls_go_round_and_leave_who_is_not_serving(config: dict[str, Any]) -> None:
+async def test_calls_rotate_among_serving_replicas(config: dict[str, Any]) -> None:
     """Both replicas get calls; one that is NOT_SERVING gets none, although it would serve them, and no call fails."""
     async with running() as one, running() as other:
         replicas = (one, other)
@@ -53,14 +53,14 @@ async def test_calls_go_round_and_leave_who_is_not_serving(config: dict[str, Any
                 await asyncio.sleep(0.01)
 
 
-def test_what_changes_nothing_is_retried(config: dict[str, Any]) -> None:
+def test_rpcs_that_change_nothing_are_retried(config: dict[str, Any]) -> None:
     """The config lists every RPC of the service except those that change endpoints."""
     (methods,) = config["methodConfig"]
     names = [f"{each['service']}/{each.get('method', '')}" for each in methods["name"]]
     assert {method for method in RPCS if any(method.startswith(name) for name in names)} == RPCS.keys() - CHANGING
 
 
-def test_clients_bring_the_same(config: dict[str, Any]) -> None:
+def test_clients_contain_the_same_config(config: dict[str, Any]) -> None:
     """Our clients contain the same config; they check health only where no Envoy does."""
     del config["healthCheckConfig"]
     for path in (ROOT / "clients").glob("*/src/**/service_config.json"):

@@ -40,7 +40,7 @@ async def test_health_watch_sees_each_transition(service: str) -> None:
         watch.cancel()
 
 
-async def test_starting_and_leaving_are_no_reason_to_end_the_process() -> None:
+async def test_process_is_live_while_starting_and_leaving() -> None:
     """`live` is SERVING from the beginning until an engine fails; `startup` is SERVING once the models are loaded."""
     async with running(is_loaded=False) as run:
         assert [await run.status(name) for name in ("live", "startup", "")] == ["SERVING", "NOT_SERVING", "NOT_SERVING"]
@@ -61,7 +61,7 @@ async def test_health_of_an_unknown_service() -> None:
     assert caught.value.code() is grpc.StatusCode.NOT_FOUND
 
 
-async def test_health_answers_while_calls_are_refused() -> None:
+async def test_health_answers_while_calls_are_rejected() -> None:
     """A starting and a draining service reject calls with their reasons, and health checks still succeed."""
     async with running(is_loaded=False) as run:
         assert (await refused(run.chat.Chat(request()))).info.reason == "STARTING"

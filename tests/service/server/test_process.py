@@ -152,7 +152,7 @@ async def test_process_ends_with_its_engine() -> None:
         (["--model=x=/nowhere"], 1, "the model folder /nowhere does not exist"),
     ],
 )
-async def test_process_refuses_bad_settings_in_one_line(flags: list[str], code: int, words: str) -> None:
+async def test_process_rejects_bad_settings_in_one_line(flags: list[str], code: int, words: str) -> None:
     """The exit code is 2 for an invalid value and 1 for a missing model; the last line names the cause."""
     (port,) = free_ports(1)
     process = await asyncio.create_subprocess_exec(
@@ -168,7 +168,7 @@ async def test_process_refuses_bad_settings_in_one_line(flags: list[str], code: 
 
 
 @pytest.mark.parametrize("flag", ["port", "metrics-port"])
-async def test_process_refuses_a_port_in_use(flag: str) -> None:
+async def test_process_rejects_a_port_in_use(flag: str) -> None:
     """The process exits with one line with the address, and code 1."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -73,7 +73,7 @@ async def test_server_lists_and_describes_models() -> None:
     assert (refusal.code, refusal.info.reason) == (grpc.StatusCode.NOT_FOUND, "MODEL_NOT_FOUND")
 
 
-async def test_server_refuses_a_message_too_large() -> None:
+async def test_server_rejects_a_message_too_large() -> None:
     """The call ends with RESOURCE_EXHAUSTED, and the connection stays open."""
     async with running(max_request_bytes=1000) as run:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
@@ -83,7 +83,7 @@ async def test_server_refuses_a_message_too_large() -> None:
 
 
 @pytest.mark.slow
-async def test_server_refuses_calls_that_waited_too_long_for_their_turn() -> None:
+async def test_server_rejects_calls_that_waited_too_long() -> None:
     """Calls are rejected once all of them have waited too long in gRPC's queue for a second.
 
     The wait follows from the remaining time. A single late call is served, and so is a client without another call.
@@ -110,7 +110,7 @@ async def test_server_refuses_calls_that_waited_too_long_for_their_turn() -> Non
     assert "would wait for about" in refusal.text
 
 
-async def test_server_refuses_calls_above_its_limit() -> None:
+async def test_server_rejects_calls_above_its_limit() -> None:
     """A call above the limit is QUEUE_FULL with the limit until one ends. Health and load don't count."""
     runner = ScriptedRunner("hello")
     async with running(runner, max_concurrent_calls=1) as run:
@@ -144,7 +144,7 @@ async def test_server_drains_a_running_stream_to_its_end() -> None:
     assert kinds_of(events)[-1] == "completed"
 
 
-async def test_server_serves_for_a_while_after_health_says_no() -> None:
+async def test_server_serves_for_a_while_after_health_is_not_serving() -> None:
     """Between NOT_SERVING and the first rejection, load balancers have time to use other replicas."""
     async with running(drain_delay_s=60) as run:
         stop = asyncio.create_task(run.server.drain())
