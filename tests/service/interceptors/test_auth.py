@@ -59,7 +59,7 @@ def path(tmp_path: Path) -> Path:
         (bearing(new_key("nobody")), "INVALID_KEY"),
     ],
 )
-async def test_without_a_good_key_nothing_is_generated(
+async def test_without_a_valid_key_nothing_is_generated(
     path: Path, method: str, metadata: tuple[tuple[str, str], ...], reason: str
 ) -> None:
     """The call ends with UNAUTHENTICATED, its reason and the request id; the engine runs no step."""
@@ -70,7 +70,7 @@ async def test_without_a_good_key_nothing_is_generated(
 
 
 @pytest.mark.parametrize("name", ["authorization", "api-key", "x-api-key"])
-async def test_key_may_come_by_three_names(path: Path, name: str) -> None:
+async def test_key_is_accepted_under_three_names(path: Path, name: str) -> None:
     """A valid key is accepted under each name, for streamed and unstreamed calls."""
     async with guarded(path, team={}) as (run, keys):
         metadata = ((name, f"Bearer {keys['team']}" if name == "authorization" else keys["team"]),)
@@ -94,7 +94,7 @@ def test_bearer_token_counts_before_other_names(metadata: list[tuple[str, str | 
     assert credential(metadata) == found
 
 
-async def test_key_without_the_scope_is_refused(path: Path) -> None:
+async def test_key_without_the_scope_is_rejected(path: Path) -> None:
     """PERMISSION_DENIED names the scope; an authenticated caller may list models with any scopes."""
     async with guarded(path, embedder={"scopes": ["embed"]}, mute={"scopes": []}) as (run, keys):
         refusal = await refused(run.chat.Chat(request(), metadata=bearing(keys["embedder"])))
@@ -104,7 +104,7 @@ async def test_key_without_the_scope_is_refused(path: Path) -> None:
         await run.models.ListModels(model_pb2.ListModelsRequest(), metadata=bearing(keys["mute"]))
 
 
-async def test_refused_message_is_not_read(path: Path) -> None:
+async def test_rejected_message_is_not_read(path: Path) -> None:
     """A message that can't be decoded is rejected because of its key, which is checked first."""
     async with guarded(path, team={}) as (run, keys):
         chat: Any = run.channel.unary_unary("/sluice.v1.ChatService/Chat", request_serializer=None)
@@ -155,7 +155,7 @@ async def test_keys_are_read_again_while_serving(path: Path, caplog: pytest.LogC
 
 
 async def test_tokens_and_keys_are_both_accepted(path: Path, tmp_path: Path) -> None:
-    """Both are accepted, each by its own rules; without a key set, a token is an invalid key."""
+    """Tokens and keys are accepted, each by its own rules; without a key set, a token is an invalid key."""
     keys, signer, place = write(path, team={}), Signer("one"), tmp_path / "jwks.json"
     await asyncio.to_thread(place.write_text, key_set(signer))
     good = signer.token(scope="generate")
@@ -219,6 +219,6 @@ def test_start_needs_good_keys(path: Path) -> None:
     telemetry.shutdown()
 
 
-def test_every_scope_opens_something() -> None:
+def test_every_scope_permits_an_rpc() -> None:
     """Each scope permits an RPC, and no RPC requires an unknown scope."""
     assert frozenset().union(*(rpc.scopes for rpc in RPCS.values())) == set(Scope)

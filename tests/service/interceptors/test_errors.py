@@ -242,7 +242,7 @@ async def test_reached_limits_are_reported_in_quota_failure() -> None:
     assert violation.description == refusal.text
 
 
-def test_every_row_is_tried_here() -> None:
+def test_every_row_has_a_case() -> None:
     """A new row needs a case."""
     tried = {next(row for row in TABLE if isinstance(case.error, row.error)).error for case in CASES}
     assert tried == {row.error for row in TABLE}

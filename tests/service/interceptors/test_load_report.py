@@ -93,7 +93,7 @@ async def test_rejections_are_not_productive_work() -> None:
 
 
 async def test_a_report_has_the_utilization() -> None:
-    """It has fractions of the slots and of the cache.
+    """A report has the fractions of the slots and of the cache in use.
 
     An idle replica reports a small value, since weights divide by it.
     """

@@ -36,7 +36,7 @@ def lines() -> Iterator[list[dict[str, object]]]:
 
 
 async def test_log_line_has_the_outcome_of_a_call(lines: list[dict[str, object]]) -> None:
-    """There is one line per call, with ids, method, status, time, model and tokens, but without any content."""
+    """Each call has one log line with ids, method, status, time, model and tokens, but without any content."""
     async with running() as run:
         async for _ in run.chat.StreamChat(request("tulip"), metadata=(("x-request-id", "request-7"),)):
             pass
@@ -103,7 +103,7 @@ async def test_log_has_the_traceback_of_a_fault(lines: list[dict[str, object]]) 
 
 @pytest.mark.parametrize("good", ["request-7", "00-ab.c/d+e=", "x" * 128])
 async def test_request_id_of_the_caller_comes_back(good: str) -> None:
-    """It is returned in the initial metadata of successful calls, streamed or not."""
+    """The client's request id is in the initial metadata of successful calls, streamed or not."""
     async with running() as run:
         metadata = (("x-request-id", good),)
         whole = run.chat.Chat(request(), metadata=metadata)
@@ -115,7 +115,7 @@ async def test_request_id_of_the_caller_comes_back(good: str) -> None:
 
 
 @pytest.mark.parametrize("bad", ["", "x" * 129, "two words", 'quo"te'])
-async def test_request_id_that_is_not_plain_is_replaced(bad: str) -> None:
+async def test_malformed_request_id_is_replaced(bad: str) -> None:
     """An id that could break a log or a header is replaced by a new one; a call without an id gets one."""
     async with running() as run:
         call = run.chat.Chat(request(), metadata=(("x-request-id", bad),))
@@ -125,7 +125,7 @@ async def test_request_id_that_is_not_plain_is_replaced(bad: str) -> None:
     assert made != bad
 
 
-async def test_refused_call_has_trailers_only() -> None:
+async def test_rejected_call_has_trailers_only() -> None:
     """Proxies read its status from the headers, to decide on retries; the request id is there, too."""
     async with running() as run:
         call = run.chat.StreamChat(request(model="nobody"))

@@ -36,7 +36,7 @@ def test_scopes_of_the_contract_are_those_of_keys() -> None:
 
 
 def test_calls_that_only_monitor() -> None:
-    """They are served above the limit of concurrent calls."""
+    """Monitoring calls are served above the limit of concurrent calls."""
     assert {"sluice.v1.ModelService/GetLoad"} == MONITORING
 
 

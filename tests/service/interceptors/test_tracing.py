@@ -33,7 +33,7 @@ def attributes(span: ReadableSpan) -> dict[str, Any]:
     return dict(span.attributes or {})
 
 
-async def test_spans_of_a_stream_stand_in_one_chain() -> None:
+async def test_spans_of_a_stream_are_one_trace() -> None:
     """Client → server span → chat → queue, prefill and decode are one trace, and the stages are consecutive."""
     async with running() as run:
         async for _ in run.chat.StreamChat(request(), metadata=TRACEPARENT):
@@ -59,7 +59,7 @@ async def test_spans_of_a_stream_stand_in_one_chain() -> None:
 
 
 async def test_server_span_of_a_good_call() -> None:
-    """Its attributes follow the conventions, and its status is not an error."""
+    """The attributes of the server span follow the conventions, and its status is not an error."""
     async with running() as run:
         await run.chat.Chat(request(), metadata=(("x-request-id", "request-7"),))
         span = (await run.ended_spans(5))[WHOLE]
@@ -88,7 +88,7 @@ async def test_server_span_of_a_failed_call(error: Exception, code: str) -> None
     assert "secret" not in "".join(span.to_json() for span in spans.values())
 
 
-async def test_server_span_of_a_refused_call_is_no_error() -> None:
+async def test_server_span_of_a_rejected_call_is_no_error() -> None:
     """A client's mistake is not an error of the server."""
     async with running() as run:
         await refused(run.chat.Chat(request(model="nobody")))
@@ -146,7 +146,7 @@ async def test_span_of_a_call_that_fails_after_its_caller_left() -> None:
     assert attributes(spans[WHOLE])["rpc.response.status_code"] == "CANCELLED"
 
 
-async def test_spans_of_a_late_call_say_so() -> None:
+async def test_spans_of_a_late_call_have_the_deadline_status() -> None:
     """A call that its deadline ended is distinguished from one that its client cancelled."""
     async with running(ScriptedRunner("on and ", end=False), engine=ENDLESS) as run:
         await refused(run.chat.StreamChat(request(), timeout=0.3))
