@@ -58,7 +58,7 @@ def test_cached_prompts_are_a_keys_own_by_default() -> None:
         digest,
     ],
 )
-def test_what_differs_from_a_key_at_all_is_invalid(spoil: Any) -> None:
+def test_anything_but_the_key_is_invalid(spoil: Any) -> None:
     """A modified key, a key with another id, and the hash of a key are invalid."""
     key, entry = key_of("team")
     with pytest.raises(InvalidKey):

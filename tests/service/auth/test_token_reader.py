@@ -49,7 +49,7 @@ def reader(path: Path, **fields: Any) -> TokenReader:
     return TokenReader(str(path), settings(str(path), **fields))
 
 
-async def why(reader: TokenReader, token: str) -> str:
+async def reason_of(reader: TokenReader, token: str) -> str:
     """Return the reason for which a token is rejected."""
     with pytest.raises(InvalidToken) as caught:
         await reader.caller(token)
@@ -114,9 +114,9 @@ async def test_scopes_of_a_token(path: Path, claims: dict[str, Any], scopes: set
         ({"sluice": 7}, "its claim sluice is wrong"),
     ],
 )
-async def test_token_that_is_not_for_us(path: Path, claims: dict[str, Any], reason: str) -> None:
+async def test_token_of_another_issuer_or_audience(path: Path, claims: dict[str, Any], reason: str) -> None:
     """The holder gets the reason."""
-    assert await why(reader(path), ONE.token(**claims)) == reason
+    assert await reason_of(reader(path), ONE.token(**claims)) == reason
 
 
 async def test_clocks_may_be_off_by_the_leeway(path: Path) -> None:
@@ -127,31 +127,34 @@ async def test_clocks_may_be_off_by_the_leeway(path: Path) -> None:
         await reader(path, leeway_s=30).caller(ended)
 
 
-async def test_forged_tokens_are_refused(path: Path) -> None:
+async def test_forged_tokens_are_rejected(path: Path) -> None:
     """Unsigned tokens, and those signed with a public key as an HMAC secret, are rejected, whatever their headers."""
     read = reader(path)
     for algorithm in ("none", "None", "NONE", ""):
         unsigned = forged({"alg": algorithm, "kid": "rsa"}, None)
-        assert await why(read, unsigned) == "it is signed by an algorithm that is not allowed"
+        assert await reason_of(read, unsigned) == "it is signed by an algorithm that is not allowed"
     for secret in (RSA.pem, RSA.pem.strip(), json.dumps(RSA.jwk).encode()):
         confused = forged({"alg": "HS256", "kid": "rsa"}, secret)
-        assert await why(read, confused) == "it is signed by an algorithm that is not allowed"
-        assert await why(read, forged({"alg": "RS256", "kid": "rsa"}, secret)) == "its signature is wrong"
+        assert await reason_of(read, confused) == "it is signed by an algorithm that is not allowed"
+        assert await reason_of(read, forged({"alg": "RS256", "kid": "rsa"}, secret)) == "its signature is wrong"
     stranger = Signer("rsa", "RS256")  # the same id, another key
-    assert await why(read, stranger.token()) == "its signature is wrong"
+    assert await reason_of(read, stranger.token()) == "its signature is wrong"
     embedded = forged({"alg": "HS256", "jwk": {"kty": "oct", "k": "AAAA"}}, b"\0\0\0")
-    assert await why(read, embedded) == "it is signed by an algorithm that is not allowed"
+    assert await reason_of(read, embedded) == "it is signed by an algorithm that is not allowed"
 
 
 @pytest.mark.parametrize("token", ["a.b.c", "..", "ä.ö.ü", "e30.e30.", "W10.e30.AA", "." * 2 + "x" * 6000])
 async def test_nonsense_is_malformed(path: Path, token: str) -> None:
     """Invalid text is rejected like any invalid token."""
-    assert await why(reader(path), token) in {"it is malformed", "it is signed by an algorithm that is not allowed"}
+    assert await reason_of(reader(path), token) in {
+        "it is malformed",
+        "it is signed by an algorithm that is not allowed",
+    }
 
 
 async def test_algorithms_are_those_allowed(path: Path) -> None:
     """An algorithm that is not in the settings is rejected, even if the key supports it."""
-    assert await why(reader(path, algorithms=["RS256"]), RSA.token("PS256")) == (
+    assert await reason_of(reader(path, algorithms=["RS256"]), RSA.token("PS256")) == (
         "it is signed by an algorithm that is not allowed"
     )
     assert (await reader(path, algorithms=["RS256"]).caller(RSA.token())).id == "jwt:ann"
@@ -180,7 +183,7 @@ async def test_only_key_needs_no_id(path: Path) -> None:
     put(path, key_set(nameless))
     assert (await reader(path).caller(nameless.token())).id == "jwt:ann"
     put(path, key_set(ONE, RSA))
-    assert await why(reader(path), nameless.token()) == "its signer is unknown"
+    assert await reason_of(reader(path), nameless.token()) == "its signer is unknown"
 
 
 async def test_changed_file_counts_at_once(path: Path) -> None:
@@ -191,7 +194,7 @@ async def test_changed_file_counts_at_once(path: Path) -> None:
     put(path, "nonsense")
     await read.refresh()
     assert (await read.caller(new.token())).id == "jwt:ann"
-    assert await why(read, ONE.token()) == "its signer is unknown"
+    assert await reason_of(read, ONE.token()) == "its signer is unknown"
 
 
 async def test_keys_behind_a_url_are_rotated() -> None:
@@ -203,7 +206,7 @@ async def test_keys_behind_a_url_are_rotated() -> None:
         assert issuer.num_asked == 1
         issuer.text = key_set(ONE, two)
         for _ in range(50):
-            assert await why(read, two.token()) == "its signer is unknown"
+            assert await reason_of(read, two.token()) == "its signer is unknown"
         assert issuer.num_asked == 1
         clock.now += 10
         assert (await read.caller(two.token())).id == "jwt:ann"
@@ -237,7 +240,7 @@ async def test_lost_url_leaves_the_keys() -> None:
     assert (await read.caller(ONE.token())).id == "jwt:ann"
 
 
-async def test_url_is_not_led_elsewhere() -> None:
+async def test_redirects_are_not_followed() -> None:
     """A redirect is not a key set."""
     with site(key_set(ONE)) as other, site("") as issuer:
         issuer.status, issuer.location = 302, other.url
@@ -257,7 +260,7 @@ async def test_url_is_not_led_elsewhere() -> None:
         ({"jwks": "x", **AUTH, "allow_anonymous": True}, "allow_anonymous can.t be set with"),
     ],
 )
-def test_settings_that_would_let_others_in(fields: dict[str, Any], complaint: str) -> None:
-    """Such settings are rejected at the start."""
+def test_unsafe_settings_are_rejected(fields: dict[str, Any], complaint: str) -> None:
+    """Settings that would accept others' tokens are rejected at the start."""
     with pytest.raises(ValueError, match=complaint):
         AuthSettings(**fields)
