@@ -17,7 +17,7 @@ LATER = EngineOverloaded("full", 1)
 
 
 async def test_requests_of_a_minute() -> None:
-    """Of two per minute, the third is rejected with the time until one is refilled; then it is admitted."""
+    """The third of two requests per minute is rejected with the time until one is refilled; then it is admitted."""
     desk, caller = Desk(), caller_with(requests_per_minute=2)
     await desk.spend(caller, 1, 1)
     await desk.spend(caller, 1, 1)
@@ -66,7 +66,9 @@ async def test_expectation_never_exceeds_the_limit() -> None:
         ({"output_tokens_per_minute": 10}, (1, 1, 11), "stopping.max_tokens"),
     ],
 )
-async def test_what_never_fits_is_said_to(limits: dict[str, int], spent: tuple[int, int, int], field: str) -> None:
+async def test_requests_above_a_limit_have_no_retry(
+    limits: dict[str, int], spent: tuple[int, int, int], field: str
+) -> None:
     """A request larger than a bucket gets no retry delay, and costs the caller no tokens."""
     desk, caller = Desk(), caller_with(**limits)
     with pytest.raises(
@@ -77,14 +79,14 @@ async def test_what_never_fits_is_said_to(limits: dict[str, int], spent: tuple[i
     await desk.spend(caller, 10, 10, 10)
 
 
-async def test_zero_forbids() -> None:
+async def test_limit_of_zero_rejects_everything() -> None:
     """A limit of zero rejects requests without a retry delay."""
     caller = Caller(id="k1", limits_by_model={MODEL: Limits(requests_per_minute=0)})
     with pytest.raises(LimitExceeded, match="a request, but the limit of this key with the model 'm' is 0 requests"):
         await Desk().spend(caller, 1, 1)
 
 
-async def test_sizes_have_limits() -> None:
+async def test_max_tokens_and_n_have_limits() -> None:
     """max_tokens and n above the limits are rejected by name, and default to the limits."""
     desk, caller = Desk(), caller_with(max_tokens=50, max_n=2)
     with pytest.raises(LimitExceeded, match="must be at most 50, the limit of this key, not 51") as refused:
@@ -124,7 +126,7 @@ async def test_requests_at_a_time() -> None:
         (asyncio.CancelledError(), 7, ("9", "60", "93")),
     ],
 )
-async def test_what_an_end_costs(error: BaseException, output: int, left: tuple[str, str, str]) -> None:
+async def test_cost_depends_on_the_outcome(error: BaseException, output: int, left: tuple[str, str, str]) -> None:
     """Failures of the service are free; generated tokens, and a prompt that the engine accepted, are charged."""
     desk = Desk()
     caller = caller_with(requests_per_minute=10, input_tokens_per_minute=100, output_tokens_per_minute=100)
@@ -205,7 +207,7 @@ async def test_use_and_rejections_are_reported() -> None:
 
 
 async def test_headers_as_openai_has_them() -> None:
-    """They have the limit, the rest and the time of the reset; `tokens` is the limit with the smaller fraction left."""
+    """The headers have limit, rest and time of the reset; `tokens` is the limit with the smaller fraction left."""
     desk = Desk()
     caller = caller_with(requests_per_minute=10, input_tokens_per_minute=600, output_tokens_per_minute=6000)
     async with desk.request(caller, 150, 3000):

@@ -100,7 +100,7 @@ async def test_slots_of_a_dead_process_are_freed_with_time(redis: RedisServer) -
         assert not (await alive.take(Demand((), [SLOTS], "new3"))).is_granted
 
 
-async def test_a_caller_who_leaves_while_it_is_asked_takes_nothing(redis: RedisServer) -> None:
+async def test_a_cancelled_demand_takes_nothing(redis: RedisServer) -> None:
     """A demand that is granted after its caller was cancelled is returned."""
     async with store_of(redis) as store:
         await store.start()
@@ -127,7 +127,7 @@ async def test_nothing_is_left_of_full_buckets_and_free_slots(redis: RedisServer
         await client.aclose()
 
 
-async def test_a_clock_that_is_set_back_locks_nobody_out(redis: RedisServer) -> None:
+async def test_a_clock_that_is_set_back_blocks_no_caller(redis: RedisServer) -> None:
     """State that was written with a clock an hour ahead counts as written now."""
     async with store_of(redis) as store:
         client = Redis.from_url(redis.url, decode_responses=True)

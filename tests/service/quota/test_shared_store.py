@@ -60,7 +60,7 @@ async def test_each_goes_on_alone_and_together_again(
     assert texts.count("the quota store is back") == 2
 
 
-async def test_refusing_is_the_other_policy(redis: RedisServer) -> None:
+async def test_requests_are_rejected_under_the_other_policy(redis: RedisServer) -> None:
     """Requests that can't be counted are rejected until the server is back."""
     async with replica(redis, [], is_local=False) as store:
         assert await grants(store)
@@ -85,7 +85,7 @@ async def test_the_server_need_not_be_there_at_the_start(redis: RedisServer) -> 
         assert changes == [True, False]
 
 
-async def test_what_was_taken_alone_is_given_back_alone(redis: RedisServer) -> None:
+async def test_tokens_taken_locally_are_returned_locally(redis: RedisServer) -> None:
     """A request that began while the server was lost returns no tokens to the shared bucket."""
     redis.kill()
     async with replica(redis, []) as store:
