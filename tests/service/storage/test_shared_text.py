@@ -9,7 +9,7 @@ from service.storage.shared_text import Outdated, SharedText, SharedTextLost
 from tests.redis_server import RedisServer
 
 
-def test_nothing_is_overwritten_unread(redis: RedisServer) -> None:
+def test_an_unread_text_is_not_overwritten(redis: RedisServer) -> None:
     """Of two writers that have read the same text, the second is rejected until it reads again."""
     one, other = SharedText(redis.url, "x"), SharedText(redis.url, "x")
     assert (one.read(), other.read()) == (None, None)
@@ -24,7 +24,7 @@ def test_nothing_is_overwritten_unread(redis: RedisServer) -> None:
     other.close()
 
 
-def test_texts_are_apart(redis: RedisServer) -> None:
+def test_texts_are_independent(redis: RedisServer) -> None:
     """Texts with different names are independent."""
     one, other = SharedText(redis.url, "x"), SharedText(redis.url, "y")
     one.write("first")
@@ -35,7 +35,7 @@ def test_texts_are_apart(redis: RedisServer) -> None:
 
 @pytest.mark.parametrize("fault", ["kill", "pause"])
 def test_a_server_that_is_gone_or_hangs_is_lost(fault: str, redis: RedisServer) -> None:
-    """It is usable again when it is back; a client that knows the lost content restores it."""
+    """A lost server is usable again when it is back; a client that knows the lost content restores it."""
     text, stranger = SharedText(redis.url, "x", 0.2), SharedText(redis.url, "x", 0.2)
     text.write("first")
     getattr(redis, fault)()
@@ -54,7 +54,7 @@ def test_a_server_that_is_gone_or_hangs_is_lost(fault: str, redis: RedisServer) 
     stranger.close()
 
 
-def test_an_older_state_that_was_put_back_gives_way_to_the_newest(redis: RedisServer) -> None:
+def test_a_restored_older_state_is_replaced_by_the_newest(redis: RedisServer) -> None:
     """A client that missed the last change restores its older state, which the newest one then replaces."""
     newest, behind = SharedText(redis.url, "x"), SharedText(redis.url, "x")
     newest.write("first")
@@ -82,7 +82,7 @@ def test_changes_of_one_state_are_distinguished(redis: RedisServer) -> None:
     other.close()
 
 
-def test_what_is_no_state_is_a_loss(redis: RedisServer) -> None:
+def test_invalid_content_is_a_loss(redis: RedisServer) -> None:
     """Any other content of the key is reported as a loss."""
     text = SharedText(redis.url, "x")
     with Redis.from_url(redis.url) as server:
