@@ -22,7 +22,7 @@ from service.settings.config import DEMO_FOLDER, embedding_folder
 
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", ["auto", "torch", "transformers"])
-def test_what_is_said_is_what_is_loaded(backend: str) -> None:
+def test_report_describes_the_loaded_model(backend: str) -> None:
     """Backend, types, lengths, and the bytes of a token's keys and values are those of the loaded model."""
     config = EngineConfig(backend=backend)
     report = check_model(str(DEMO_FOLDER), config, "auto", "cpu")
@@ -57,7 +57,7 @@ def test_an_encoder_is_checked_by_its_modules_and_headers(tmp_path: Path) -> Non
             check_model(str(folder), EngineConfig(), "auto", "cpu")
 
 
-def test_what_does_not_fit_is_a_failure(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_model_that_does_not_fit_fails(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """The facts are printed nevertheless, and the last line is the error."""
     monkeypatch.setattr("service.commands.check_model.available_host_bytes", lambda: 0)
     for folder in (DEMO_FOLDER, embedding_folder()):
@@ -69,7 +69,7 @@ def test_what_does_not_fit_is_a_failure(monkeypatch: pytest.MonkeyPatch, capsys:
         assert shown.err == f"sluice: {folder} does not fit in this machine's memory\n"
 
 
-def test_a_model_that_would_not_load_is_refused_for_the_same_reason(tmp_path: Path) -> None:
+def test_a_model_that_would_not_load_is_rejected_for_the_same_reason(tmp_path: Path) -> None:
     """The error is that of the load."""
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "nobody"}))
     with pytest.raises(ModelLoadError) as checked:

@@ -123,7 +123,7 @@ def model(request: pytest.FixtureRequest) -> Any:
     return found
 
 
-def test_folder_computes_what_the_file_means(model: Any, tmp_path: Path) -> None:
+def test_folder_computes_the_same_as_the_file(model: Any, tmp_path: Path) -> None:
     """Weights, sizes, rotary positions and tied weights are those of the model from which the file was written."""
     write_gguf(model, tmp_path / "tiny.gguf")
     folder = converted(tmp_path / "tiny.gguf", "--dtype", "float32")
@@ -144,7 +144,7 @@ def test_fewer_bits_are_widened(tmp_path: Path) -> None:
     assert weights[name].equal(meant.bfloat16())
 
 
-def test_tokenizer_template_and_ends_come_along(tmp_path: Path) -> None:
+def test_tokenizer_template_and_end_tokens_are_converted(tmp_path: Path) -> None:
     """The folder has everything else that a server needs."""
     write_gguf(random_model(MODELS["qwen3"]()), tmp_path / "tiny.gguf")
     folder = converted(tmp_path / "tiny.gguf")
@@ -165,7 +165,7 @@ WORDS = {
 
 
 @pytest.mark.parametrize("words", WORDS)
-def test_words_are_cut_as_the_file_says(words: str, tmp_path: Path) -> None:
+def test_pre_tokenizer_is_that_of_the_file(words: str, tmp_path: Path) -> None:
     """A pre-tokenizer that transformers doesn't know would otherwise split like GPT-2 and give other tokens."""
     write_gguf(random_model(MODELS["llama"]()), tmp_path / "tiny.gguf", words=words)
     tokenizer = tokenizers.Tokenizer.from_file(str(converted(tmp_path / "tiny.gguf") / "tokenizer.json"))
@@ -182,7 +182,7 @@ def test_words_are_cut_as_the_file_says(words: str, tmp_path: Path) -> None:
         (None, "it doesn't say how its tokenizer cuts words (tokenizer.ggml.pre)"),
     ],
 )
-def test_words_that_are_not_known_are_refused(
+def test_unknown_pre_tokenizers_are_rejected(
     words: str | None, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_gguf(random_model(MODELS["llama"]()), tmp_path / "tiny.gguf", words=words)
@@ -193,7 +193,7 @@ def test_words_that_are_not_known_are_refused(
     assert not (tmp_path / "new").exists()
 
 
-def test_what_can_not_be_converted_is_refused_in_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unsupported_files_are_rejected_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The error has the file and the problem; no folder is left."""
     (tmp_path / "text.gguf").write_text("no model")
     writer = gguf.GGUFWriter(tmp_path / "other.gguf", "mamba")
