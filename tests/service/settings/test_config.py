@@ -199,7 +199,7 @@ def test_endpoints_of_a_file(tmp_path: Path) -> None:
         ("version: 2024-05", "version: ''", "models.0.version: "),
     ],
 )
-def test_bad_endpoint_is_one_line_with_its_place(old: str, new: str, words: str, tmp_path: Path) -> None:
+def test_bad_endpoint_is_one_line_with_its_position(old: str, new: str, words: str, tmp_path: Path) -> None:
     """A mistake in an endpoint of the settings fails the start, with its position."""
     file = tmp_path / "service.yaml"
     file.write_text(ENDPOINTS.replace(old, new))
@@ -253,7 +253,7 @@ def test_address_that_others_reach_needs_keys(host: str, tmp_path: Path) -> None
 
 
 def test_all_problems_of_several_settings_together_are_reported(tmp_path: Path) -> None:
-    """There is one line per violated rule."""
+    """Each violated rule has one line in the error."""
     file = tmp_path / "a.yaml"
     file.write_text(
         "host: 0.0.0.0\nmodels: [{name: a, path: /a}, {name: a, path: /b}]\n"

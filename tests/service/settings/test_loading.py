@@ -68,7 +68,7 @@ async def test_system_prompt_stands_where_the_caller_has_none() -> None:
     assert await prompt_length(model, other, question) == await prompt_length(plain, other, question) < with_prompt
 
 
-def test_model_without_an_end_of_text_is_refused(tmp_path: Path) -> None:
+def test_model_without_an_end_of_text_is_rejected(tmp_path: Path) -> None:
     """A chat with such a model would never end; the error names the files in which the token is expected."""
     folder = tmp_path / "endless"
     shutil.copytree(DEMO_FOLDER, folder)
@@ -89,7 +89,7 @@ def test_description_has_version_and_tasks() -> None:
 
 
 async def test_model_without_a_chat_template_completes_only(tmp_path: Path) -> None:
-    """It is loaded; a chat with it is rejected on the field `model`."""
+    """A model without a chat template is loaded; a chat with it is rejected on the field `model`."""
     folder = tmp_path / "plain"
     shutil.copytree(DEMO_FOLDER, folder)
     (folder / "chat_template.jinja").unlink(missing_ok=True)

@@ -56,7 +56,7 @@ def test_top_k_of_none_is_off(tmp_path: Path, caplog: pytest.LogCaptureFixture) 
 
 
 @pytest.mark.parametrize("said", ["{", "[]", "3"])
-def test_file_that_can_not_be_read_refuses_the_model(said: str, tmp_path: Path) -> None:
+def test_unreadable_file_fails_the_load(said: str, tmp_path: Path) -> None:
     """The error names the file."""
     with pytest.raises(ModelLoadError, match=r"generation_config\.json can't be used"):
         read(tmp_path, said)
