@@ -37,7 +37,9 @@ class ResumableStream(Generic[Message]):
         position = point.position
         self._received = position.ends  # tokens, by choice
         if len(self._received) != num_choices:
-            raise InvalidRequest("resume.position", f"is a place in another stream: this one has {num_choices} choices")
+            raise InvalidRequest(
+                "resume.position", f"is a position in another stream: this one has {num_choices} choices"
+            )
         self._broken_choice = position.choice_index  # the choice of the output during which the stream broke
         if self._broken_choice is not None and position.end == position.counts[self._broken_choice]:
             raise _cut_off_by_deadline()

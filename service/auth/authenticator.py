@@ -86,4 +86,4 @@ class Authenticator:
         except KeysError as error:
             self.is_stale = True
             what = "store of keys" if isinstance(self._source, SharedKeys) else "keys file"
-            _log.error("the %s can't be used; the keys before it stay: %s", what, error)
+            _log.error("the %s can't be used; the previous keys stay valid: %s", what, error)

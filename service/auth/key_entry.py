@@ -91,10 +91,10 @@ def _without_nulls(values: dict[str, Any]) -> dict[str, Any]:
     return {name: each for name, each in nested.items() if each is not None}
 
 
-def to_entry(given: object, place: str) -> KeyEntry:
-    """Return the entry of plain values; `place` is its position, for errors. Raises KeysError."""
+def to_entry(given: object, position: str) -> KeyEntry:
+    """Return the entry of plain values; `position` identifies it in errors. Raises KeysError."""
     if isinstance(given, dict) and isinstance(given.get("id"), str):
-        place += f" ({given['id'][:64]})"
+        position += f" ({given['id'][:64]})"
     try:
         return KeyEntry.model_validate(given)
     except ValidationError as error:
@@ -102,7 +102,7 @@ def to_entry(given: object, place: str) -> KeyEntry:
         field = "".join(f"[{each}]" if isinstance(each, int) else f".{each}" for each in first["loc"]).lstrip(".")
         text = "unknown field" if first["type"] in {"extra_forbidden", "unexpected_keyword_argument"} else first["msg"]
         text = text.removeprefix("Value error, ")
-        raise KeysError(": ".join(each for each in (place, field, text) if each)) from error
+        raise KeysError(": ".join(each for each in (position, field, text) if each)) from error
 
 
 def _yaml_reason(error: yaml.YAMLError) -> str:

@@ -17,16 +17,16 @@ _SCHEMES = ("redis://", "rediss://", "unix://")
 _MAX_TRIES = 8
 
 
-def keys_at(place: str) -> list[KeyEntry]:
+def keys_at(location: str) -> list[KeyEntry]:
     """Return the keys at a file's path or a store's URL. Raises KeysError."""
-    return _shared(place).content if place.startswith(_SCHEMES) else read_keys(Path(place))
+    return _shared(location).content if location.startswith(_SCHEMES) else read_keys(Path(location))
 
 
-def change_keys(place: str, change: Change, *, must_exist: bool = True) -> KeyEntry:
+def change_keys(location: str, change: Change, *, must_exist: bool = True) -> KeyEntry:
     """Read, change and write the keys atomically. Returns the entry that `change` names. Raises KeysError."""
-    if place.startswith(_SCHEMES):
-        return _change_shared(place, change)
-    path = Path(place)
+    if location.startswith(_SCHEMES):
+        return _change_shared(location, change)
+    path = Path(location)
     with lock_keys(path):
         entries, entry = change(read_keys(path) if must_exist or path.exists() else [])
         write_keys(path, entries)

@@ -61,25 +61,25 @@ class Signers:
         return self._keys.get((key_id, algorithm))
 
 
-def read_signers(place: str, algorithms: Iterable[str]) -> Signers:
-    """Return the key set at `place`, a path or a URL. May take seconds. Raises SignersError."""
+def read_signers(location: str, algorithms: Iterable[str]) -> Signers:
+    """Return the key set at `location`, a path or a URL. May take seconds. Raises SignersError."""
     try:
-        text = _fetch(place) if is_url(place) else Path(place).read_bytes()
+        text = _fetch(location) if is_url(location) else Path(location).read_bytes()
         document = json.loads(text)
         keys = document["keys"]
         found = Signers([key for key in keys if isinstance(key, dict)], algorithms)
     except (OSError, HTTPException) as error:
-        raise SignersError(f"{place}: {_reason(error)}") from error
+        raise SignersError(f"{location}: {_reason(error)}") from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise SignersError(f"{place}: not a JSON Web Key Set") from error
+        raise SignersError(f"{location}: not a JSON Web Key Set") from error
     if not len(found):
-        raise SignersError(f"{place}: has no key for the algorithms allowed")
+        raise SignersError(f"{location}: has no key for the algorithms allowed")
     return found
 
 
-def is_url(place: str) -> bool:
+def is_url(location: str) -> bool:
     """Return whether a location is a URL instead of a path."""
-    return urlsplit(place).scheme in {"http", "https"}
+    return urlsplit(location).scheme in {"http", "https"}
 
 
 def _algorithms(key: Mapping[str, Any]) -> tuple[str, ...]:

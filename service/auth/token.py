@@ -85,8 +85,8 @@ def _caller(claims: dict[str, Any], claim: str) -> Caller:
     try:
         grant = Grant.model_validate(granted)
     except ValidationError as error:
-        place = ".".join(map(str, (claim, *error.errors(include_url=False)[0]["loc"])))
-        raise InvalidToken(f"its claim {place} is wrong") from error
+        field = ".".join(map(str, (claim, *error.errors(include_url=False)[0]["loc"])))
+        raise InvalidToken(f"its claim {field} is wrong") from error
     if "scopes" not in grant.model_fields_set:
         grant = grant.model_copy(update={"scopes": _scopes(claims)})
     name = claims.get("name")

@@ -27,17 +27,17 @@ _log = logging.getLogger(__name__)
 class TokenReader:
     """Maps tokens to callers."""
 
-    def __init__(self, place: str, settings: AuthSettings, clock: Callable[[], float] = time.monotonic) -> None:
-        """`place` is the setting `jwks`. Raises SignersError for an invalid file; a URL is fetched later."""
-        self._place = place
+    def __init__(self, location: str, settings: AuthSettings, clock: Callable[[], float] = time.monotonic) -> None:
+        """`location` is the setting `jwks`. Raises SignersError for an invalid file; a URL is fetched later."""
+        self._location = location
         self._settings = settings
         self._clock = clock
         self._signers: Signers | None = None
         self._file: WatchedFile[Signers] | None = None
         self._tried_at: float | None = None
         self._reading = asyncio.Lock()
-        if not is_url(place):
-            self._file = WatchedFile(Path(place), lambda path: read_signers(str(path), settings.algorithms))
+        if not is_url(location):
+            self._file = WatchedFile(Path(location), lambda path: read_signers(str(path), settings.algorithms))
             self._signers = self._file.content
 
     async def caller(self, token: str) -> Caller:
@@ -80,9 +80,9 @@ class TokenReader:
     async def _fetch(self) -> None:
         self._tried_at = self._clock()
         try:
-            self._signers = await asyncio.to_thread(read_signers, self._place, self._settings.algorithms)
+            self._signers = await asyncio.to_thread(read_signers, self._location, self._settings.algorithms)
         except SignersError as error:
-            stay = "the keys before it stay" if self._signers else "tokens are refused until then"
+            stay = "the previous keys stay valid" if self._signers else "tokens are rejected until then"
             _log.warning("the key set of tokens can't be fetched; %s: %s", stay, error)
 
     def _take_file(self, file: WatchedFile[Signers]) -> None:
@@ -91,4 +91,4 @@ class TokenReader:
                 self._signers = file.content
                 _log.info("the key set of tokens was read again", extra={"fields": {"keys": len(file.content)}})
         except SignersError as error:
-            _log.error("the key set of tokens can't be used; the keys before it stay: %s", error)
+            _log.error("the key set of tokens can't be used; the previous keys stay valid: %s", error)

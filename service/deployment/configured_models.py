@@ -54,7 +54,7 @@ class ConfiguredModels:
         return {*self._models} & changes.unloaded
 
     def gone_model(self, entry: LoadedModel, changes: Changes) -> ModelSettings | None:
-        """Return the unloaded model of the settings that `entry` asks for: its path and nothing else; None if none."""
+        """Return the unloaded model of the settings that `entry` asks for: its path and nothing else, or None."""
         model = self._models.get(entry.name)
         is_it = model is not None and entry == LoadedModel(name=model.name, path=model.path)
         return model if is_it and entry.name in changes.unloaded else None

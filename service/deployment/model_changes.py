@@ -148,4 +148,4 @@ def _check_name(name: str, caller: Caller) -> None:
 
 
 def _nothing() -> None:
-    """The result of a change that returns none."""
+    """Return None, for changes without a result."""

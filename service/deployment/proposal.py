@@ -36,7 +36,7 @@ class Proposal(Generic[Result]):
             self.outcome.set_result(self.result())
 
     def fail(self, error: Exception) -> None:
-        """Raise an error in the caller; it is logged nowhere if the caller has left."""
+        """Raise an error in the caller; it is dropped if the caller has left."""
         if not self.outcome.done():
             self.outcome.set_exception(error)
             self.outcome.exception()

@@ -19,13 +19,13 @@ from typing import Final, Generic, TypeVar
 
 from service.registry.registry import Registry
 
-Entry = TypeVar("Entry")  # what a client asked for; None stands for what the settings have
+Entry = TypeVar("Entry")  # what a client asked for; None stands for the entry of the settings
 
 _LOADING_REASON: Final = "it is being loaded"
 
 
 class State(enum.Enum):
-    """What became of a wanted model or adapter here."""
+    """The state of a wanted model or adapter on this replica."""
 
     LOADING = "loading"
     FAILED = "failed"

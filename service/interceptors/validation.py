@@ -29,7 +29,7 @@ from service.interceptors.policy import (
     with_behaviour,
 )
 
-PATTERNS = {  # the contract's regular expressions, as texts for people
+PATTERNS = {  # descriptions of the contract's regular expressions
     "^[A-Za-z0-9_-]{1,64}$": "must be 1 to 64 letters, digits, underscores and dashes",
     "^[A-Za-z0-9._-]{1,256}$": "must be 1 to 256 letters, digits, dots, underscores and dashes",
 }
@@ -60,7 +60,7 @@ class Validation(Policy):
 
     async def apply(self, method: str, request: Any, context: Context, proceed: Behaviour) -> Any:  # noqa: ARG002  all alike
         if isinstance(request, Unreadable):
-            raise InvalidMessage([Violation("", "the bytes are no message of the method's request", "protobuf")])
+            raise InvalidMessage([Violation("", "the bytes are not a valid request message of the method", "protobuf")])
         if isinstance(request, Message):
             fail_fast = _count_items(request, "") > _MAX_SEARCHED_ITEMS
             if found := self._validator.collect_violations(request, fail_fast=fail_fast):
@@ -148,10 +148,10 @@ def _violation(found: protovalidate.Violation) -> Violation:
 
 
 def _message(text: str, rule: str) -> str:
-    """Return the text of a violation; patterns are described in words."""
+    """Return the text of a violation; patterns are replaced by descriptions."""
     if rule != "string.pattern":
         return text
-    return next((words for pattern, words in PATTERNS.items() if f"`{pattern}`" in text), text)
+    return next((description for pattern, description in PATTERNS.items() if f"`{pattern}`" in text), text)
 
 
 def _path(found: protovalidate.Violation) -> str:

@@ -146,7 +146,7 @@ class Charge:
             self._drawn.append(_Drawn(limits, demand, reading.give_back))
         self._on_status(list(self._statuses.values()))
         if not reading.is_granted:
-            raise _refusal(limits, slots, demand, reading)
+            raise _limit_error(limits, slots, demand, reading)
 
 
 def _draw(limit: Limit, field: str, num_tokens: int) -> Draw:
@@ -155,7 +155,7 @@ def _draw(limit: Limit, field: str, num_tokens: int) -> Draw:
     return Draw(limit.bucket, num_tokens, num_tokens)
 
 
-def _refusal(limits: Sequence[Limit], slots: Sequence[Limit], demand: Demand, reading: Reading) -> LimitReached:
+def _limit_error(limits: Sequence[Limit], slots: Sequence[Limit], demand: Demand, reading: Reading) -> LimitReached:
     """Return the limit that takes longest to recover; the concurrency limit if the others suffice."""
     waits = [
         draw.bucket.wait_s(behind_s, draw.at_least)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from service.generation.errors import InvalidRequest, ServiceError
 from service.quota.limit import Limit, Measure
 
-_WORDS = {
+_NAMES = {
     Measure.REQUESTS: "requests a minute",
     Measure.INPUT_TOKENS: "input tokens a minute",
     Measure.OUTPUT_TOKENS: "output tokens a minute",
@@ -43,7 +43,7 @@ class RateLimited(LimitReached):
     def __init__(self, limit: Limit, num_needed: int, num_left: int, retry_after_s: float) -> None:
         """`num_left` is the rest of the limit, negative if a request used more than expected."""
         wait = f"try again in {_seconds(retry_after_s)}"
-        text = f"the limit of {limit.owner} is {limit.value} {_WORDS[limit.measure]}"
+        text = f"the limit of {limit.owner} is {limit.value} {_NAMES[limit.measure]}"
         if limit.measure is not Measure.REQUESTS and limit.caller:
             text += f", of which {max(0, num_left)} are left now, and this request needs {num_needed}"
         super().__init__(f"{text}; {wait}", limit, retry_after_s)
@@ -53,7 +53,7 @@ class ConcurrencyLimited(LimitReached):
     """A limit of concurrent requests is used up."""
 
     def __init__(self, limit: Limit, retry_after_s: float) -> None:
-        text = f"the limit of {limit.owner} is {limit.value} {_WORDS[limit.measure]}; try again when one has ended"
+        text = f"the limit of {limit.owner} is {limit.value} {_NAMES[limit.measure]}; try again when one has ended"
         super().__init__(text, limit, retry_after_s)
 
 
@@ -86,7 +86,7 @@ class LimitExceeded(InvalidRequest):
     def of_minute(cls, field: str, num_needed: int, limit: Limit) -> LimitExceeded:
         """Return the error for a request that needs more than a minute's allowance."""
         needs = "a request" if limit.measure is Measure.REQUESTS else f"this request needs {num_needed}"
-        text = f"{needs}, but the limit of {limit.owner} is {limit.value} {_WORDS[limit.measure]}"
+        text = f"{needs}, but the limit of {limit.owner} is {limit.value} {_NAMES[limit.measure]}"
         return cls(field, f"{text}: it can't be served at any time", limit)
 
 

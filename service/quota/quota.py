@@ -64,9 +64,9 @@ class Quota:
         try:
             await charge.open(uses)
             yield charge
-        except (LimitReached, LimitExceeded) as refusal:
-            error = refusal
-            self._observer.on_refusal(caller.id, model, refusal.limit.measure)
+        except (LimitReached, LimitExceeded) as rejection:
+            error = rejection
+            self._observer.on_refusal(caller.id, model, rejection.limit.measure)
             raise
         except BaseException as raised:
             error = raised

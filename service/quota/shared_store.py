@@ -65,7 +65,7 @@ class SharedStore:
     def _lose(self, error: StoreLost) -> None:
         if self.is_lost:
             return  # another request has reported it already
-        policy = "requests of callers with limits are refused" if self._local is None else "this replica counts alone"
+        policy = "requests of callers with limits are rejected" if self._local is None else "this replica counts alone"
         _log.warning("the quota store is lost; %s until it is back", policy, extra={"fields": {"reason": str(error)}})
         self._probing = asyncio.create_task(self._probe())
         self._on_change(True)

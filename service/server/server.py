@@ -49,7 +49,7 @@ from service.storage.shared_text import SharedTextLost
 
 _HEARTBEAT_CHECK_S = 1.0
 _MAX_READING_S = 60.0  # to tokenize the longest text of the contract: several times what a small machine needs
-_CLOSE_GRACE_S = 2.0  # to send the last statuses; health watchers would stay for ever
+_CLOSE_GRACE_S = 2.0  # to send the last statuses; health watchers never end by themselves
 
 _log = logging.getLogger(__name__)
 

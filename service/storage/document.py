@@ -77,7 +77,7 @@ class MemoryDocument(DocumentStore[Document]):
         return False
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no connection is open."""
 
 
 class SharedDocument(DocumentStore[Document]):

@@ -73,7 +73,7 @@ class SharedFile:
         return file_state(self._path) != self._seen
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: the file is not kept open."""
 
     def _replace(self, folder: Path, text: str) -> None:
         handle, new = tempfile.mkstemp(prefix=f".{self._path.name}.", suffix=".tmp", dir=folder)

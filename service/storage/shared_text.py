@@ -24,7 +24,7 @@ return 1
 
 
 class SharedTextLost(Exception):  # noqa: N818  the name says what happened
-    """The server can't be used now; the text says why."""
+    """The server can't be used now; the text has the cause."""
 
 
 class Outdated(Exception):  # noqa: N818  the name says what happened

@@ -1,7 +1,7 @@
-"""Settings of the tests in this folder."""
+"""Hypothesis settings of the tests in this folder."""
 
 import hypothesis
 
-# How long an example takes says nothing: the machine may be busy.
+# The duration of an example is not limited: the machine may be busy.
 hypothesis.settings.register_profile("unhurried", deadline=None)
 hypothesis.settings.load_profile("unhurried")

@@ -1,4 +1,4 @@
-"""A server with an encoder and a cross-encoder by hand and a scripted model, for the tests of embeddings and ranks."""
+"""A server with a scripted encoder, cross-encoder and generative model, for the tests of embeddings and ranks."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CROSS = "cross"
 
 
 class GatedRunner(HandRunner):
-    """A runner by hand whose batches wait at a gate."""
+    """A scripted runner whose batches wait at a gate."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class GatedRunner(HandRunner):
         self.entered = threading.Event()
         self.gate = threading.Event()  # each batch waits for it
         self.gate.set()
-        self.max_runs: int | None = None  # the gate closes itself after so many batches
+        self.max_runs: int | None = None  # the gate closes after this number of batches
 
     def run(self, inputs: Sequence[TokenIds], second_starts: Sequence[int] = ()) -> list[Vector]:
         self.entered.set()
@@ -61,7 +61,7 @@ class GatedRunner(HandRunner):
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Batches wait until the end of the block."""
+        """Hold all batches until the end of the block."""
         self.gate.clear()
         try:
             yield
@@ -70,7 +70,7 @@ class GatedRunner(HandRunner):
 
 
 class HandPairs:
-    """A pair is its texts' bytes, one after the other, at most 16."""
+    """A pair reader that concatenates the bytes of both texts, at most 16."""
 
     takes_instruction = False
 
@@ -84,7 +84,7 @@ class HandPairs:
 
 @dataclass
 class RunningEncoder:
-    """The server and all that a test wants to look at."""
+    """The server and the parts that tests inspect."""
 
     server: Server
     telemetry: Telemetry
@@ -97,20 +97,20 @@ class RunningEncoder:
     ranks: Any
 
     async def until_idle(self) -> None:
-        """Return when nobody is served and nothing waits; fail if that never comes."""
+        """Return when no request is running or queued; fail if that never happens."""
         await until(lambda: not self.engine.num_open)
-        await self.engine.check()  # answered when all mail before it is read
+        await self.engine.check()  # answered when all earlier commands have been handled
         await until(lambda: not self.engine.stats().num_waiting)
 
 
 def embed(*texts: str, **fields: Any) -> embedding_pb2.EmbedRequest:
-    """A valid request."""
+    """Return a valid request."""
     return embedding_pb2.EmbedRequest(**{"model": ENCODER, "inputs": [{"text": text} for text in texts], **fields})
 
 
 @asynccontextmanager
 async def running_encoder(engine: dict[str, Any] | None = None, **settings: Any) -> AsyncIterator[RunningEncoder]:
-    """The server, stopped at the end."""
+    """Run the server, and stop it at the end."""
     spans = InMemorySpanExporter()
     telemetry = Telemetry(None, [SimpleSpanProcessor(spans)])
     chosen = settings_of(**{"model": dict.fromkeys([ENCODER, CROSS, MODEL], "nowhere"), **settings})

@@ -35,7 +35,7 @@ GENERATES = (Task.CHAT, Task.COMPLETION)
 
 @dataclass
 class Serving:
-    """A server on a free port; its models say their own names."""
+    """A server on a free port; each model generates its own name."""
 
     server: Server
     port: int
@@ -46,29 +46,29 @@ class Serving:
     endpoints: Any
     adapters: Any
     health: Any
-    refused: set[str]  # names of models that can't be loaded here
-    held: dict[str, asyncio.Event]  # loads of models by name that wait
-    log: list[str]  # loads, as they begin
+    refused: set[str]  # names of models that fail to load
+    held: dict[str, asyncio.Event]  # events that hold the loads of models, by name
+    log: list[str]  # names of models whose load has begun, in order
 
     async def create(self, name: str, *shares: tuple[str, str, int]) -> endpoint_pb2.Endpoint:
-        """Make an endpoint of entities (name, model, percentage)."""
+        """Create an endpoint of entities (name, model, percentage)."""
         request = endpoint_pb2.CreateEndpointRequest(name=name, entities=entities_of(*shares))
         endpoint: endpoint_pb2.Endpoint = (await self.endpoints.CreateEndpoint(request)).endpoint
         return endpoint
 
     async def update(self, name: str, *shares: tuple[str, str, int]) -> endpoint_pb2.Endpoint:
-        """Put other entities behind one."""
+        """Replace the entities of an endpoint."""
         request = endpoint_pb2.UpdateEndpointRequest(name=name, entities=entities_of(*shares))
         endpoint: endpoint_pb2.Endpoint = (await self.endpoints.UpdateEndpoint(request)).endpoint
         return endpoint
 
     async def names(self) -> list[str]:
-        """The names of all endpoints."""
+        """Return the names of all endpoints."""
         listed = await self.endpoints.ListEndpoints(endpoint_pb2.ListEndpointsRequest())
         return [endpoint.name for endpoint in listed.endpoints]
 
     async def get(self, name: str) -> endpoint_pb2.Endpoint:
-        """One endpoint."""
+        """Return one endpoint."""
         endpoint: endpoint_pb2.Endpoint = (
             await self.endpoints.GetEndpoint(endpoint_pb2.GetEndpointRequest(name=name))
         ).endpoint
@@ -76,14 +76,14 @@ class Serving:
 
 
 class LengthRunner:
-    """An encoder's computing half whose vector of an input is its number of tokens."""
+    """An encoder's runner that returns the number of tokens of an input as its vector."""
 
     def run(self, inputs: Sequence[TokenIds], second_starts: Sequence[int] = ()) -> Sequence[Vector]:
         return [np.array([len(tokens)], np.float32) for tokens in inputs]
 
 
 def entities_of(*shares: tuple[str, str, int]) -> list[endpoint_pb2.ServedEntity]:
-    """Entities (name, model, percentage)."""
+    """Return entities from tuples of name, model and percentage."""
     return [
         endpoint_pb2.ServedEntity(name=name, model=model, traffic_percentage=percentage)
         for name, model, percentage in shares
@@ -91,12 +91,12 @@ def entities_of(*shares: tuple[str, str, int]) -> list[endpoint_pb2.ServedEntity
 
 
 def both(first: int = 50, second: int = 50) -> list[tuple[str, str, int]]:
-    """The entities `a` and `b` over the models of those names."""
+    """Return the entities `a` and `b`, each over the model of the same name."""
     return [("a", "a", first), ("b", "b", second)]
 
 
 def encoder(name: str) -> ServedEncoder:
-    """A model that makes vectors, as far as the registry looks at one."""
+    """Return an embedding model with the attributes that the registry reads."""
     description = ModelDescription(name, tasks=[Task.EMBEDDING])
     tokenizer, config = ByteTokenizer(), config_of()
     link = ThreadLink(EncoderCore(LengthRunner(), config.max_batch_tokens), name="encoder")
@@ -109,7 +109,7 @@ def encoder(name: str) -> ServedEncoder:
 async def serving(
     *models: str, tasks: Mapping[str, Sequence[Task]] | None = None, **settings: Any
 ) -> AsyncIterator[Serving]:
-    """A server of `models`, generative where `tasks` doesn't say else, and an encoder; stopped at the end."""
+    """Serve `models` and an encoder until the end of the block; models without an entry in `tasks` are generative."""
     telemetry = Telemetry(None)
     chosen = settings_of(model=dict.fromkeys(models, "nowhere"), **settings)
     server = Server(chosen, telemetry)

@@ -1,11 +1,11 @@
-"""States of an endpoint file that show whether they are whole."""
+"""States of an endpoint file from which a test can detect a torn write."""
 
 from service.deployment.endpoint_document import EndpointDocument
 from service.registry.description import Endpoint, ServedEntity, Task
 
 
 def state(number: int) -> EndpointDocument:
-    """`number` endpoints; the version of each is `number` too."""
+    """Return `number` endpoints, each with the version `number`."""
     entities = (ServedEntity("a", "a" * 200, 100),)
     endpoints = [
         Endpoint(f"endpoint-{index}", Task.CHAT, entities, created_ns=index, updated_ns=number, config_version=number)

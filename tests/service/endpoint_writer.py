@@ -1,8 +1,8 @@
-"""Writes an endpoint file until it is killed. Its arguments are the path and how.
+"""Write an endpoint file until killed. The arguments are the path and a mode.
 
-`loop`: one state after another, larger and smaller; a line on standard output follows each write, the number of
-endpoints. `fsync 1`, `replace 1`, `fsync 2`: a state of 3 and then one of 50, and stands still where that function is
-called for the first or second time in the second write; a line says so.
+`loop`: write one state after another, larger and smaller ones; after each write, print the number of endpoints. `fsync
+1`, `replace 1`, `fsync 2`: write a state of 3 endpoints and then one of 50, and pause at the first or second call of
+that function during the second write; print a line when paused.
 """
 
 import itertools
@@ -18,18 +18,18 @@ from service.storage.shared_file import SharedFile
 from tests.service.endpoint_states import state
 
 
-def tell(text: str) -> None:
+def report(text: str) -> None:
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
 
 def stand_still_at(owner: Any, name: str, number: int) -> None:
-    """Have the call of that number go no further."""
+    """Block the call with that number."""
     function, numbers = getattr(owner, name), itertools.count(1)
 
     def counting(*arguments: Any) -> Any:
         if next(numbers) == number:
-            tell("stands still")
+            report("paused")
             signal.pause()
         return function(*arguments)
 
@@ -37,12 +37,12 @@ def stand_still_at(owner: Any, name: str, number: int) -> None:
 
 
 def main(path: str, how: str, number: str = "") -> None:
-    """Write until the end."""
+    """Write until killed."""
     file = SharedDocument(SharedFile(Path(path)), EndpointJson(is_strict=True))
     if how == "loop":
         for size in itertools.cycle(range(1, 60)):
             file.write(state(size))
-            tell(str(size))
+            report(str(size))
     file.write(state(3))
     stand_still_at({"fsync": os, "replace": Path}[how], how, int(number))
     file.write(state(50))

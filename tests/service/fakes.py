@@ -1,4 +1,4 @@
-"""What the service's tests run on: an engine with a scripted runner, and a preparation without templates."""
+"""The fakes of the service's tests: an engine with a scripted runner, and a preparation without templates."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ ENDLESS = {"max_model_len": 1_000_000, "num_blocks": 250_000}  # longer than any
 
 
 class ScriptedRunner:
-    """Says the texts, one a choice, byte by byte, and then ends, or begins again."""
+    """A runner that generates one text per choice, byte by byte, and then ends or starts over."""
 
     num_replays = 0
 
@@ -60,7 +60,7 @@ class ScriptedRunner:
         self.entered = threading.Event()
         self.gate = threading.Event()  # each step waits for it
         self.gate.set()
-        self._num_free_steps = 0  # that don't wait for it
+        self._num_free_steps = 0  # number of steps that don't wait for it
 
     def run(self, step: Step) -> list[SampledToken | SequenceError | None]:
         self.entered.set()
@@ -83,7 +83,7 @@ class ScriptedRunner:
 
     @contextmanager
     def paused(self, *, after: int = 0) -> Iterator[None]:
-        """Steps wait until the end of the block, those after the next few: a stream begins with its first step."""
+        """Hold steps until the end of the block, except the next few: a stream starts with its first step."""
         self._num_free_steps = after
         self.gate.clear()
         try:
@@ -95,7 +95,7 @@ class ScriptedRunner:
 
 @dataclass
 class Running:
-    """A server on a free port with one scripted model, and all that a test wants to look at."""
+    """A server on a free port with one scripted model, and the parts that tests inspect."""
 
     server: Server
     telemetry: Telemetry
@@ -116,19 +116,19 @@ class Running:
         self.health = health_pb2_grpc.HealthStub(self.channel)
 
     async def status(self, service: str = "") -> str:
-        """What health says, by name."""
+        """Return the health status of `name`."""
         response = await self.health.Check(health_pb2.HealthCheckRequest(service=service))
         name: str = health_pb2.HealthCheckResponse.ServingStatus.Name(response.status)
         return name
 
     async def until_status(self, name: str) -> None:
-        """Return when health says `name` overall."""
+        """Return when the overall health status is `name`."""
         async with asyncio.timeout(GUARD_S):
             while await self.status() != name:  # noqa: ASYNC110  the server is asked, as a prober would
                 await asyncio.sleep(0.01)
 
     async def until_idle(self) -> None:
-        """Return when nothing runs, nothing waits and every block is free; fail if that never comes."""
+        """Return when no request is running or queued and every block is free; fail if that never happens."""
 
         def is_idle() -> bool:
             stats = self.engine.stats()
@@ -139,7 +139,7 @@ class Running:
         await self.engine.check()
 
     async def ended_spans(self, num: int) -> dict[str, ReadableSpan]:
-        """The ended spans by name, once there are `num`."""
+        """Return the ended spans by name, once there are `num`."""
         await until(lambda: len(self.spans.get_finished_spans()) >= num)
         spans = {span.name: span for span in self.spans.get_finished_spans()}
         assert len(self.spans.get_finished_spans()) == num
@@ -155,7 +155,7 @@ async def running(
     supports_resume: bool = True,
     **settings: Any,
 ) -> AsyncIterator[Running]:
-    """A server that serves `runner`'s words, stopped at the end; not `is_loaded` leaves it starting."""
+    """Run a server that generates the texts of `runner`; without `is_loaded`, it stays in the phase of starting."""
     spans = InMemorySpanExporter()
     telemetry = Telemetry(None, [SimpleSpanProcessor(spans)])
     chosen = settings_of(**settings)
@@ -182,13 +182,13 @@ async def running(
 
 
 def settings_of(**values: Any) -> Settings:
-    """Settings for a test: free ports, no waiting."""
+    """Return settings for a test: free ports and no delays."""
     quick = {"port": 0, "metrics_port": 0, "drain_delay_s": 0, "drain_timeout_s": 10, "model": {MODEL: "nowhere"}}
     return Settings(**{**quick, **values})
 
 
 def scripted_engine(runner: ScriptedRunner, observer: StepObserver | None = None, **sizes: int) -> GeneratorClient:
-    """An engine with small sizes on `runner`; not started."""
+    """Return a small engine with `runner` that is not started."""
     config, tokenizer = config_of(**sizes), ByteTokenizer()
     core = GeneratorCore(runner, tokenizer, config, eos_token_ids=[END])
     return GeneratorClient(ThreadLink(core), config, vocab_size=tokenizer.vocab_size, observer=observer)
@@ -202,41 +202,41 @@ def served(
     *,
     supports_resume: bool = True,
 ) -> ServedGenerator:
-    """The model as the servicers see it."""
+    """Return the model in the form that servicers use."""
     description = ModelDescription(
         name, tasks=tasks, architecture="Scripted", fingerprint="fp", max_model_len=128, supports_resume=supports_resume
     )
     tokenizer = ByteTokenizer()
     preparation.max_model_len = engine.max_model_len
-    prepares: Any = preparation  # its shape is enough
+    prepares: Any = preparation  # only its attributes are used
     return ServedGenerator(description, engine, prepares, WatermarkDetector(tokenizer, Watermark()), tokenizer)
 
 
 def request(text: str = "hi", **fields: Any) -> chat_pb2.ChatRequest:
-    """A valid chat."""
+    """Return a valid chat request."""
     message = content_pb2.Message(role=content_pb2.ROLE_USER, content=[content_pb2.ContentPart(text=text)])
     return chat_pb2.ChatRequest(**{"model": MODEL, "messages": [message], **fields})
 
 
 def text_of(events: Iterable[chat_pb2.StreamChatResponse]) -> str:
-    """The text of the first choice."""
+    """Return the text of the first choice."""
     return "".join(event.content_delta.text for event in events if event.content_delta.choice_index == 0)
 
 
 def kinds_of(events: Iterable[chat_pb2.StreamChatResponse]) -> list[str]:
-    """The kinds of events in order, runs of the same one folded."""
+    """Return the kinds of events in order, with consecutive equal ones merged."""
     kinds = [event.WhichOneof("event") or "" for event in events]
     return [kind for before, kind in zip(["", *kinds], kinds, strict=False) if kind != before]
 
 
 async def rest_of(call: Any) -> AsyncIterator[chat_pb2.StreamChatResponse]:
-    """The events of a stream that are not yet read; unlike `async for` it may follow a `read()`."""
+    """Yield the events of a stream that have not been read; unlike `async for`, it can follow a `read()`."""
     while (event := await call.read()) is not aio.EOF:
         yield event
 
 
 async def refused(call: Any) -> Refusal:
-    """The error that a unary call, or a stream read to its end, ends with; fails if it ends well."""
+    """Return the error of a unary call, or of a stream read to its end; fail if the call succeeds."""
     events: list[chat_pb2.StreamChatResponse] = []
     try:
         if isinstance(call, aio.UnaryStreamCall):
@@ -251,10 +251,10 @@ async def refused(call: Any) -> Refusal:
 
 @dataclass
 class Refusal:
-    """A call's error with its details read."""
+    """The error of a call with its decoded details."""
 
     error: aio.AioRpcError
-    events: list[chat_pb2.StreamChatResponse] = field(default_factory=list)  # what came before it
+    events: list[chat_pb2.StreamChatResponse] = field(default_factory=list)  # the messages before it
 
     @property
     def code(self) -> grpc.StatusCode:
@@ -281,13 +281,13 @@ class Refusal:
 
     @property
     def fields(self) -> list[tuple[str, str]]:
-        """(field, rule) of each violation."""
+        """The pairs (field, rule) of all violations."""
         bad = self._detail(error_details_pb2.BadRequest())
         return [] if bad is None else [(each.field, each.reason) for each in bad.field_violations]
 
     @property
     def quota_violations(self) -> abc.Sequence[error_details_pb2.QuotaFailure.Violation]:
-        """The limits that were reached."""
+        """The violated limits."""
         failure = self._detail(error_details_pb2.QuotaFailure())
         return () if failure is None else failure.violations
 

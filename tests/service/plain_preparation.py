@@ -1,4 +1,4 @@
-"""A preparation without templates, for tests of what stands around it."""
+"""A preparation without templates, for tests of the layers around it."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from tests.engine.fakes import ByteTokenizer
 
 @dataclass
 class PlainPreparation:
-    """Prepares conversations as if they were raw prompts; what has no seed has 1.
+    """Prepares conversations as if they were raw prompts; requests without a seed get the seed 1.
 
-    Raises `fail_with` at once, or `fail_after_leaving` when the caller has left, if they are set. `after_preparing` is
-    called with what is ready to run.
+    If `fail_with` is set, it is raised immediately; if `fail_after_leaving` is set, it is raised when the client has
+    cancelled. `after_preparing` is called with the prepared request.
     """
 
     max_model_len: int = 128

@@ -1,4 +1,4 @@
-"""Calls of every kind with any parameters, for tests of the whole service under load."""
+"""Random calls of every kind with random parameters, for load tests of the whole service."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sluice.v1 import chat_pb2, completion_pb2, embedding_pb2, response_pb2, tex
 
 GENERATOR, ENCODER = "tiny", "tiny-encoder"
 END_ID = 298  # the token that ends the tiny model's texts
-MAX_LENGTH = 448  # tokens of a prompt and its answer together; nearly every byte is one
+MAX_LENGTH = 448  # tokens of a prompt and its answer together; almost every byte is one token
 
 BEGINNINGS = ("", "system: be brief. ", "once upon a time the name and the arguments ")
 _TOOLS = [
@@ -35,10 +35,10 @@ Fields = dict[str, Any]
 
 @dataclass(frozen=True)
 class RandomCall:
-    """One call and what its caller does.
+    """A call and the behavior of its client.
 
-    `leaves_after` is the number of events, or for a whole answer of milliseconds, after which the caller leaves; None
-    stays to the end. `wrong` is the status of a request that can't be served.
+    `leaves_after` is the number of events, or of milliseconds for an unstreamed answer, after which the client cancels;
+    None waits for the end. `wrong` is the expected status of an invalid request.
     """
 
     method: str
@@ -54,7 +54,7 @@ class RandomCall:
 
 
 def random_call(draw: Draw) -> RandomCall:
-    """Any call; one in five is cut short by its caller, as many by a deadline, and one in ten can't be served."""
+    """Return a random call: one in five is cancelled, one in five has a deadline, and one in ten is invalid."""
     methods, message, fields_of = draw.choices(list(_KINDS), [kind[3] for kind in _KINDS])[0][:3]
     fields = fields_of(draw)
     wrong = None
@@ -68,7 +68,7 @@ def random_call(draw: Draw) -> RandomCall:
 
 
 def _spoil(draw: Draw, fields: Fields) -> grpc.StatusCode:
-    """Make a request wrong, and tell how it must end."""
+    """Make a request invalid, and return the expected status."""
     named = next((inner for inner in fields.values() if isinstance(inner, dict) and "model" in inner), fields)
     ways: list[tuple[str, object, grpc.StatusCode]] = [
         ("model", "", grpc.StatusCode.INVALID_ARGUMENT),
@@ -86,7 +86,7 @@ def _spoil(draw: Draw, fields: Fields) -> grpc.StatusCode:
 
 
 def _some(draw: Draw, fields: Mapping[str, list[Any]], probability: float = 0.3) -> Fields:
-    """Each field with one of its values, or not at all."""
+    """Return a random subset of the fields, each with a random one of its values."""
     return {name: draw.choice(values) for name, values in fields.items() if draw.random() < probability}
 
 
@@ -95,7 +95,7 @@ def _text(draw: Draw, max_length: int = 30) -> str:
 
 
 def _prompt(draw: Draw, fields: Fields) -> str:
-    """A text that fits, or that has to be cut for it where the request wants that."""
+    """Return a text that fits into the context, or that is truncated if the request asks for that."""
     return _text(draw, draw.choice([30, 30, 900]) if "errorBehavior" in fields["serving"] else 30)
 
 
@@ -135,7 +135,7 @@ def _serving(draw: Draw) -> Fields:
 
 
 def _generation(draw: Draw) -> Fields:
-    """What every kind of generation may ask for."""
+    """Return random parameters that all kinds of generation have."""
     return {"model": GENERATOR, "sampling": _sampling(draw), "serving": _serving(draw)}
 
 
@@ -146,7 +146,7 @@ def _tools(draw: Draw) -> Fields:
 
 
 def _answer(draw: Draw) -> Fields:
-    """What may be asked of a chat's answer, as such or as a response."""
+    """Return random parameters of a chat's answer, also for responses."""
     fields = _some(draw, {"logprobs": [{}, {"topLogprobs": 3}], "reasoningEffort": ["REASONING_EFFORT_NONE"]}, 0.2)
     form = draw.random()
     if form < 0.15:
@@ -225,7 +225,7 @@ def _count(draw: Draw) -> Fields:
     return {"chat": _chat(draw)} if draw.random() < 0.7 else {"text": _tokenize(draw)}
 
 
-# The methods of one kind, their request, how its fields are drawn, and how often.
+# The methods of each kind, their request, the generator of its fields, and their relative frequency.
 _KINDS: tuple[tuple[tuple[str, ...], type[Message], Callable[[Draw], Fields], float], ...] = (
     (("Chat", "StreamChat", "StreamChat"), chat_pb2.ChatRequest, _chat, 30),
     (("Complete", "StreamComplete"), completion_pb2.CompleteRequest, _complete, 20),

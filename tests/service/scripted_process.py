@@ -1,6 +1,6 @@
-"""`python -m service` with a scripted model in place of weights, for the tests of the process itself.
+"""`python -m service` with a scripted model instead of weights, for the tests of the process.
 
-The model's path is what it says, again and again; after "die:" in front of that, its engine dies at the fifth step.
+The model repeats its path as text; with the prefix "die:", its engine fails at the fifth step.
 """
 
 from service.__main__ import main
@@ -15,7 +15,7 @@ from tests.service.plain_preparation import PlainPreparation
 
 
 class DyingRunner(ScriptedRunner):
-    """Breaks at its fifth step."""
+    """A runner that fails at its fifth step."""
 
     def run(self, step: Step) -> list[SampledToken | SequenceError | None]:
         if self.num_steps == 4:
@@ -24,7 +24,7 @@ class DyingRunner(ScriptedRunner):
 
 
 async def load(settings: ModelSettings, observer: StepObserver) -> ServedModel:
-    """The scripted model."""
+    """Return the scripted model."""
     text = settings.path.removeprefix("die:")
     runner = (DyingRunner if settings.path.startswith("die:") else ScriptedRunner)(text, end=False)
     return served(settings.name, scripted_engine(runner, observer, **ENDLESS), PlainPreparation())

@@ -20,33 +20,33 @@ _BOUNDS: Final = {"gte": "at_least", "gt": "above", "lte": "at_most", "lt": "bel
 
 
 def to_sampling(message: sampling_pb2.SamplingParams) -> SamplingParams:
-    """The message's values, defaults where it has none."""
+    """Return the parameters in the message, with defaults for those that are not set."""
     return _to_values(message, SamplingParams)
 
 
 def given_sampling(message: sampling_pb2.SamplingParams) -> frozenset[str]:
-    """The names of the message's values."""
+    """Return the names of the parameters that the message sets."""
     return frozenset(field.name for field, _ in message.ListFields())
 
 
 def to_stopping(message: sampling_pb2.StopParams) -> StopParams:
-    """The message's values, defaults where it has none."""
+    """Return the parameters in the message, with defaults for those that are not set."""
     return _to_values(message, StopParams)
 
 
 def to_logprobs(request: Any, field: str = "logprobs") -> LogprobsOptions | None:
-    """What `field` of a request asks for; None for nothing."""
+    """Return the log probabilities that `field` of a request asks for; None if it is not set."""
     given: logprobs_pb2.LogprobsOptions = getattr(request, field)
     return LogprobsOptions(given.top_logprobs) if request.HasField(field) else None
 
 
 def sampling_message(params: SamplingParams) -> sampling_pb2.SamplingParams:
-    """All values that are set, defaults included."""
+    """Return the message with all parameters that have a value, including defaults."""
     return _to_message(params, sampling_pb2.SamplingParams())
 
 
 def stopping_message(params: StopParams) -> sampling_pb2.StopParams:
-    """All values that are set, defaults included."""
+    """Return the message with all parameters that have a value, including defaults."""
     return _to_message(params, sampling_pb2.StopParams())
 
 
@@ -84,7 +84,7 @@ def _ranges(descriptor: Any, prefix: str) -> Iterator[tuple[str, Range]]:
         yield f"{prefix}.{field.name}", Range(**bounds)
 
 
-# The contract's rules for single numbers, by path, for an engine's own check.
+# The contract's ranges of single numbers by path, for the engine's own checks.
 RANGES: Final[Ranges] = {
     **dict(_ranges(sampling_pb2.SamplingParams.DESCRIPTOR, "sampling")),
     **dict(_ranges(sampling_pb2.StopParams.DESCRIPTOR, "stopping")),

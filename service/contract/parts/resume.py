@@ -83,7 +83,7 @@ def _to_position(data: bytes) -> StreamPosition:
             return StreamPosition(first_number, found, num_cached_tokens=num_cached_tokens)
         if choice <= len(found) and end >= found[choice - 1]:
             return StreamPosition(first_number, found, choice - 1, end, num_cached_tokens)
-    raise InvalidRequest("resume.position", "is not a place in a stream")
+    raise InvalidRequest("resume.position", "is not a position in a stream")
 
 
 def _varints(numbers: Iterable[int]) -> bytes:

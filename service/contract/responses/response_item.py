@@ -66,9 +66,9 @@ class OpenMessage(OpenItem):
         """Return the events that end the item."""
         part = self._part
         part.text = "".join(self._texts)
-        place = {"item_id": self.item.id, "output_index": self.index}
-        yield Event(output_text_done={**place, "text": part.text, "logprobs": part.logprobs})
-        yield Event(content_part_done={**place, "part": part})
+        ids = {"item_id": self.item.id, "output_index": self.index}
+        yield Event(output_text_done={**ids, "text": part.text, "logprobs": part.logprobs})
+        yield Event(content_part_done={**ids, "part": part})
         yield self._done(status)
 
 

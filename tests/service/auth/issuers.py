@@ -1,4 +1,4 @@
-"""An issuer of tokens: keys of every kind, a key set, and the HTTP server that has it."""
+"""An issuer of tokens: keys of every type, a key set, and an HTTP server for it."""
 
 from __future__ import annotations
 
@@ -38,26 +38,26 @@ class Signer:
 
     @property
     def jwk(self) -> dict[str, Any]:
-        """The public half as a JSON Web Key."""
+        """Return the public key as a JSON Web Key."""
         jwk = json.loads(get_default_algorithms()[self.algorithm].to_jwk(self.private.public_key()))
         return {**{k: v for k, v in jwk.items() if k != "key_ops"}, **({"kid": self.key_id} if self.key_id else {})}
 
     @property
     def pem(self) -> bytes:
-        """The public half as its PEM text, which everybody may have."""
+        """Return the public key as PEM text."""
         pem: bytes = self.private.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
         return pem
 
     def token(self, algorithm: str | None = None, **claims: Any) -> str:
-        """A token with good claims, those changed or, where None, left out."""
+        """Return a token with valid claims, some replaced or, where None, left out."""
         good = {"iss": ISSUER, "aud": AUDIENCE, "sub": "ann", "exp": time.time() + 600, "scope": "generate"}
-        told = {name: value for name, value in {**good, **claims}.items() if value is not None}
+        payload = {name: value for name, value in {**good, **claims}.items() if value is not None}
         headers = {"kid": self.key_id} if self.key_id else None
-        return jwt.encode(told, self.private, algorithm or self.algorithm, headers)
+        return jwt.encode(payload, self.private, algorithm or self.algorithm, headers)
 
 
 def forged(header: dict[str, Any], secret: bytes | None, **claims: Any) -> str:
-    """A token written by hand: unsigned, or signed by HMAC-SHA-256 with `secret`."""
+    """Return a token assembled by hand: unsigned, or signed by HMAC-SHA-256 with `secret`."""
 
     def part(data: bytes) -> str:
         return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
@@ -69,12 +69,12 @@ def forged(header: dict[str, Any], secret: bytes | None, **claims: Any) -> str:
 
 
 def key_set(*signers: Signer, **fields: Any) -> str:
-    """The JSON Web Key Set of those signers, each key with these fields besides."""
+    """Return the JSON Web Key Set of those signers, with these additional fields in each key."""
     return json.dumps({"keys": [{**signer.jwk, **fields} for signer in signers]})
 
 
 class Site:
-    """What an HTTP server answers, and how often it was asked."""
+    """The response of an HTTP server, and the number of its requests."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -86,17 +86,17 @@ class Site:
 
 @contextmanager
 def site(text: str) -> Iterator[Site]:
-    """An HTTP server on a free port that answers everything with a text."""
-    told = Site(text)
+    """Run an HTTP server on a free port that answers every request with the same text."""
+    state = Site(text)
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            told.num_asked += 1
-            self.send_response(told.status)
-            if told.location:
-                self.send_header("location", told.location)
+            state.num_asked += 1
+            self.send_response(state.status)
+            if state.location:
+                self.send_header("location", state.location)
             self.end_headers()
-            self.wfile.write(told.text.encode())
+            self.wfile.write(state.text.encode())
 
         def log_message(self, *arguments: object) -> None:
             pass
@@ -104,9 +104,9 @@ def site(text: str) -> Iterator[Site]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
-    told.url = f"http://127.0.0.1:{server.server_port}/keys"
+    state.url = f"http://127.0.0.1:{server.server_port}/keys"
     try:
-        yield told
+        yield state
     finally:
         server.shutdown()
         thread.join()

@@ -1,4 +1,4 @@
-"""What a keys file says, and what is told of a bad one."""
+"""Reading and writing a keys file, and errors in it."""
 
 import os
 import stat
@@ -16,7 +16,7 @@ GOOD = f"{{id: team, sha256: '{HASH}', scopes: [generate]"
 
 
 def test_what_is_written_is_read() -> None:
-    """All fields come back, and what stands there anyway is not written."""
+    """All fields are restored, and default values are not written."""
     _, plain = key_of("plain")
     _, full = key_of(
         "full", name="größer", scopes=["embed", "endpoints:write"], models=["a*"], endpoints=["b"], disabled=True,
@@ -30,7 +30,7 @@ def test_what_is_written_is_read() -> None:
 
 
 def test_file_is_the_owners_only(tmp_path: Path) -> None:
-    """Mode 0600 whatever the umask is and the file's mode was, and nothing is left beside it."""
+    """The mode is 0600 regardless of the umask and the previous mode, and no temporary file is left."""
     path = tmp_path / "keys.yaml"
     path.write_text("keys: []")
     path.chmod(0o666)
@@ -44,7 +44,7 @@ def test_file_is_the_owners_only(tmp_path: Path) -> None:
 
 
 def test_link_to_a_file_stays_a_link(tmp_path: Path) -> None:
-    """The file behind it is replaced."""
+    """The link's target is replaced."""
     path, link = tmp_path / "real.yaml", tmp_path / "keys.yaml"
     path.write_text("keys: []")
     link.symlink_to(path)
@@ -55,7 +55,7 @@ def test_link_to_a_file_stays_a_link(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "keys: []", "{}", "# nothing yet"])
 def test_file_may_have_no_keys(text: str) -> None:
-    """Then nobody has one."""
+    """No key is valid then."""
     assert load(text) == []
 
 
@@ -86,7 +86,7 @@ def test_file_may_have_no_keys(text: str) -> None:
     ],
 )
 def test_complaint_names_the_entry_and_the_field(text: str, complaint: str) -> None:
-    """One line, from which one finds the place."""
+    """The error is one line that identifies the position."""
     with pytest.raises(KeysError) as caught:
         load(text)
     assert complaint in str(caught.value)
@@ -94,7 +94,7 @@ def test_complaint_names_the_entry_and_the_field(text: str, complaint: str) -> N
 
 
 def test_complaint_of_a_file_begins_with_its_path(tmp_path: Path) -> None:
-    """Of one that isn't there, too."""
+    """A missing file is reported with its path, too."""
     path = tmp_path / "keys.yaml"
     with pytest.raises(KeysError, match=f"^{path}: No such file"):
         read_keys(path)
@@ -104,7 +104,7 @@ def test_complaint_of_a_file_begins_with_its_path(tmp_path: Path) -> None:
 
 
 def test_changed_file_is_read_once_for_each_state(tmp_path: Path) -> None:
-    """A broken state is told once and keeps what was before, a missing file as well."""
+    """A broken version is reported once and keeps the previous keys, and so does a missing file."""
     path = tmp_path / "keys.yaml"
     write_keys(path, [key_of("first")[1]])
     watched = WatchedFile(path, read_keys)

@@ -1,4 +1,4 @@
-"""Which keys are good."""
+"""The validity of keys."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ NEW_YEAR = 1_798_761_600.0  # 2027-01-01T00:00:00Z
 
 
 def test_key_is_an_id_and_256_bits() -> None:
-    """A key names its id, which may have hyphens, and no two keys of an id are alike."""
+    """A key contains its id, which may have hyphens, and two keys of the same id differ."""
     for key_id in ("a", "search-team", new_id()):
         first, second = new_key(key_id), new_key(key_id)
         assert id_of(first) == id_of(second) == key_id
@@ -23,7 +23,7 @@ def test_key_is_an_id_and_256_bits() -> None:
 
 
 def test_entry_becomes_a_caller() -> None:
-    """Every field of an entry that says what its holder may do is in the caller."""
+    """The caller has every right in the key's entry."""
     key, entry = key_of(
         "team", name="the team", scopes=["embed", "metrics"], models=["a-*"], endpoints=["b"],
         limits={"max_n": 2}, limits_by_model={"a-1": {"max_tokens": 3}}, min_priority=-5, weight=2.5, cache_group="g",
@@ -58,8 +58,8 @@ def test_cached_prompts_are_a_keys_own_by_default() -> None:
         digest,
     ],
 )
-def test_what_differs_from_a_key_at_all_is_invalid(spoil: Any) -> None:
-    """Not its neighbour, not another id's, not its hash."""
+def test_anything_but_the_key_is_invalid(spoil: Any) -> None:
+    """A modified key, a key with another id, and the hash of a key are invalid."""
     key, entry = key_of("team")
     with pytest.raises(InvalidKey):
         KeyRing([entry]).caller(spoil(key), NEW_YEAR)
@@ -74,8 +74,8 @@ def test_what_differs_from_a_key_at_all_is_invalid(spoil: Any) -> None:
         ({"disabled": True, "expires": "2026-01-01"}, DisabledKey),
     ],
 )
-def test_end_of_a_key_is_told_to_its_holder_only(fields: dict[str, Any], error: type[AuthError]) -> None:
-    """Who has the key hears why it is refused; who has only the id hears what a stranger hears."""
+def test_end_of_a_key_is_revealed_to_its_holder_only(fields: dict[str, Any], error: type[AuthError]) -> None:
+    """Only the holder of a key learns that it has expired; the id alone gets the error for unknown keys."""
     key, entry = key_of("team", **fields)
     ring = KeyRing([entry])
     with pytest.raises(error):
@@ -85,7 +85,7 @@ def test_end_of_a_key_is_told_to_its_holder_only(fields: dict[str, Any], error: 
 
 
 def test_key_before_a_rotation_is_good_until_its_end() -> None:
-    """Both keys are the same caller's; then only the new one is good."""
+    """Both keys identify the same caller until the old one expires."""
     old = new_key("team")
     key, entry = key_of("team", previous_sha256=digest(old), previous_expires="2027-01-01T00:00:00Z")
     ring = KeyRing([entry])

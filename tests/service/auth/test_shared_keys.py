@@ -1,4 +1,4 @@
-"""Keys that replicas share in Redis: made by the command, known by all, and not forgotten with the server."""
+"""Keys that replicas share in Redis: written by the command, used by all, and kept when the server is lost."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def keys(*words: str) -> subprocess.CompletedProcess[str]:
-    """`sluice keys` with these words."""
+    """Run `sluice keys` with these arguments."""
     return subprocess.run(
         [sys.executable, "-m", "cli", "keys", *words], cwd=ROOT, capture_output=True, text=True, check=False
     )
 
 
 def test_keys_of_the_command_are_known(redis: RedisServer) -> None:
-    """Made, revoked and listed by a URL where a file could stand; a wrong one is one line."""
+    """Keys are created, revoked and listed by a URL instead of a file; an invalid URL is a one-line error."""
     shared = SharedKeys(SharedText(redis.url, NAME))
     assert shared.content == []
     made = keys("create", "--file", redis.url, "--id", "search")
@@ -44,8 +44,8 @@ def test_keys_of_the_command_are_known(redis: RedisServer) -> None:
     assert "the store is lost" in lost.stderr
 
 
-def test_a_loss_changes_nothing_and_is_told_once(redis: RedisServer) -> None:
-    """Who has a key keeps it; a text that can't be read is told once, too."""
+def test_a_loss_changes_nothing_and_is_reported_once(redis: RedisServer) -> None:
+    """Known keys stay valid; an unreadable text is also logged once."""
     text = SharedText(redis.url, NAME, 0.2)
     keys("create", "--file", redis.url, "--id", "search")
     shared = SharedKeys(text)
@@ -54,7 +54,7 @@ def test_a_loss_changes_nothing_and_is_told_once(redis: RedisServer) -> None:
         shared.refresh()
     assert not shared.refresh()
     redis.start()
-    assert shared.refresh()  # it is put back
+    assert shared.refresh()  # it is restored
     assert [entry.id for entry in keys_at(redis.url)] == ["search"]
     writer = SharedText(redis.url, NAME)
     writer.read()

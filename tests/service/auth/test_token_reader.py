@@ -1,4 +1,4 @@
-"""Which tokens are good, what they become, and how key sets are kept up with."""
+"""The validity of tokens, the callers they become, and the reloading of key sets."""
 
 import json
 import time
@@ -18,12 +18,12 @@ RSA = Signer("rsa", "RS256")
 
 
 def settings(place: str, **fields: Any) -> AuthSettings:
-    """Settings for tokens of the tests' issuer."""
+    """Return settings for tokens of the tests' issuer."""
     return AuthSettings(**{"jwks": place, **AUTH, **fields})
 
 
 class Clock:
-    """Seconds that pass by assignment."""
+    """A clock whose seconds tests assign."""
 
     now = 100.0
 
@@ -33,24 +33,24 @@ class Clock:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A file with the key set of two signers."""
+    """Return the path of a file with the key set of two signers."""
     path = tmp_path / "jwks.json"
     path.write_text(key_set(ONE, RSA))
     return path
 
 
 def put(path: Path, text: str) -> None:
-    """Put a text into a file."""
+    """Write a text to a file."""
     path.write_text(text)
 
 
 def reader(path: Path, **fields: Any) -> TokenReader:
-    """A reader by the file's key set."""
+    """Return a reader of the file's key set."""
     return TokenReader(str(path), settings(str(path), **fields))
 
 
-async def why(reader: TokenReader, token: str) -> str:
-    """Why a token is refused."""
+async def reason_of(reader: TokenReader, token: str) -> str:
+    """Return the reason for which a token is rejected."""
     with pytest.raises(InvalidToken) as caught:
         await reader.caller(token)
     return str(caught.value).removeprefix("the token is not valid: ")
@@ -58,7 +58,7 @@ async def why(reader: TokenReader, token: str) -> str:
 
 @pytest.mark.parametrize("algorithm", ["ES256", "EdDSA", "RS256", "PS256"])
 async def test_good_token_of_each_algorithm(path: Path, algorithm: str) -> None:
-    """By the key that its header names."""
+    """A token is verified with the key that its header names."""
     signer = Signer("new", algorithm)
     put(path, key_set(ONE, signer))
     caller = await reader(path).caller(signer.token())
@@ -68,7 +68,7 @@ async def test_good_token_of_each_algorithm(path: Path, algorithm: str) -> None:
 
 
 async def test_claims_become_the_caller(path: Path) -> None:
-    """The claim has what an entry of a keys file has."""
+    """The claim has the fields of an entry in a keys file."""
     granted = {
         "scopes": ["embed"], "models": ["a*"], "endpoints": ["b"], "limits": {"max_n": 2},
         "limits_by_model": {"a1": {"max_tokens": 3}}, "min_priority": -3, "weight": 2, "cache_group": "g",
@@ -93,7 +93,7 @@ async def test_claims_become_the_caller(path: Path) -> None:
     ],
 )
 async def test_scopes_of_a_token(path: Path, claims: dict[str, Any], scopes: set[str]) -> None:
-    """Those of the claim, else those of `scope` or `scp` that the service knows; by default none."""
+    """The scopes are those of the claim, else the known ones in `scope` or `scp`; by default there are none."""
     assert (await reader(path).caller(ONE.token(**claims))).scopes == scopes
 
 
@@ -114,44 +114,47 @@ async def test_scopes_of_a_token(path: Path, claims: dict[str, Any], scopes: set
         ({"sluice": 7}, "its claim sluice is wrong"),
     ],
 )
-async def test_token_that_is_not_for_us(path: Path, claims: dict[str, Any], reason: str) -> None:
-    """Its holder is told what is wrong with it."""
-    assert await why(reader(path), ONE.token(**claims)) == reason
+async def test_token_of_another_issuer_or_audience(path: Path, claims: dict[str, Any], reason: str) -> None:
+    """The holder gets the reason."""
+    assert await reason_of(reader(path), ONE.token(**claims)) == reason
 
 
 async def test_clocks_may_be_off_by_the_leeway(path: Path) -> None:
-    """A token is good that long after its end, and no longer."""
+    """An expired token is accepted during the leeway, and not afterwards."""
     ended = ONE.token(exp=time.time() - 60)
     assert (await reader(path, leeway_s=120).caller(ended)).id == "jwt:ann"
     with pytest.raises(ExpiredToken):
         await reader(path, leeway_s=30).caller(ended)
 
 
-async def test_forged_tokens_are_refused(path: Path) -> None:
-    """Unsigned ones, and those signed with a public key as if it were a secret, whatever their header calls them."""
+async def test_forged_tokens_are_rejected(path: Path) -> None:
+    """Unsigned tokens, and those signed with a public key as an HMAC secret, are rejected, whatever their headers."""
     read = reader(path)
     for algorithm in ("none", "None", "NONE", ""):
         unsigned = forged({"alg": algorithm, "kid": "rsa"}, None)
-        assert await why(read, unsigned) == "it is signed by an algorithm that is not allowed"
+        assert await reason_of(read, unsigned) == "it is signed by an algorithm that is not allowed"
     for secret in (RSA.pem, RSA.pem.strip(), json.dumps(RSA.jwk).encode()):
         confused = forged({"alg": "HS256", "kid": "rsa"}, secret)
-        assert await why(read, confused) == "it is signed by an algorithm that is not allowed"
-        assert await why(read, forged({"alg": "RS256", "kid": "rsa"}, secret)) == "its signature is wrong"
-    stranger = Signer("rsa", "RS256")  # the same name, another key
-    assert await why(read, stranger.token()) == "its signature is wrong"
+        assert await reason_of(read, confused) == "it is signed by an algorithm that is not allowed"
+        assert await reason_of(read, forged({"alg": "RS256", "kid": "rsa"}, secret)) == "its signature is wrong"
+    stranger = Signer("rsa", "RS256")  # the same id, another key
+    assert await reason_of(read, stranger.token()) == "its signature is wrong"
     embedded = forged({"alg": "HS256", "jwk": {"kty": "oct", "k": "AAAA"}}, b"\0\0\0")
-    assert await why(read, embedded) == "it is signed by an algorithm that is not allowed"
+    assert await reason_of(read, embedded) == "it is signed by an algorithm that is not allowed"
 
 
 @pytest.mark.parametrize("token", ["a.b.c", "..", "ä.ö.ü", "e30.e30.", "W10.e30.AA", "." * 2 + "x" * 6000])
 async def test_nonsense_is_malformed(path: Path, token: str) -> None:
-    """It is refused as any bad token."""
-    assert await why(reader(path), token) in {"it is malformed", "it is signed by an algorithm that is not allowed"}
+    """Invalid text is rejected like any invalid token."""
+    assert await reason_of(reader(path), token) in {
+        "it is malformed",
+        "it is signed by an algorithm that is not allowed",
+    }
 
 
 async def test_algorithms_are_those_allowed(path: Path) -> None:
-    """One that the settings don't name is refused, though the key would do."""
-    assert await why(reader(path, algorithms=["RS256"]), RSA.token("PS256")) == (
+    """An algorithm that is not in the settings is rejected, even if the key supports it."""
+    assert await reason_of(reader(path, algorithms=["RS256"]), RSA.token("PS256")) == (
         "it is signed by an algorithm that is not allowed"
     )
     assert (await reader(path, algorithms=["RS256"]).caller(RSA.token())).id == "jwt:ann"
@@ -168,34 +171,34 @@ async def test_algorithms_are_those_allowed(path: Path) -> None:
     ],
 )  # fmt: skip
 def test_key_set_without_a_key_to_use(path: Path, text: str) -> None:
-    """It is refused at once, with its place: secret keys, keys to encrypt with and short ones are none."""
+    """Secret keys, encryption keys and short keys are not usable; the error at the start has the location."""
     put(path, text)
     with pytest.raises(SignersError, match=f"^{path}: "):
         read_signers(str(path), ("ES256", "RS256"))
 
 
 async def test_only_key_needs_no_id(path: Path) -> None:
-    """A token without one is checked with it; of several keys none is tried."""
+    """A token without a key id is verified with the only key; with several keys, it is rejected."""
     nameless = Signer(None)
     put(path, key_set(nameless))
     assert (await reader(path).caller(nameless.token())).id == "jwt:ann"
     put(path, key_set(ONE, RSA))
-    assert await why(reader(path), nameless.token()) == "its signer is unknown"
+    assert await reason_of(reader(path), nameless.token()) == "its signer is unknown"
 
 
 async def test_changed_file_counts_at_once(path: Path) -> None:
-    """A token of a new signer makes the reader look; a broken file keeps the old keys."""
+    """A token of a new signer triggers a reload; a broken file keeps the old keys."""
     read, new = reader(path), Signer("two")
     put(path, key_set(new))
     assert (await read.caller(new.token())).id == "jwt:ann"
     put(path, "nonsense")
     await read.refresh()
     assert (await read.caller(new.token())).id == "jwt:ann"
-    assert await why(read, ONE.token()) == "its signer is unknown"
+    assert await reason_of(read, ONE.token()) == "its signer is unknown"
 
 
 async def test_keys_behind_a_url_are_rotated() -> None:
-    """A signer that is not known yet has the set fetched, at most every ten seconds, whoever asks for it how often."""
+    """A token of an unknown signer triggers a fetch, at most every ten seconds for all tokens together."""
     clock, two, three = Clock(), Signer("two"), Signer("three")
     with site(key_set(ONE)) as issuer:
         read = TokenReader(issuer.url, settings(issuer.url), clock)
@@ -203,7 +206,7 @@ async def test_keys_behind_a_url_are_rotated() -> None:
         assert issuer.num_asked == 1
         issuer.text = key_set(ONE, two)
         for _ in range(50):
-            assert await why(read, two.token()) == "its signer is unknown"
+            assert await reason_of(read, two.token()) == "its signer is unknown"
         assert issuer.num_asked == 1
         clock.now += 10
         assert (await read.caller(two.token())).id == "jwt:ann"
@@ -219,7 +222,7 @@ async def test_keys_behind_a_url_are_rotated() -> None:
 
 
 async def test_lost_url_leaves_the_keys() -> None:
-    """What was fetched stays good; if nothing ever was, tokens can't be checked, which is no fault of theirs."""
+    """Fetched keys stay valid; without any, tokens can't be verified, and the error does not blame them."""
     clock = Clock()
     with site(key_set(ONE)) as issuer:
         never = TokenReader("http://127.0.0.1:9/", settings("http://127.0.0.1:9/"), clock)
@@ -237,8 +240,8 @@ async def test_lost_url_leaves_the_keys() -> None:
     assert (await read.caller(ONE.token())).id == "jwt:ann"
 
 
-async def test_url_is_not_led_elsewhere() -> None:
-    """A redirect is no key set."""
+async def test_redirects_are_not_followed() -> None:
+    """A redirect is not a key set."""
     with site(key_set(ONE)) as other, site("") as issuer:
         issuer.status, issuer.location = 302, other.url
         with pytest.raises(SignersError, match="status 302"):
@@ -257,7 +260,7 @@ async def test_url_is_not_led_elsewhere() -> None:
         ({"jwks": "x", **AUTH, "allow_anonymous": True}, "allow_anonymous can.t be set with"),
     ],
 )
-def test_settings_that_would_let_others_in(fields: dict[str, Any], complaint: str) -> None:
-    """They are refused at start."""
+def test_unsafe_settings_are_rejected(fields: dict[str, Any], complaint: str) -> None:
+    """Settings that would accept others' tokens are rejected at the start."""
     with pytest.raises(ValueError, match=complaint):
         AuthSettings(**fields)

@@ -1,4 +1,4 @@
-"""`sluice check`: what it says of a model is what loading it gives."""
+"""`sluice check` reports what loading the model gives."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ from service.settings.config import DEMO_FOLDER, embedding_folder
 
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", ["auto", "torch", "transformers"])
-def test_what_is_said_is_what_is_loaded(backend: str) -> None:
-    """The backend, the types, the lengths, and the bytes of a token's keys and values."""
+def test_report_describes_the_loaded_model(backend: str) -> None:
+    """Backend, types, lengths, and the bytes of a token's keys and values are those of the loaded model."""
     config = EngineConfig(backend=backend)
-    told = check_model(str(DEMO_FOLDER), config, "auto", "cpu")
+    report = check_model(str(DEMO_FOLDER), config, "auto", "cpu")
     loaded = load_model(str(DEMO_FOLDER), config, device="cpu")
-    assert told["architecture"] == loaded.info.architecture
-    assert told["parameters"] == loaded.info.num_parameters
-    assert told["weights"] == loaded.info.dtype
-    assert told["max_model_len"] == loaded.info.max_model_len
-    assert told["resumes"] == loaded.info.is_invariant
-    assert backend in {"auto", told["backend"]}
-    assert told["fits"] is True
+    assert report["architecture"] == loaded.info.architecture
+    assert report["parameters"] == loaded.info.num_parameters
+    assert report["weights"] == loaded.info.dtype
+    assert report["max_model_len"] == loaded.info.max_model_len
+    assert report["resumes"] == loaded.info.is_invariant
+    assert backend in {"auto", report["backend"]}
+    assert report["fits"] is True
 
 
 @pytest.mark.slow
-def test_an_encoder_is_told_by_its_modules_and_headers(tmp_path: Path) -> None:
-    """As it is loaded; a tensor that is missing or of another shape is found, though no weight is read."""
+def test_an_encoder_is_checked_by_its_modules_and_headers(tmp_path: Path) -> None:
+    """A missing tensor, or one of another shape, is found although no weights are read."""
     source = embedding_folder()
     assert source is not None
-    told = check_model(str(source), EngineConfig(), "auto", "cpu")
+    report = check_model(str(source), EngineConfig(), "auto", "cpu")
     loaded = load_encoder(source, EngineConfig(), compute_dtype="auto", device="cpu").description
     assert isinstance(loaded, EncoderDescription)
-    assert told["architecture"] == loaded.info.architecture
-    assert (told["parameters"], told["weights"]) == (loaded.info.num_parameters, loaded.info.dtype)
-    assert (told["max_model_len"], told["fits"]) == (loaded.info.max_model_len, True)
+    assert report["architecture"] == loaded.info.architecture
+    assert (report["parameters"], report["weights"]) == (loaded.info.num_parameters, loaded.info.dtype)
+    assert (report["max_model_len"], report["fits"]) == (loaded.info.max_model_len, True)
     folder = tmp_path / "model"
     shutil.copytree(source, folder)
     with (folder / "config.json").open() as file:
@@ -57,8 +57,8 @@ def test_an_encoder_is_told_by_its_modules_and_headers(tmp_path: Path) -> None:
             check_model(str(folder), EngineConfig(), "auto", "cpu")
 
 
-def test_what_does_not_fit_is_a_failure(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """The facts are printed all the same, and the last line says what is wrong."""
+def test_model_that_does_not_fit_fails(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """The facts are printed nevertheless, and the last line is the error."""
     monkeypatch.setattr("service.commands.check_model.available_host_bytes", lambda: 0)
     for folder in (DEMO_FOLDER, embedding_folder()):
         monkeypatch.setattr("sys.argv", ["check", str(folder), "--json"])
@@ -69,8 +69,8 @@ def test_what_does_not_fit_is_a_failure(monkeypatch: pytest.MonkeyPatch, capsys:
         assert shown.err == f"sluice: {folder} does not fit in this machine's memory\n"
 
 
-def test_a_model_that_would_not_load_is_refused_for_the_same_reason(tmp_path: Path) -> None:
-    """In the words of the load."""
+def test_a_model_that_would_not_load_is_rejected_for_the_same_reason(tmp_path: Path) -> None:
+    """The error is that of the load."""
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "nobody"}))
     with pytest.raises(ModelLoadError) as checked:
         check_model(str(tmp_path), EngineConfig(), "auto", "cpu")
@@ -81,7 +81,7 @@ def test_a_model_that_would_not_load_is_refused_for_the_same_reason(tmp_path: Pa
 
 @pytest.mark.slow
 def test_command_ends_with_one_line_and_a_code() -> None:
-    """0 with the facts, as text or JSON; 1 with the reason."""
+    """The code is 0 with the facts as text or JSON, and 1 with the reason."""
     command = [sys.executable, "-m", "service.commands.check_model"]
     done = subprocess.run(
         [*command, str(DEMO_FOLDER), "--dtype", "bfloat16", "--json"], capture_output=True, text=True, check=True
@@ -98,14 +98,14 @@ def test_command_ends_with_one_line_and_a_code() -> None:
     assert wrong.stderr == "sluice: the model folder /nowhere does not exist\n"
 
 
-def test_ranks_are_told_what_each_of_them_holds() -> None:
-    """Half of the heads, of the inner units and of the vocabulary, and all of the norms, of the bundled model."""
-    told = check_model(str(DEMO_FOLDER), EngineConfig(tensor_parallel=2), "float32", "cpu")
+def test_the_share_of_each_rank_is_reported() -> None:
+    """Each rank holds half of the heads, inner units and vocabulary, and all norms, of the bundled model."""
+    report = check_model(str(DEMO_FOLDER), EngineConfig(tensor_parallel=2), "float32", "cpu")
     alone = check_model(str(DEMO_FOLDER), EngineConfig(backend="torch"), "float32", "cpu")
     norms = 4 * (5 * (2 * 256 + 2 * 64) + 256)
-    assert told["ranks"] == 2
-    assert told["weight_bytes_by_rank"] == (alone["weight_bytes"] - norms) // 2 + norms
-    assert told["cache_bytes_per_token_by_rank"] == alone["cache_bytes_per_token"] // 2
+    assert report["ranks"] == 2
+    assert report["weight_bytes_by_rank"] == (alone["weight_bytes"] - norms) // 2 + norms
+    assert report["cache_bytes_per_token_by_rank"] == alone["cache_bytes_per_token"] // 2
     command = [sys.executable, "-m", "service.commands.check_model", str(DEMO_FOLDER), "--tensor-parallel", "0"]
     refused = subprocess.run(command, capture_output=True, text=True, check=False)
     assert refused.returncode == 1

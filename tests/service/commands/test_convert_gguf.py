@@ -1,4 +1,4 @@
-"""GGUF files become folders that compute what the files mean; what can't be is refused by what is wrong."""
+"""GGUF files are converted to folders that compute the same; other files are rejected with the reason."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def gguf_name(name: str) -> str:
 
 
 def in_pairs(weight: np.ndarray[Any, Any], num_heads: int) -> np.ndarray[Any, Any]:
-    """A Llama's rows as llama.cpp has them: the two halves of each head one by one."""
+    """Return a Llama's rows in llama.cpp's order, in which the two halves of each head alternate."""
     halves = weight.reshape(num_heads, 2, -1, *weight.shape[1:])
     return halves.swapaxes(1, 2).reshape(weight.shape)
 
@@ -62,7 +62,10 @@ def in_pairs(weight: np.ndarray[Any, Any], num_heads: int) -> np.ndarray[Any, An
 def write_gguf(
     model: Any, file: Path, quantized: gguf.GGMLQuantizationType | None = None, words: str | None = "gpt-2"
 ) -> None:
-    """As llama.cpp's own converter does; matrices of the layers in a type of fewer bits, if one is given."""
+    """Write the file as llama.cpp's own converter does.
+
+    `quantized` is a type of fewer bits for the layers' matrices.
+    """
     said = model.config
     writer = gguf.GGUFWriter(file, said.model_type)
     writer.add_context_length(said.max_position_embeddings)
@@ -104,7 +107,7 @@ def write_gguf(
 
 
 def converted(file: Path, *more: str) -> Path:
-    """The folder that a file becomes."""
+    """Convert a file to a folder, and return it."""
     folder = file.with_suffix("")
     assert main([str(file), str(folder), *more]) == 0
     return folder
@@ -112,7 +115,7 @@ def converted(file: Path, *more: str) -> Path:
 
 @pytest.fixture(params=MODELS)
 def model(request: pytest.FixtureRequest) -> Any:
-    """A random model of each kind, with weights large enough for clear logits."""
+    """Return a random model of each kind, with weights that are large enough for distinct logits."""
     torch.manual_seed(0)
     found = random_model(MODELS[request.param]())
     for parameter in found.parameters():
@@ -120,8 +123,8 @@ def model(request: pytest.FixtureRequest) -> Any:
     return found
 
 
-def test_folder_computes_what_the_file_means(model: Any, tmp_path: Path) -> None:
-    """Weights, sizes, rotary positions and ties are those of the model that the file was written of."""
+def test_folder_computes_the_same_as_the_file(model: Any, tmp_path: Path) -> None:
+    """Weights, sizes, rotary positions and tied weights are those of the model from which the file was written."""
     write_gguf(model, tmp_path / "tiny.gguf")
     folder = converted(tmp_path / "tiny.gguf", "--dtype", "float32")
     loaded: Any = AutoModelForCausalLM.from_pretrained(folder)
@@ -130,7 +133,7 @@ def test_folder_computes_what_the_file_means(model: Any, tmp_path: Path) -> None
 
 
 def test_fewer_bits_are_widened(tmp_path: Path) -> None:
-    """To the numbers that llama.cpp's own package gives; in bfloat16 unless another type is asked for."""
+    """The numbers are those of llama.cpp's own package; the type is bfloat16 unless another one is requested."""
     torch.manual_seed(0)
     found = random_model(MODELS["qwen3"]())
     write_gguf(found, tmp_path / "tiny.gguf", gguf.GGMLQuantizationType.Q8_0)
@@ -141,8 +144,8 @@ def test_fewer_bits_are_widened(tmp_path: Path) -> None:
     assert weights[name].equal(meant.bfloat16())
 
 
-def test_tokenizer_template_and_ends_come_along(tmp_path: Path) -> None:
-    """What a server needs beside the weights."""
+def test_tokenizer_template_and_end_tokens_are_converted(tmp_path: Path) -> None:
+    """The folder has everything else that a server needs."""
     write_gguf(random_model(MODELS["qwen3"]()), tmp_path / "tiny.gguf")
     folder = converted(tmp_path / "tiny.gguf")
     tokenizer = FastTokenizer.from_folder(folder)
@@ -162,8 +165,8 @@ WORDS = {
 
 
 @pytest.mark.parametrize("words", WORDS)
-def test_words_are_cut_as_the_file_says(words: str, tmp_path: Path) -> None:
-    """What transformers doesn't know of it would cut as GPT-2 does, and give other tokens."""
+def test_pre_tokenizer_is_that_of_the_file(words: str, tmp_path: Path) -> None:
+    """A pre-tokenizer that transformers doesn't know would otherwise split like GPT-2 and give other tokens."""
     write_gguf(random_model(MODELS["llama"]()), tmp_path / "tiny.gguf", words=words)
     tokenizer = tokenizers.Tokenizer.from_file(str(converted(tmp_path / "tiny.gguf") / "tokenizer.json"))
     assert [word for word, _ in tokenizer.pre_tokenizer.pre_tokenize_str("it's 2026,\n thought")] == WORDS[words]
@@ -179,7 +182,7 @@ def test_words_are_cut_as_the_file_says(words: str, tmp_path: Path) -> None:
         (None, "it doesn't say how its tokenizer cuts words (tokenizer.ggml.pre)"),
     ],
 )
-def test_words_that_are_not_known_are_refused(
+def test_unknown_pre_tokenizers_are_rejected(
     words: str | None, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_gguf(random_model(MODELS["llama"]()), tmp_path / "tiny.gguf", words=words)
@@ -190,8 +193,8 @@ def test_words_that_are_not_known_are_refused(
     assert not (tmp_path / "new").exists()
 
 
-def test_what_can_not_be_converted_is_refused_in_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """By the file and what is wrong with it; nothing is left where the folder would be."""
+def test_unsupported_files_are_rejected_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The error has the file and the problem; no folder is left."""
     (tmp_path / "text.gguf").write_text("no model")
     writer = gguf.GGUFWriter(tmp_path / "other.gguf", "mamba")
     writer.write_header_to_file()

@@ -1,4 +1,4 @@
-"""The file that keeps endpoints: what it holds after whatever happens to its writer."""
+"""The endpoint file stays whole, whatever happens to its writer."""
 
 import asyncio
 import os
@@ -25,12 +25,12 @@ def file_at(path: Path) -> SharedDocument[EndpointDocument]:
 
 
 def names_in(folder: Path) -> list[str]:
-    """The names of all that lies there, sorted."""
+    """Return the names of all files in the folder, sorted."""
     return sorted(path.name for path in folder.iterdir())
 
 
 def test_file_gives_back_what_was_written(tmp_path: Path) -> None:
-    """Every field comes back, the newest state counts, and nothing else lies in the folder."""
+    """Every field is restored, the newest state is read, and the folder has no other files."""
     file = file_at(tmp_path / "endpoints.json")
     assert file.read() == EndpointDocument()
     file.write(state(9))
@@ -40,7 +40,7 @@ def test_file_gives_back_what_was_written(tmp_path: Path) -> None:
 
 
 def test_write_that_fails_leaves_the_old_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A disk that refuses, at any point before the end, costs the new state only."""
+    """A write that fails at any point before its end loses only the new state."""
     file = file_at(tmp_path / "endpoints.json")
     file.write(state(2))
 
@@ -56,7 +56,7 @@ def test_write_that_fails_leaves_the_old_state(tmp_path: Path, monkeypatch: pyte
 
 @asynccontextmanager
 async def writing(path: Path, *how: str) -> AsyncIterator[asyncio.StreamReader]:
-    """What a process that writes says; killed by SIGKILL at the end."""
+    """Return the output lines of a writing process, which is killed by SIGKILL at the end."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "tests.service.endpoint_writer", str(path), *how),
         cwd=ROOT,
@@ -79,10 +79,10 @@ async def writing(path: Path, *how: str) -> AsyncIterator[asyncio.StreamReader]:
 async def test_file_is_whole_at_each_step_of_a_write(
     point: tuple[str, str], size: int, left: int, tmp_path: Path
 ) -> None:
-    """A writer killed between two steps leaves the old state or the new one; what lies beside it is removed."""
+    """A writer killed between two steps leaves the old state or the new one; its temporary file is removed."""
     path = tmp_path / "endpoints.json"
     async with writing(path, *point) as said:
-        assert await said.readline() == b"stands still\n"
+        assert await said.readline() == b"paused\n"
     assert len(names_in(tmp_path)) == 1 + left
     assert file_at(path).read() == state(size)
     assert names_in(tmp_path) == ["endpoints.json"]
@@ -90,7 +90,7 @@ async def test_file_is_whole_at_each_step_of_a_write(
 
 @pytest.mark.slow
 async def test_file_is_whole_whenever_its_writer_is_killed(tmp_path: Path) -> None:
-    """SIGKILL at random moments of a loop of writes: the file is one state, no older than the last one confirmed."""
+    """After SIGKILL at a random moment, the file has one complete state: the last confirmed one or a newer one."""
     path, draw = tmp_path / "endpoints.json", Random(5)
     for _ in range(5):
         async with writing(path, "loop") as said:
@@ -100,28 +100,28 @@ async def test_file_is_whole_whenever_its_writer_is_killed(tmp_path: Path) -> No
         kept = file_at(path).read()
         size = len(kept.endpoints)
         assert kept == state(size)
-        assert size in {int(lines[-1]), int(lines[-1]) % 59 + 1}  # the one confirmed last, or the one after it
+        assert size in {int(lines[-1]), int(lines[-1]) % 59 + 1}  # the state confirmed last, or the one after it
         assert names_in(tmp_path) == ["endpoints.json"]
 
 
 def test_leftovers_of_a_dead_writer_are_removed(tmp_path: Path) -> None:
-    """Its own only: what else lies in the folder stays."""
+    """Only the endpoint file's own temporary files are removed; other files in the folder stay."""
     for name in (".endpoints.json.abc123.tmp", ".other.json.abc123.tmp", "endpoints.json.tmp"):
         (tmp_path / name).write_text("{")
     assert file_at(tmp_path / "endpoints.json").read() == EndpointDocument()
     assert names_in(tmp_path) == [".other.json.abc123.tmp", "endpoints.json.tmp"]
 
 
-def test_leftovers_beside_a_name_with_brackets_are_removed(tmp_path: Path) -> None:
-    """The file's name is no pattern."""
+def test_leftovers_of_a_name_with_brackets_are_removed(tmp_path: Path) -> None:
+    """The file's name is not interpreted as a glob pattern."""
     for name in (".a[1].json.abc123.tmp", ".a1.json.abc123.tmp"):
         (tmp_path / name).write_text("{")
     assert file_at(tmp_path / "a[1].json").read() == EndpointDocument()
     assert names_in(tmp_path) == [".a1.json.abc123.tmp"]
 
 
-def test_file_of_another_folder_is_refused(tmp_path: Path) -> None:
-    """A missing folder is told at the start, not with the first change."""
+def test_file_in_a_missing_folder_is_rejected(tmp_path: Path) -> None:
+    """A missing folder is reported at the start, not at the first change."""
     with pytest.raises(SharedFileError, match=r"nowhere/endpoints\.json: the folder does not exist$"):
         file_at(tmp_path / "nowhere" / "endpoints.json").read()
 
@@ -142,7 +142,7 @@ def test_file_of_another_folder_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_bad_file_is_one_line_with_its_path(text: str, words: str, tmp_path: Path) -> None:
-    """What can't be an endpoint of the API can't be one of the file, and nothing of it is taken silently."""
+    """Values that the API rejects are rejected in the file, too, and no part of the file is used."""
     path = tmp_path / "endpoints.json"
     path.write_text(text)
     with pytest.raises(SharedFileError) as caught:

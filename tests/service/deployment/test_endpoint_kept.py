@@ -1,4 +1,4 @@
-"""Endpoints over a restart of the server: what the file, the settings and the models say together."""
+"""Endpoints after a restart of the server: precedence among the file, the settings and the models."""
 
 import asyncio
 import threading
@@ -23,7 +23,7 @@ FIXED = {"name": "x", "entities": [{"name": "only", "model": "a", "traffic_perce
 
 
 async def test_endpoints_outlive_the_server(tmp_path: Path) -> None:
-    """All fields are as before the restart, and what was removed stays removed."""
+    """All fields are restored after the restart, and deleted endpoints stay deleted."""
     path = tmp_path / "endpoints.json"
     async with serving("a", "b", endpoints_file=path) as run:
         await run.create("gone", *both())
@@ -37,7 +37,7 @@ async def test_endpoints_outlive_the_server(tmp_path: Path) -> None:
 
 
 async def test_endpoints_end_with_the_server_without_a_file() -> None:
-    """Nothing is kept that nobody asked to keep."""
+    """Without a configured file, endpoints are lost at the end of the server."""
     async with serving("a", "b") as run:
         await run.create("x", *both())
     async with serving("a", "b") as run:
@@ -45,7 +45,10 @@ async def test_endpoints_end_with_the_server_without_a_file() -> None:
 
 
 async def test_endpoint_waits_for_a_model_that_is_not_served(tmp_path: Path) -> None:
-    """It stays in file and list; requests that go to that model are NOT_FOUND with its name, others are served."""
+    """The endpoint stays in the file and in lists.
+
+    Requests to that model are NOT_FOUND with its name, others succeed.
+    """
     path = tmp_path / "endpoints.json"
     async with serving("a", "b", endpoints_file=path) as run:
         kept = await run.create("x", *both(100, 0))
@@ -63,7 +66,7 @@ async def test_endpoint_waits_for_a_model_that_is_not_served(tmp_path: Path) -> 
 
 
 async def test_settings_and_models_win_over_the_file(tmp_path: Path) -> None:
-    """A kept endpoint whose name the settings or a model take waits in the file, and is there again without them."""
+    """A stored endpoint whose name the settings or a model use is not served, and is served again without them."""
     path = tmp_path / "endpoints.json"
     async with serving("a", "b", endpoints_file=path) as run:
         kept = await run.create("x", ("only", "b", 100))
@@ -79,8 +82,8 @@ async def test_settings_and_models_win_over_the_file(tmp_path: Path) -> None:
         assert await run.get("x") == kept
 
 
-async def test_change_that_cannot_be_kept_is_not_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The caller gets INTERNAL, and the next request finds what the file has."""
+async def test_change_that_cannot_be_stored_is_not_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client gets INTERNAL, and the next request sees the file's state."""
 
     def refuse(_self: SharedFile, _text: str) -> None:
         raise OSError(28, "No space left on device")
@@ -96,7 +99,7 @@ async def test_change_that_cannot_be_kept_is_not_made(tmp_path: Path, monkeypatc
 
 
 async def test_change_is_whole_although_its_caller_leaves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A caller that hangs up while the file is written can't separate it from what is served."""
+    """If the client cancels while the file is written, the change is both stored and served."""
     gate, entered = threading.Event(), threading.Event()
 
     def write(file: SharedFile, text: str) -> None:
@@ -126,8 +129,8 @@ async def test_change_is_whole_although_its_caller_leaves(tmp_path: Path, monkey
         (None, r"endpoints_file: .*nowhere/endpoints\.json: the folder does not exist"),
     ],
 )
-async def test_start_with_a_bad_file_is_refused(text: str | None, words: str, tmp_path: Path) -> None:
-    """Before a model is loaded, with the setting's name."""
+async def test_start_with_a_bad_file_fails(text: str | None, words: str, tmp_path: Path) -> None:
+    """The start fails before a model is loaded, with the setting's name."""
     path = tmp_path / ("nowhere" if text is None else ".") / "endpoints.json"
     if text is not None:
         path.write_text(text)
@@ -136,8 +139,8 @@ async def test_start_with_a_bad_file_is_refused(text: str | None, words: str, tm
             pass
 
 
-async def test_start_with_an_endpoint_over_different_tasks_is_refused() -> None:
-    """What only the loaded models tell is told then, with the endpoint's name."""
+async def test_start_with_an_endpoint_over_different_tasks_fails() -> None:
+    """The conflict is known only once the models are loaded; the start fails with the endpoint's name."""
     mixed = {"name": "x", "entities": [{"name": n, "model": n, "traffic_percentage": 50} for n in ("a", "b")]}
     with pytest.raises(StartError, match="endpoints: x: the models have no task in common"):
         async with serving("a", "b", endpoints=[mixed], tasks={"b": [Task.EMBEDDING]}):

@@ -1,4 +1,4 @@
-"""Endpoints of several services: what one makes the others have, and nobody's change is lost."""
+"""Endpoints that several services share: every change reaches all of them, and none is lost."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Settings = dict[str, Any]
 
 @pytest.fixture(params=["file", "redis"])
 def shared(request: pytest.FixtureRequest, tmp_path: Path) -> Settings:
-    """The settings of services that share their endpoints."""
+    """Return the settings of services that share their endpoints."""
     if request.param == "file":
         return {"endpoints_file": tmp_path / "endpoints.json"}
     redis: RedisServer = request.getfixturevalue("redis")
@@ -33,21 +33,21 @@ def shared(request: pytest.FixtureRequest, tmp_path: Path) -> Settings:
 
 @contextlib.asynccontextmanager
 async def two(settings: Settings) -> AsyncIterator[tuple[Serving, Serving]]:
-    """Services of the same models."""
+    """Run two services with the same models."""
     async with serving("a", "b", **settings) as one, serving("a", "b", **settings) as other:
         yield one, other
 
 
 async def until_equal(ask: Callable[[], Any], expected: object) -> None:
-    """Return when the answer is that; others look once a second."""
+    """Return when the result of the call is the expected one; services check the store once a second."""
     async with asyncio.timeout(GUARD_S):
         while await ask() != expected:  # noqa: ASYNC110  the service is asked, as a caller would
             await asyncio.sleep(0.02)
 
 
 @pytest.mark.slow
-async def test_what_one_makes_the_others_have(shared: Settings) -> None:
-    """Made, changed and removed; also by one that starts later."""
+async def test_changes_reach_the_other_services(shared: Settings) -> None:
+    """Created, updated and deleted endpoints are seen by the other service, and by one that starts later."""
     async with two(shared) as (one, other):
         await one.create("x", *both())
         await until_equal(other.names, ["a", "b", "encoder", "x"])
@@ -60,8 +60,8 @@ async def test_what_one_makes_the_others_have(shared: Settings) -> None:
 
 
 @pytest.mark.slow
-async def test_changes_side_by_side_are_all_kept(shared: Settings) -> None:
-    """Each of many that two services make at once, though neither knows the other's."""
+async def test_concurrent_changes_are_all_kept(shared: Settings) -> None:
+    """Concurrent changes at two services are all stored, although neither service sees the other's first."""
     async with two(shared) as (one, other):
         names = [f"x{number:02}" for number in range(20)]
         await asyncio.gather(*(run.create(name, *both()) for run, name in zip([one, other] * 10, names, strict=True)))
@@ -73,7 +73,7 @@ async def test_changes_side_by_side_are_all_kept(shared: Settings) -> None:
 
 @pytest.mark.slow
 async def test_a_lost_store_leaves_what_was_known(redis: RedisServer) -> None:
-    """Endpoints answer, changes are refused, health says so; when it is back with nothing, nothing is lost."""
+    """Endpoints are served, changes are rejected, and health reports it; a store that returns empty is filled again."""
     settings = {"store": {"redis_url": redis.url, "redis_timeout_s": 0.2}}
     async with two(settings) as (one, other):
         await one.create("x", *both())
@@ -91,8 +91,8 @@ async def test_a_lost_store_leaves_what_was_known(redis: RedisServer) -> None:
         await until_equal(other.names, ["a", "b", "encoder", "x", "y"])
 
 
-async def test_a_start_without_the_store_is_refused(redis: RedisServer) -> None:
-    """With the setting's name: a replica that knows nothing would answer NOT_FOUND for what others have."""
+async def test_a_start_without_the_store_fails(redis: RedisServer) -> None:
+    """The error names the setting: without the store, the replica would not find other replicas' endpoints."""
     redis.kill()
     with pytest.raises(StartError, match=r"store\.redis_url: "):
         async with serving("a", store={"redis_url": redis.url}):
@@ -100,9 +100,9 @@ async def test_a_start_without_the_store_is_refused(redis: RedisServer) -> None:
 
 
 async def store_of(run: Serving) -> str:
-    """What health says of the store."""
+    """Return the health status of the store."""
     async with grpc.aio.insecure_channel(f"127.0.0.1:{run.port}") as channel:
-        health: Any = health_pb2_grpc.HealthStub(channel)  # it ships no types
+        health: Any = health_pb2_grpc.HealthStub(channel)  # the package has no types
         answer = await health.Check(health_pb2.HealthCheckRequest(service="store"))
     name: str = health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)
     return name

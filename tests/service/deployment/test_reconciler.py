@@ -1,4 +1,4 @@
-"""The reconciler: what is stored before it is applied, what is applied before it is stored, and what is undone.
+"""The reconciler: the order of storing and applying changes, and rollback.
 
 The store is scripted and the clock is driven.
 """
@@ -35,7 +35,7 @@ NEW = LoadedModel(name="new", path="new")
 
 
 class Store(DocumentStore[Changes]):
-    """Changes that other replicas share. `events` is the log of the scene; `is_lost` makes writes fail."""
+    """A store that other replicas share. `events` is the scenario's log; `is_lost` makes writes fail."""
 
     is_shared = True
 
@@ -61,18 +61,18 @@ class Store(DocumentStore[Changes]):
         return self.document is not self._seen
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no connection is open."""
 
 
 class Silent:
-    """An observer of steps that nobody looks at."""
+    """A step observer that ignores all steps."""
 
     def on_step(self, stats: EngineStats) -> None:
-        """Ignore it."""
+        """Ignore the step."""
 
 
 class Monitor:
-    """Records when engines come and go."""
+    """An engine monitor that records when engines are added and removed."""
 
     def __init__(self, events: list[str]) -> None:
         self._events = events
@@ -89,7 +89,7 @@ class Monitor:
 
 @dataclass
 class Scene:
-    """A replica without a server. Loads of names in `broken` fail; `gate` holds all loads."""
+    """A replica without a server. Loads of the names in `broken` fail; `gate` holds all loads."""
 
     reconciler: Reconciler
     changes: ModelChanges
@@ -105,7 +105,7 @@ class Scene:
         return [model.name for model in self.registry.loaded]
 
     async def follow(self, wanted: Changes) -> None:
-        """Let another replica have made a change, and this one look."""
+        """Store a change of another replica, and apply it."""
         self.store.document = wanted
         await self.reconciler.wanted.look()
         self.reconciler.request_pass()
@@ -113,7 +113,7 @@ class Scene:
 
 @asynccontextmanager
 async def scene(root: Path) -> AsyncIterator[Scene]:
-    """A replica of the configured model `a`."""
+    """Run a replica of the configured model `a`."""
     (root / "new").mkdir()
     settings = settings_of(models_root=root, model={"a": "nowhere"})
     events, broken, gate, clock, registry = list[str](), set[str](), asyncio.Event(), Clock(), Registry()
@@ -163,7 +163,7 @@ async def test_a_load_is_applied_before_it_is_stored(tmp_path: Path) -> None:
 
 
 async def test_a_load_that_fails_is_never_stored(tmp_path: Path) -> None:
-    """And leaves no trace in the registry."""
+    """The registry does not have the model afterwards."""
     async with scene(tmp_path) as replica:
         replica.broken.add("new")
         with pytest.raises(ModelLoadError, match="too large"):
@@ -180,7 +180,7 @@ async def test_a_load_that_cannot_be_stored_is_undone(tmp_path: Path) -> None:
 
 
 async def test_a_name_that_another_replica_took_meanwhile_is_its_own(tmp_path: Path) -> None:
-    """The caller learns that the name is taken, and the other replica's model is loaded in place of this one's."""
+    """The caller gets an error that the name is taken, and the other replica's model replaces this one's."""
     async with scene(tmp_path) as replica:
         replica.gate.clear()
         loading = asyncio.create_task(replica.changes.load_model(NEW, ANONYMOUS))
@@ -196,7 +196,7 @@ async def test_a_name_that_another_replica_took_meanwhile_is_its_own(tmp_path: P
 
 
 async def test_an_unload_is_stored_before_it_is_applied(tmp_path: Path) -> None:
-    """One that can't be stored changes nothing."""
+    """An unload that can't be stored changes nothing."""
     async with scene(tmp_path) as replica:
         replica.store.is_lost = True
         with pytest.raises(ChangesUnavailable):
@@ -218,8 +218,8 @@ async def test_a_change_goes_on_if_its_caller_leaves(tmp_path: Path) -> None:
         assert replica.names == ["a", "new"]
 
 
-async def test_what_failed_is_tried_again_after_a_minute(tmp_path: Path) -> None:
-    """Not in each pass; requests for it are rejected with the reason until then."""
+async def test_a_failed_load_is_retried_after_a_minute(tmp_path: Path) -> None:
+    """A failed load is not retried in each pass; meanwhile requests for the model are rejected with the reason."""
     async with scene(tmp_path) as replica:
         replica.broken.add("new")
         await replica.follow(Changes(models=(NEW,)))
@@ -238,7 +238,7 @@ async def test_what_failed_is_tried_again_after_a_minute(tmp_path: Path) -> None
 
 
 async def test_memory_is_freed_before_it_is_used(tmp_path: Path) -> None:
-    """Of another replica's changes, unloads come first; one of another version replaces a model."""
+    """Other replicas' unloads are applied before their loads; a changed version replaces the model."""
     async with scene(tmp_path) as replica:
         await replica.follow(Changes(models=(NEW,), unloaded=frozenset({"a"})))
         await until(lambda: replica.names == ["new"])
@@ -249,7 +249,7 @@ async def test_memory_is_freed_before_it_is_used(tmp_path: Path) -> None:
 
 
 async def test_a_caller_changes_only_what_it_may_use(tmp_path: Path) -> None:
-    """The caller is an argument: what it may not use looks as if it didn't exist."""
+    """The caller is an argument; models that it may not use look as if they didn't exist."""
     caller = Caller(models=("b*",))
     async with scene(tmp_path) as replica:
         for change in (replica.changes.unload_model, replica.changes.sleep, replica.changes.wake):

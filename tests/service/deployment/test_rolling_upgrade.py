@@ -1,4 +1,4 @@
-"""Endpoints in a store that replicas of two versions share: what the older one can't read is never lost."""
+"""Endpoints in a store shared by replicas of two versions: entries that the older one can't read are never lost."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KEY = "sluice:endpoints"
 
 
 class NewerReplica:
-    """A replica of a newer version, as far as it writes the endpoints' text."""
+    """A replica of a newer version that writes the text of the endpoints."""
 
     def __init__(self, url: str) -> None:
         self._redis: Any = Redis.from_url(url, decode_responses=True)
@@ -68,7 +68,7 @@ async def delete(run: Serving, name: str) -> None:
 async def test_an_entry_that_an_older_replica_cannot_read_is_kept(
     newer: NewerReplica, settings: dict[str, Any]
 ) -> None:
-    """With all others, whatever the older replica changes; changes of the entry itself are rejected there."""
+    """The entry survives any change of the older replica, which rejects changes of the entry itself."""
     async with serving("a", "b", **settings) as run:
         for number in range(4):
             await run.create(f"x{number}", *both())
@@ -88,13 +88,13 @@ async def test_an_entry_that_an_older_replica_cannot_read_is_kept(
 
 
 async def reason_of_create(run: Serving, name: str) -> str:
-    """The reason that creating an endpoint over a model that doesn't exist is rejected with."""
+    """Return the reason of the error for a new endpoint over a missing model."""
     reason: str = (await refused(run.create(name, ("a", "missing", 100)))).info.reason
     return reason
 
 
 async def test_unknown_fields_of_an_endpoint_are_kept(newer: NewerReplica, settings: dict[str, Any]) -> None:
-    """All of them if another endpoint is changed; those of the endpoint itself if that is changed."""
+    """An endpoint keeps all its unknown fields if another one is changed, and its own ones if it is changed itself."""
     async with serving("a", "b", **settings) as run:
         await run.create("x", *both())
         entry = newer.entries["x"] | {"sticky": True, "config_version": 7}

@@ -1,4 +1,4 @@
-"""Models that callers load at one of several services: the others load them, too, and nobody's change is lost."""
+"""Models that clients load at one of several services are loaded by all, and no change is lost."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(params=["file", "redis"])
 def shared(request: pytest.FixtureRequest, tmp_path: Path) -> Settings:
-    """The settings of services that share what callers load."""
+    """Return the settings of services that share the models that clients load."""
     (tmp_path / "root" / "new").mkdir(parents=True)
     root = {"models_root": tmp_path / "root"}
     if request.param == "file":
@@ -37,7 +37,7 @@ def shared(request: pytest.FixtureRequest, tmp_path: Path) -> Settings:
 
 @contextlib.asynccontextmanager
 async def two(settings: Settings) -> AsyncIterator[tuple[Serving, Serving]]:
-    """Services of the same models."""
+    """Run two services with the same models."""
     async with serving("a", "b", **settings) as one, serving("a", "b", **settings) as other:
         yield one, other
 
@@ -51,13 +51,13 @@ async def unload(run: Serving, name: str) -> None:
 
 
 async def listed(run: Serving) -> list[str]:
-    """The models that generate."""
+    """Return the names of the generative models."""
     models = (await run.models.ListModels(model_pb2.ListModelsRequest())).models
     return [model.name for model in models if model.name != "encoder"]
 
 
 async def failed(run: Serving) -> dict[str, str]:
-    """What is to be served and isn't, with the reason."""
+    """Return the wanted models that are not served, with the reasons."""
     answer = await run.models.ListModels(model_pb2.ListModelsRequest())
     return {each.name: each.reason for each in answer.failed_models}
 
@@ -69,14 +69,14 @@ async def status(run: Serving, name: str) -> str:
 
 
 async def until_equal(ask: Callable[[], Any], expected: object) -> None:
-    """Return when the answer is that; others look once a second."""
+    """Return when the result of the call is the expected one; services check the store once a second."""
     async with asyncio.timeout(GUARD_S):
         while await ask() != expected:  # noqa: ASYNC110  the service is asked, as a caller would
             await asyncio.sleep(0.02)
 
 
-async def test_what_one_loads_the_others_serve(shared: Settings) -> None:
-    """Also one that starts later; and what one unloads goes everywhere, a model of the settings, too."""
+async def test_loaded_models_are_served_by_all_services(shared: Settings) -> None:
+    """A service that starts later loads it too; an unload applies everywhere, also to a model of the settings."""
     async with two(shared) as (one, other):
         await load(one, "new", version="7")
         await until_equal(lambda: listed(other), ["a", "b", "new"])
@@ -92,8 +92,8 @@ async def test_what_one_loads_the_others_serve(shared: Settings) -> None:
             await until_equal(partial(listed, run), ["b"])
 
 
-async def test_another_model_of_the_name_takes_the_place_of_the_one_before(shared: Settings) -> None:
-    """Also of one of the settings."""
+async def test_another_model_of_the_name_replaces_the_one_before(shared: Settings) -> None:
+    """A model of the settings can be replaced as well."""
     async with two(shared) as (one, other):
         before = other.engines["a"]
         await unload(one, "a")
@@ -102,8 +102,8 @@ async def test_another_model_of_the_name_takes_the_place_of_the_one_before(share
         assert other.engines["a"] is not before
 
 
-async def test_one_that_can_not_load_says_so_and_the_others_serve(shared: Settings) -> None:
-    """In its health by the model's name, its list and its refusals; an unload anywhere ends that."""
+async def test_a_failed_load_is_reported_and_other_models_serve(shared: Settings) -> None:
+    """A replica's health, list and errors show a model that failed to load; an unload at any service ends that."""
     async with two(shared) as (one, other):
         other.refused.add("new")
         await load(one, "new")
@@ -123,13 +123,13 @@ async def test_one_that_can_not_load_says_so_and_the_others_serve(shared: Settin
 
 async def status_of_model(run: Serving) -> str:
     with contextlib.suppress(grpc.aio.AioRpcError):
-        await run.server.health.set_models(run.server.registry.loads)  # as `watch` does each second
+        await run.server.health.set_models(run.server.registry.loads)  # like `watch` every second
         return await status(run, "model/new")
     return ""
 
 
 async def test_loads_of_a_name_at_two_services_are_one(shared: Settings) -> None:
-    """One is loaded, the other's caller hears that the name is taken."""
+    """One load succeeds, and the other client gets an error that the name is taken."""
     async with two(shared) as (one, other):
         done = await asyncio.gather(load(one, "new"), load(other, "new"), return_exceptions=True)
         assert sum(each is None for each in done) == 1
@@ -137,12 +137,12 @@ async def test_loads_of_a_name_at_two_services_are_one(shared: Settings) -> None
             await until_equal(partial(listed, run), ["a", "b", "new"])
 
 
-async def test_what_can_not_be_loaded_is_told_to_nobody(shared: Settings) -> None:
+async def test_a_model_that_can_not_be_loaded_is_not_shared(shared: Settings) -> None:
     async with two(shared) as (one, other):
         one.refused.add("new")
         refusal = await refused(load(one, "new"))
         assert refusal.info.reason == "MODEL_REFUSED"
-        await load(other, "later")  # the others have looked by then
+        await load(other, "later")  # the other services have checked the store by then
         await until_equal(lambda: listed(one), ["a", "b", "later"])
         assert await listed(other) == ["a", "b", "later"]
 
@@ -160,7 +160,7 @@ async def test_models_of_another_pool_are_its_own(redis: RedisServer, tmp_path: 
 
 
 async def test_a_store_that_is_lost_stops_changes_and_nothing_else(redis: RedisServer, tmp_path: Path) -> None:
-    """What is known is served, and put back when it has forgotten all."""
+    """Known models are served; when the store has lost everything, it is filled again."""
     (tmp_path / "new").mkdir()
     settings: Settings = {"models_root": tmp_path, "store": {"redis_url": redis.url}}
     async with serving("a", **settings) as run:
@@ -182,7 +182,7 @@ async def test_a_store_that_is_lost_stops_changes_and_nothing_else(redis: RedisS
     [("{", "EOF"), ('{"models": [{"name": "x"}]}', "path"), ('{"wings": 2}', "wings")],
 )
 async def test_a_file_that_can_not_be_read_stops_the_start(tmp_path: Path, text: str, reason: str) -> None:
-    """With its path and what is wrong; it stays as it is."""
+    """The error has the path and the problem; the file is unchanged."""
     path = tmp_path / "loaded.json"
     path.write_text(text)
     with pytest.raises(StartError, match=rf"loaded_models_file: {path}: .*{reason}"):

@@ -1,4 +1,4 @@
-"""What a replica makes of the others' changes while it loads, restarts or can't; and what it starts with."""
+"""How a replica applies other replicas' changes while it loads, after a restart or a failure, and at its start."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def settings(tmp_path: Path) -> dict[str, Any]:
-    """Of services that share a file of what callers load."""
+    """Return the settings of services that share a file with the models that clients load."""
     for name in ("new", "french"):
         (tmp_path / "root" / name).mkdir(parents=True)
     root = tmp_path / "root"
@@ -34,7 +34,7 @@ def settings(tmp_path: Path) -> dict[str, Any]:
 
 @pytest.fixture
 def adapter_loads(monkeypatch: pytest.MonkeyPatch) -> list[Exception]:
-    """Adapters load at once, except that loads raise what is in the list, one after the other."""
+    """Make adapter loads return immediately; they raise the exceptions in the list, one after the other."""
     errors: list[Exception] = []
 
     async def load_adapter(self: GeneratorClient, name: str, folder: Path) -> AdapterLoaded:
@@ -54,7 +54,7 @@ def adapter_loads(monkeypatch: pytest.MonkeyPatch) -> list[Exception]:
 
 @pytest.fixture
 def sleeps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Engines of threads can sleep, too; the list has what slept and woke, in turn."""
+    """Let engines on threads sleep, too; the list records the sleeps and wakes in order."""
     log: list[str] = []
 
     async def sleep(self: GeneratorClient, timeout_s: float) -> None:
@@ -71,12 +71,12 @@ def sleeps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def write(settings: dict[str, Any], changes: Changes) -> None:
-    """As another replica would."""
+    """Write changes as another replica would."""
     settings["loaded_models_file"].write_text(changes.to_text())
 
 
 def with_adapter(path: str = "french") -> ModelSettings:
-    """A model of the settings that has an adapter."""
+    """Return the settings of a model with an adapter."""
     return ModelSettings(name="c", path="nowhere", adapters={"french": path})
 
 
@@ -89,17 +89,17 @@ async def unload_adapter(run: Serving, model: str, name: str) -> None:
 
 
 async def reason(run: Serving, model: str) -> str:
-    """What a request for that model is refused by, if it is."""
+    """Return the reason for which a request to that model is rejected; empty if it is served."""
     try:
         await run.chat.Chat(request(model=model))
-    except Exception:  # noqa: BLE001  refused() says what it is
+    except Exception:  # noqa: BLE001  refused() returns it
         found: str = (await refused(run.chat.Chat(request(model=model)))).info.reason
         return found
     return ""
 
 
 async def test_an_endpoint_of_the_settings_outlives_its_model(settings: dict[str, Any]) -> None:
-    """One that callers have unloaded stops neither a reload nor a start."""
+    """An endpoint over a model that clients have unloaded prevents neither a reload of the settings nor a start."""
     share = {"name": "x", "model": "a", "traffic_percentage": 100}
     settings["endpoints"] = [EndpointSettings.model_validate({"name": "prod", "entities": [share]})]
     async with serving("a", "b", **settings) as run:
@@ -111,10 +111,10 @@ async def test_an_endpoint_of_the_settings_outlives_its_model(settings: dict[str
 
 
 @pytest.mark.parametrize("error", [EngineRestarting("it restarts", 0.1), RuntimeError("nobody knows")])
-async def test_what_keeps_an_adapter_out_passes(
+async def test_a_failed_adapter_is_loaded_later(
     settings: dict[str, Any], adapter_loads: list[Exception], error: Exception
 ) -> None:
-    """Whatever it is: the adapter is tried again, and changes after it are made."""
+    """After any error the adapter is loaded again later, and subsequent changes are applied."""
     async with serving("a", **settings) as run:
         adapter_loads.append(error)
         entry = LoadedAdapter(model="a", name="french", path="french")
@@ -126,8 +126,8 @@ async def test_what_keeps_an_adapter_out_passes(
         assert run.server.registry.loads["a:french"]
 
 
-async def test_all_that_is_to_come_is_refused_as_such_at_once(settings: dict[str, Any]) -> None:
-    """Also what the store hears of while something else is loaded."""
+async def test_pending_models_are_rejected_as_loading(settings: dict[str, Any]) -> None:
+    """Changes that arrive while another model is loading are included."""
     async with serving("a", **settings) as run:
         run.held["one"] = asyncio.Event()
         models = [LoadedModel(name=name, path="new") for name in ("one", "two", "three")]
@@ -144,8 +144,8 @@ async def test_all_that_is_to_come_is_refused_as_such_at_once(settings: dict[str
         await until_equal(lambda: listed(run), ["a", "one", "two", "three"])
 
 
-async def test_what_sleeps_makes_room_first(settings: dict[str, Any], sleeps: list[str]) -> None:
-    """Before anything is loaded: beside others' changes, and at a start."""
+async def test_models_are_put_to_sleep_before_others_load(settings: dict[str, Any], sleeps: list[str]) -> None:
+    """Changes of other replicas, and the start, put models to sleep before they load any."""
     new = LoadedModel(name="new", path="new")
     async with serving("a", "b", **settings) as run:
         run.held["new"] = asyncio.Event()
@@ -168,10 +168,8 @@ async def _value(value: object) -> object:
     return value
 
 
-async def test_what_the_settings_have_comes_back_as_it_was(
-    settings: dict[str, Any], adapter_loads: list[Exception]
-) -> None:
-    """By a load of its path, everywhere, with its adapters; a load of another path is another model."""
+async def test_models_of_the_settings_are_restored(settings: dict[str, Any], adapter_loads: list[Exception]) -> None:
+    """A load of its path restores it everywhere with its adapters; a load of another path is another model."""
     assert not adapter_loads
     settings |= {"models": [with_adapter()]}
     async with serving("a", **settings) as one, serving("a", **settings) as other:

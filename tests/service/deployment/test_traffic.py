@@ -1,4 +1,4 @@
-"""How requests are shared out among an endpoint's entities."""
+"""How requests are split among an endpoint's entities."""
 
 from collections import Counter
 from random import Random
@@ -21,7 +21,7 @@ SHARES = [(100,), (50, 50), (1, 99), (0, 100), (100, 0), (33, 33, 34), (0, 0, 10
 
 @pytest.mark.parametrize("shares", SHARES)
 def test_each_entity_gets_exactly_its_share_of_all_draws(shares: tuple[int, ...]) -> None:
-    """Of the hundred draws that there are, each as likely, an entity has as many as its percentage says."""
+    """Of the hundred equally likely draws, an entity gets exactly its percentage."""
     entities = entities_of(*((str(index), "m", share) for index, share in enumerate(shares)))
     places = iter(range(100))
     counts = Counter(draw_entity(entities, lambda _: next(places)).name for _ in range(100))
@@ -29,7 +29,7 @@ def test_each_entity_gets_exactly_its_share_of_all_draws(shares: tuple[int, ...]
 
 
 def test_draws_depend_on_nothing_but_their_random_numbers() -> None:
-    """The same seed draws the same entities, and it draws among a hundred."""
+    """The same seed draws the same entities, by uniform numbers below a hundred."""
     entities = entities_of(("a", "m", 30), ("b", "m", 70))
     first, second = Random(7), Random(7)
     names = [draw_entity(entities, first.randrange).name for _ in range(50)]
@@ -46,5 +46,5 @@ def test_shares_must_add_up(shares: tuple[int, ...], total: int) -> None:
 
 
 def test_largest_entity_is_the_first_of_the_largest() -> None:
-    """The order of the entities decides between equals."""
+    """Of equal percentages, the first entity is returned."""
     assert largest_entity(entities_of(("a", "m", 20), ("b", "m", 40), ("c", "m", 40))).name == "b"

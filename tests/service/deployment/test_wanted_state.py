@@ -1,4 +1,4 @@
-"""The wanted state: which changes reach the store and the listener, and when others know them. Time is driven."""
+"""The wanted state: when changes reach the store, the listener and other replicas. The clock is driven."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from service.storage.shared_text import Outdated, SharedTextLost
 
 
 class Scripted(DocumentStore[int]):
-    """A shared number. `others` is what another replica wrote; `loss` is raised instead of an answer."""
+    """A shared number. `others` is a write of another replica; `loss` is raised instead of returning."""
 
     is_shared = True
 
@@ -38,7 +38,7 @@ class Scripted(DocumentStore[int]):
         return self.others is not None
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no connection is open."""
 
     def _raise(self) -> None:
         if self.loss is not None:
@@ -46,7 +46,7 @@ class Scripted(DocumentStore[int]):
 
 
 class Ticks:
-    """A `sleep` that returns when the test says so."""
+    """A `sleep` that returns when the test calls `tick`."""
 
     def __init__(self) -> None:
         self.waits: list[float] = []
@@ -59,7 +59,7 @@ class Ticks:
         await self._next.acquire()
 
     async def tick(self) -> None:
-        """Let one sleep end, and return when the next one has begun."""
+        """End one sleep, and return when the next one has begun."""
         await self._asleep.wait()
         self._asleep.clear()
         self._next.release()
@@ -67,7 +67,7 @@ class Ticks:
 
 
 async def ignore(_is_lost: bool) -> None:  # noqa: FBT001  the form of a listener
-    """Take no notice."""
+    """Ignore the document."""
 
 
 def following(
@@ -77,7 +77,7 @@ def following(
 
 
 async def test_a_change_is_made_of_the_newest_document() -> None:
-    """Another replica's change is taken over first, and the listener hears of both in order."""
+    """Another replica's change is applied first, and the listener gets both in order."""
     store, heard = Scripted(), list[int]()
     state = WantedState("numbers", store, 1, heard.append)
     store.others = 10
@@ -96,7 +96,7 @@ async def test_a_change_that_cannot_be_stored_is_not_made(loss: Exception) -> No
 
 
 async def test_without_a_shared_store_a_change_is_kept_in_memory() -> None:
-    """It reaches the listener likewise, and nobody waits for other replicas."""
+    """The listener gets it as well, and there are no other replicas to wait for."""
     heard = list[int]()
     state = WantedState("numbers", MemoryDocument(1), 1, heard.append)
     await state.keep(lambda number: number + 1)
@@ -105,7 +105,7 @@ async def test_without_a_shared_store_a_change_is_kept_in_memory() -> None:
 
 
 async def test_others_know_a_change_after_a_number_of_looks() -> None:
-    """It is counted in looks of the same interval: after three, every other replica has looked at least once."""
+    """Time is counted in looks at the same interval: after three, every other replica has looked at least once."""
     state, ticks = WantedState[int]("numbers", Scripted(), 1, lambda _: None), Ticks()
     task = following(state, ticks)
     await ticks.tick()
@@ -120,7 +120,7 @@ async def test_others_know_a_change_after_a_number_of_looks() -> None:
 
 
 async def test_a_loss_is_reported_once_and_its_end() -> None:
-    """What is known stays meanwhile."""
+    """The known document stays meanwhile."""
     store, ticks, losses = Scripted(), Ticks(), list[bool]()
     state = WantedState[int]("numbers", store, 1, lambda _: None)
 

@@ -1,4 +1,4 @@
-"""Who is let in, to what, over gRPC."""
+"""Authentication and authorization over gRPC."""
 
 import asyncio
 import json
@@ -31,20 +31,20 @@ Code = grpc.StatusCode
 
 @asynccontextmanager
 async def guarded(path: Path, **keys: dict[str, Any]) -> AsyncIterator[tuple[Running, dict[str, str]]]:
-    """A running service with those keys, and the keys."""
+    """Run a service with those keys, and return both."""
     made = write(path, **keys)
     async with running(auth={"keys_file": path}) as run:
         yield run, made
 
 
 def bearing(key: str) -> tuple[tuple[str, str], ...]:
-    """The metadata of a call with a key."""
+    """Return the metadata of a call with a key."""
     return (("authorization", f"Bearer {key}"),)
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where the keys stand."""
+    """Return the path of the keys file."""
     return tmp_path / "keys.yaml"
 
 
@@ -60,10 +60,10 @@ def path(tmp_path: Path) -> Path:
         (bearing(new_key("nobody")), "INVALID_KEY"),
     ],
 )
-async def test_without_a_good_key_nothing_is_generated(
+async def test_without_a_valid_key_nothing_is_generated(
     path: Path, method: str, metadata: tuple[tuple[str, str], ...], reason: str
 ) -> None:
-    """UNAUTHENTICATED with its reason, and the call's id; the engine made no step."""
+    """The call ends with UNAUTHENTICATED, its reason and the request id; the engine runs no step."""
     async with guarded(path, team={}) as (run, _):
         refusal = await refused(getattr(run.chat, method)(request(), metadata=(*metadata, ("x-request-id", "r-1"))))
         assert (refusal.code, refusal.info.reason, refusal.request_id) == (Code.UNAUTHENTICATED, reason, "r-1")
@@ -71,8 +71,8 @@ async def test_without_a_good_key_nothing_is_generated(
 
 
 @pytest.mark.parametrize("name", ["authorization", "api-key", "x-api-key"])
-async def test_key_may_come_by_three_names(path: Path, name: str) -> None:
-    """A good key is let in, streamed and whole."""
+async def test_key_is_accepted_under_three_names(path: Path, name: str) -> None:
+    """A valid key is accepted under each name, for streamed and unstreamed calls."""
     async with guarded(path, team={}) as (run, keys):
         metadata = ((name, f"Bearer {keys['team']}" if name == "authorization" else keys["team"]),)
         assert (await run.chat.Chat(request(), metadata=metadata)).choices
@@ -91,12 +91,12 @@ async def test_key_may_come_by_three_names(path: Path, name: str) -> None:
     ],
 )
 def test_bearer_token_counts_before_other_names(metadata: list[tuple[str, str | bytes]], found: str | None) -> None:
-    """Of several credentials one counts, the same always."""
+    """Of several credentials, the bearer token is used."""
     assert credential(metadata) == found
 
 
-async def test_key_without_the_scope_is_refused(path: Path) -> None:
-    """PERMISSION_DENIED names the scope; a known caller may list models whatever its scopes are."""
+async def test_key_without_the_scope_is_rejected(path: Path) -> None:
+    """PERMISSION_DENIED names the scope; an authenticated caller may list models with any scopes."""
     async with guarded(path, embedder={"scopes": ["embed"]}, mute={"scopes": []}) as (run, keys):
         refusal = await refused(run.chat.Chat(request(), metadata=bearing(keys["embedder"])))
         assert (refusal.code, refusal.info.reason) == (Code.PERMISSION_DENIED, "SCOPE_MISSING")
@@ -105,8 +105,8 @@ async def test_key_without_the_scope_is_refused(path: Path) -> None:
         await run.models.ListModels(model_pb2.ListModelsRequest(), metadata=bearing(keys["mute"]))
 
 
-async def test_refused_message_is_not_read(path: Path) -> None:
-    """A message that can't even be decoded is refused for its key, which is looked at before it."""
+async def test_rejected_message_is_not_read(path: Path) -> None:
+    """A message that can't be decoded is rejected because of its key, which is checked first."""
     async with guarded(path, team={}) as (run, keys):
         chat: Any = run.channel.unary_unary("/sluice.v1.ChatService/Chat", request_serializer=None)
         refusal = await refused(chat(b"\xff" * (1 << 20), metadata=bearing(new_key("team"))))
@@ -116,7 +116,7 @@ async def test_refused_message_is_not_read(path: Path) -> None:
 
 
 async def test_health_and_reflection_need_no_key(path: Path) -> None:
-    """Balancers have none, and reflection tells what is published."""
+    """Balancers have no keys, and reflection describes only what is published."""
     async with guarded(path, team={}) as (run, _):
         assert await run.status() == "SERVING"
         channel: Any = run.channel
@@ -126,7 +126,7 @@ async def test_health_and_reflection_need_no_key(path: Path) -> None:
 
 
 async def test_log_names_the_key_and_never_shows_it(path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """The line of a call has the key's id; neither key nor hash is anywhere."""
+    """The log line of a call has the key's id; neither key nor hash is logged."""
     caplog.set_level("DEBUG")
     async with guarded(path, team={}) as (run, keys):
         await run.chat.Chat(request(), metadata=bearing(keys["team"]))
@@ -139,7 +139,10 @@ async def test_log_names_the_key_and_never_shows_it(path: Path, caplog: pytest.L
 
 @pytest.mark.slow
 async def test_keys_are_read_again_while_serving(path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A new key is good and a removed one isn't, without a restart; a broken file changes nothing and is told once."""
+    """A new key is valid and a removed one is not, without a restart.
+
+    A broken file changes nothing and is logged once.
+    """
     async with guarded(path, first={}) as (run, keys):
         first = bearing(keys["first"])
         spoil(path)
@@ -152,8 +155,8 @@ async def test_keys_are_read_again_while_serving(path: Path, caplog: pytest.LogC
     assert sum("can't be used" in record.message for record in caplog.records) == 1
 
 
-async def test_tokens_and_keys_side_by_side(path: Path, tmp_path: Path) -> None:
-    """Both are let in, each by its own rules; where there is no key set, a token is no key."""
+async def test_tokens_and_keys_are_both_accepted(path: Path, tmp_path: Path) -> None:
+    """Tokens and keys are accepted, each by its own rules; without a key set, a token is an invalid key."""
     keys, signer, place = write(path, team={}), Signer("one"), tmp_path / "jwks.json"
     await asyncio.to_thread(place.write_text, key_set(signer))
     good = signer.token(scope="generate")
@@ -172,7 +175,7 @@ async def test_tokens_and_keys_side_by_side(path: Path, tmp_path: Path) -> None:
 
 
 async def test_call_marked_by_an_open_gateway_needs_keys(path: Path) -> None:
-    """A service without keys refuses it; one with keys takes it as any other."""
+    """A service without keys rejects the call; one with keys serves it like any other."""
     mark = ("x-sluice-auth", "required")
     async with running() as run:
         assert await outcome(run.chat.Chat(request(), metadata=(mark,))) == "AUTH_OFF"
@@ -181,8 +184,8 @@ async def test_call_marked_by_an_open_gateway_needs_keys(path: Path) -> None:
         assert await outcome(run.chat.Chat(request(), metadata=(mark, *bearing(keys["team"])))) is None
 
 
-async def test_named_scope_is_needed_besides(path: Path) -> None:
-    """The gateway asks so for a page's scope; one that doesn't exist nobody has."""
+async def test_named_scope_is_required_as_well(path: Path) -> None:
+    """The gateway requires it for the scope of a page; nobody has a scope that doesn't exist."""
     async with guarded(path, team={}, operator={"scopes": ["metrics"]}) as (run, keys):
         for key_id, scope, reason in (
             ("team", "metrics", "SCOPE_MISSING"),
@@ -214,12 +217,12 @@ def stale(run: Running) -> list[float]:
 
 
 def spoil(path: Path) -> None:
-    """Make it a file that can't be read."""
+    """Make the path unreadable as a file."""
     path.write_text("keys: [nonsense")
 
 
 async def outcome(call: Any) -> str | None:
-    """Why a call was refused; None if it wasn't."""
+    """Return the reason for which a call was rejected; None if it succeeded."""
     try:
         reason: str = (await refused(call)).info.reason
     except AssertionError:
@@ -228,7 +231,7 @@ async def outcome(call: Any) -> str | None:
 
 
 def test_start_needs_good_keys(path: Path) -> None:
-    """A file that can't be used ends the start, with its path."""
+    """An unusable file fails the start with its path."""
     spoil(path)
     telemetry = Telemetry(None)
     with pytest.raises(StartError, match=f"^auth.keys_file: {path}: "):
@@ -236,6 +239,6 @@ def test_start_needs_good_keys(path: Path) -> None:
     telemetry.shutdown()
 
 
-def test_every_scope_opens_something() -> None:
-    """And no RPC needs one that there isn't."""
+def test_every_scope_permits_an_rpc() -> None:
+    """Each scope permits an RPC, and no RPC requires an unknown scope."""
     assert frozenset().union(*(rpc.scopes for rpc in RPCS.values())) == set(Scope)

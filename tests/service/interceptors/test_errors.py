@@ -1,4 +1,4 @@
-"""The table from exceptions to statuses, row by row, as a caller sees it."""
+"""The table from exceptions to statuses, row by row, as a client sees it."""
 
 import re
 from dataclasses import dataclass, field
@@ -43,7 +43,7 @@ Code = grpc.StatusCode
 
 @dataclass(frozen=True)
 class Case:
-    """An exception and what a caller is to see of it. `violation` is (field, reason) of the BadRequest."""
+    """An exception and its expected status. `violation` is (field, reason) of the BadRequest."""
 
     error: Exception
     code: Code
@@ -54,7 +54,7 @@ class Case:
 
 
 def blaming(error: Exception, path: str, reason: str, **values: str) -> Case:
-    """INVALID_ARGUMENT with the field to blame in BadRequest and ErrorInfo."""
+    """Return a case of INVALID_ARGUMENT with the invalid field in BadRequest and ErrorInfo."""
     return Case(error, Code.INVALID_ARGUMENT, reason, (path, reason), values={"field": path, **values})
 
 
@@ -195,7 +195,7 @@ CASES = [
 @pytest.mark.parametrize("method", ["Chat", "StreamChat"])
 @pytest.mark.parametrize("case", CASES, ids=[type(case.error).__name__ for case in CASES])
 async def test_error_becomes_its_status(case: Case, method: str) -> None:
-    """Code, ErrorInfo, BadRequest and RetryInfo are as the table says, and the call's id comes with them."""
+    """Code, ErrorInfo, BadRequest and RetryInfo are those of the table, with the call's request id."""
     async with running() as run:
         run.preparation.fail_with = case.error
         call = getattr(run.chat, method)(request(), metadata=(("x-request-id", "request-7"),))
@@ -210,8 +210,8 @@ async def test_error_becomes_its_status(case: Case, method: str) -> None:
 
 
 @pytest.mark.parametrize(("within_s", "pushback"), [(None, "2500"), (60, "2500"), (1, "-1")])
-async def test_grpc_is_told_when_to_retry(within_s: float | None, pushback: str) -> None:
-    """Retries of gRPC's own wait as long as RetryInfo says, and aren't made where the deadline comes first."""
+async def test_grpc_gets_the_delay_of_a_retry(within_s: float | None, pushback: str) -> None:
+    """GRPC's own retries wait for the delay of RetryInfo, and are disabled if the deadline is earlier."""
     async with running() as run:
         run.preparation.fail_with = generation_errors.EngineOverloaded("256 requests wait already", retry_after_s=2.5)
         refusal = await refused(run.chat.Chat(request(), timeout=within_s))
@@ -223,7 +223,7 @@ async def test_grpc_is_told_when_to_retry(within_s: float | None, pushback: str)
 
 @pytest.mark.parametrize("error", [ValueError("secret"), generation_errors.EngineFailed("secret")])
 async def test_internal_errors_show_the_request_id_and_no_more(error: Exception) -> None:
-    """The caller gets what to ask about, not what went wrong inside."""
+    """The client gets an id to report, and no internal details."""
     async with running() as run:
         run.preparation.fail_with = error
         refusal = await refused(run.chat.Chat(request(), metadata=(("x-request-id", "request-7"),)))
@@ -231,8 +231,8 @@ async def test_internal_errors_show_the_request_id_and_no_more(error: Exception)
     assert "secret" not in str(refusal.error)
 
 
-async def test_reached_limits_are_told_in_quota_failure() -> None:
-    """Whose limit it is, what it counts, and how large it is."""
+async def test_reached_limits_are_reported_in_quota_failure() -> None:
+    """The details have the owner, the measure and the value of the limit."""
     async with running() as run:
         run.preparation.fail_with = ConcurrencyLimited(PLACES, 1.0)
         refusal = await refused(run.chat.Chat(request()))
@@ -242,14 +242,14 @@ async def test_reached_limits_are_told_in_quota_failure() -> None:
     assert violation.description == refusal.text
 
 
-def test_every_row_is_tried_here() -> None:
-    """A new row comes with a case."""
+def test_every_row_has_a_case() -> None:
+    """A new row needs a case."""
     tried = {next(row for row in TABLE if isinstance(case.error, row.error)).error for case in CASES}
     assert tried == {row.error for row in TABLE}
 
 
 def test_every_error_of_the_service_has_a_row() -> None:
-    """No error that is raised on purpose ends as INTERNAL, unless it is a root or never leaves its package."""
+    """Every error class has a row, unless it is a root or is always caught in its package."""
     internal = {UnknownSigner}
     for error in _subclasses(generation_errors.ServiceError) - internal:
         if error.__module__.startswith("service.") and not error.__subclasses__():
@@ -257,12 +257,12 @@ def test_every_error_of_the_service_has_a_row() -> None:
 
 
 def test_every_reason_of_the_contract_has_a_row() -> None:
-    """The enum has the reasons of the table, and no other."""
+    """The enum has the reasons of the table and no others."""
     assert {row.reason for row in TABLE} == set(error_pb2.ErrorReason.values()) - {0}
 
 
 def test_every_reason_is_documented() -> None:
-    """docs/errors.md has a row for each reason, with its code; the comment in the contract begins with the code."""
+    """docs/errors.md has a row for each reason with its code; its comment in the contract begins with the code."""
     lines = (ROOT / "docs" / "errors.md").read_text().splitlines()
     contract = (ROOT / "proto" / "sluice" / "v1" / "error.proto").read_text()
     for row in TABLE:
@@ -273,7 +273,7 @@ def test_every_reason_is_documented() -> None:
 
 
 async def test_errors_fit_into_trailers() -> None:
-    """A long text is cut: a status that doesn't fit would reach the caller as another error."""
+    """A long text is cut, because a status that exceeds the trailers would reach the client as another error."""
     async with running() as run:
         run.preparation.fail_with = generation_errors.TemplateRefused("messages", "ü" * 100_000)
         refusal = await refused(run.chat.Chat(request()))
@@ -287,7 +287,7 @@ def _subclasses(error: type[Exception]) -> set[type[Exception]]:
 
 
 def _comments(contract: str) -> list[tuple[str, str]]:
-    """(code, name) of each value of the enum whose comment begins with a code."""
+    """Yield (code, name) for each value of the enum whose comment begins with a code."""
     found: list[tuple[str, str]] = re.findall(
         r"(?<=;\n)  // ([A-Z_]+)\. (?:.*\n)(?:  //.*\n)*  (ERROR_REASON_\w+) =", contract
     )

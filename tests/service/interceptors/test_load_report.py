@@ -1,4 +1,4 @@
-"""Load reports after answers: what they say, in the forms that Envoy and gRPC read."""
+"""Load reports after answers, in the formats that Envoy and gRPC read."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ TEXT, BINARY = "endpoint-load-metrics", "endpoint-load-metrics-bin"
 
 
 def parsed(text: str) -> dict[str, float]:
-    """The numbers of a report's text."""
+    """Return the numbers in a report in the text format."""
     assert text.startswith("TEXT ")
     return {name: float(value) for name, _, value in (each.partition("=") for each in text[5:].split(","))}
 
 
 def message() -> Any:
-    """xds.data.orca.v3.OrcaLoadReport, as far as reports have it."""
+    """Return the message xds.data.orca.v3.OrcaLoadReport with the fields that reports use."""
     field = descriptor_pb2.FieldDescriptorProto
     file = descriptor_pb2.FileDescriptorProto(name="orca.proto", package="orca", syntax="proto3")
     report = file.message_type.add(name="OrcaLoadReport")
@@ -61,7 +61,7 @@ async def trailers(call: Any) -> dict[str, Any]:
 
 
 async def test_each_answer_ends_with_a_report() -> None:
-    """Whole, streamed and refused; initial metadata has none."""
+    """Streamed, unstreamed and rejected calls have one in the trailers; initial metadata has none."""
     async with running(load_report="text") as run:
         whole = run.chat.Chat(request())
         await whole
@@ -78,8 +78,8 @@ async def test_each_answer_ends_with_a_report() -> None:
         assert last > first
 
 
-async def test_who_refuses_all_serves_none() -> None:
-    """A balancer must not take refusals, which cost nothing, for work that is done fast."""
+async def test_rejections_are_not_productive_work() -> None:
+    """Balancers must not take fast rejections for productive work."""
     async with running(load_report="text") as run:
         for call in (run.chat.Chat, run.chat.StreamChat):
             failure = await refused(call(request(model="nobody")))
@@ -92,20 +92,23 @@ async def test_who_refuses_all_serves_none() -> None:
         assert report["rps_fractional"] > 0
 
 
-async def test_a_report_tells_what_runs() -> None:
-    """As parts of the places and of the cache. Who is idle has a little: a weight is a quotient by it."""
+async def test_a_report_has_the_utilization() -> None:
+    """A report has the fractions of the slots and of the cache in use.
+
+    An idle replica reports a small value, since weights divide by it.
+    """
     async with running(ScriptedRunner("ab", end=False), engine=ENDLESS, load_report="text") as run:
 
-        async def told() -> dict[str, float]:
+        async def reported() -> dict[str, float]:
             lookup = run.models.ListModels(model_pb2.ListModelsRequest())
             await lookup
             return parsed((await trailers(lookup))[TEXT])
 
-        assert (await told())["application_utilization"] == pytest.approx(0.001)
+        assert (await reported())["application_utilization"] == pytest.approx(0.001)
         streams = [run.chat.StreamChat(request(), timeout=60) for _ in range(3)]
         for stream in streams:
             await stream.read()
-        busy = await told()
+        busy = await reported()
         assert busy["application_utilization"] >= 3 / run.engine.stats().max_running
         assert busy["named_metrics.kv_cache_usage_perc"] > 0
         for stream in streams:
@@ -113,7 +116,7 @@ async def test_a_report_tells_what_runs() -> None:
         await run.until_idle()
 
 
-async def test_nobody_is_told_by_default() -> None:
+async def test_reports_are_off_by_default() -> None:
     async with running() as run:
         call = run.chat.Chat(request())
         await call

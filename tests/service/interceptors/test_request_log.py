@@ -1,4 +1,4 @@
-"""The call's identity and its line in the log."""
+"""The identity of a call and its line in the log."""
 
 import json
 import logging
@@ -19,7 +19,7 @@ STREAM = "sluice.v1.ChatService/StreamChat"
 
 @pytest.fixture
 def lines() -> Iterator[list[dict[str, object]]]:
-    """The log's lines, as objects, in the order in which they are written."""
+    """Collect the lines of the log as objects, in order."""
     written: list[dict[str, object]] = []
 
     class Keeper(logging.Handler):
@@ -35,8 +35,8 @@ def lines() -> Iterator[list[dict[str, object]]]:
     root.setLevel(before)
 
 
-async def test_log_line_tells_how_a_call_ended(lines: list[dict[str, object]]) -> None:
-    """One line a call: ids, method, status, time, model and tokens; none of the words."""
+async def test_log_line_has_the_outcome_of_a_call(lines: list[dict[str, object]]) -> None:
+    """Each call has one log line with ids, method, status, time, model and tokens, but without any content."""
     async with running() as run:
         async for _ in run.chat.StreamChat(request("tulip"), metadata=(("x-request-id", "request-7"),)):
             pass
@@ -53,12 +53,12 @@ async def test_log_line_tells_how_a_call_ended(lines: list[dict[str, object]]) -
 
 
 @pytest.mark.parametrize(
-    ("told", "remaining_s", "waited"),
+    ("timeout", "remaining_s", "waited"),
     [
         ("600S", 597.5, 2.5),
         ("1500m", 1.25, 0.25),
         ("1H", 3600.0, 0.0),
-        ("10S", 10.5, 0.0),  # rounded on its way
+        ("10S", 10.5, 0.0),  # rounded in transit
         ("10S", None, None),
         (None, 10.0, None),
         ("soon", 10.0, None),
@@ -66,21 +66,21 @@ async def test_log_line_tells_how_a_call_ended(lines: list[dict[str, object]]) -
         ("123456789S", 10.0, None),
     ],
 )
-def test_how_long_a_call_has_waited(told: str | None, remaining_s: float | None, waited: float | None) -> None:
-    """What its time was, less what is left of it; unknown without either, or with what gRPC doesn't write."""
+def test_how_long_a_call_has_waited(timeout: str | None, remaining_s: float | None, waited: float | None) -> None:
+    """The wait is the timeout minus the remaining time; None if one is missing or the timeout is malformed."""
 
     class Context:
         def time_remaining(self) -> float | None:
             return remaining_s
 
         def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
-            return (("x-sluice-timeout", told),) if told is not None else ()
+            return (("x-sluice-timeout", timeout),) if timeout is not None else ()
 
     assert waited_s(cast("Any", Context())) == waited
 
 
 async def test_polling_of_the_load_leaves_no_line(lines: list[dict[str, object]]) -> None:
-    """While it is answered."""
+    """Successful calls of GetLoad are not logged."""
     async with running() as run:
         await run.models.GetLoad(load_pb2.GetLoadRequest())
         await run.models.ListModels(model_pb2.ListModelsRequest())
@@ -90,7 +90,7 @@ async def test_polling_of_the_load_leaves_no_line(lines: list[dict[str, object]]
 
 
 async def test_log_has_the_traceback_of_a_fault(lines: list[dict[str, object]]) -> None:
-    """An exception that nobody expected is told in full, with the id that the caller got."""
+    """An unexpected exception is logged with its traceback and the request id that the client got."""
     async with running() as run:
         run.preparation.fail_with = ValueError("inner")
         refusal = await refused(run.chat.Chat(request()))
@@ -103,7 +103,7 @@ async def test_log_has_the_traceback_of_a_fault(lines: list[dict[str, object]]) 
 
 @pytest.mark.parametrize("good", ["request-7", "00-ab.c/d+e=", "x" * 128])
 async def test_request_id_of_the_caller_comes_back(good: str) -> None:
-    """As initial metadata of a call that answers, streamed or whole."""
+    """The client's request id is in the initial metadata of successful calls, streamed or not."""
     async with running() as run:
         metadata = (("x-request-id", good),)
         whole = run.chat.Chat(request(), metadata=metadata)
@@ -115,8 +115,8 @@ async def test_request_id_of_the_caller_comes_back(good: str) -> None:
 
 
 @pytest.mark.parametrize("bad", ["", "x" * 129, "two words", 'quo"te'])
-async def test_request_id_that_is_not_plain_is_replaced(bad: str) -> None:
-    """What could break a log or a header gets a new id; so does a call without one."""
+async def test_malformed_request_id_is_replaced(bad: str) -> None:
+    """An id that could break a log or a header is replaced by a new one; a call without an id gets one."""
     async with running() as run:
         call = run.chat.Chat(request(), metadata=(("x-request-id", bad),))
         await call
@@ -125,8 +125,8 @@ async def test_request_id_that_is_not_plain_is_replaced(bad: str) -> None:
     assert made != bad
 
 
-async def test_refused_call_has_trailers_only() -> None:
-    """Proxies find its status in the headers, where they look for one that may be retried; the id is there too."""
+async def test_rejected_call_has_trailers_only() -> None:
+    """Proxies read its status from the headers, to decide on retries; the request id is there, too."""
     async with running() as run:
         call = run.chat.StreamChat(request(model="nobody"))
         refusal = await refused(call)

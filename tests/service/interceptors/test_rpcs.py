@@ -1,4 +1,4 @@
-"""The properties of RPCs, as the descriptors have them."""
+"""The properties of RPCs, as read from the descriptors."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from tests.service.fakes import running
 
 @pytest.mark.parametrize("name", RPCS)
 def test_every_rpc_declares_its_properties(name: str) -> None:
-    """An RPC without the option `policy`, or with an incomplete one, fails here."""
+    """An RPC with a missing or incomplete option `policy` fails this test."""
     service, _, method = name.partition("/")
     (descriptor,) = [each for each in Default().FindServiceByName(service).methods if each.name == method]
     options: Any = descriptor.GetOptions()
@@ -30,13 +30,13 @@ def test_every_rpc_declares_its_properties(name: str) -> None:
 
 
 def test_scopes_of_the_contract_are_those_of_keys() -> None:
-    """Each scope of the enum is one of the values that a keys file has, and the reverse."""
+    """The scopes of the enum are exactly the values that a keys file accepts."""
     names = [name.removeprefix("SCOPE_") for name in rpc_pb2.Scope.keys()]  # noqa: SIM118  an enum wrapper
     assert names == ["UNSPECIFIED", *(scope.name for scope in Scope)]
 
 
 def test_calls_that_only_monitor() -> None:
-    """They are served above the limit of concurrent calls."""
+    """Monitoring calls are served above the limit of concurrent calls."""
     assert {"sluice.v1.ModelService/GetLoad"} == MONITORING
 
 

@@ -1,4 +1,4 @@
-"""How responses leave when nobody takes them any more."""
+"""Sending responses to clients that have disconnected."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ METHOD = "/sluice.v1.X/Do"
 
 
 class Gone:
-    """A call whose caller has left; gRPC hasn't said so yet."""
+    """A call whose client has disconnected before gRPC has noticed."""
 
     async def send_initial_metadata(self, metadata: object) -> None:
         raise aio.InternalError("the operation failed")
@@ -39,10 +39,8 @@ async def stream(request: object, context: object) -> AsyncGenerator[str, None]:
     [(False, True), (True, True), (True, False)],
     ids=["a whole answer's metadata", "a stream's metadata", "a stream's message"],
 )
-async def test_who_left_before_the_answer_was_sent_has_cancelled_the_call(
-    *, is_stream: bool, has_metadata: bool
-) -> None:
-    """It is no fault of the service, to be logged and answered as one."""
+async def test_a_disconnection_before_the_answer_cancels_the_call(*, is_stream: bool, has_metadata: bool) -> None:
+    """A disconnection is handled as a cancellation instead of being logged and answered as a fault of the service."""
     make: Any = grpc.unary_stream_rpc_method_handler if is_stream else grpc.unary_unary_rpc_method_handler
 
     async def continuation(details: object) -> Any:

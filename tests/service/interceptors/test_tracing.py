@@ -1,4 +1,4 @@
-"""The spans of a call: their chain, and how they end."""
+"""The spans of a call: their hierarchy and their statuses."""
 
 import asyncio
 import logging
@@ -33,8 +33,8 @@ def attributes(span: ReadableSpan) -> dict[str, Any]:
     return dict(span.attributes or {})
 
 
-async def test_spans_of_a_stream_stand_in_one_chain() -> None:
-    """Caller → server span → chat → queue, prefill and decode, in one trace, and the stages follow one another."""
+async def test_spans_of_a_stream_are_one_trace() -> None:
+    """Client → server span → chat → queue, prefill and decode are one trace, and the stages are consecutive."""
     async with running() as run:
         async for _ in run.chat.StreamChat(request(), metadata=TRACEPARENT):
             pass
@@ -59,7 +59,7 @@ async def test_spans_of_a_stream_stand_in_one_chain() -> None:
 
 
 async def test_server_span_of_a_good_call() -> None:
-    """Its attributes are the conventions', its status is not an error."""
+    """The attributes of the server span follow the conventions, and its status is not an error."""
     async with running() as run:
         await run.chat.Chat(request(), metadata=(("x-request-id", "request-7"),))
         span = (await run.ended_spans(5))[WHOLE]
@@ -76,7 +76,7 @@ async def test_server_span_of_a_good_call() -> None:
     ("error", "code"), [(ValueError("secret"), "INTERNAL"), (EngineClosed("secret"), "UNAVAILABLE")]
 )
 async def test_server_span_of_a_failed_call(error: Exception, code: str) -> None:
-    """The span has the status that the caller sees, also where an exception became it; no text of the exception."""
+    """The span has the status that the client receives, also for an exception, but not the exception's text."""
     async with running() as run:
         run.preparation.fail_with = error
         await refused(run.chat.StreamChat(request()))
@@ -88,8 +88,8 @@ async def test_server_span_of_a_failed_call(error: Exception, code: str) -> None
     assert "secret" not in "".join(span.to_json() for span in spans.values())
 
 
-async def test_server_span_of_a_refused_call_is_no_error() -> None:
-    """A caller's mistake is not the server's."""
+async def test_server_span_of_a_rejected_call_is_no_error() -> None:
+    """A client's mistake is not an error of the server."""
     async with running() as run:
         await refused(run.chat.Chat(request(model="nobody")))
         span = (await run.ended_spans(1))[WHOLE]
@@ -99,10 +99,10 @@ async def test_server_span_of_a_refused_call_is_no_error() -> None:
 
 @pytest.mark.parametrize("method", [STREAM, WHOLE])
 async def test_spans_of_a_cancelled_call_are_ended_and_marked(method: str) -> None:
-    """A caller who leaves loses no span: both end, both say so, neither is an error."""
+    """Both spans of a cancelled call end, are marked as cancelled, and are not errors."""
     runner = ScriptedRunner("on and ", end=False)
     async with running(runner, engine=ENDLESS) as run:
-        # As a model takes its time: steps that take none would leave the loop no turn.
+        # Steps take some time, as with a real model; otherwise the event loop would get no turn.
         runner.delay_s = 0.002
         call = getattr(run.chat, method.partition("/")[2])(request(), metadata=TRACEPARENT)
         reading = asyncio.create_task(_wait(call))
@@ -118,13 +118,13 @@ async def test_spans_of_a_cancelled_call_are_ended_and_marked(method: str) -> No
 
 
 async def test_spans_of_a_call_left_before_a_write(caplog: pytest.LogCaptureFixture) -> None:
-    """A write that finds its caller gone, before gRPC has told us, is a cancelled call and no fault of ours."""
+    """A write that fails before gRPC has reported the disconnection is a cancelled call and no server error."""
     async with running(ScriptedRunner("on and ", end=False), engine=ENDLESS) as run:
         call = run.chat.StreamChat(request())
 
         def leave() -> None:
             call.cancel()
-            time.sleep(0.2)  # the loop stands still, so the write comes before the cancellation is seen
+            time.sleep(0.2)  # the event loop is blocked, so the write precedes the cancellation
 
         run.preparation.after_preparing = leave
         reading = asyncio.create_task(_wait(call))
@@ -136,9 +136,9 @@ async def test_spans_of_a_call_left_before_a_write(caplog: pytest.LogCaptureFixt
 
 
 async def test_span_of_a_call_that_fails_after_its_caller_left() -> None:
-    """An error that nobody can be told any more leaves the call what it was before: cancelled."""
+    """An error after the client has disconnected leaves the call cancelled."""
     async with running() as run:
-        run.preparation.fail_after_leaving = EngineClosed("too late to tell")
+        run.preparation.fail_after_leaving = EngineClosed("too late to report")
         call = run.chat.Chat(request())
         await until(run.preparation.entered.is_set)
         call.cancel()
@@ -146,8 +146,8 @@ async def test_span_of_a_call_that_fails_after_its_caller_left() -> None:
     assert attributes(spans[WHOLE])["rpc.response.status_code"] == "CANCELLED"
 
 
-async def test_spans_of_a_late_call_say_so() -> None:
-    """A call that its deadline ended is not one that its caller ended."""
+async def test_spans_of_a_late_call_have_the_deadline_status() -> None:
+    """A call that its deadline ended is distinguished from one that its client cancelled."""
     async with running(ScriptedRunner("on and ", end=False), engine=ENDLESS) as run:
         await refused(run.chat.StreamChat(request(), timeout=0.3))
         spans = await run.ended_spans(2)
@@ -157,7 +157,7 @@ async def test_spans_of_a_late_call_say_so() -> None:
 
 
 async def test_health_checks_make_no_spans() -> None:
-    """What an orchestrator asks every second is not worth a trace."""
+    """Health checks are too frequent to be traced."""
     async with running() as run:
         await run.health.Check(health_pb2.HealthCheckRequest())
         await run.chat.Chat(request())

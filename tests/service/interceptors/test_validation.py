@@ -35,7 +35,7 @@ CASES = [
 
 @pytest.mark.parametrize(("change", "field", "rule", "value"), CASES, ids=[case[0] for case in CASES])
 async def test_validation_names_field_and_rule(change: str, field: str, rule: str, value: str | None) -> None:
-    """The violation has the path of proto names and the rule's id; a plain offending value goes back to its sender."""
+    """The violation has the path of proto names and the rule's id; a scalar value is returned to the client."""
     wrong = chat_pb2.ChatRequest(messages=request().messages)
     text_format.Merge(change, wrong)
     if not change.startswith("model"):
@@ -51,14 +51,14 @@ async def test_validation_names_field_and_rule(change: str, field: str, rule: st
 
 
 async def test_validation_of_another_service() -> None:
-    """ModelService's requests are checked too."""
+    """Requests to ModelService are validated, too."""
     async with running() as run:
         refusal = await refused(run.models.GetModel(model_pb2.GetModelRequest()))
     assert refusal.fields == [("model", "string.min_len")]
 
 
 async def test_validation_of_a_thousand_violations_stays_small() -> None:
-    """However much is wrong, the status fits into trailers and says that the argument is invalid."""
+    """The status fits into the trailers and says INVALID_ARGUMENT, whatever the number of violations."""
     wrong = request(messages=[{"role": 9}] * 1000)
     async with running() as run:
         refusal = await refused(run.chat.Chat(wrong))
@@ -67,7 +67,7 @@ async def test_validation_of_a_thousand_violations_stays_small() -> None:
 
 
 async def test_validation_cuts_the_value() -> None:
-    """A long offending value comes back shortened."""
+    """A long invalid value is shortened."""
     async with running() as run:
         refusal = await refused(run.chat.Chat(request(model="m" * 5000)))
     assert refusal.info.metadata["value"] == "m" * 256
@@ -85,7 +85,7 @@ async def test_validation_cuts_the_value() -> None:
     ids=["tools", "content", "messages", "stop", "logit_bias"],
 )
 async def test_validation_of_too_many_items_looks_at_none(change: dict[str, Any], field: str, rule: str) -> None:
-    """Their number alone is told, and not after minutes of comparing each item with each other."""
+    """Only their number is reported, without minutes of comparing all pairs of items."""
     async with running() as run:
         refusal = await refused(run.chat.Chat(request(**change)))
     assert refusal.code.name == "INVALID_ARGUMENT"
@@ -93,8 +93,8 @@ async def test_validation_of_too_many_items_looks_at_none(change: dict[str, Any]
     assert "at most" in refusal.text
 
 
-async def test_validation_of_many_items_tells_the_first_violation() -> None:
-    """A request with few items is told all its faults, one with many is not searched through."""
+async def test_validation_of_many_items_reports_the_first_violation() -> None:
+    """For a request with few items all violations are reported, for one with many only the first."""
     parts = [{"text": "x"}] * 1000
     async with running() as run:
         few = await refused(run.chat.Chat(request(n=0, messages=[{"role": 9, "content": parts}])))
@@ -103,8 +103,8 @@ async def test_validation_of_many_items_tells_the_first_violation() -> None:
     assert len(many.fields) == 1
 
 
-def test_every_pattern_of_the_contract_has_words() -> None:
-    """A caller is told what a name may be, not a regular expression."""
+def test_every_pattern_of_the_contract_has_a_description() -> None:
+    """Clients get a description of valid names instead of a regular expression."""
     proto = Path(__file__).parents[3] / "proto" / "sluice" / "v1"
     found = {
         json.loads(text)

@@ -1,4 +1,4 @@
-"""docs/metrics.md lists the metrics of the service that there are, and no others."""
+"""docs/metrics.md lists exactly the metrics of the service."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ OF_PROCESSES = {
     "sluice_engine_process_open_files",
     "sluice_engine_process_threads",
 }
-ELSEWHERE = {"sluice_quota_refusals_total", "sluice_event_loop_tasks"}  # with limits; of a process of its own
+ELSEWHERE = {"sluice_quota_refusals_total", "sluice_event_loop_tasks"}  # with limits, and with engine processes
 
 
 @pytest.mark.slow
 async def test_the_table_of_the_service_is_the_page_s() -> None:
-    """With the kind of each, as Prometheus names it."""
+    """The table has each metric's type and its name in Prometheus."""
     section = DOCS.split("## Service metrics")[1].split("\n## ")[0]
-    told = dict(re.findall(r"^\| `(\w+)` \| (\w+) \|", section, re.MULTILINE))
+    documented = dict(re.findall(r"^\| `(\w+)` \| (\w+) \|", section, re.MULTILINE))
     async with running() as run:
         await run.chat.Chat(request())
         families = {
@@ -32,14 +32,14 @@ async def test_the_table_of_the_service_is_the_page_s() -> None:
             for family in run.telemetry.registry.collect()
             if OWN.match(family.name)
         }
-    assert told == families | {name: told[name] for name in OF_PROCESSES | ELSEWHERE}
+    assert documented == families | {name: documented[name] for name in OF_PROCESSES | ELSEWHERE}
 
 
 def test_the_table_of_vllm_s_names_is_the_code_s() -> None:
-    """Row by row."""
+    """The rows of the table are those of the code."""
     section = DOCS.split("## Under vLLM's names")[1].split("\n## ")[0]
-    told = re.findall(r"^\| `(vllm:\w+)` \| `(\w+)`", section, re.MULTILINE)
+    documented = re.findall(r"^\| `(vllm:\w+)` \| `(\w+)`", section, re.MULTILINE)
     suffixes = {"counter": "_total", "gauge": "", "histogram": ""}
-    assert told == [
+    assert documented == [
         (f"{row.vllm}{suffixes[row.kind]}", row.sample or f"{row.ours}{suffixes[row.kind]}") for row in TABLE
     ]

@@ -1,4 +1,4 @@
-"""What telemetry tells of a generation: attributes, histograms, counts on the log line; content only if asked for."""
+"""Telemetry of a generation: attributes, histograms, counts on the log line, and content only if enabled."""
 
 import json
 from typing import Any
@@ -19,12 +19,12 @@ ATTRIBUTES |= {"sluice_endpoint": MODEL, "sluice_entity": MODEL}
 
 
 async def chat_attributes(run: Running) -> dict[str, Any]:
-    """The chat span's."""
+    """Return the attributes of the chat span."""
     return dict((await run.ended_spans(5))[CHAT].attributes or {})
 
 
 def samples(run: Running, name: str) -> dict[frozenset[tuple[str, str]], float]:
-    """The values of one sample name by labels, as the page shows them."""
+    """Return the values of one sample name by labels, as on the metrics page."""
     page = MetricsPage(run.telemetry.registry, "127.0.0.1", 0)
     try:
         with urlopen(f"http://127.0.0.1:{page.port}/metrics", timeout=GUARD_S) as answer:
@@ -36,7 +36,7 @@ def samples(run: Running, name: str) -> dict[frozenset[tuple[str, str]], float]:
 
 
 async def test_chat_span_has_the_conventions_attributes() -> None:
-    """Request, parameters in force, answer and usage; none of the words."""
+    """Request, effective parameters, answer and usage are recorded, without any content."""
     async with running(ScriptedRunner("hello", "you")) as run:
         stopping = sampling_pb2.StopParams(max_tokens=20)
         response = await run.chat.Chat(request("tulip", n=2, stopping=stopping))
@@ -62,7 +62,7 @@ async def test_chat_span_has_the_conventions_attributes() -> None:
 
 
 async def test_chat_span_has_content_if_the_operator_wants_it() -> None:
-    """With `capture_content`, and only then, messages and answer are on the span, in the conventions' JSON."""
+    """Only with `capture_content`, messages and answer are on the span, in the conventions' JSON."""
     async with running(capture_content=True) as run:
         await run.chat.Chat(request("tulip"))
         found = await chat_attributes(run)
@@ -76,7 +76,7 @@ async def test_chat_span_has_content_if_the_operator_wants_it() -> None:
 
 @pytest.mark.slow
 async def test_metrics_count_a_generation() -> None:
-    """One chat is one sample of each histogram, with the conventions' names, and its tokens are counted by type."""
+    """One chat is one sample of each histogram under the conventions' names; tokens are counted by type."""
     async with running() as run:
         await run.chat.Chat(request("tulip"))
         answered = frozenset({**ATTRIBUTES, "gen_ai_response_model": MODEL}.items())
@@ -88,12 +88,12 @@ async def test_metrics_count_a_generation() -> None:
 
 
 @pytest.mark.slow
-async def test_metrics_tell_errors_apart() -> None:
-    """A failed call counts with its status, a failed generation with its error; no time to a token is told."""
+async def test_metrics_distinguish_errors() -> None:
+    """A failed call is counted by status, a failed generation by error type, without a time to first token."""
     async with running() as run:
         run.preparation.fail_with = ValueError()
         await refused(run.chat.Chat(request()))
-        await until(lambda: bool(samples(run, "rpc_server_call_duration_seconds_count")))  # told after the status
+        await until(lambda: bool(samples(run, "rpc_server_call_duration_seconds_count")))  # after the status
         (labels,) = samples(run, "rpc_server_call_duration_seconds_count")
         assert {("rpc_response_status_code", "INTERNAL"), ("rpc_method", "sluice.v1.ChatService/Chat")} < labels
         (labels,) = samples(run, "gen_ai_server_request_duration_seconds_count")
@@ -103,7 +103,7 @@ async def test_metrics_tell_errors_apart() -> None:
 
 @pytest.mark.slow
 async def test_metrics_show_the_engine() -> None:
-    """Gauges and counters of the engine by model, up to date also while no step runs."""
+    """Gauges and counters of the engine are current by model, also while no step runs."""
     labels = frozenset({("gen_ai_request_model", MODEL)})
     async with running() as run:
         await run.chat.Chat(request("tulip"))
@@ -126,7 +126,7 @@ async def test_metrics_show_the_engine() -> None:
 
 @pytest.mark.slow
 async def test_bucket_boundaries_are_the_conventions() -> None:
-    """The first bounds of each histogram, as the GenAI conventions list them."""
+    """The first boundaries of each histogram are those that the GenAI conventions list."""
     firsts = {
         "gen_ai_server_request_duration_seconds": ["0.01", "0.02", "0.04"],
         "gen_ai_server_time_to_first_token_seconds": ["0.001", "0.005", "0.01"],
@@ -142,8 +142,8 @@ async def test_bucket_boundaries_are_the_conventions() -> None:
 
 
 @pytest.mark.slow
-async def test_a_trial_is_told_from_its_stable_twin() -> None:
-    """Every series of a generation has the endpoint that was asked and the entity that answered; the log line, too."""
+async def test_a_trial_is_distinguished_from_its_stable_twin() -> None:
+    """Every series of a generation, and the log line, have the requested endpoint and the entity that answered."""
     entities = [{"name": name, "model": MODEL, "traffic_percentage": 50} for name in ("stable", "trial")]
     async with running(endpoints=[{"name": "front", "entities": entities}]) as run:
         for deployment in ("stable", "trial", "trial"):
@@ -156,10 +156,10 @@ async def test_a_trial_is_told_from_its_stable_twin() -> None:
 
 @pytest.mark.slow
 async def test_ends_and_phases_are_counted() -> None:
-    """A choice's finish reason; one wait, one prefill, and the gaps between chunks of tokens."""
+    """Finish reasons are counted per choice; there is one wait, one prefill, and a gap between chunks of tokens."""
     asked = request("tulip", n=2, stopping=sampling_pb2.StopParams(max_tokens=4))
     async with running(ScriptedRunner("hello", "you")) as run:
-        with run.runner.paused(after=1):  # the first tokens leave in a chunk of their own
+        with run.runner.paused(after=1):  # the first tokens are sent in a chunk of their own
             call = run.chat.StreamChat(asked)
             while not (await call.read()).HasField("content_delta"):
                 pass
@@ -177,7 +177,7 @@ async def test_ends_and_phases_are_counted() -> None:
 
 @pytest.mark.slow
 async def test_build_and_cache_are_shown() -> None:
-    """Which version runs, on which Python; how full the cache is, as a ratio."""
+    """The metrics have the version, the version of Python, and the fraction of the cache in use."""
     async with running() as run:
         ((labels, value),) = samples(run, "sluice_build_info").items()
         assert value == 1
@@ -186,6 +186,6 @@ async def test_build_and_cache_are_shown() -> None:
 
 
 def test_labels_that_others_choose_are_bounded() -> None:
-    """Values beyond the bound share one; those that came before keep theirs."""
+    """Values above the bound share one label; earlier ones keep theirs."""
     bounded = BoundedLabels(2)
     assert [bounded.label(value) for value in ("a", "b", "c", "a", "d")] == ["a", "b", "other", "a", "other"]

@@ -13,7 +13,7 @@ OWN = {"model_name": MODEL, "engine": "0"}
 
 
 def shown(run: Running) -> list[tuple[str, dict[str, str], float]]:
-    """All samples as the page shows them."""
+    """Return all samples on the metrics page."""
     text = generate_latest(with_vllm_names(run.telemetry.registry)).decode()
     samples = (sample for family in text_string_to_metric_families(text) for sample in family.samples)
     return [(sample.name, sample.labels, sample.value) for sample in samples]
@@ -21,7 +21,7 @@ def shown(run: Running) -> list[tuple[str, dict[str, str], float]]:
 
 @pytest.mark.slow
 async def test_every_row_has_its_metric() -> None:
-    """After one answer; labels are those that vLLM has."""
+    """After one answer, every metric exists with vLLM's labels."""
     async with running() as run:
         await run.chat.Chat(request("tulip", n=2))
         found = shown(run)
@@ -37,7 +37,7 @@ async def test_every_row_has_its_metric() -> None:
 
 @pytest.mark.slow
 async def test_values_are_those_of_our_names() -> None:
-    """Tokens by kind, requests in all, ends by reason."""
+    """Tokens by kind, the number of requests, and finish reasons are equal under both names."""
     async with running() as run:
         for _ in range(2):
             await run.chat.Chat(request("tulip"))

@@ -1,4 +1,4 @@
-"""A clock that is moved by hand, and what callers of a quota are told and counted by."""
+"""A driven clock, and a quota that records the states and counts that it reports."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MODEL = "m"
 
 
 class HandClock:
-    """Seconds, moved by tests."""
+    """A clock in seconds that tests advance."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -34,7 +34,7 @@ class HandClock:
 
 @dataclass
 class Counts:
-    """A QuotaObserver that remembers."""
+    """A QuotaObserver that records its calls."""
 
     used: list[tuple[str, str, int, int]] = field(default_factory=list)
     refused: list[tuple[str, str, str]] = field(default_factory=list)
@@ -47,7 +47,7 @@ class Counts:
 
 
 class Desk:
-    """A quota over a store, by default one in memory under a clock moved by hand, and what it tells."""
+    """A quota over a store, by default one in memory with a driven clock, and the states that it reported."""
 
     def __init__(
         self, store: Store | None = None, by_model: dict[str, Limits] | None = None, expected: int = 10
@@ -60,7 +60,7 @@ class Desk:
 
     @property
     def headers(self) -> dict[str, str]:
-        """What a caller last saw."""
+        """The headers that the caller received last."""
         return dict(rate_limit_headers(self.statuses))
 
     def _on_status(self, statuses: Sequence[LimitStatus]) -> None:
@@ -70,43 +70,43 @@ class Desk:
     async def request(
         self, caller: Caller, num_input: int = 1, max_tokens: int | None = 1, *, n: int = 1
     ) -> AsyncIterator[Charge]:
-        """One request that is admitted for the block, and took its tokens."""
+        """Send one request that stays admitted during the block and takes its tokens."""
         async with self.quota.admit(caller, MODEL, self._on_status) as charge:
             asked = charge.bound(ask(max_tokens, n))
             await charge.take_for(asked_as(max_tokens, asked), prompts(num_input, asked.stopping.max_tokens, n))
             yield charge
 
     async def spend(self, caller: Caller, num_input: int, num_output: int, max_tokens: int | None = None) -> None:
-        """One request from beginning to end."""
+        """Send one request, and complete it."""
         async with self.request(caller, num_input, max_tokens) as charge:
             charge.count(lambda: Usage(num_input, num_output))
 
     async def read(self, caller: Caller, num_tokens: int) -> None:
-        """One request that only reads."""
+        """Send one request without generated tokens."""
         async with self.quota.admit(caller, MODEL, self._on_status, (Measure.INPUT_TOKENS,)) as charge:
             await charge.take_input(num_tokens, "inputs")
             charge.count(lambda: Usage(num_tokens))
 
 
 def caller_with(**limits: int) -> Caller:
-    """A caller with limits of its own."""
+    """Return a caller with limits of its own."""
     return Caller(id="k1", limits=Limits(**limits))
 
 
 def ask(max_tokens: int | None = None, n: int = 1) -> AnswerRequest:
-    """What a caller asks."""
+    """Return the parameters of a caller's request."""
     return AnswerRequest(
         MODEL, [RawText("x", "prompts[0]")], "prompts", n=n, stopping=StopParams(max_tokens=max_tokens)
     )
 
 
 def asked_as(max_tokens: int | None, bound: AnswerRequest) -> AnswerRequest:
-    """What was asked before it was bound: a bound isn't what the caller asked for."""
+    """Return the parameters before bounding: a bound is not the caller's own value."""
     return bound if max_tokens is not None else ask(None, bound.n)
 
 
 def prompts(num_input: int, max_tokens: int | None, n: int = 1) -> list[GenerationRequest]:
-    """One prompt, prepared, in a context of 1,000 tokens of answer."""
+    """Return one prepared prompt, which leaves 1,000 tokens of context for the answer."""
     stopping = StopParams(max_tokens=1000 if max_tokens is None else max_tokens)
     return [GenerationRequest("r", [1] * num_input, n=n, stopping=stopping)]
 

@@ -1,4 +1,4 @@
-"""What requests take of their callers' limits, what they give back, and what they are refused for."""
+"""Charges of requests to their callers' limits: taking, returning and rejecting."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LATER = EngineOverloaded("full", 1)
 
 
 async def test_requests_of_a_minute() -> None:
-    """The third of two is refused, with the time until one more comes in; then it is served."""
+    """The third of two requests per minute is rejected with the time until one is refilled; then it is admitted."""
     desk, caller = Desk(), caller_with(requests_per_minute=2)
     await desk.spend(caller, 1, 1)
     await desk.spend(caller, 1, 1)
@@ -29,7 +29,7 @@ async def test_requests_of_a_minute() -> None:
 
 
 async def test_tokens_settle_to_what_was_used() -> None:
-    """As many as the answer may have are held while it runs; at its end what it didn't use is there again."""
+    """The maximum of the answer is held while the request runs; at its end, unused tokens are returned."""
     desk, caller = Desk(), caller_with(input_tokens_per_minute=100, output_tokens_per_minute=100)
     async with desk.request(caller, 40, 90) as charge:
         charge.count(lambda: Usage(40, 5))
@@ -43,7 +43,7 @@ async def test_tokens_settle_to_what_was_used() -> None:
 
 
 async def test_answer_without_max_tokens_is_charged_by_expectation() -> None:
-    """Ten are held for each of its choices; what it has beyond them is owed at its end."""
+    """Ten tokens are held for each choice; any excess is charged at the end."""
     desk, caller = Desk(expected=10), caller_with(output_tokens_per_minute=60)
     async with desk.request(caller, 1, None, n=2) as charge:
         assert desk.headers["x-ratelimit-remaining-output-tokens"] == "40"
@@ -54,7 +54,7 @@ async def test_answer_without_max_tokens_is_charged_by_expectation() -> None:
 
 
 async def test_expectation_never_exceeds_the_limit() -> None:
-    """Who may get 5 tokens a minute and says nothing of the length is served all the same."""
+    """A caller with 5 tokens per minute is served even without max_tokens."""
     desk = Desk(expected=1000)
     await desk.spend(caller_with(output_tokens_per_minute=5), 1, 5)
 
@@ -66,8 +66,10 @@ async def test_expectation_never_exceeds_the_limit() -> None:
         ({"output_tokens_per_minute": 10}, (1, 1, 11), "stopping.max_tokens"),
     ],
 )
-async def test_what_never_fits_is_said_to(limits: dict[str, int], spent: tuple[int, int, int], field: str) -> None:
-    """A request larger than a bucket isn't told to come again; it costs the caller no tokens."""
+async def test_requests_above_a_limit_have_no_retry(
+    limits: dict[str, int], spent: tuple[int, int, int], field: str
+) -> None:
+    """A request larger than a bucket gets no retry delay, and costs the caller no tokens."""
     desk, caller = Desk(), caller_with(**limits)
     with pytest.raises(
         LimitExceeded, match=r"needs 11, but the limit of this key is 10 .* it can't be served at any time"
@@ -77,15 +79,15 @@ async def test_what_never_fits_is_said_to(limits: dict[str, int], spent: tuple[i
     await desk.spend(caller, 10, 10, 10)
 
 
-async def test_zero_forbids() -> None:
-    """Who may make no requests of a model is told so, and not when to try again."""
+async def test_limit_of_zero_rejects_everything() -> None:
+    """A limit of zero rejects requests without a retry delay."""
     caller = Caller(id="k1", limits_by_model={MODEL: Limits(requests_per_minute=0)})
     with pytest.raises(LimitExceeded, match="a request, but the limit of this key with the model 'm' is 0 requests"):
         await Desk().spend(caller, 1, 1)
 
 
-async def test_sizes_have_limits() -> None:
-    """max_tokens and n are refused above the limit, by their names, and filled in where nothing is said."""
+async def test_max_tokens_and_n_have_limits() -> None:
+    """max_tokens and n above the limits are rejected by name, and default to the limits."""
     desk, caller = Desk(), caller_with(max_tokens=50, max_n=2)
     with pytest.raises(LimitExceeded, match="must be at most 50, the limit of this key, not 51") as refused:
         await desk.spend(caller, 1, 1, max_tokens=51)
@@ -100,7 +102,7 @@ async def test_sizes_have_limits() -> None:
 
 
 async def test_requests_at_a_time() -> None:
-    """A place is held until the request ends, however it ends, and no longer."""
+    """A slot is held until the request ends in any way, and no longer."""
     desk, caller = Desk(), caller_with(concurrent_requests=1)
     for error in (None, LATER, InvalidRequest("f", "bad"), asyncio.CancelledError()):
         try:
@@ -117,15 +119,15 @@ async def test_requests_at_a_time() -> None:
 @pytest.mark.parametrize(
     ("error", "output", "left"),
     [
-        (LATER, 0, ("10", "100", "100")),  # refused: it costs nothing at all
+        (LATER, 0, ("10", "100", "100")),  # rejected: it costs nothing
         (EngineFailed("died"), 0, ("10", "100", "100")),
-        (EngineFailed("died"), 7, ("10", "100", "100")),  # though some of it came
-        (asyncio.CancelledError(), 0, ("9", "60", "100")),  # the caller left while the prompt was computed
+        (EngineFailed("died"), 7, ("10", "100", "100")),  # although some of it was generated
+        (asyncio.CancelledError(), 0, ("9", "60", "100")),  # the client disconnected during prefill
         (asyncio.CancelledError(), 7, ("9", "60", "93")),
     ],
 )
-async def test_what_an_end_costs(error: BaseException, output: int, left: tuple[str, str, str]) -> None:
-    """What the service fails to do is free; what was generated, and a prompt that the engine took, is not."""
+async def test_cost_depends_on_the_outcome(error: BaseException, output: int, left: tuple[str, str, str]) -> None:
+    """Failures of the service are free; generated tokens, and a prompt that the engine accepted, are charged."""
     desk = Desk()
     caller = caller_with(requests_per_minute=10, input_tokens_per_minute=100, output_tokens_per_minute=100)
 
@@ -141,7 +143,7 @@ async def test_what_an_end_costs(error: BaseException, output: int, left: tuple[
 
 
 async def test_a_request_that_the_engine_never_took_costs_no_tokens() -> None:
-    """A caller who left before, or was refused for the request's content, pays the request alone."""
+    """A caller that cancels earlier, or whose content is rejected, is charged for the request only."""
     desk = Desk()
     caller = caller_with(requests_per_minute=10, input_tokens_per_minute=100)
     with pytest.raises(InvalidRequest):
@@ -151,8 +153,8 @@ async def test_a_request_that_the_engine_never_took_costs_no_tokens() -> None:
     assert desk.headers["x-ratelimit-remaining-input-tokens"] == "100"
 
 
-async def test_empty_buckets_refuse_at_the_door() -> None:
-    """A caller without tokens left isn't let in, so that its prompts cost no work; the request isn't counted."""
+async def test_empty_buckets_reject_on_arrival() -> None:
+    """A caller without tokens left is rejected before its prompt is prepared; the request isn't counted."""
     desk, caller = Desk(), caller_with(requests_per_minute=10, input_tokens_per_minute=60)
     await desk.read(caller, 60)
     with pytest.raises(RateLimited, match="60 input tokens a minute"):
@@ -163,8 +165,8 @@ async def test_empty_buckets_refuse_at_the_door() -> None:
     assert desk.headers["x-ratelimit-remaining-requests"] == "8"
 
 
-async def test_limits_of_key_and_model_and_of_the_model_hold_side_by_side() -> None:
-    """The narrowest refuses, and says whose it is; what all callers share is in nobody's headers."""
+async def test_limits_of_key_and_model_and_of_the_model_all_apply() -> None:
+    """The narrowest limit rejects, and the error names its owner; limits shared by all callers are in no headers."""
     caller = Caller(
         id="k1", limits=Limits(requests_per_minute=9), limits_by_model={MODEL: Limits(requests_per_minute=2)}
     )
@@ -181,7 +183,7 @@ async def test_limits_of_key_and_model_and_of_the_model_hold_side_by_side() -> N
 
 
 async def test_one_caller_never_takes_of_anothers() -> None:
-    """Keys have buckets of their own, whatever characters their ids and models have."""
+    """Keys have separate buckets, whatever characters their ids and models contain."""
     desk = Desk()
     first = Caller(id="a/b", limits=Limits(requests_per_minute=1))
     second = Caller(id="a", limits_by_model={MODEL: Limits(requests_per_minute=1)})
@@ -190,8 +192,8 @@ async def test_one_caller_never_takes_of_anothers() -> None:
         await desk.spend(caller, 1, 1)
 
 
-async def test_use_and_refusals_are_told() -> None:
-    """Each request's tokens once, refusals by what they were for."""
+async def test_use_and_rejections_are_reported() -> None:
+    """The tokens of each request are reported once, and rejections by their limits."""
     desk, caller = Desk(), caller_with(requests_per_minute=1, max_n=1)
     await desk.spend(caller, 12, 3)
     with pytest.raises(RateLimited):
@@ -205,7 +207,7 @@ async def test_use_and_refusals_are_told() -> None:
 
 
 async def test_headers_as_openai_has_them() -> None:
-    """Limit, what is left and when all of it is back; `tokens` are those of which the smaller share is left."""
+    """The headers have limit, rest and time of the reset; `tokens` is the limit with the smaller fraction left."""
     desk = Desk()
     caller = caller_with(requests_per_minute=10, input_tokens_per_minute=600, output_tokens_per_minute=6000)
     async with desk.request(caller, 150, 3000):
@@ -227,7 +229,7 @@ async def test_headers_as_openai_has_them() -> None:
 
 @pytest.mark.parametrize(("used", "reset"), [(0, "0s"), (60, "6ms"), (15_000, "1.5s"), (1_250_000, "2m5s")])
 async def test_resets_are_written_as_durations(used: int, reset: str) -> None:
-    """As Go writes them."""
+    """The format is that of Go."""
     desk, caller = Desk(), caller_with(output_tokens_per_minute=600_000)
     async with desk.request(caller, 1, 600_000) as charge:
         charge.count(lambda: Usage(1, used))

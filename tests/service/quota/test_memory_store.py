@@ -1,4 +1,4 @@
-"""Buckets and slots of one process, under a clock that is moved by hand."""
+"""Buckets and slots of one process, with a driven clock."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from tests.service.quota.fakes import HandClock
 
 
 def draw(bucket: Bucket, num_tokens: int) -> Draw:
-    """As many are needed as are taken."""
+    """Return a draw that requires as many tokens as it takes."""
     return Draw(bucket, num_tokens, num_tokens)
 
 
 async def takes(store: MemoryStore, bucket: Bucket, num_tokens: int) -> bool:
-    """Whether so many tokens could be taken."""
+    """Return whether that number of tokens could be taken."""
     return (await store.take(Demand([draw(bucket, num_tokens)]))).is_granted
 
 
 async def test_bucket_begins_full_and_fills_with_time() -> None:
-    """It gives its limit at once, then what a minute's limit brings by the second."""
+    """A full bucket grants its limit at once, and then what is refilled per second."""
     clock = HandClock()
     store, bucket = MemoryStore(clock), Bucket("b", 60)
     assert await takes(store, bucket, 60)
@@ -37,7 +37,7 @@ async def test_bucket_begins_full_and_fills_with_time() -> None:
 
 
 async def test_wait_is_exactly_what_is_needed() -> None:
-    """What a refusal says is when the demand is met, and not before."""
+    """After the wait that a rejection reports, and not before, the demand is granted."""
     clock = HandClock()
     store, bucket = MemoryStore(clock), Bucket("b", 90)
     assert await takes(store, bucket, 80)
@@ -51,7 +51,7 @@ async def test_wait_is_exactly_what_is_needed() -> None:
 
 
 async def test_a_demand_is_met_whole_or_not_at_all() -> None:
-    """What is there is not taken while anything else is missing."""
+    """Tokens are not taken unless the whole demand is granted."""
     store = MemoryStore(HandClock())
     rich, poor, slots = Bucket("rich", 100), Bucket("poor", 1), Slots("p", 1)
     assert await takes(store, poor, 1)
@@ -61,7 +61,7 @@ async def test_a_demand_is_met_whole_or_not_at_all() -> None:
 
 
 async def test_given_back_slots_and_tokens_are_free() -> None:
-    """A place goes to the next, tokens back into the bucket, which never holds more than its limit."""
+    """A slot is free for the next holder, and tokens are returned to the bucket, up to its limit."""
     store, bucket, slots = MemoryStore(HandClock()), Bucket("b", 10), Slots("p", 1)
     demand = Demand([draw(bucket, 10)], [slots])
     reading = await store.take(demand)
@@ -73,7 +73,7 @@ async def test_given_back_slots_and_tokens_are_free() -> None:
 
 
 async def test_overdraft_is_waited_for() -> None:
-    """A bucket that gave more than it held gives nothing until that has come in."""
+    """A bucket with a negative level grants nothing until it is refilled."""
     clock = HandClock()
     store, bucket = MemoryStore(clock), Bucket("b", 60)
     reading = await store.take(Demand([draw(bucket, 60)]))
@@ -85,7 +85,7 @@ async def test_overdraft_is_waited_for() -> None:
 
 
 async def test_full_buckets_are_forgotten() -> None:
-    """Ten thousand callers that came once leave nothing behind but the newest."""
+    """After ten thousand callers with one request each, only the newest bucket is stored."""
     clock = HandClock()
     store = MemoryStore(clock)
     for index in range(10_000):
@@ -103,9 +103,9 @@ async def test_full_buckets_are_forgotten() -> None:
 async def test_no_window_sees_more_than_the_limit_and_one_burst(
     limit: int, steps: list[tuple[float, int, float]]
 ) -> None:
-    """Whatever is asked when, and whatever part of it is given back, the use of any window is bounded.
+    """For any sequence of demands and returns, the usage in any window is bounded.
 
-    That is the limit, for the bucket that was full, and what comes in meanwhile.
+    The bound is the limit, for the bucket that was full, plus the tokens refilled during the window.
     """
     clock = HandClock()
     store, bucket = MemoryStore(clock), Bucket("b", limit)

@@ -1,4 +1,4 @@
-"""A real Redis: the arithmetic is that of memory, at once for all who share it; what is lost comes back with time."""
+"""The store in a real Redis: the results of the memory store, atomicity across replicas, and recovery by time."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from tests.service.quota.fakes import HandClock
 from tests.waiting import GUARD_S
 
 MINUTE = Bucket("minute", 1000)
-SLOW = Bucket("slow", 1)  # nothing comes in while a test runs
+SLOW = Bucket("slow", 1)  # nothing is refilled while a test runs
 SLOTS = Slots("slots", 3)
 
 
 @asynccontextmanager
 async def store_of(redis: RedisServer, timeout_s: float = 5, lease_s: float = 30) -> AsyncIterator[RedisStore]:
-    """A replica's store."""
+    """Return the store of a replica."""
     store = RedisStore(redis.url, timeout_s, lease_s)
     try:
         yield store
@@ -38,12 +38,12 @@ async def store_of(redis: RedisServer, timeout_s: float = 5, lease_s: float = 30
 
 
 def draw(bucket: Bucket, num_tokens: int) -> Demand:
-    """As many are needed as are taken."""
+    """Return a draw that requires as many tokens as it takes."""
     return Demand([Draw(bucket, num_tokens, num_tokens)])
 
 
 async def test_two_replicas_share_a_bucket(redis: RedisServer) -> None:
-    """What one took, the other can't; what one gives back, the other can take."""
+    """Tokens taken at one replica are missing at the other; tokens returned at one are available at the other."""
     async with store_of(redis) as first, store_of(redis) as second:
         reading = await first.take(draw(MINUTE, 1000))
         assert reading.is_granted
@@ -55,7 +55,7 @@ async def test_two_replicas_share_a_bucket(redis: RedisServer) -> None:
 
 
 async def test_many_at_once_take_no_more_than_there_is(redis: RedisServer) -> None:
-    """Of two hundred requests of two replicas, as many are granted as the bucket holds."""
+    """Of two hundred requests at two replicas, as many are granted as the bucket has tokens."""
     bucket = Bucket("burst", 50)
     async with store_of(redis) as first, store_of(redis) as second:
         began = time.monotonic()
@@ -76,7 +76,7 @@ async def test_all_or_nothing(redis: RedisServer) -> None:
 
 
 async def test_slots_are_freed_by_their_holders(redis: RedisServer) -> None:
-    """As many as there are slots hold one, and the next when one of them gave it back."""
+    """The number of holders is the number of slots, and a released slot is granted again."""
     async with store_of(redis) as store:
         demands = [Demand((), [SLOTS], f"h{index}") for index in range(4)]
         readings = [await store.take(demand) for demand in demands]
@@ -87,7 +87,7 @@ async def test_slots_are_freed_by_their_holders(redis: RedisServer) -> None:
 
 
 async def test_slots_of_a_dead_process_are_freed_with_time(redis: RedisServer) -> None:
-    """Who doesn't say any more that it lives has held its place for a lease; who does, holds it for ever."""
+    """A holder that stops renewing its lease loses its slot when the lease ends; others keep theirs."""
     async with store_of(redis, lease_s=0.6) as alive:
         assert (await alive.take(Demand((), [SLOTS], "alive"))).is_granted
         dead = RedisStore(redis.url, 5, 0.6)
@@ -100,8 +100,8 @@ async def test_slots_of_a_dead_process_are_freed_with_time(redis: RedisServer) -
         assert not (await alive.take(Demand((), [SLOTS], "new3"))).is_granted
 
 
-async def test_a_caller_who_leaves_while_it_is_asked_takes_nothing(redis: RedisServer) -> None:
-    """What was granted to nobody goes back."""
+async def test_a_cancelled_demand_takes_nothing(redis: RedisServer) -> None:
+    """A demand that is granted after its caller was cancelled is returned."""
     async with store_of(redis) as store:
         await store.start()
         redis.pause()
@@ -115,7 +115,7 @@ async def test_a_caller_who_leaves_while_it_is_asked_takes_nothing(redis: RedisS
 
 
 async def test_nothing_is_left_of_full_buckets_and_free_slots(redis: RedisServer) -> None:
-    """Keys vanish when they say nothing any more."""
+    """Keys without information are deleted."""
     async with store_of(redis) as store:
         demand = Demand([Draw(MINUTE, 10, 10)], [SLOTS], "h")
         (await store.take(demand)).give_back(demand)
@@ -127,8 +127,8 @@ async def test_nothing_is_left_of_full_buckets_and_free_slots(redis: RedisServer
         await client.aclose()
 
 
-async def test_a_clock_that_is_set_back_locks_nobody_out(redis: RedisServer) -> None:
-    """What was written an hour later than now, by a clock that was wrong, counts as written now."""
+async def test_a_clock_that_is_set_back_blocks_no_caller(redis: RedisServer) -> None:
+    """State that was written with a clock an hour ahead counts as written now."""
     async with store_of(redis) as store:
         client = Redis.from_url(redis.url, decode_responses=True)
         await store.take(draw(MINUTE, 500))
@@ -147,8 +147,8 @@ async def test_a_clock_that_is_set_back_locks_nobody_out(redis: RedisServer) -> 
 
 
 @pytest.mark.parametrize("how", ["killed", "hanging"])
-async def test_a_lost_server_is_told_in_time(redis: RedisServer, how: str) -> None:
-    """A dead one at once, a hanging one after the time-out; a restarted one is used again."""
+async def test_a_lost_server_is_reported_in_time(redis: RedisServer, how: str) -> None:
+    """A dead server is reported immediately, a hanging one after the timeout; a restarted one is used again."""
     async with store_of(redis, timeout_s=0.3) as store:
         assert (await store.take(draw(MINUTE, 1))).is_granted
         redis.kill() if how == "killed" else redis.pause()
@@ -160,7 +160,7 @@ async def test_a_lost_server_is_told_in_time(redis: RedisServer, how: str) -> No
 
 
 async def test_a_server_that_takes_no_writes_is_lost(redis: RedisServer) -> None:
-    """One that is out of memory, for instance."""
+    """A server that is out of memory, for example, counts as lost."""
     async with store_of(redis) as store:
         client = Redis.from_url(redis.url)
         await client.config_set("maxmemory", "1")
@@ -173,7 +173,7 @@ async def test_a_server_that_takes_no_writes_is_lost(redis: RedisServer) -> None
 
 @pytest.fixture(scope="module")
 def shared_redis() -> Iterator[RedisServer]:
-    """One for many examples, which begin by emptying it."""
+    """Return one server for many examples, which empty it first."""
     server = RedisServer()
     yield server
     server.close()
@@ -185,12 +185,12 @@ Steps = list[tuple[str, int, int]]
 @settings(max_examples=25, deadline=None)
 @given(steps=st.lists(st.tuples(st.sampled_from(["a", "b"]), st.integers(0, 40), st.integers(-30, 40)), max_size=12))
 def test_both_stores_answer_alike(shared_redis: RedisServer, steps: Steps) -> None:
-    """Any sequence of demands and returns is granted and refused by Redis as in memory."""
+    """Any sequence of demands and returns gets the same results from Redis and from memory."""
     asyncio.run(compare(shared_redis, steps))
 
 
 async def compare(redis: RedisServer, steps: Steps) -> None:
-    """Do the same with both."""
+    """Run the same operations on both stores."""
     client = Redis.from_url(redis.url)
     await client.flushall()
     await client.aclose()
@@ -201,7 +201,7 @@ async def compare(redis: RedisServer, steps: Steps) -> None:
             bucket = Bucket(name, 40)
             demand, back = Demand([Draw(bucket, num_tokens, num_tokens)]), Demand([Draw(bucket, num_back, 0)])
             here, there = await memory.take(demand), await store.take(demand)
-            # Time passes for Redis only, while these few commands run.
+            # Time passes only for Redis, while these few commands run.
             num_come_in = 40 * (time.monotonic() - began) / PERIOD_S + 0.001
             level = bucket.level(here.behind_s[0])
             if here.is_granted != there.is_granted:
@@ -214,14 +214,14 @@ async def compare(redis: RedisServer, steps: Steps) -> None:
 
 
 async def until_granted(store: RedisStore, demand: Demand) -> None:
-    """Return when it is."""
+    """Return when the demand is granted."""
     async with asyncio.timeout(GUARD_S):
         while not (await store.take(demand)).is_granted:  # noqa: ASYNC110  the server is asked, as a replica would
             await asyncio.sleep(0.02)
 
 
 async def until_keys(client: Redis, number: int) -> None:
-    """Return when the server has so many."""
+    """Return when the server has that number of keys."""
     async with asyncio.timeout(GUARD_S):
         while await client.dbsize() != number:  # noqa: ASYNC110  as above
             await asyncio.sleep(0.02)

@@ -1,4 +1,4 @@
-"""The policies for the loss of a real Redis, and its return."""
+"""The policies for the loss and the return of a real Redis."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ONE = Demand([Draw(Bucket("one", 1), 1, 1)])
 
 @asynccontextmanager
 async def replica(redis: RedisServer, changes: list[bool], *, is_local: bool = True) -> AsyncIterator[SharedStore]:
-    """A replica's store, started."""
+    """Return the store of a replica, started."""
     local = MemoryStore() if is_local else None
     store = SharedStore(RedisStore(redis.url, 0.3), local, changes.append, probe_s=0.05)
     await store.start()
@@ -33,7 +33,7 @@ async def replica(redis: RedisServer, changes: list[bool], *, is_local: bool = T
 
 
 async def grants(store: SharedStore) -> bool:
-    """Whether the one request of a minute is granted."""
+    """Return whether the one request per minute is granted."""
     return (await store.take(ONE)).is_granted
 
 
@@ -41,7 +41,7 @@ async def grants(store: SharedStore) -> bool:
 async def test_each_goes_on_alone_and_together_again(
     redis: RedisServer, caplog: pytest.LogCaptureFixture, how: str
 ) -> None:
-    """While it is lost, each replica has buckets of its own; afterwards they share one. The log says both, once."""
+    """While the server is lost, each replica has its own buckets; then they share again. Both are logged once."""
     caplog.set_level(logging.INFO)
     changes: list[bool] = []
     async with replica(redis, changes) as first, replica(redis, []) as second:
@@ -54,14 +54,14 @@ async def test_each_goes_on_alone_and_together_again(
         await until(lambda: not first.is_lost and not second.is_lost)
         assert changes == [True, False]
         left = [await grants(first), await grants(second)]
-        assert left == ([True, False] if how == "killed" else [False, False])  # a killed one has forgotten
+        assert left == ([True, False] if how == "killed" else [False, False])  # a killed server has lost its data
     texts = [record.getMessage() for record in caplog.records]
     assert texts.count("the quota store is lost; this replica counts alone until it is back") == 2
     assert texts.count("the quota store is back") == 2
 
 
-async def test_refusing_is_the_other_policy(redis: RedisServer) -> None:
-    """What can't be counted isn't served, until it can."""
+async def test_requests_are_rejected_under_the_other_policy(redis: RedisServer) -> None:
+    """Requests that can't be counted are rejected until the server is back."""
     async with replica(redis, [], is_local=False) as store:
         assert await grants(store)
         redis.kill()
@@ -74,7 +74,7 @@ async def test_refusing_is_the_other_policy(redis: RedisServer) -> None:
 
 
 async def test_the_server_need_not_be_there_at_the_start(redis: RedisServer) -> None:
-    """A replica starts alone, and shares as soon as the server comes."""
+    """A replica starts alone, and shares as soon as the server is available."""
     redis.kill()
     changes: list[bool] = []
     async with replica(redis, changes) as store:
@@ -85,8 +85,8 @@ async def test_the_server_need_not_be_there_at_the_start(redis: RedisServer) -> 
         assert changes == [True, False]
 
 
-async def test_what_was_taken_alone_is_given_back_alone(redis: RedisServer) -> None:
-    """A request that began while the server was lost doesn't pay tokens into the shared bucket."""
+async def test_tokens_taken_locally_are_returned_locally(redis: RedisServer) -> None:
+    """A request that began while the server was lost returns no tokens to the shared bucket."""
     redis.kill()
     async with replica(redis, []) as store:
         reading = await store.take(ONE)

@@ -1,4 +1,4 @@
-"""Clients without a balancer in between: gRPC's round robin over replicas, by the service config of docs/grpc.md."""
+"""gRPC's client-side round robin over replicas, with the service config in docs/grpc.md."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ CHANGING = {name for name, rpc in RPCS.items() if rpc.kind == rpc_pb2.RPC_KIND_C
 
 @pytest.fixture
 def config() -> dict[str, Any]:
-    """The page's service config."""
+    """Return the service config in the docs."""
     (text,) = re.findall(r"^```json\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
     found: dict[str, Any] = json.loads(text)
     return found
 
 
 async def answered(channel: aio.Channel, replicas: tuple[Running, Running]) -> set[int]:
-    """Which replicas have answered one of some calls."""
+    """Return the replicas that answered some calls."""
     before = [len(replica.spans.get_finished_spans()) for replica in replicas]
     for _ in range(6):
         await model_pb2_grpc.ModelServiceStub(channel).ListModels(model_pb2.ListModelsRequest(), timeout=GUARD_S)
@@ -39,8 +39,8 @@ async def answered(channel: aio.Channel, replicas: tuple[Running, Running]) -> s
     return {index for index in range(2) if after[index] > before[index]}
 
 
-async def test_calls_go_round_and_leave_who_is_not_serving(config: dict[str, Any]) -> None:
-    """Both replicas get calls; one that says NOT_SERVING gets none, though it would take them, and nothing fails."""
+async def test_calls_rotate_among_serving_replicas(config: dict[str, Any]) -> None:
+    """Both replicas get calls; one that is NOT_SERVING gets none, although it would serve them, and no call fails."""
     async with running() as one, running() as other:
         replicas = (one, other)
         target = ",".join(f"127.0.0.1:{each.port}" for each in replicas)
@@ -49,19 +49,19 @@ async def test_calls_go_round_and_leave_who_is_not_serving(config: dict[str, Any
             while await answered(channel, replicas) != {0, 1}:  # noqa: ASYNC110  gRPC connects
                 await asyncio.sleep(0.01)
             await one.server.health.enter(ServingPhase.LEAVING)
-            while await answered(channel, replicas) != {1}:  # noqa: ASYNC110  gRPC is told
+            while await answered(channel, replicas) != {1}:  # noqa: ASYNC110  gRPC watches health
                 await asyncio.sleep(0.01)
 
 
-def test_what_changes_nothing_is_retried(config: dict[str, Any]) -> None:
-    """The config names every RPC of the service but those that change endpoints."""
+def test_rpcs_that_change_nothing_are_retried(config: dict[str, Any]) -> None:
+    """The config lists every RPC of the service except those that change endpoints."""
     (methods,) = config["methodConfig"]
     names = [f"{each['service']}/{each.get('method', '')}" for each in methods["name"]]
     assert {method for method in RPCS if any(method.startswith(name) for name in names)} == RPCS.keys() - CHANGING
 
 
-def test_clients_bring_the_same(config: dict[str, Any]) -> None:
-    """Ours have it in their packages; health is asked only where there is no Envoy."""
+def test_clients_contain_the_same_config(config: dict[str, Any]) -> None:
+    """Our clients contain the same config; they check health only where no Envoy does."""
     del config["healthCheckConfig"]
     for path in (ROOT / "clients").glob("*/src/**/service_config.json"):
         assert json.loads(path.read_text()) == config, path

@@ -1,4 +1,4 @@
-"""grpc.health.v1 through a server's whole life."""
+"""grpc.health.v1 during the whole life of a server."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -20,14 +20,14 @@ NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
 
 async def statuses(watch: Any) -> AsyncIterator[int]:
-    """What a watcher is told, one after the other."""
+    """Yield the statuses that a watcher receives."""
     while (response := await watch.read()) is not aio.EOF:
         yield response.status
 
 
 @pytest.mark.parametrize("service", ["", *SERVICES])
 async def test_health_watch_sees_each_transition(service: str) -> None:
-    """NOT_SERVING while starting, SERVING, NOT_SERVING from the stop on, for each service and overall."""
+    """NOT_SERVING while starting, SERVING, and NOT_SERVING from the stop on, for each service and overall."""
     async with running(is_loaded=False) as run:
         watch = run.health.Watch(health_pb2.HealthCheckRequest(service=service))
         seen = statuses(watch)
@@ -40,8 +40,8 @@ async def test_health_watch_sees_each_transition(service: str) -> None:
         watch.cancel()
 
 
-async def test_starting_and_leaving_are_no_reason_to_end_the_process() -> None:
-    """It lives from the first moment on, until an engine has failed; it has started as soon as its models are there."""
+async def test_process_is_live_while_starting_and_leaving() -> None:
+    """`live` is SERVING from the beginning until an engine fails; `startup` is SERVING once the models are loaded."""
     async with running(is_loaded=False) as run:
         assert [await run.status(name) for name in ("live", "startup", "")] == ["SERVING", "NOT_SERVING", "NOT_SERVING"]
         await run.server.load([], run.load)
@@ -54,15 +54,15 @@ async def test_starting_and_leaving_are_no_reason_to_end_the_process() -> None:
 
 
 async def test_health_of_an_unknown_service() -> None:
-    """NOT_FOUND, as the protocol has it."""
+    """The status is NOT_FOUND, as the protocol specifies."""
     async with running() as run:
         with pytest.raises(aio.AioRpcError) as caught:
             await run.status("nobody.Service")
     assert caught.value.code() is grpc.StatusCode.NOT_FOUND
 
 
-async def test_health_answers_while_calls_are_refused() -> None:
-    """A starting and a draining service refuse calls with their reasons, and health still answers."""
+async def test_health_answers_while_calls_are_rejected() -> None:
+    """A starting and a draining service reject calls with their reasons, and health checks still succeed."""
     async with running(is_loaded=False) as run:
         assert (await refused(run.chat.Chat(request()))).info.reason == "STARTING"
         assert await run.status() == "NOT_SERVING"
@@ -75,7 +75,7 @@ async def test_health_answers_while_calls_are_refused() -> None:
 
 @pytest.mark.slow
 async def test_health_follows_a_stalled_engine() -> None:
-    """An engine that hangs in a step makes the service NOT_SERVING, and SERVING again once it goes on."""
+    """An engine that hangs in a step makes the service NOT_SERVING, until the engine continues."""
     runner = ScriptedRunner("hello")
     async with running(runner, max_heartbeat_age_s=2.1) as run:
         watching = asyncio.create_task(run.server.watch())
@@ -88,7 +88,7 @@ async def test_health_follows_a_stalled_engine() -> None:
 
 
 async def test_health_ends_with_the_engine() -> None:
-    """When an engine dies its callers get INTERNAL, health is NOT_SERVING, and the watch over the engines says why."""
+    """When an engine dies, its callers get INTERNAL, health is NOT_SERVING, and `watch` raises the reason."""
     runner = ScriptedRunner("hello")
     async with running(runner) as run:
         watching = asyncio.create_task(run.server.watch())

@@ -1,4 +1,4 @@
-"""The process: its exit codes, its one line on the way out, and its signals."""
+"""The process: its exit codes, its last line of output, and its signals."""
 
 import asyncio
 import json
@@ -32,11 +32,11 @@ class Process:
     channel: aio.Channel
 
     def stream(self) -> Any:
-        """A stream that ends only with the service, or at its limit."""
+        """Start a stream that ends only with the service, or at its limit."""
         return chat_pb2_grpc.ChatServiceStub(self.channel).StreamChat(request())
 
     async def until_logged(self, message: str) -> list[str]:
-        """The lines up to one of that message."""
+        """Return the log lines up to one with that message."""
         assert self.process.stderr is not None
         lines: list[str] = []
         while line := (await self.process.stderr.readline()).decode():
@@ -46,7 +46,7 @@ class Process:
         raise AssertionError("".join(lines))
 
     async def rest(self) -> tuple[int, list[str]]:
-        """The exit code, and the lines that were not read yet."""
+        """Return the exit code, and the lines that have not been read."""
         assert self.process.stderr is not None
         lines = (await self.process.stderr.read()).decode().splitlines()
         return await self.process.wait(), lines
@@ -54,7 +54,7 @@ class Process:
 
 @asynccontextmanager
 async def started(path: str = "hello", flags: Mapping[str, object] | None = None) -> AsyncIterator[Process]:
-    """A service with a scripted model that says `path`; killed at the end if it still runs."""
+    """Run a service with a scripted model that repeats `path`; kill it at the end if it is still running."""
     (port,) = free_ports(1)
     chosen = {"port": port, "metrics-port": 0, "model": f"{MODEL}={path}", "drain-delay-s": 0, **(flags or {})}
     words = [f"--{name}={value}" for name, value in chosen.items()]
@@ -72,7 +72,7 @@ async def started(path: str = "hello", flags: Mapping[str, object] | None = None
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_process_stops_in_order(number: signal.Signals) -> None:
-    """A signal drains: what runs longer than the drain time ends with UNAVAILABLE, and the code is 0."""
+    """After a signal, a call that exceeds the drain time ends with UNAVAILABLE, and the exit code is 0."""
     async with started(flags={"drain-timeout-s": 0.2}) as run:
         await run.until_logged("serving")
         call = run.stream()
@@ -87,7 +87,7 @@ async def test_process_stops_in_order(number: signal.Signals) -> None:
 
 
 async def test_settings_are_read_again(tmp_path: Path) -> None:
-    """At SIGHUP and when the file changes: endpoints and the log's level are as it says, what can't be is refused."""
+    """At SIGHUP or a change of the file, endpoints and log level are applied, and invalid settings are rejected."""
     path = tmp_path / "service.yaml"
     path.write_text("log_level: info\n")
 
@@ -118,7 +118,7 @@ async def test_settings_are_read_again(tmp_path: Path) -> None:
 
 
 async def test_process_ends_at_once_by_a_second_signal() -> None:
-    """Who asks twice does not wait."""
+    """A second signal ends the process without waiting."""
     async with started() as run:
         await run.until_logged("serving")
         call = run.stream()
@@ -132,7 +132,7 @@ async def test_process_ends_at_once_by_a_second_signal() -> None:
 
 
 async def test_process_ends_with_its_engine() -> None:
-    """An engine that dies ends its streams with INTERNAL and the process with code 1 and one line that says so."""
+    """When an engine dies, its streams end with INTERNAL, and the process exits with code 1 and one line."""
     async with started("die:hello") as run:
         await run.until_logged("serving")
         refusal = await refused(run.stream())
@@ -152,8 +152,8 @@ async def test_process_ends_with_its_engine() -> None:
         (["--model=x=/nowhere"], 1, "the model folder /nowhere does not exist"),
     ],
 )
-async def test_process_refuses_bad_settings_in_one_line(flags: list[str], code: int, words: str) -> None:
-    """Code 2 for a bad value, 1 for a model that isn't there; the last line names it."""
+async def test_process_rejects_bad_settings_in_one_line(flags: list[str], code: int, words: str) -> None:
+    """The exit code is 2 for an invalid value and 1 for a missing model; the last line names the cause."""
     (port,) = free_ports(1)
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "service", f"--port={port}", "--metrics-port=0", "--log-level=error", *flags),
@@ -168,8 +168,8 @@ async def test_process_refuses_bad_settings_in_one_line(flags: list[str], code: 
 
 
 @pytest.mark.parametrize("flag", ["port", "metrics-port"])
-async def test_process_refuses_a_port_in_use(flag: str) -> None:
-    """One line with the address, and code 1."""
+async def test_process_rejects_a_port_in_use(flag: str) -> None:
+    """The process exits with one line with the address, and code 1."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         async with started(flags={flag: port}) as run:

@@ -1,4 +1,4 @@
-"""The whole service under a load of all things at once: every call ends once, and nothing is left of it."""
+"""The whole service under random load of all kinds: every call ends once, and everything is released."""
 
 from __future__ import annotations
 
@@ -75,17 +75,17 @@ STUBS = (
 
 @dataclass
 class Ending:
-    """What a caller got: events, or one answer, and the status; CANCELLED if the caller left."""
+    """The outcome of a call: its events or answer, and the status, which is CANCELLED if the client cancelled."""
 
     call: RandomCall
     status: grpc.StatusCode = grpc.StatusCode.OK
     reason: str = ""
-    has_no_room: bool = False  # for the shortest answer of its form
+    has_no_room: bool = False  # at least this number for an answer of its form
     got: list[Any] = field(default_factory=list)
 
 
 def save_generator(folder: Path) -> None:
-    """A random model with a chat template and a tokenizer that knows each byte."""
+    """Save a random model with a chat template and a tokenizer that has a token for each byte."""
     folder.mkdir()
     torch.manual_seed(0)
     tokenizer = tokenizer_of(*ADDED)
@@ -110,7 +110,7 @@ def save_generator(folder: Path) -> None:
 
 @dataclass
 class Service:
-    """The server's models, and a call by its method's name."""
+    """The stubs of the server, to call a method by its name."""
 
     generator: ServedGenerator
     encoder: ServedEncoder
@@ -123,7 +123,7 @@ class Service:
 
 @asynccontextmanager
 async def serving(folder: Path) -> AsyncIterator[Service]:
-    """Two real models behind a real server; the generator's cache holds few sequences at a time."""
+    """Run two real models on a real server; the generator's cache holds only a few sequences at a time."""
     torch.set_num_threads(1)
     save_generator(folder / GENERATOR)
     save_encoder("bert", folder / ENCODER)
@@ -162,13 +162,13 @@ async def serving(folder: Path) -> AsyncIterator[Service]:
 
 
 async def read(call: Any, events: list[Any], num_events: int | None = None) -> None:
-    """Append the call's next events until there are so many, or to its end; raises what it ends with."""
+    """Append the call's next events, up to `num_events` in all or to its end; raises the call's error."""
     while len(events) != num_events and (event := await call.read()) is not aio.EOF:
         events.append(event)
 
 
 async def end_of(service: Service, wanted: RandomCall) -> Ending:
-    """Make the call, read or leave, and tell how it ended."""
+    """Make the call, read or cancel it, and return its outcome."""
     ending = Ending(wanted)
     call = service.methods[wanted.method](wanted.request, timeout=wanted.timeout_s)
     try:
@@ -186,14 +186,14 @@ async def end_of(service: Service, wanted: RandomCall) -> Ending:
             ending.got.append(await call)
     except aio.AioRpcError as error:
         ending.status = error.code()
-        if ending.status is not grpc.StatusCode.DEADLINE_EXCEEDED:  # gRPC's own, which has no reason
+        if ending.status is not grpc.StatusCode.DEADLINE_EXCEEDED:  # an error of gRPC itself, which has no reason
             ending.reason = Refusal(error).info.reason
             ending.has_no_room = "shortest answer that matches" in str(error.details())
     return ending
 
 
 def check_ending(ending: Ending) -> None:
-    """The status is one that the call may have, and an answer that nothing cut short is whole."""
+    """Check that the call may have its status, and that an answer that was not cut short is complete."""
     call = ending.call
     expected = {call.wrong or grpc.StatusCode.OK}
     if call.timeout_s is not None:
@@ -202,7 +202,7 @@ def check_ending(ending: Ending) -> None:
         expected.add(grpc.StatusCode.CANCELLED)
     if ending.reason == "QUEUE_FULL":
         expected.add(grpc.StatusCode.RESOURCE_EXHAUSTED)
-    if ending.has_no_room:  # a call or a text of its form needs more tokens than it asked for
+    if ending.has_no_room:  # a call or a text whose format needs more tokens than requested
         expected.add(grpc.StatusCode.INVALID_ARGUMENT)
     assert ending.status in expected, (ending.reason, call)
     is_whole = ending.status is grpc.StatusCode.OK
@@ -214,7 +214,7 @@ def check_ending(ending: Ending) -> None:
 
 
 def check_stream(events: Sequence[Any], call: RandomCall, *, is_whole: bool) -> None:
-    """Numbers without a gap; each choice ends at most once and is then silent; the end is the last event."""
+    """Check a stream: numbers without gaps, at most one end per choice and nothing after it, the end event last."""
     assert [event.sequence_number for event in events] == list(range(len(events)))
     kinds = [event.WhichOneof("event") for event in events]
     num_ends = sum(kind in {"completed", "incomplete"} for kind in kinds)
@@ -239,7 +239,7 @@ def check_stream(events: Sequence[Any], call: RandomCall, *, is_whole: bool) -> 
 
 
 def check_whole(answer: Any, call: RandomCall) -> None:
-    """An answer has all that was asked for, each part with its end."""
+    """Check that an answer has all its parts, each with its finish reason."""
     match call.method:
         case "Chat" | "Complete":
             assert [choice.index for choice in answer.choices] == list(range(call.num_choices))
@@ -253,7 +253,7 @@ def check_whole(answer: Any, call: RandomCall) -> None:
 
 
 async def until_idle(service: Service) -> None:
-    """Return when no engine has anything to do and every block is free; fail if that never comes."""
+    """Return when all engines are idle and every block is free; fail if that never happens."""
 
     def is_idle() -> bool:
         stats = [served.engine.stats() for served in (service.generator, service.encoder)]
@@ -268,7 +268,7 @@ async def until_idle(service: Service) -> None:
 
 
 async def greedy_texts(service: Service) -> list[str]:
-    """What the model says to a few prompts whose beginnings the load has too."""
+    """Return the model's answers to a few prompts that share prefixes with the load."""
     texts = []
     for text in BEGINNINGS:
         fields: dict[str, Any] = {"sampling": {"temperature": 0}, "stopping": {"max_tokens": 20, "ignore_eos": True}}
@@ -278,9 +278,9 @@ async def greedy_texts(service: Service) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)  # all of it is computed, and others may compute beside it
+@pytest.mark.timeout(300)  # all of it is computed, while other calls may compute as well
 async def test_2000_random_calls_end_once_and_leave_nothing(tmp_path: Path) -> None:
-    """Calls of all kinds, left, late, preempted, refused: each has one end, and every block and every task is freed."""
+    """Each call, cancelled, late, preempted or rejected, ends once, and every block and task is released."""
     draw = random.Random(11)
     calls = [random_call(draw) for _ in range(NUM_CALLS)]
     room = asyncio.Semaphore(NUM_CALLERS)

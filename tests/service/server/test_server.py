@@ -1,4 +1,4 @@
-"""The server as a whole: what it lists, what it limits, and how it ends."""
+"""The server as a whole: reflection, limits, and shutdown."""
 
 import asyncio
 from typing import Any
@@ -32,7 +32,7 @@ from tests.service.fakes import (
 
 @pytest.mark.parametrize("version", ["v1", "v1alpha"])
 async def test_server_reflects_its_services(version: str) -> None:
-    """Both versions list every service, health and themselves included, and know the files that each is made of."""
+    """Both versions of reflection list every service, including health and reflection, with their files."""
     async with running() as run:
         reflect: Any = run.channel.stream_stream(
             f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo",
@@ -53,7 +53,7 @@ async def test_server_reflects_its_services(version: str) -> None:
 
 
 async def test_a_v1alpha_stub_finds_the_services() -> None:
-    """Clients that know the older version only, such as grpcio-reflection's own, are served by their stubs."""
+    """Clients that know only the older version, such as grpcio-reflection's own, can use it."""
     async with running() as run:
         stub: Any = reflection_pb2_grpc.ServerReflectionStub(run.channel)  # type: ignore[arg-type]  # it takes both
         asked = reflection_pb2.ServerReflectionRequest(file_containing_symbol="sluice.v1.ChatService")
@@ -63,7 +63,7 @@ async def test_a_v1alpha_stub_finds_the_services() -> None:
 
 
 async def test_server_lists_and_describes_models() -> None:
-    """ListModels has every model, GetModel the one asked for, and an unknown one is NOT_FOUND."""
+    """ListModels has every model, GetModel the requested one, and an unknown one is NOT_FOUND."""
     async with running() as run:
         listed = await run.models.ListModels(model_pb2.ListModelsRequest())
         got = await run.models.GetModel(model_pb2.GetModelRequest(model=MODEL))
@@ -73,8 +73,8 @@ async def test_server_lists_and_describes_models() -> None:
     assert (refusal.code, refusal.info.reason) == (grpc.StatusCode.NOT_FOUND, "MODEL_NOT_FOUND")
 
 
-async def test_server_refuses_a_message_too_large() -> None:
-    """RESOURCE_EXHAUSTED, and the connection goes on."""
+async def test_server_rejects_a_message_too_large() -> None:
+    """The call ends with RESOURCE_EXHAUSTED, and the connection stays open."""
     async with running(max_request_bytes=1000) as run:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await run.chat.Chat(request("x" * 2000))
@@ -83,10 +83,13 @@ async def test_server_refuses_a_message_too_large() -> None:
 
 
 @pytest.mark.slow
-async def test_server_refuses_calls_that_waited_too_long_for_their_turn() -> None:
-    """By what is left of their time; not one alone, nor a caller who has nothing there: all of them, for a second."""
+async def test_server_rejects_calls_that_waited_too_long() -> None:
+    """Calls are rejected once all of them have waited too long in gRPC's queue for a second.
+
+    The wait follows from the remaining time. A single late call is served, and so is a client without another call.
+    """
     runner = ScriptedRunner("hello")
-    late = (("x-sluice-timeout", "600S"),)  # which says that of ten minutes half have passed
+    late = (("x-sluice-timeout", "600S"),)  # as if half of ten minutes had passed
     async with running(runner, engine={"max_queue_wait_s": 60}) as run:
         assert await run.chat.Chat(request(), timeout=300, metadata=late)
         with runner.paused(after=1):
@@ -107,8 +110,8 @@ async def test_server_refuses_calls_that_waited_too_long_for_their_turn() -> Non
     assert "would wait for about" in refusal.text
 
 
-async def test_server_refuses_calls_above_its_limit() -> None:
-    """One too many is QUEUE_FULL with the limit; then there is room again. Health and load never count."""
+async def test_server_rejects_calls_above_its_limit() -> None:
+    """A call above the limit is QUEUE_FULL with the limit until one ends. Health and load don't count."""
     runner = ScriptedRunner("hello")
     async with running(runner, max_concurrent_calls=1) as run:
         with runner.paused(after=1):
@@ -124,7 +127,7 @@ async def test_server_refuses_calls_above_its_limit() -> None:
 
 
 async def test_server_drains_a_running_stream_to_its_end() -> None:
-    """At a stop a running stream goes on to `completed` while new calls are refused."""
+    """During shutdown, a running stream continues to `completed` while new calls are rejected."""
     runner = ScriptedRunner("hello")
     async with running(runner) as run:
         with runner.paused(after=1):
@@ -141,8 +144,8 @@ async def test_server_drains_a_running_stream_to_its_end() -> None:
     assert kinds_of(events)[-1] == "completed"
 
 
-async def test_server_serves_for_a_while_after_health_says_no() -> None:
-    """Between NOT_SERVING and the refusals there is time for balancers to look elsewhere."""
+async def test_server_serves_for_a_while_after_health_is_not_serving() -> None:
+    """Between NOT_SERVING and the first rejection, load balancers have time to use other replicas."""
     async with running(drain_delay_s=60) as run:
         stop = asyncio.create_task(run.server.drain())
         await run.until_status("NOT_SERVING")
@@ -151,7 +154,7 @@ async def test_server_serves_for_a_while_after_health_says_no() -> None:
 
 
 async def test_server_ends_what_does_not_end_in_time() -> None:
-    """A stream that outlasts the drain time ends with UNAVAILABLE, after its usage."""
+    """A stream that exceeds the drain time ends with UNAVAILABLE, after its usage."""
     async with running(ScriptedRunner("on and ", end=False), engine=ENDLESS, drain_timeout_s=0.05) as run:
         endless = run.chat.StreamChat(request())
         await endless.read()
@@ -164,7 +167,7 @@ async def test_server_ends_what_does_not_end_in_time() -> None:
 
 
 async def test_server_does_not_share_a_port() -> None:
-    """A port in use is an error with its number, in one line."""
+    """A port in use is a one-line error with its number."""
     async with running() as run:
         second = Server(settings_of(port=run.port), Telemetry(None))
         with pytest.raises(StartError, match=f"^can't listen on 127.0.0.1:{run.port}: Address already in use$"):
@@ -173,7 +176,7 @@ async def test_server_does_not_share_a_port() -> None:
 
 
 async def test_unknown_model_is_not_found() -> None:
-    """The error names the model that was asked for."""
+    """The error names the requested model."""
     async with running() as run:
         refusal = await refused(run.chat.StreamChat(chat_pb2.ChatRequest(model="nobody", messages=request().messages)))
     assert (refusal.code, refusal.info.metadata["model"]) == (grpc.StatusCode.NOT_FOUND, "nobody")

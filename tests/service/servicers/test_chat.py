@@ -1,4 +1,4 @@
-"""ChatService on a real server: the order of a stream, its fold, and what leaving it does."""
+"""ChatService on a real server: the order of a stream, its fold, and cancellation."""
 
 import asyncio
 from typing import Any
@@ -14,7 +14,7 @@ from tests.service.fakes import ENDLESS, ScriptedRunner, kinds_of, refused, requ
 
 
 async def test_stream_chat_sends_events_in_order_and_numbers_them() -> None:
-    """One `started`, deltas and an end for each choice, one `usage`, one `completed`; numbers rise from 0 by one."""
+    """A stream is `started`, deltas and an end per choice, one `usage` and one `completed`, numbered from 0 by one."""
     async with running(ScriptedRunner("hello", "you")) as run:
         events = [event async for event in run.chat.StreamChat(request(n=2))]
     assert [event.sequence_number for event in events] == list(range(len(events)))
@@ -33,7 +33,7 @@ async def test_stream_chat_sends_events_in_order_and_numbers_them() -> None:
 
 
 async def test_chat_is_the_fold_of_its_stream() -> None:
-    """The whole answer has the texts, the ends and the usage of the stream."""
+    """The whole answer has the texts, finish reasons and usage of the stream."""
     async with running(ScriptedRunner("hello", "you")) as run:
         response: chat_pb2.ChatResponse = await run.chat.Chat(request(n=2))
     assert {choice.index: choice.message.content[0].text for choice in response.choices} == {0: "hello", 1: "you"}
@@ -41,8 +41,8 @@ async def test_chat_is_the_fold_of_its_stream() -> None:
     assert response.usage.completion_tokens == len("hello") + len("you") + 2
 
 
-async def test_chats_of_two_callers_run_side_by_side() -> None:
-    """Two streams, opened together, both end with their whole text and leave nothing behind."""
+async def test_chats_of_two_callers_run_concurrently() -> None:
+    """Two concurrent streams both end with their full text, and everything is released."""
     async with running(ScriptedRunner("a longer answer")) as run:
 
         async def read() -> str:
@@ -55,7 +55,7 @@ async def test_chats_of_two_callers_run_side_by_side() -> None:
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("method", ["Chat", "StreamChat"])
 async def test_chat_left_by_its_caller_frees_everything(method: str, moment: str) -> None:
-    """Hanging up before and after the first token, streamed and whole: the engine is idle and every block free."""
+    """After a cancellation before or after the first token, streamed or not, everything is released."""
     runner = ScriptedRunner("endless ", end=False)
     if moment == "before":
         runner.gate.clear()
@@ -68,7 +68,7 @@ async def test_chat_left_by_its_caller_frees_everything(method: str, moment: str
         call.cancel()
         await until(lambda: not run.engine.num_open)
         if moment == "before":
-            runner.gate.set()  # the step with the caller's prompt ends only now
+            runner.gate.set()  # the step with the cancelled prompt ends only now
             await until(lambda: run.engine.stats().num_steps > 0)
         await run.until_idle()
         await asyncio.gather(reading, return_exceptions=True)
@@ -80,7 +80,7 @@ async def _wait(call: Any) -> object:
 
 @pytest.mark.parametrize("method", ["Chat", "StreamChat"])
 async def test_chat_ends_at_the_callers_deadline(method: str) -> None:
-    """DEADLINE_EXCEEDED, and nothing goes on behind the caller's back."""
+    """The call ends with DEADLINE_EXCEEDED, and its generation stops."""
     async with running(ScriptedRunner("endless ", end=False), engine=ENDLESS) as run:
         refusal = await refused(getattr(run.chat, method)(request(), timeout=0.3))
         assert refusal.code is grpc.StatusCode.DEADLINE_EXCEEDED
@@ -89,9 +89,9 @@ async def test_chat_ends_at_the_callers_deadline(method: str) -> None:
 
 @pytest.mark.slow
 async def test_chat_that_truncates_is_whole_at_its_deadline() -> None:
-    """The answer has what was generated, ends with LENGTH, and is told whole before gRPC ends the call."""
+    """The answer has the text generated so far, ends with LENGTH, and arrives before gRPC ends the call."""
     runner = ScriptedRunner("endless ", end=False)
-    runner.delay_s = 0.02  # leaves the loop its time
+    runner.delay_s = 0.02  # leaves the event loop enough time
     async with running(runner, engine=ENDLESS) as run:
         serving = serving_pb2.ServingOptions(error_behavior=serving_pb2.ERROR_BEHAVIOR_TRUNCATE)
         events = [event async for event in run.chat.StreamChat(request(serving=serving), timeout=4)]
@@ -103,7 +103,7 @@ async def test_chat_that_truncates_is_whole_at_its_deadline() -> None:
 
 
 async def test_stream_chat_sends_usage_before_an_error() -> None:
-    """A generation that breaks off tells what it has cost so far, and then the status; there is no `completed`."""
+    """A failed generation sends the usage so far and then the status, without `completed`."""
     runner = ScriptedRunner("hello", end=False)
     async with running(runner, engine=ENDLESS) as run:
         call = run.chat.StreamChat(request())
@@ -117,8 +117,8 @@ async def test_stream_chat_sends_usage_before_an_error() -> None:
     assert "secret" not in refusal.text
 
 
-async def test_stream_chat_refused_before_admission_sends_no_event() -> None:
-    """What fails before the engine takes it is a bare status."""
+async def test_stream_chat_rejected_before_admission_sends_no_event() -> None:
+    """A call that fails before its admission to the engine sends only a status."""
     async with running() as run:
         run.preparation.fail_with = PromptTooLong("messages", 9, 8)
         refusal = await refused(run.chat.StreamChat(request()))
@@ -128,10 +128,10 @@ async def test_stream_chat_refused_before_admission_sends_no_event() -> None:
 
 @pytest.mark.slow
 async def test_stream_chat_merges_for_a_slow_reader() -> None:
-    """A reader who stops reading gets fewer, longer events, and all of the text."""
+    """A client that stops reading gets fewer, longer events, and the full text."""
     text = "x" * 6_000
     sizes = {"max_model_len": 7_000, "num_blocks": 2_000}
-    options = [("grpc.http2.bdp_probe", 0)]  # the window stays at its 64 KiB, so the writer soon has to wait
+    options = [("grpc.http2.bdp_probe", 0)]  # the window stays at 64 KiB, so that the writer soon has to wait
     async with (
         running(ScriptedRunner(text), engine=sizes) as run,
         aio.insecure_channel(f"127.0.0.1:{run.port}", options=options) as channel,
@@ -144,8 +144,8 @@ async def test_stream_chat_merges_for_a_slow_reader() -> None:
     assert len(events) < len(text)
 
 
-async def test_a_whole_answer_above_the_largest_message_is_refused_by_its_reason() -> None:
-    """It frees what it held; streamed, the same request is answered."""
+async def test_an_unstreamed_answer_above_the_message_limit_is_rejected() -> None:
+    """A rejected answer releases its resources; as a stream, the same request succeeds."""
     words = ["words " * 9] * 4
     async with running(ScriptedRunner(*words), max_response_bytes=250) as run:
         refusal = await refused(run.chat.Chat(request(n=4)))

@@ -1,4 +1,4 @@
-"""CompletionService on a real server: several prompts in one call, the order of a stream, its fold, and leaving it."""
+"""CompletionService on a real server: several prompts per call, the order of a stream, its fold, and cancellation."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TRUNCATE = serving_pb2.ServingOptions(error_behavior=serving_pb2.ERROR_BEHAVIOR_
 
 
 def complete(*prompts: str | list[int], **fields: Any) -> completion_pb2.CompleteRequest:
-    """A valid request; a prompt is a text or tokens."""
+    """Return a valid request; a prompt is a text or tokens."""
     return completion_pb2.CompleteRequest(
         **{
             "model": MODEL,
@@ -53,7 +53,7 @@ def fold(events: list[completion_pb2.StreamCompleteResponse]) -> completion_pb2.
 
 
 async def test_stream_complete_sends_events_in_order_and_numbers_them() -> None:
-    """One `started`, deltas and an end for each choice, one `usage`, one `completed`; numbers rise from 0 by one."""
+    """A stream is `started`, deltas and an end per choice, one `usage` and one `completed`, numbered from 0 by one."""
     async with running(ScriptedRunner("hello", "you")) as run:
         events = [event async for event in stub(run).StreamComplete(complete("a", "bc", n=2))]
     assert [event.sequence_number for event in events] == list(range(len(events)))
@@ -70,7 +70,10 @@ async def test_stream_complete_sends_events_in_order_and_numbers_them() -> None:
 
 @pytest.mark.parametrize("method", ["Complete", "StreamComplete"])
 async def test_prompts_are_continued_independently(method: str) -> None:
-    """A choice's index tells its prompt; texts and tokens stand side by side; usage counts each prompt once."""
+    """The index of a choice identifies its prompt.
+
+    Texts and tokens are both accepted, and each prompt is counted once.
+    """
     request = complete("a", list(b"bcd"), n=2, echo=True, suffix="!")
     async with running(ScriptedRunner("hello", "you")) as run:
         if method == "Complete":
@@ -88,7 +91,7 @@ async def test_prompts_are_continued_independently(method: str) -> None:
 
 @pytest.mark.parametrize("method", ["Complete", "StreamComplete"])
 async def test_prompt_alone_is_scored(method: str) -> None:
-    """The choice is its prompt with its logprobs; what was generated beside isn't told, whatever `stopping` says."""
+    """The choice is the prompt with its logprobs; generated tokens are not returned, regardless of `stopping`."""
     request = complete(
         "ab", n=2, echo=True, prompt_only=True, logprobs=logprobs_pb2.LogprobsOptions(),
         stopping=sampling_pb2.StopParams(min_tokens=4),
@@ -126,7 +129,7 @@ async def test_prompt_alone_is_scored(method: str) -> None:
 async def test_bad_prompt_fails_the_call_before_any_is_run(
     request_: completion_pb2.CompleteRequest, field: str
 ) -> None:
-    """All prompts are checked before one is admitted; the error names the one at fault, and nothing was run."""
+    """All prompts are checked before one is admitted; the error names the invalid one, and no prompt is run."""
     async with running() as run:
         refusal = await refused(stub(run).StreamComplete(request_))
         assert run.engine.stats().num_steps == 0
@@ -145,7 +148,7 @@ async def test_complete_of_an_unknown_model_is_not_found() -> None:
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("method", ["Complete", "StreamComplete"])
 async def test_completion_left_by_its_caller_frees_everything(method: str, moment: str) -> None:
-    """Hanging up before and after the first token, streamed and whole: all prompts end and every block is free."""
+    """After a cancellation before or after the first token, streamed or not, all prompts end and are released."""
     runner = ScriptedRunner("endless ", end=False)
     if moment == "before":
         runner.gate.clear()
@@ -171,7 +174,7 @@ async def _wait(call: Any) -> object:
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["Complete", "StreamComplete"])
 async def test_completion_ends_at_the_callers_deadline(method: str) -> None:
-    """DEADLINE_EXCEEDED, and nothing goes on behind the caller's back."""
+    """The call ends with DEADLINE_EXCEEDED, and its generation stops."""
     async with running(ScriptedRunner("endless ", end=False), engine=ENDLESS) as run:
         refusal = await refused(getattr(stub(run), method)(complete("a", "b"), timeout=0.3))
         assert refusal.code is grpc.StatusCode.DEADLINE_EXCEEDED
@@ -180,9 +183,9 @@ async def test_completion_ends_at_the_callers_deadline(method: str) -> None:
 
 @pytest.mark.slow
 async def test_completion_that_truncates_is_whole_at_its_deadline() -> None:
-    """Every choice has what was generated, and ends with LENGTH; usage comes, and the call ends well."""
+    """Every choice has the text generated so far and ends with LENGTH; usage follows, and the call succeeds."""
     runner = ScriptedRunner("endless ", end=False)
-    runner.delay_s = 0.02  # leaves the loop its time
+    runner.delay_s = 0.02  # leaves the event loop enough time
     async with running(runner, engine=ENDLESS) as run:
         response = await stub(run).Complete(complete("a", "b", serving=TRUNCATE), timeout=4.0)
         await run.until_idle()
@@ -192,7 +195,7 @@ async def test_completion_that_truncates_is_whole_at_its_deadline() -> None:
 
 
 async def test_completion_that_truncates_cuts_its_prompt() -> None:
-    """A prompt beyond the context loses its beginning; the echo is what was sent."""
+    """A prompt longer than the context loses its beginning; the echo is the original prompt."""
     async with running() as run:
         request = complete("x" * 200, list(b"y" * 300), serving=TRUNCATE, echo=True)
         request.stopping.max_tokens = 28
@@ -201,8 +204,8 @@ async def test_completion_that_truncates_cuts_its_prompt() -> None:
     assert response.usage.prompt_tokens == 2 * (128 - 28)
 
 
-async def test_draining_server_refuses_completions() -> None:
-    """A server that is about to stop takes none: UNAVAILABLE, with a time to retry."""
+async def test_draining_server_rejects_completions() -> None:
+    """A server that is shutting down rejects calls with UNAVAILABLE and a retry delay."""
     async with running() as run:
         await run.server.drain()
         refusal = await refused(stub(run).Complete(complete()))
@@ -210,7 +213,7 @@ async def test_draining_server_refuses_completions() -> None:
 
 
 async def test_stream_complete_sends_usage_before_an_error() -> None:
-    """A generation that breaks off tells what it has cost so far, and then the status; there is no `completed`."""
+    """A failed generation sends the usage so far and then the status, without `completed`."""
     runner = ScriptedRunner("hello", end=False)
     async with running(runner, engine=ENDLESS) as run:
         call = stub(run).StreamComplete(complete("a", "b"))
@@ -225,7 +228,7 @@ async def test_stream_complete_sends_usage_before_an_error() -> None:
 
 
 async def test_completion_is_observed() -> None:
-    """Span, histograms and log fields are of the operation `text_completion`; the prompts are not on the span."""
+    """Span, histograms and log fields have the operation `text_completion`; the prompts are not on the span."""
     async with running(ScriptedRunner("hello", "you")) as run:
         request = complete("tulip", "rose", n=2, logprobs=logprobs_pb2.LogprobsOptions())
         request.sampling.seed = 7
@@ -247,7 +250,7 @@ async def test_completion_is_observed() -> None:
 
 
 async def test_completion_span_has_content_if_the_operator_wants_it() -> None:
-    """With `capture_content`, prompts are users' messages and continuations the assistant's."""
+    """With `capture_content`, prompts are recorded as user messages and continuations as assistant messages."""
     async with running(capture_content=True) as run:
         await stub(run).Complete(complete("tulip", [97]))
         await until(lambda: any(span.name == f"text_completion {MODEL}" for span in run.spans.get_finished_spans()))

@@ -1,4 +1,4 @@
-"""CompletionService over the bundled model: prompts together say what each says alone, and echo tells the truth."""
+"""CompletionService with the bundled model: batched prompts, echo, logprobs and scores."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SHORT = sampling_pb2.StopParams(max_tokens=12, ignore_eos=True)
 
 @asynccontextmanager
 async def serving() -> AsyncIterator[aio.Channel]:
-    """A channel to a server with the bundled model, named as the tests' scripted one."""
+    """Return a channel to a server with the bundled model, under the name of the tests' scripted model."""
     torch.set_num_threads(1)
     telemetry = Telemetry(None)
     settings = settings_of()
@@ -61,8 +61,8 @@ async def serving() -> AsyncIterator[aio.Channel]:
 
 
 @pytest.mark.slow
-async def test_prompts_together_say_what_each_says_alone() -> None:
-    """With one seed, a prompt's choices don't depend on its neighbours; the same prompt twice says the same."""
+async def test_batched_prompts_get_the_texts_of_single_ones() -> None:
+    """With a seed, a prompt's choices don't depend on other prompts; two equal prompts get equal texts."""
     async with serving() as channel:
         stub: Any = completion_pb2_grpc.CompletionServiceStub(channel)
         together = await stub.Complete(complete(*PROMPTS, n=2, sampling=SEEDED, stopping=SHORT))
@@ -75,7 +75,7 @@ async def test_prompts_together_say_what_each_says_alone() -> None:
 
 @pytest.mark.slow
 async def test_a_prompt_asked_several_times_without_a_seed_has_several_answers() -> None:
-    """Without a seed prompts are drawn independently; the seed that the stream tells gives the first answer again."""
+    """Without a seed, prompts are sampled independently; the seed in the stream reproduces the first answer."""
     sampling = sampling_pb2.SamplingParams(temperature=2)
     async with serving() as channel:
         stub: Any = completion_pb2_grpc.CompletionServiceStub(channel)
@@ -92,21 +92,21 @@ async def test_a_prompt_asked_several_times_without_a_seed_has_several_answers()
 
 @pytest.mark.slow
 async def test_echo_has_the_logprobs_that_the_tokens_had_when_they_were_generated() -> None:
-    """A text that was generated, sent back as a prompt, has the logprobs it was generated with."""
+    """A generated text that is sent back as a prompt gets the logprobs with which it was generated."""
     ask = logprobs_pb2.LogprobsOptions(top_logprobs=3)
     async with serving() as channel:
         stub: Any = completion_pb2_grpc.CompletionServiceStub(channel)
         request_ = complete(CHAT, sampling=GREEDY, logprobs=ask, echo=True)
         request_.stopping.max_tokens = 12
         (first,) = (await stub.Complete(request_)).choices
-        told = [*first.prompt_logprobs, *first.logprobs]
-        again = complete([each.token_id for each in told], sampling=GREEDY, logprobs=ask, echo=True)
+        scored_tokens = [*first.prompt_logprobs, *first.logprobs]
+        again = complete([each.token_id for each in scored_tokens], sampling=GREEDY, logprobs=ask, echo=True)
         again.stopping.max_tokens = 1
         (second,) = (await stub.Complete(again)).choices
     assert second.text.startswith(first.text)
-    assert first.text == b"".join(each.bytes for each in told).decode(errors="replace")
-    assert [each.token_id for each in second.prompt_logprobs] == [each.token_id for each in told]
-    for one, other in zip(told, second.prompt_logprobs, strict=True):
+    assert first.text == b"".join(each.bytes for each in scored_tokens).decode(errors="replace")
+    assert [each.token_id for each in second.prompt_logprobs] == [each.token_id for each in scored_tokens]
+    for one, other in zip(scored_tokens, second.prompt_logprobs, strict=True):
         assert one.logprob == pytest.approx(other.logprob, abs=1e-3)
         best = [each.logprob for each in one.top_logprobs]
         assert best == pytest.approx([each.logprob for each in other.top_logprobs], abs=1e-3)
@@ -114,9 +114,9 @@ async def test_echo_has_the_logprobs_that_the_tokens_had_when_they_were_generate
 
 @pytest.mark.slow
 async def test_scores_of_a_text_are_those_of_transformers() -> None:
-    """As benchmarks score a continuation: the echoed prompt's logprobs, and one entry more for what is generated.
+    """The echoed prompt has the logprobs of transformers, plus one entry for the generated token.
 
-    The answer ends with the token that ends the turn, which has no text.
+    Benchmarks score continuations this way. The answer ends with the token that ends the turn, which has no text.
     """
     ask = logprobs_pb2.LogprobsOptions()
     async with serving() as channel:
@@ -144,7 +144,7 @@ async def test_scores_of_a_text_are_those_of_transformers() -> None:
 
 @pytest.mark.slow
 async def test_prompt_in_the_template_is_answered_as_a_chat() -> None:
-    """Without `use_raw_prompt` the text is that of the same chat."""
+    """Without `use_raw_prompt`, the text equals the answer to the same chat."""
     stopping = sampling_pb2.StopParams(max_tokens=40)
     async with serving() as channel:
         stub: Any = completion_pb2_grpc.CompletionServiceStub(channel)

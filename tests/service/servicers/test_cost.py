@@ -1,4 +1,4 @@
-"""What a caller is told of what a call has cost, who asks for it, and what operators see of it."""
+"""The cost of a call, as reported to clients that request it and to operators."""
 
 from __future__ import annotations
 
@@ -16,39 +16,39 @@ ASKING = (("x-sluice-cost", "true"),)
 FORM = re.compile(r"compute_s=(\d+\.\d{6}), block_s=(\d+\.\d{6}), cached_tokens=(\d+)")
 
 
-async def told(call: Any) -> str | None:
-    """The cost in a call's trailers."""
+async def cost_of(call: Any) -> str | None:
+    """Return the cost in a call's trailers."""
     return dict(await call.trailing_metadata()).get("x-sluice-cost")
 
 
-async def test_who_asks_is_told_after_the_answer() -> None:
-    """Whole and streamed; a prompt that was asked before is told as found in the cache, in whole blocks."""
+async def test_requested_cost_follows_the_answer() -> None:
+    """Streamed and unstreamed calls report it; a repeated prompt is reported as cached, in whole blocks."""
     async with running() as run:
         whole = run.chat.Chat(request("tulips and roses"), metadata=ASKING)
         await whole
-        found = FORM.fullmatch(await told(whole) or "")
+        found = FORM.fullmatch(await cost_of(whole) or "")
         assert found is not None
         assert float(found[1]) > 0
         assert float(found[2]) > 0
         assert found[3] == "0"
         stream = run.chat.StreamChat(request("tulips and roses"), metadata=ASKING)
         assert [event async for event in rest_of(stream)]
-        found = FORM.fullmatch(await told(stream) or "")
+        found = FORM.fullmatch(await cost_of(stream) or "")
         assert found is not None
         assert int(found[3]) > 0
 
 
-async def test_who_does_not_ask_is_told_nothing() -> None:
-    """Nor one who says anything but `true`."""
+async def test_cost_is_not_sent_unless_requested() -> None:
+    """A call without the metadata, or with another value than `true`, gets no cost."""
     async with running() as run:
         for metadata in ((), (("x-sluice-cost", "yes"),)):
             call = run.chat.Chat(request(), metadata=metadata)
             await call
-            assert await told(call) is None
+            assert await cost_of(call) is None
 
 
-async def test_a_failure_is_told_its_cost_too() -> None:
-    """An answer that breaks off has cost what was computed of it."""
+async def test_a_failure_reports_its_cost_too() -> None:
+    """A failed generation reports the cost of the tokens computed so far."""
     async with running() as run:
         with run.runner.paused(after=2):
             call = run.chat.StreamChat(request(), metadata=ASKING)
@@ -62,7 +62,7 @@ async def test_a_failure_is_told_its_cost_too() -> None:
 
 @pytest.mark.slow
 async def test_operators_see_the_cost(caplog: pytest.LogCaptureFixture) -> None:
-    """On the span, on the access line beside what it was for, and in counters; all agree."""
+    """The span, the counters and the access log line report the same cost; the line also names the route."""
     with caplog.at_level(logging.INFO):
         async with running() as run:
             await run.chat.Chat(request("tulip"))

@@ -1,4 +1,4 @@
-"""EmbeddingService on a real server: its vectors, its refusals, and what leaving a call does."""
+"""EmbeddingService on a real server: its vectors, its errors, and cancellation."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from tests.service.encoder_fakes import ENCODER, RunningEncoder, embed, running_
 from tests.service.fakes import MODEL, refused, request
 from tests.service.observability.test_observation import samples
 
-LONG = "x" * 15  # with the tokens around it one above the limit
+LONG = "x" * 15  # one above the limit with the tokens around it
 
 
 def framed(text: str) -> list[int]:
     return [BEGIN, *text.encode(), FINISH]
 
 
-async def test_embed_answers_each_input_in_its_place() -> None:
-    """Vectors by index, the model's own name, an id and the tokens of all inputs, those that frame them included."""
+async def test_embed_returns_vectors_in_the_order_of_the_inputs() -> None:
+    """Vectors are in the order of the inputs, with the model's own name, an id and the tokens of all framed inputs."""
     async with running_encoder() as run:
         request = embed("ab", "hello")
         request.inputs.add(token_ids={"ids": [7, 8]})
@@ -53,7 +53,7 @@ async def test_embed_answers_each_input_in_its_place() -> None:
 
 
 async def test_embed_cuts_to_dimensions() -> None:
-    """The leading components at unit length."""
+    """The leading components are returned, normalized to unit length."""
     async with running_encoder() as run:
         response = await run.embeddings.Embed(embed("ab", dimensions=2))
     length, total, *_ = vector_of(framed("ab"))
@@ -62,15 +62,15 @@ async def test_embed_cuts_to_dimensions() -> None:
 
 
 async def test_embed_puts_the_instruction_before_each_text() -> None:
-    """And counts its tokens for each."""
+    """The instruction is prepended to each text, and its tokens are counted for each."""
     async with running_encoder() as run:
         response = await run.embeddings.Embed(embed("a", "b", instruction="do "))
     assert [list(each.values) for each in response.embeddings] == [vector_of(framed(f"do {each}")) for each in "ab"]
     assert response.usage.prompt_tokens == 12
 
 
-async def test_embed_truncates_where_it_is_asked_to() -> None:
-    """The end of the text is lost, and not counted."""
+async def test_embed_truncates_on_request() -> None:
+    """The end of the text is cut off, and not counted."""
     serving = serving_pb2.ServingOptions(error_behavior=serving_pb2.ERROR_BEHAVIOR_TRUNCATE)
     async with running_encoder() as run:
         response = await run.embeddings.Embed(embed(LONG, serving=serving))
@@ -98,8 +98,8 @@ async def test_embed_truncates_where_it_is_asked_to() -> None:
         ({"model": MODEL}, "UNSUPPORTED_TASK", "model"),
     ],
 )
-async def test_embed_refuses_bad_input(fields: dict[str, Any], reason: str, field: str) -> None:
-    """INVALID_ARGUMENT with the field; nothing is computed, and the next request is served."""
+async def test_embed_rejects_bad_input(fields: dict[str, Any], reason: str, field: str) -> None:
+    """A request is rejected with INVALID_ARGUMENT and the field; nothing is computed, and the next request succeeds."""
     async with running_encoder() as run:
         refusal = await refused(run.embeddings.Embed(embed(**{"inputs": [{"text": "a"}], **fields})))
         assert not run.runner.batches
@@ -108,30 +108,30 @@ async def test_embed_refuses_bad_input(fields: dict[str, Any], reason: str, fiel
     assert refusal.fields[0][0] == field
 
 
-async def test_embed_tells_the_lengths_of_a_long_text() -> None:
-    """As numbers, for callers with words of their own."""
+async def test_embed_reports_the_lengths_of_a_long_text() -> None:
+    """The error has them as numbers, for clients that format their own texts."""
     async with running_encoder() as run:
         refusal = await refused(run.embeddings.Embed(embed(LONG)))
     assert {**refusal.info.metadata} == {"field": "inputs[0]", "num_prompt_tokens": "17", "limit": "16"}
 
 
 async def test_embed_with_an_unknown_model_is_not_found() -> None:
-    """As everywhere."""
+    """The call ends with NOT_FOUND."""
     async with running_encoder() as run:
         refusal = await refused(run.embeddings.Embed(embed("a", model="nobody")))
     assert (refusal.code, refusal.info.metadata["model"]) == (grpc.StatusCode.NOT_FOUND, "nobody")
 
 
 async def test_models_are_listed_in_the_order_of_the_settings() -> None:
-    """Those that generate come first: many clients take the first of the list."""
+    """Generative models come first, because many clients use the first model of the list."""
     names = ["zebra", ENCODER, "ant"]
     async with running_encoder(model=dict.fromkeys(names, "nowhere")) as run:
         listed = await run.models.ListModels(model_pb2.ListModelsRequest())
     assert [model.name for model in listed.models] == ["zebra", "ant", ENCODER]
 
 
-async def test_chat_with_an_encoder_is_refused() -> None:
-    """INVALID_ARGUMENT that names `model`, and the encoder is listed with what it does."""
+async def test_chat_with_an_encoder_is_rejected() -> None:
+    """The error is INVALID_ARGUMENT on `model`, and the list describes the encoder with its tasks."""
     async with running_encoder() as run:
         refusal = await refused(run.chat.Chat(request(model=ENCODER)))
         got = await run.models.GetModel(model_pb2.GetModelRequest(model=ENCODER))
@@ -145,7 +145,7 @@ async def test_chat_with_an_encoder_is_refused() -> None:
 
 @pytest.mark.parametrize("moment", ["waiting", "begun"])
 async def test_embed_left_by_its_caller_is_not_computed(moment: str) -> None:
-    """Hanging up before the first batch and after it: no more batches, nobody waits, others are served."""
+    """After a cancellation before or after the first batch, no more batches run, and other calls succeed."""
     async with running_encoder({"max_batch_tokens": 64}) as run:
         with run.runner.paused():
             ahead = run.embeddings.Embed(embed("ahead")) if moment == "waiting" else None
@@ -165,7 +165,7 @@ async def test_embed_left_by_its_caller_is_not_computed(moment: str) -> None:
 
 
 async def test_embed_ends_at_the_callers_deadline() -> None:
-    """DEADLINE_EXCEEDED, and nothing goes on behind the caller's back."""
+    """The call ends with DEADLINE_EXCEEDED, and its computation stops."""
     async with running_encoder({"max_batch_tokens": 64}) as run:
         with run.runner.paused():
             refusal = await refused(run.embeddings.Embed(embed(*["late"] * 100), timeout=0.3))
@@ -175,8 +175,8 @@ async def test_embed_ends_at_the_callers_deadline() -> None:
     assert refusal.code is grpc.StatusCode.DEADLINE_EXCEEDED
 
 
-async def test_embed_is_refused_when_the_queue_is_full() -> None:
-    """RESOURCE_EXHAUSTED with the time to come back."""
+async def test_embed_is_rejected_when_the_queue_is_full() -> None:
+    """The call ends with RESOURCE_EXHAUSTED and a retry delay."""
     async with running_encoder({"max_queue_requests": 1}) as run:
         with run.runner.paused():
             first = run.embeddings.Embed(embed("a"))
@@ -188,7 +188,7 @@ async def test_embed_is_refused_when_the_queue_is_full() -> None:
 
 
 async def test_large_request_does_not_hold_up_a_small_one() -> None:
-    """While 2,048 inputs are computed, a request of one is answered after the next batch."""
+    """During a request with 2,048 inputs, a request with one is answered after the next batch."""
     async with running_encoder({"max_batch_tokens": 64}) as run:
         with run.runner.paused():
             large = run.embeddings.Embed(embed(*["large"] * 2048))
@@ -205,7 +205,7 @@ async def test_large_request_does_not_hold_up_a_small_one() -> None:
 
 
 async def test_server_drains_a_running_embedding() -> None:
-    """At a stop a running call gets its vectors; one that outlasts the time ends with UNAVAILABLE."""
+    """During shutdown, a running call gets its vectors; one that exceeds the drain time ends with UNAVAILABLE."""
     async with running_encoder(drain_timeout_s=0.05) as run:
         with run.runner.paused():
             call = run.embeddings.Embed(embed("a"))
@@ -224,7 +224,7 @@ async def test_server_drains_a_running_embedding() -> None:
 
 
 async def test_engine_that_dies_fails_its_calls() -> None:
-    """INTERNAL without the inner words, and the watch tells which engine it was."""
+    """Calls end with INTERNAL without internal details, and `watch` names the engine that died."""
     async with running_encoder() as run:
         watching = asyncio.create_task(run.server.watch())
         run.runner.fail_with = RuntimeError("secret words of the encoder")
@@ -241,8 +241,8 @@ async def spans_of(run: RunningEncoder, num: int) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-async def test_telemetry_tells_of_an_embedding(caplog: pytest.LogCaptureFixture) -> None:
-    """Its span with stages, its histograms, the engine's series and the call's log line; nothing of the text."""
+async def test_embedding_is_recorded_in_telemetry(caplog: pytest.LogCaptureFixture) -> None:
+    """The span has stages, and histograms, engine metrics and the log line are recorded, without any text."""
     labels = {
         "gen_ai_operation_name": "embeddings",
         "gen_ai_request_model": ENCODER,
@@ -257,10 +257,10 @@ async def test_telemetry_tells_of_an_embedding(caplog: pytest.LogCaptureFixture)
             steps = samples(run, "sluice_engine_step_sequences_sum")  # type: ignore[arg-type]
             tokens = samples(run, "sluice_engine_computed_tokens_total")  # type: ignore[arg-type]
     span = spans[f"embeddings {ENCODER}"]
-    told = dict(span.attributes)
-    assert told.pop("sluice.cost.compute") > 0
-    assert told.pop("sluice.cost.block") == 0
-    assert told == {
+    attributes = dict(span.attributes)
+    assert attributes.pop("sluice.cost.compute") > 0
+    assert attributes.pop("sluice.cost.block") == 0
+    assert attributes == {
         "gen_ai.operation.name": "embeddings",
         "gen_ai.provider.name": "sluice",
         "gen_ai.request.model": ENCODER,
@@ -285,8 +285,8 @@ async def test_telemetry_tells_of_an_embedding(caplog: pytest.LogCaptureFixture)
 
 
 @pytest.mark.slow
-async def test_failed_embedding_tells_its_error() -> None:
-    """The span and the histogram have the kind of error."""
+async def test_failed_embedding_is_recorded_with_its_error() -> None:
+    """The span and the histogram have the error type."""
     async with running_encoder() as run:
         await refused(run.embeddings.Embed(embed(LONG)))
         spans = await spans_of(run, 2)
@@ -295,18 +295,18 @@ async def test_failed_embedding_tells_its_error() -> None:
     assert dict(labels)["error_type"] == "PromptTooLong"
 
 
-class Nobody:
-    """Watches no steps."""
+class IgnoringObserver:
+    """A step observer that ignores all steps."""
 
     def on_step(self, stats: EngineStats) -> None:
-        """Look away."""
+        """Ignore the step."""
 
 
 @pytest.mark.slow
 async def test_bundled_encoder_is_loaded_by_its_folder() -> None:
-    """The default settings' second model is an encoder, described as one, and knows near from far."""
+    """The second model of the default settings is an encoder, and its vectors distinguish similar from other texts."""
     _, settings = Settings(device="cpu").served_models()
-    model = load_model(settings, Nobody())
+    model = load_model(settings, IgnoringObserver())
     assert isinstance(model, ServedEncoder)
     description = model.description
     assert (description.name, list(description.tasks)) == (EMBEDDING_NAME, [Task.EMBEDDING, Task.RANK])

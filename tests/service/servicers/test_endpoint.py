@@ -1,4 +1,4 @@
-"""EndpointService on a real server: its life cycle, its rules, and where requests go."""
+"""EndpointService on a real server: the life cycle of endpoints, validation, and routing."""
 
 import asyncio
 import logging
@@ -28,7 +28,7 @@ Code = grpc.StatusCode
 
 
 async def answers(run: Serving, model: str, deployment: str = "") -> str:
-    """Which model answers a chat; it says its own name."""
+    """Return the model that answers a chat; each model generates its own name."""
     options = serving_pb2.ServingOptions(deployment=deployment)
     response = await run.chat.Chat(request(model=model, serving=options))
     assert response.choices[0].message.content[0].text == response.model
@@ -37,7 +37,7 @@ async def answers(run: Serving, model: str, deployment: str = "") -> str:
 
 
 async def test_endpoint_lives_from_create_to_delete() -> None:
-    """Each step is seen by the next: versions rise by one, `created` stays, and the name is free at the end."""
+    """Each call sees the previous change: the version rises by one, `created` stays, and at last the name is free."""
     async with serving("a", "b") as run:
         made = await run.create("x", *both())
         assert (made.name, made.task, made.config_version, made.is_model) == ("x", model_pb2.TASK_CHAT, 1, False)
@@ -54,7 +54,7 @@ async def test_endpoint_lives_from_create_to_delete() -> None:
 
 
 async def test_model_is_an_endpoint_of_its_own() -> None:
-    """It is listed with itself behind it, with its load as its beginning."""
+    """A model is listed as an endpoint with itself as its only entity, and its load time as `created`."""
     async with serving("a") as run:
         own, vectors = await run.get("a"), await run.get("encoder")
         model = (await run.models.GetModel(model_pb2.GetModelRequest(model="a"))).model
@@ -71,22 +71,22 @@ async def test_model_is_an_endpoint_of_its_own() -> None:
 
 
 async def test_changes_are_logged(caplog: pytest.LogCaptureFixture) -> None:
-    """Each one that was made, with the endpoint's name; one that was refused is none."""
+    """Each change that succeeds is logged with the endpoint's name; a rejected one is not logged."""
     caplog.set_level(logging.INFO, "service.servicers.endpoint")
     async with serving("a", "b") as run:
         await run.create("x", *both())
         await refused(run.create("x", *both()))
         await run.update("x", ("only", "b", 100))
         await run.endpoints.DeleteEndpoint(endpoint_pb2.DeleteEndpointRequest(name="x"))
-    told = [record for record in caplog.records if record.name == "service.servicers.endpoint"]
-    assert [record.getMessage() for record in told] == [
+    logged = [record for record in caplog.records if record.name == "service.servicers.endpoint"]
+    assert [record.getMessage() for record in logged] == [
         f"endpoint was {what}" for what in ("created", "changed", "removed")
     ]
-    assert {record.__dict__["fields"]["endpoint"] for record in told} == {"x"}
+    assert {record.__dict__["fields"]["endpoint"] for record in logged} == {"x"}
 
 
 async def test_requests_are_shared_out_by_traffic() -> None:
-    """The draws decide, one a request; the answer names the model, not the endpoint."""
+    """One draw per request selects the entity; the answer has the name of the model, not of the endpoint."""
     async with serving("a", "b") as run:
         places = iter([0, 29, 30, 99, 31])
         run.server.registry.endpoints = EndpointTable(draw=lambda _: next(places))
@@ -95,7 +95,10 @@ async def test_requests_are_shared_out_by_traffic() -> None:
 
 
 async def test_deployment_picks_one() -> None:
-    """By the entity's name, whatever its share; a model's own endpoint has one of its own name."""
+    """`deployment` selects an entity by name, whatever its percentage.
+
+    A model's own endpoint has one of its own name.
+    """
     async with serving("a", "b") as run:
         await run.create("x", ("main", "a", 100), ("trial", "b", 0))
         assert await answers(run, "x", "trial") == "b"
@@ -108,7 +111,7 @@ async def test_deployment_picks_one() -> None:
 
 
 async def test_running_request_keeps_its_model() -> None:
-    """A stream that runs while its endpoint is changed and removed ends with the model that it began with."""
+    """A stream keeps its model to the end while its endpoint is changed and deleted."""
     async with serving("a", "b") as run:
         await run.create("x", ("only", "a", 100))
         with run.runners["a"].paused(after=1):
@@ -126,7 +129,7 @@ async def test_running_request_keeps_its_model() -> None:
 
 
 async def test_models_have_engines_of_their_own() -> None:
-    """While one model stands still, another answers."""
+    """A model answers while another one is blocked."""
     async with serving("a", "b") as run:
         with run.runners["a"].paused(after=1):
             stream = run.chat.StreamChat(request(model="a"))
@@ -137,7 +140,7 @@ async def test_models_have_engines_of_their_own() -> None:
 
 
 async def test_get_model_of_an_endpoint_describes_the_leading_model() -> None:
-    """The one that gets most of its requests, under that model's own name; the list has models only."""
+    """GetModel returns the model with the largest percentage, under its own name; ListModels has models only."""
     async with serving("a", "b") as run:
         await run.create("x", *both(30, 70))
         got = await run.models.GetModel(model_pb2.GetModelRequest(model="x"))
@@ -147,7 +150,7 @@ async def test_get_model_of_an_endpoint_describes_the_leading_model() -> None:
 
 
 async def test_model_is_asked_for_its_own_tasks_only() -> None:
-    """A chat with an encoder is UNSUPPORTED_TASK of `model`, by its own name and by an endpoint's."""
+    """A chat with an encoder is UNSUPPORTED_TASK on `model`, by the model's name and by an endpoint's."""
     async with serving("a") as run:
         await run.create("x", ("only", "encoder", 100))
         for name in ("encoder", "x"):
@@ -156,8 +159,8 @@ async def test_model_is_asked_for_its_own_tasks_only() -> None:
             assert "'encoder'" in refusal.text
 
 
-async def test_chat_without_a_chat_template_is_refused() -> None:
-    """By the field `model`. An endpoint over such a model and one that chats has completion for its task."""
+async def test_chat_without_a_chat_template_is_rejected() -> None:
+    """The error names the field `model`. An endpoint over such a model and a chat model has the task completion."""
     async with serving("a", "b", tasks={"b": [Task.COMPLETION]}) as run:
         served = run.server.registry.visible_to(ANONYMOUS).generator("b")
         preparation = Preparation("b", served.tokenizer, 128, None, Workers(WorkerLimits()))
@@ -185,8 +188,8 @@ BAD: list[Bad] = [
 
 @pytest.mark.parametrize("method", ["create", "update"])
 @pytest.mark.parametrize("case", BAD, ids=range(len(BAD)))
-async def test_bad_entities_are_refused(case: Bad, method: str) -> None:
-    """Create and Update have the same rules; what is there stays as it is."""
+async def test_bad_entities_are_rejected(case: Bad, method: str) -> None:
+    """Create and Update have the same rules; existing endpoints stay unchanged."""
     name, shares, code, reason, field = case
     async with serving("a", "b") as run:
         before = await run.create("there", *both())
@@ -235,8 +238,8 @@ def get(run: Serving, name: str) -> Awaitable[Any]:
         (get, "", Code.INVALID_ARGUMENT, "INVALID_FIELD"),
     ],
 )
-async def test_wrong_name_is_refused(act: Act, name: str, code: Code, reason: str) -> None:
-    """A name that is taken, unknown, or not a caller's to change; what is there stays as it is."""
+async def test_wrong_name_is_rejected(act: Act, name: str, code: Code, reason: str) -> None:
+    """A name that is taken, unknown or read-only is rejected; existing endpoints stay unchanged."""
     fixed = {"name": "fixed", "entities": [{"name": "only", "model": "a", "traffic_percentage": 100}]}
     async with serving("a", "b", endpoints=[fixed]) as run:
         await run.create("made", *both())
@@ -249,7 +252,7 @@ async def test_wrong_name_is_refused(act: Act, name: str, code: Code, reason: st
 
 
 async def test_number_of_endpoints_is_limited(tmp_path: Path) -> None:
-    """One more than the service keeps is refused with the limit; those that are there can still be changed."""
+    """An endpoint above the limit is rejected with the limit; existing ones can still be changed."""
     async with serving("a", "b") as run:
         template = await run.create("x", *both())
         entities = to_entities(template.entities)
@@ -264,7 +267,7 @@ async def test_number_of_endpoints_is_limited(tmp_path: Path) -> None:
 
 
 async def test_changes_at_the_same_time_go_one_after_the_other() -> None:
-    """Of many who create one name, one succeeds; no update is lost."""
+    """Of many concurrent creations of a name, one succeeds; no update is lost."""
     async with serving("a", "b") as run:
         created = await asyncio.gather(*(run.create("x", *both()) for _ in range(8)), return_exceptions=True)
         assert [getattr(each, "config_version", None) for each in created].count(1) == 1

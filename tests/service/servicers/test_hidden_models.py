@@ -1,8 +1,8 @@
-"""Models and endpoints that a key may not use are not there for it, in any RPC.
+"""Models and endpoints that a key may not use are invisible to it in every RPC.
 
-The service has the models `seen1` and `hidn1`, and the endpoints `seen2` (over seen1), `hidn2` (a name the key may not
-reach), `hidn3` (a name it may, over a model it may not use). Names that nobody has are as long as hidden ones, so that
-refusals can be compared byte for byte.
+The service has the models `seen1` and `hidn1`, and the endpoints `seen2` (over seen1), `hidn2` (a name that the key may
+not use) and `hidn3` (a permitted name over a model that the key may not use). Unused names have the length of the
+hidden ones, so that errors can be compared byte for byte.
 """
 
 from collections.abc import AsyncIterator
@@ -32,16 +32,16 @@ PAIRS = [("hidn1", "nobd1"), ("hidn2", "nobd2"), ("hidn3", "nobd3")]
 
 
 def message(model: str) -> dict[str, Any]:
-    """A request with one message."""
+    """Return a request with one message."""
     return {"model": model, "messages": [{"role": "ROLE_USER", "content": [{"text": "hi"}]}]}
 
 
 def entities(model: str) -> list[dict[str, Any]]:
-    """All traffic to one model."""
+    """Return an entity with all traffic for one model."""
     return [{"name": "only", "model": model, "trafficPercentage": 100}]
 
 
-# For each RPC the requests that ask for something by name.
+# For each RPC, the requests that contain a name.
 BY_NAME: list[tuple[str, Any]] = [
     ("ChatService/Chat", message),
     ("ChatService/StreamChat", message),
@@ -83,13 +83,13 @@ BY_NAME: list[tuple[str, Any]] = [
 
 @dataclass
 class Guarded:
-    """A service with keys, called by the names of its RPCs."""
+    """A service with API keys, whose RPCs are called by name."""
 
     channel: aio.Channel
     keys: dict[str, str]
 
     def call(self, key_id: str, method: str, fields: dict[str, Any]) -> Any:
-        """A call of `method` ("Service/Method") with that key."""
+        """Call `method` ("Service/Method") with that key."""
         service, _, name = method.partition("/")
         rpc = Default().FindServiceByName(f"sluice.v1.{service}").methods_by_name[name]
         request = json_format.ParseDict(fields, GetMessageClass(rpc.input_type)())
@@ -102,14 +102,14 @@ class Guarded:
         return begin(request, metadata=(("authorization", f"Bearer {self.keys[key_id]}"), ("x-request-id", "r")))
 
     async def names(self, key_id: str, method: str) -> list[str]:
-        """The names that a list has."""
+        """Return the names in a list."""
         answer = await self.call(key_id, method, {})
         return [each.name for each in (*getattr(answer, "models", ()), *getattr(answer, "endpoints", ()))]
 
 
 @asynccontextmanager
 async def guarded(path: Path) -> AsyncIterator[Guarded]:
-    """The service that this file is about."""
+    """Run the service that the module's docstring describes."""
     made = write(path, **KEYS)
     configured = [{"name": "hidn2", "entities": [{"name": "only", "model": "seen1", "traffic_percentage": 100}]}]
     async with (
@@ -126,14 +126,14 @@ async def guarded(path: Path) -> AsyncIterator[Guarded]:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where the keys stand."""
+    """Return the path of the keys file."""
     return tmp_path / "keys.yaml"
 
 
-def test_every_rpc_is_tried() -> None:
-    """All that there are, but the lists, which have tests of their own."""
+def test_every_rpc_has_a_case() -> None:
+    """Every RPC has a case, except the lists, which have tests of their own."""
     tried = {f"sluice.v1.{method}" for method, _ in BY_NAME}
-    # A load asks for no model: it names a new one.
+    # LoadModel names a new model instead of an existing one.
     lists = {
         "ModelService/LoadModel",
         "ModelService/ListModels",
@@ -143,26 +143,26 @@ def test_every_rpc_is_tried() -> None:
     assert tried == set(RPCS) - {f"sluice.v1.{method}" for method in lists}
 
 
-def told(refusal: Refusal, name: str) -> tuple[grpc.StatusCode, str, bytes]:
-    """All that a refusal says, with another word for the name that was asked for."""
+def error_content(refusal: Refusal, name: str) -> tuple[grpc.StatusCode, str, bytes]:
+    """Return everything in an error, with the requested name replaced."""
     details = dict(refusal.error.trailing_metadata() or ())["grpc-status-details-bin"]
     assert isinstance(details, bytes)
     return refusal.code, refusal.text.replace(name, "NAME"), details.replace(name.encode(), b"NAME")
 
 
-async def test_hidden_name_is_refused_as_one_that_nobody_has(path: Path) -> None:
-    """Status, text and details are the same, byte for byte, whoever else may use the name."""
+async def test_hidden_name_is_rejected_like_an_unused_one(path: Path) -> None:
+    """Status, text and details equal those of an unused name byte for byte, whatever other keys may use."""
     async with guarded(path) as service:
         for method, fields in BY_NAME:
             for hidden, nobodys in PAIRS:
-                there = told(await refused(service.call("team", method, fields(hidden))), hidden)
-                nowhere = told(await refused(service.call("team", method, fields(nobodys))), nobodys)
-                assert there == nowhere, (method, hidden)
-                assert there[0] is grpc.StatusCode.NOT_FOUND, (method, hidden)
+                hidden_error = error_content(await refused(service.call("team", method, fields(hidden))), hidden)
+                unused_error = error_content(await refused(service.call("team", method, fields(nobodys))), nobodys)
+                assert hidden_error == unused_error, (method, hidden)
+                assert hidden_error[0] is grpc.StatusCode.NOT_FOUND, (method, hidden)
 
 
 async def test_lists_have_what_a_key_may_use(path: Path) -> None:
-    """And nothing else; who may use everything sees everything."""
+    """A list has the names that the key may use and no others; an unrestricted key sees everything."""
     async with guarded(path) as service:
         assert await service.names("team", "ModelService/ListModels") == ["seen1", "encoder"]
         assert await service.names("team", "EndpointService/ListEndpoints") == ["encoder", "seen1", "seen2"]
@@ -170,8 +170,8 @@ async def test_lists_have_what_a_key_may_use(path: Path) -> None:
         assert await service.names("operator", "EndpointService/ListEndpoints") == everything
 
 
-async def test_load_tells_of_what_a_key_may_use(path: Path) -> None:
-    """Of no other model, and of no other endpoint."""
+async def test_load_covers_what_a_key_may_use(path: Path) -> None:
+    """The load report has no other model and no other endpoint."""
     async with guarded(path) as service:
         load = await service.call("team", "ModelService/GetLoad", {})
         assert [each.model for each in load.models] == ["seen1", "encoder"]
@@ -180,8 +180,8 @@ async def test_load_tells_of_what_a_key_may_use(path: Path) -> None:
         assert [each.endpoint for each in everything.entities] == ["hidn2", "hidn3", "seen2"]
 
 
-async def test_seen_names_answer(path: Path) -> None:
-    """The model by its name and through its endpoint."""
+async def test_visible_names_answer(path: Path) -> None:
+    """A visible model answers by its name and through its endpoint."""
     async with guarded(path) as service:
         for name in ("seen1", "seen2"):
             assert (await service.call("team", "ChatService/Chat", message(name))).model == "seen1"
@@ -190,7 +190,7 @@ async def test_seen_names_answer(path: Path) -> None:
 
 
 async def test_endpoints_are_made_under_a_keys_names_only(path: Path) -> None:
-    """Another name is refused whether it is taken or not; one of its own that is taken can't be had twice."""
+    """Other names are rejected whether they are taken or not; a permitted name that is taken already exists."""
     async with guarded(path) as service:
         for name in ("hidn1", "hidn2", "nobd1"):
             made = service.call("team", "EndpointService/CreateEndpoint", {"name": name, "entities": entities("seen1")})

@@ -1,4 +1,4 @@
-"""Callers' limits over gRPC: what calls are charged, what a caller is told, and what a hang-up gives back."""
+"""Limits of clients over gRPC: the charge of each kind of call, the reported state, and the refund on cancellation."""
 
 from __future__ import annotations
 
@@ -38,23 +38,23 @@ SCOPES = ["generate", "tokenize"]
 
 
 class Team:
-    """A service, and a caller with limits."""
+    """A service, and a client with limits."""
 
     def __init__(self, run: Running, key: str) -> None:
         self.run = run
         self.metadata = (("authorization", f"Bearer {key}"),)
 
     async def chat(self, **fields: Any) -> chat_pb2.ChatResponse:
-        """A whole chat."""
+        """Send an unstreamed chat."""
         answer: chat_pb2.ChatResponse = await self.run.chat.Chat(request(**fields), metadata=self.metadata)
         return answer
 
     def stream(self, **fields: Any) -> Any:
-        """A streamed chat."""
+        """Send a streamed chat."""
         return self.run.chat.StreamChat(request(**fields), metadata=self.metadata)
 
     async def left(self) -> dict[str, str]:
-        """The headers of a chat that is made to find out."""
+        """Return the headers with the remaining limits, from a chat sent for this purpose."""
         call = self.run.chat.Chat(request(), metadata=self.metadata)
         await call
         return limits_in(await call.initial_metadata())
@@ -64,14 +64,14 @@ class Team:
 async def limited(
     path: Path, limits: dict[str, int], runner: ScriptedRunner | None = None, **settings: Any
 ) -> AsyncIterator[Team]:
-    """A service with one key that has those limits."""
+    """Run a service with one key that has those limits."""
     keys = write(path / "keys.yaml", team={"scopes": SCOPES, "limits": limits})
     async with running(runner, auth={"keys_file": path / "keys.yaml"}, **settings) as run:
         yield Team(run, keys["team"])
 
 
 def limits_in(metadata: Any) -> dict[str, str]:
-    """The part of the metadata that tells of limits, by its names' ends."""
+    """Return the metadata about limits, by the suffixes of their names."""
     return {key.removeprefix("x-ratelimit-"): value for key, value in metadata or () if key.startswith("x-ratelimit-")}
 
 
@@ -103,7 +103,7 @@ CALLS: dict[str, Callable[[Running, Any], Any]] = {
 
 @pytest.mark.parametrize("name", CALLS)
 async def test_every_kind_of_call_counts(tmp_path: Path, name: str) -> None:
-    """The first is answered and says that nothing is left, the second refused, with when to come again."""
+    """The first call succeeds and reports that nothing is left; the second is rejected with a retry delay."""
     async with limited(tmp_path, {"requests_per_minute": 1}) as team:
         call = CALLS[name](team.run, team.metadata)
         if name.startswith("Stream"):
@@ -124,7 +124,7 @@ async def test_every_kind_of_call_counts(tmp_path: Path, name: str) -> None:
 
 
 async def test_tokens_are_those_of_the_answer(tmp_path: Path) -> None:
-    """What an answer reports as its usage is what it took, streamed or whole."""
+    """The charge equals the usage of the answer, streamed or not."""
     async with limited(tmp_path, {"input_tokens_per_minute": 1000, "output_tokens_per_minute": 1000}) as team:
         answer = await team.chat(stopping=sampling_pb2.StopParams(max_tokens=900))
         used = answer.usage
@@ -137,8 +137,8 @@ async def test_tokens_are_those_of_the_answer(tmp_path: Path) -> None:
     assert int(left["remaining-output-tokens"]) > 1000 - 4 * used.completion_tokens
 
 
-async def test_sizes_are_refused_by_name_and_filled_in(tmp_path: Path) -> None:
-    """Above the key's limits max_tokens and n are invalid; an answer without max_tokens gets no more than the limit."""
+async def test_sizes_above_the_limit_are_rejected_by_name(tmp_path: Path) -> None:
+    """max_tokens and n above the key's limits are invalid; without max_tokens, the limit applies."""
     async with limited(tmp_path, {"max_tokens": 3, "max_n": 2}, ScriptedRunner("endless ", end=False)) as team:
         for fields, field in (
             ({"stopping": sampling_pb2.StopParams(max_tokens=4)}, "stopping.max_tokens"),
@@ -160,8 +160,8 @@ async def test_sizes_are_refused_by_name_and_filled_in(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("is_streamed", [True, False])
 @pytest.mark.parametrize("has_begun", [True, False])
-async def test_hang_up_frees_the_place(tmp_path: Path, *, is_streamed: bool, has_begun: bool) -> None:
-    """A caller who leaves, before the first token or after, makes room for its next request."""
+async def test_cancellation_releases_the_slot(tmp_path: Path, *, is_streamed: bool, has_begun: bool) -> None:
+    """A cancellation before or after the first token releases the slot for the client's next request."""
     runner = ScriptedRunner("on and on ", end=False)
     async with limited(tmp_path, {"concurrent_requests": 1}, runner, engine=ENDLESS) as team:
         if not has_begun:
@@ -180,8 +180,8 @@ async def test_hang_up_frees_the_place(tmp_path: Path, *, is_streamed: bool, has
 
 
 @pytest.mark.slow
-async def test_what_was_generated_and_never_read_counts(tmp_path: Path) -> None:
-    """A caller who reads nothing and leaves has used all that was computed for it."""
+async def test_tokens_that_were_never_read_count(tmp_path: Path) -> None:
+    """A client that reads nothing and cancels is charged for everything computed for it."""
     runner = ScriptedRunner("on and on ", end=False)
     narrow = [("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", 1024)]
     async with (
@@ -197,11 +197,11 @@ async def test_what_was_generated_and_never_read_counts(tmp_path: Path) -> None:
         refusal = await refused(team.stream())
     assert num_generated > 20_000
     assert refusal.retry_after_s is not None
-    assert refusal.retry_after_s * 10 > 0.9 * num_generated - 600  # ten come in each second
+    assert refusal.retry_after_s * 10 > 0.9 * num_generated - 600  # ten are refilled per second
 
 
-async def test_what_the_engine_has_no_room_for_is_free(tmp_path: Path) -> None:
-    """A request that is refused for others' sake costs its caller nothing."""
+async def test_requests_above_the_engines_capacity_are_free(tmp_path: Path) -> None:
+    """A request that is rejected because of the engine's load costs its client nothing."""
     runner = ScriptedRunner("on and on ", end=False)
     sizes = {**ENDLESS, "max_queue_requests": 1, "max_batch_sequences": 1}
     async with limited(tmp_path, {"requests_per_minute": 3}, runner, engine=sizes) as team:
@@ -218,8 +218,8 @@ async def test_what_the_engine_has_no_room_for_is_free(tmp_path: Path) -> None:
         await team.run.until_idle()
 
 
-async def test_log_tells_the_limit(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A refused call's line has the key, the limit that was reached, and whose it is."""
+async def test_log_names_the_limit(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The log line of a rejected call has the key, the exceeded limit and its owner."""
     caplog.set_level("INFO", "sluice.access")
     async with limited(tmp_path, {"max_n": 1}) as team:
         await refused(team.stream(n=2))
@@ -229,7 +229,7 @@ async def test_log_tells_the_limit(tmp_path: Path, caplog: pytest.LogCaptureFixt
 
 
 async def test_two_services_share_a_redis(tmp_path: Path, redis: RedisServer) -> None:
-    """What a caller used at one it can't use at the other; while Redis is away each counts alone, or refuses."""
+    """Usage at one service counts at the other; while Redis is lost, each counts alone or rejects requests."""
     limits = {"requests_per_minute": 1}
     shared = {"redis_url": redis.url, "redis_timeout_s": 0.5}
     async with (
@@ -248,7 +248,7 @@ async def test_two_services_share_a_redis(tmp_path: Path, redis: RedisServer) ->
 
 
 async def test_a_models_limit_holds_for_callers_without_keys(tmp_path: Path) -> None:
-    """All together; what is left is nobody's to see."""
+    """Clients without keys share the limit of a model; its state is not reported to any of them."""
     async with running(quota={"limits_by_model": {"scrip*": {"requests_per_minute": 1}}}) as run:
         call = run.chat.Chat(request())
         await call

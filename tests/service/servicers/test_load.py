@@ -1,4 +1,4 @@
-"""What `GetLoad` tells: engines, endpoints, latencies and how calls ended."""
+"""`GetLoad` reports engines, endpoints, latencies and the outcomes of calls."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tests.waiting import GUARD_S
 
 
 async def load_of(run: Any) -> load_pb2.GetLoadResponse:
-    """The load now."""
+    """Return the current load."""
     return await run.models.GetLoad(load_pb2.GetLoadRequest())  # type: ignore[no-any-return]
 
 
 async def test_a_models_numbers_are_its_engines() -> None:
-    """State, counts and times of one answer, all three times told once; blocks are given back."""
+    """State, counts and latencies of one answer are reported, each latency once; blocks are free again."""
     async with running() as run:
         before = (await load_of(run)).models[0]
         assert (before.requests, before.HasField("queue_time")) == (0, False)
@@ -36,13 +36,13 @@ async def test_a_models_numbers_are_its_engines() -> None:
         assert load.started.ToNanoseconds() < time.time_ns()
 
 
-async def test_calls_are_told_by_their_reason() -> None:
-    """What went well without one."""
+async def test_calls_are_counted_by_their_reason() -> None:
+    """Successful calls have no reason."""
     async with running() as run:
         await run.chat.Chat(request())
         await refused(run.models.GetModel(model_pb2.GetModelRequest(model="nobody")))
         async with asyncio.timeout(GUARD_S):
-            while True:  # calls are counted after their status has gone out
+            while True:  # calls are counted after their status has been sent
                 calls = {(each.method, each.code, each.reason): each.calls for each in (await load_of(run)).calls}
                 if ("sluice.v1.ModelService/GetModel", "NOT_FOUND", "MODEL_NOT_FOUND") in calls:
                     break
@@ -50,8 +50,8 @@ async def test_calls_are_told_by_their_reason() -> None:
         assert calls["sluice.v1.ChatService/Chat", "OK", ""] == 1
 
 
-async def test_endpoints_tell_what_each_entity_got() -> None:
-    """Chosen by traffic or by name; what leaves its endpoint takes its count with it."""
+async def test_requests_are_counted_per_entity() -> None:
+    """Requests routed by traffic or by name are counted; the count of a removed entity is dropped."""
     async with serving("a", "b") as run:
         await run.create("x", *both(100, 0))
         for _ in range(3):
@@ -65,8 +65,8 @@ async def test_endpoints_tell_what_each_entity_got() -> None:
         assert not (await load_of(run)).entities
 
 
-async def test_readers_side_by_side_have_all() -> None:
-    """Each sees each metric once, however many read at a time."""
+async def test_concurrent_readers_get_all_metrics() -> None:
+    """Each of several concurrent readers gets each metric once."""
     telemetry = Telemetry(None)
     try:
         telemetry.instruments.queue_time.record(1.0, {"gen_ai.request.model": "m"})

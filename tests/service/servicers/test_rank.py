@@ -1,4 +1,4 @@
-"""RankService over a running server: order, scores, limits, errors and telemetry, with models by hand."""
+"""RankService on a running server: order, scores, limits, errors and telemetry, with scripted models."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TRUNCATE = serving_pb2.ServingOptions(error_behavior=serving_pb2.ERROR_BEHAVIOR_
 
 
 def rank(**fields: Any) -> rank_pb2.RankRequest:
-    """A valid request; the cross-encoder by hand scores by length."""
+    """Return a valid request; the scripted cross-encoder scores by length."""
     return rank_pb2.RankRequest(**{"model": CROSS, "query": "aaa", "documents": DOCUMENTS, **fields})
 
 
@@ -32,7 +32,10 @@ def cosine(first: str, second: str) -> float:
 
 
 async def test_documents_are_sorted_by_score() -> None:
-    """Best first, equal ones in their order, each with its place in the request; the query counts for each."""
+    """Documents are sorted best first, ties in request order, with their indices.
+
+    The query counts for each document.
+    """
     async with running_encoder() as run:
         answer: rank_pb2.RankResponse = await run.ranks.Rank(rank(options={"raw_scores": True}))
         other: rank_pb2.RankResponse = await run.ranks.Rank(rank())
@@ -44,15 +47,15 @@ async def test_documents_are_sorted_by_score() -> None:
 
 
 @pytest.mark.parametrize(("top_n", "indices"), [(1, [1]), (3, [1, 3, 0]), (9, [1, 3, 0, 2])])
-async def test_the_best_are_answered(top_n: int, indices: list[int]) -> None:
-    """As many as asked for, or all there are."""
+async def test_the_best_documents_are_returned(top_n: int, indices: list[int]) -> None:
+    """The requested number of documents is returned, or all of them."""
     async with running_encoder() as run:
         answer = await run.ranks.Rank(rank(top_n=top_n))
     assert [each.index for each in answer.results] == indices
 
 
-async def test_documents_are_read_as_far_as_asked() -> None:
-    """`max_tokens_per_document` cuts each; what is too long is cut where that is asked for, else refused."""
+async def test_documents_are_truncated_on_request() -> None:
+    """`max_tokens_per_document` truncates each; longer documents are truncated on request, else rejected."""
     async with running_encoder() as run:
         options = {"max_tokens_per_document": 2, "raw_scores": True}
         cut = await run.ranks.Rank(rank(options=options))
@@ -66,7 +69,7 @@ async def test_documents_are_read_as_far_as_asked() -> None:
 
 
 async def test_vectors_are_compared_by_their_cosine() -> None:
-    """With a model that makes vectors; each text is computed once."""
+    """With an embedding model, each text is computed once."""
     async with running_encoder() as run:
         answer = await run.ranks.Rank(rank(model=ENCODER))
         (batch,) = run.runner.batches
@@ -78,7 +81,7 @@ async def test_vectors_are_compared_by_their_cosine() -> None:
 
 
 async def test_scores_are_in_the_order_of_the_pairs() -> None:
-    """One query for all, or one each."""
+    """A request has one query for all documents, or one query per document."""
     async with running_encoder() as run:
         shared = await run.ranks.Score(
             rank_pb2.ScoreRequest(model=CROSS, queries=["aaa"], documents=DOCUMENTS, options={"raw_scores": True})
@@ -108,8 +111,8 @@ async def test_scores_are_in_the_order_of_the_pairs() -> None:
         ({"model": ENCODER, "documents": ["a", "x" * 30]}, "PROMPT_TOO_LONG", "documents[1]"),
     ],
 )
-async def test_rank_refuses_bad_input(fields: dict[str, Any], reason: str, field: str) -> None:
-    """INVALID_ARGUMENT with the field; the next request is served."""
+async def test_rank_rejects_bad_input(fields: dict[str, Any], reason: str, field: str) -> None:
+    """A request is rejected with INVALID_ARGUMENT and the field; the next request succeeds."""
     async with running_encoder() as run:
         refusal = await refused(run.ranks.Rank(rank(**fields)))
         assert (await run.ranks.Rank(rank())).results
@@ -127,16 +130,16 @@ async def test_rank_refuses_bad_input(fields: dict[str, Any], reason: str, field
         ({"model": ENCODER, "queries": ["a", "x" * 30, "c"]}, "queries[1]"),
     ],
 )
-async def test_score_refuses_bad_input(fields: dict[str, Any], field: str) -> None:
-    """As Rank does."""
+async def test_score_rejects_bad_input(fields: dict[str, Any], field: str) -> None:
+    """Score rejects requests as Rank does."""
     request = {"model": CROSS, "queries": ["a"], "documents": ["b", "c", "d"], **fields}
     async with running_encoder() as run:
         refusal = await refused(run.ranks.Score(rank_pb2.ScoreRequest(**request)))
     assert (refusal.code, refusal.fields[0][0]) == (grpc.StatusCode.INVALID_ARGUMENT, field)
 
 
-async def test_models_tell_that_they_rank() -> None:
-    """In the list; others tell what they don't."""
+async def test_models_list_the_task_of_ranking() -> None:
+    """The list of models has the task of ranking for these models only."""
     async with running_encoder() as run:
         listed = await run.models.ListModels(model_pb2.ListModelsRequest())
     tasks = {model.name: list(model.tasks) for model in listed.models}
@@ -146,7 +149,7 @@ async def test_models_tell_that_they_rank() -> None:
 
 
 async def test_rank_left_by_its_caller_is_not_computed() -> None:
-    """Hanging up ends it in the engine."""
+    """The engine drops the pairs of a cancelled call."""
     async with running_encoder({"max_batch_tokens": 64}) as run:
         with run.runner.paused():
             call = run.ranks.Rank(rank(model=ENCODER, documents=["left"] * 100))
@@ -158,19 +161,19 @@ async def test_rank_left_by_its_caller_is_not_computed() -> None:
 
 
 @pytest.mark.slow
-async def test_telemetry_tells_of_a_ranking() -> None:
-    """Its span with stages, and tokens by the model's name."""
+async def test_ranking_is_recorded_in_telemetry() -> None:
+    """The span has stages, and tokens are counted by the model's name."""
     async with running_encoder() as run:
         answer = await run.ranks.Rank(rank())
         await until(lambda: len(run.spans.get_finished_spans()) >= 4)
         spans = {span.name: span for span in run.spans.get_finished_spans()}
         usage = samples(run, "gen_ai_client_token_usage_sum")  # type: ignore[arg-type]  # it has a telemetry
     span = spans[f"rank {CROSS}"]
-    told = dict(span.attributes or {})
-    assert isinstance(cost := told.pop("sluice.cost.compute"), float)
+    attributes = dict(span.attributes or {})
+    assert isinstance(cost := attributes.pop("sluice.cost.compute"), float)
     assert cost > 0
-    assert told.pop("sluice.cost.block") == 0
-    assert told == {
+    assert attributes.pop("sluice.cost.block") == 0
+    assert attributes == {
         "gen_ai.operation.name": "rank",
         "gen_ai.provider.name": "sluice",
         "gen_ai.request.model": CROSS,

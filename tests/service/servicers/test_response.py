@@ -1,4 +1,4 @@
-"""ResponseService on a real server: the order of a stream, its fold, bad input, and what leaving it does."""
+"""ResponseService on a real server: the order of a stream, its fold, invalid requests, and cancellation."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def said(text: str, role: str = "USER") -> dict[str, Any]:
 
 
 def asked(**fields: Any) -> response_pb2.CreateResponseRequest:
-    """A valid request, changed by `fields` in the contract's JSON."""
+    """Return a valid request, changed by `fields` in the contract's JSON."""
     return json_format.ParseDict(
         {"model": MODEL, "input": [said("hi")], **fields}, response_pb2.CreateResponseRequest()
     )
@@ -42,7 +42,7 @@ def text_of(events: list[response_event_pb2.StreamResponseResponse]) -> str:
 
 
 async def test_stream_response_sends_events_in_order_and_numbers_them() -> None:
-    """One `created`, one `in_progress`, the items one after the other, and one end with all of it."""
+    """A stream is one `created`, one `in_progress`, the items in order, and one final event with the whole response."""
     async with running(ScriptedRunner("hello")) as run:
         request = asked(metadata={"run": "7"}, instructions="Be kind.")
         events = [event async for event in stub_of(run).StreamResponse(request)]
@@ -58,7 +58,7 @@ async def test_stream_response_sends_events_in_order_and_numbers_them() -> None:
 
 
 async def test_create_response_is_the_fold_of_its_stream() -> None:
-    """The whole response is the terminal event's but for what each call draws anew."""
+    """The response equals the one in the stream's final event, except for the values that are random per call."""
     async with running(ScriptedRunner("hello")) as run:
         stub = stub_of(run)
         whole = (await stub.CreateResponse(asked())).response
@@ -75,7 +75,7 @@ async def test_create_response_is_the_fold_of_its_stream() -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 async def test_response_cut_off_by_its_limit_is_incomplete(method: str) -> None:
-    """max_output_tokens ends it, and the response says why."""
+    """max_output_tokens ends the response, which has this as its reason."""
     async with running(ScriptedRunner("hello")) as run:
         call = getattr(stub_of(run), method)(asked(maxOutputTokens=2))
         response = [e async for e in call][-1].incomplete.response if method == METHODS[1] else (await call).response
@@ -84,7 +84,7 @@ async def test_response_cut_off_by_its_limit_is_incomplete(method: str) -> None:
     assert response.output[0].message.content[0].text == "he"
 
 
-BAD: list[tuple[dict[str, Any], str, str]] = [  # fields, the field at fault, its rule
+BAD: list[tuple[dict[str, Any], str, str]] = [  # fields, the invalid field, its rule
     ({"model": ""}, "model", "string.min_len"),
     ({"input": []}, "input", "repeated.min_items"),
     ({"input": [{}]}, "input[0].item", "required"),
@@ -106,8 +106,8 @@ BAD: list[tuple[dict[str, Any], str, str]] = [  # fields, the field at fault, it
 @pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize(("fields", "field", "rule"), BAD, ids=[row[1] + ":" + row[2] for row in BAD])
-async def test_bad_request_is_refused_by_its_field(method: str, fields: dict[str, Any], field: str, rule: str) -> None:
-    """INVALID_ARGUMENT with the field's path, before any event."""
+async def test_bad_request_is_rejected_by_its_field(method: str, fields: dict[str, Any], field: str, rule: str) -> None:
+    """The error is INVALID_ARGUMENT with the field's path, before any event."""
     async with running() as run:
         refusal = await refused(getattr(stub_of(run), method)(asked(**fields)))
     assert refusal.code is grpc.StatusCode.INVALID_ARGUMENT
@@ -126,7 +126,7 @@ async def test_bad_request_is_refused_by_its_field(method: str, fields: dict[str
     ],
 )
 async def test_errors_of_the_conversation_name_the_items(item: dict[str, Any], field: str, rule: str) -> None:
-    """What preparation finds in the conversation's messages is told by the caller's items."""
+    """Errors of preparation in the converted messages have the paths of the request's items."""
     async with running() as run:
         served = run.server.registry.visible_to(ANONYMOUS).generator(MODEL)
         run.server.registry.add(replace(served, preparation=preparation_of(max_model_len=128)))
@@ -136,7 +136,7 @@ async def test_errors_of_the_conversation_name_the_items(item: dict[str, Any], f
 
 
 async def test_unknown_model_is_not_found() -> None:
-    """The error names the model that was asked for."""
+    """The error names the requested model."""
     async with running() as run:
         refusal = await refused(stub_of(run).CreateResponse(asked(model="nobody")))
     assert (refusal.code, refusal.info.metadata["model"]) == (grpc.StatusCode.NOT_FOUND, "nobody")
@@ -145,7 +145,7 @@ async def test_unknown_model_is_not_found() -> None:
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("method", METHODS)
 async def test_response_left_by_its_caller_frees_everything(method: str, moment: str) -> None:
-    """Hanging up before and after the first token, streamed and whole: the engine is idle and every block free."""
+    """After a cancellation before or after the first token, streamed or not, everything is released."""
     runner = ScriptedRunner("endless ", end=False)
     if moment == "before":
         runner.gate.clear()
@@ -158,7 +158,7 @@ async def test_response_left_by_its_caller_frees_everything(method: str, moment:
         call.cancel()
         await until(lambda: not run.engine.num_open)
         if moment == "before":
-            runner.gate.set()  # the step with the caller's prompt ends only now
+            runner.gate.set()  # the step with the cancelled prompt ends only now
             await until(lambda: run.engine.stats().num_steps > 0)
         await run.until_idle()
         await asyncio.gather(reading, return_exceptions=True)
@@ -170,7 +170,7 @@ async def _wait(call: Any) -> object:
 
 @pytest.mark.parametrize("method", METHODS)
 async def test_response_ends_at_the_callers_deadline(method: str) -> None:
-    """DEADLINE_EXCEEDED, and nothing goes on behind the caller's back."""
+    """The call ends with DEADLINE_EXCEEDED, and its generation stops."""
     async with running(ScriptedRunner("endless ", end=False), engine=ENDLESS) as run:
         refusal = await refused(getattr(stub_of(run), method)(asked(), timeout=0.3))
         assert refusal.code is grpc.StatusCode.DEADLINE_EXCEEDED
@@ -178,7 +178,7 @@ async def test_response_ends_at_the_callers_deadline(method: str) -> None:
 
 
 async def test_stream_response_sends_usage_before_an_error() -> None:
-    """A generation that breaks off tells its cost, and then the status; there is no terminal event."""
+    """A failed generation sends the usage so far and then the status, without a final event."""
     runner = ScriptedRunner("hello", end=False)
     async with running(runner, engine=ENDLESS) as run:
         call = stub_of(run).StreamResponse(asked())
@@ -194,8 +194,8 @@ async def test_stream_response_sends_usage_before_an_error() -> None:
     assert "secret" not in refusal.text
 
 
-async def test_draining_server_ends_running_responses_and_refuses_new_ones() -> None:
-    """A running stream goes on to its end while new calls are sent away."""
+async def test_draining_server_ends_running_responses_and_rejects_new_ones() -> None:
+    """A running stream continues to its end while new calls are rejected."""
     runner = ScriptedRunner("hello")
     async with running(runner) as run:
         with runner.paused(after=1):
@@ -213,7 +213,10 @@ async def test_draining_server_ends_running_responses_and_refuses_new_ones() -> 
 
 @pytest.mark.parametrize("captures", [False, True])
 async def test_response_has_a_span_with_content_only_if_wanted(*, captures: bool) -> None:
-    """The conventions' attributes as for a chat; items and answer as messages where the operator opted in."""
+    """The span has the attributes of a chat.
+
+    Items and answer are recorded as messages only if the operator enables it.
+    """
     items = [
         said("tulip"),
         {"reasoning": {"text": "hm"}},
@@ -244,8 +247,8 @@ async def test_response_has_a_span_with_content_only_if_wanted(*, captures: bool
 
 
 @pytest.mark.parametrize(("num_keys", "length"), [(12, 300), (1, 100_000)])
-async def test_response_with_long_metadata_keys_is_refused_in_few_words(num_keys: int, length: int) -> None:
-    """The status of keys that are too long has little of them: it must fit into what a caller takes of trailers."""
+async def test_error_for_long_metadata_keys_is_short(num_keys: int, length: int) -> None:
+    """The status of keys that are too long contains little of them, because clients limit the size of trailers."""
     async with running() as run:
         metadata = {f"{number}" + "😀" * length: "v" for number in range(num_keys)}
         refusal = await refused(stub_of(run).CreateResponse(asked(metadata=metadata)))

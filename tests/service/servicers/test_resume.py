@@ -1,4 +1,4 @@
-"""Streams that go on where they broke, on a real server with a scripted model."""
+"""Broken streams that are resumed, on a real server with a scripted model."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ async def read(run: Running, asked: chat_pb2.ChatRequest) -> list[chat_pb2.Strea
 def resumed(
     asked: chat_pb2.ChatRequest, events: list[chat_pb2.StreamChatResponse], **fields: Any
 ) -> chat_pb2.ChatRequest:
-    """The request again, to go on after the last of the events."""
+    """Return the request, resumed after the last of the events."""
     values = {"stream": events[0].stream, "position": events[-1].position} | fields
     number = values.pop("sequence_number", events[-1].sequence_number)
     again = chat_pb2.ChatRequest()
@@ -36,7 +36,7 @@ def whole(events: list[chat_pb2.StreamChatResponse]) -> chat_pb2.ChatResponse:
 
 
 async def test_stream_broken_after_any_event_goes_on_without_a_lost_or_doubled_one() -> None:
-    """Of three choices: both parts together are the stream, by id, time, numbers, texts, ends and usage."""
+    """With three choices, both parts together equal the stream in id, time, numbers, texts, ends and usage."""
     async with running(ScriptedRunner("hello there", "you", "and a longer one")) as run:
         asked = request(n=3, stopping=sampling_pb2.StopParams(stop=["xyz", "ere"]))
         events = await read(run, asked)
@@ -48,21 +48,21 @@ async def test_stream_broken_after_any_event_goes_on_without_a_lost_or_doubled_o
             assert joined[-1].HasField("completed")
 
 
-async def test_stream_that_tells_its_tokens_goes_on_without_a_lost_or_doubled_one() -> None:
-    """Those that bring no text are told too: of part of a character, and of what may become a stop string."""
+async def test_stream_with_tokens_is_resumed_without_a_lost_or_doubled_one() -> None:
+    """Tokens without text are returned too: parts of a character, and tokens that may become a stop string."""
     async with running(ScriptedRunner("h\u00e9llo th\u20acre", "you")) as run:
         asked = request(n=2, tokens={"ids": True}, stopping=sampling_pb2.StopParams(stop=["llx", "re!"]))
         events = await read(run, asked)
-        told = [list(choice.token_ids) for choice in whole(events).choices]
-        assert sum(map(len, told)) == whole(events).usage.completion_tokens
+        token_ids = [list(choice.token_ids) for choice in whole(events).choices]
+        assert sum(map(len, token_ids)) == whole(events).usage.completion_tokens
         for cut in range(1, len(events) + 1):
             joined = events[:cut] + await read(run, resumed(asked, events[:cut]))
-            assert [list(choice.token_ids) for choice in whole(joined).choices] == told
+            assert [list(choice.token_ids) for choice in whole(joined).choices] == token_ids
             assert [event.sequence_number for event in joined] == list(range(len(joined)))
 
 
 async def test_stream_breaks_twice() -> None:
-    """What goes on can be taken up again like what it goes on with, whatever the messages' borders are."""
+    """A resumed stream can be resumed like the original one, however the outputs are grouped."""
     async with running(ScriptedRunner("hello there", "you")) as run:
         asked = request(n=2)
         events = await read(run, asked)
@@ -72,8 +72,8 @@ async def test_stream_breaks_twice() -> None:
             assert whole(joined) == whole(events)
 
 
-async def test_stream_is_told_again_for_a_reader_that_has_lost_it() -> None:
-    """With `replay` all is there, and what was received has numbers that were told before."""
+async def test_stream_is_replayed_for_a_client_that_has_lost_it() -> None:
+    """With `replay`, the whole stream is sent, and received events have their original numbers."""
     async with running(ScriptedRunner("hello there", "you")) as run:
         asked = request(n=2)
         events = await read(run, asked)
@@ -85,7 +85,7 @@ async def test_stream_is_told_again_for_a_reader_that_has_lost_it() -> None:
 
 
 async def test_stream_without_a_seed_goes_on_with_the_one_that_was_drawn() -> None:
-    """Its `stream` has the seed, so that the second part follows from the same."""
+    """The seed is part of `stream`, so that the second part is sampled like the first."""
     async with running() as run:
         asked = request()
         events = await read(run, asked)
@@ -93,8 +93,8 @@ async def test_stream_without_a_seed_goes_on_with_the_one_that_was_drawn() -> No
         assert again[0].started == events[0].started
 
 
-async def test_another_request_is_refused() -> None:
-    """Prompt, parameters, number of choices: the server notices that the answer would be another."""
+async def test_another_request_is_rejected() -> None:
+    """Another prompt, other parameters or another number of choices are rejected: the answer would differ."""
     async with running() as run:
         asked = request()
         events = await read(run, asked)
@@ -110,8 +110,8 @@ async def test_another_request_is_refused() -> None:
         assert await read(run, resumed(same, events[:2]))
 
 
-async def test_model_that_promises_no_tokens_twice_tells_no_stream() -> None:
-    """No event has what a stream is taken up by, and one that was begun elsewhere is refused."""
+async def test_model_without_reproducible_tokens_sends_no_stream() -> None:
+    """A model without reproducible tokens sends no resume positions, and rejects those of another server's streams."""
     async with running() as promising, running(supports_resume=False) as run:
         asked = request()
         events = await read(promising, asked)
@@ -128,15 +128,15 @@ async def test_model_that_promises_no_tokens_twice_tells_no_stream() -> None:
         ({"stream": b"\x01" + b"x" * 60}, "resume.stream"),
         ({"position": b"x"}, "resume.position"),
         ({"position": b"\xff" * 9}, "resume.position"),
-        ({"position": bytes([2, 0, 1, 90, 1, 80])}, "resume.position"),  # beyond the answer's end
-        ({"position": bytes([2, 0, 1, 2, 2, 1])}, "resume.position"),  # of two choices
-        ({"position": bytes([2, 0, 2, 2, 1, 1])}, "resume.position"),  # the second of one
+        ({"position": bytes([2, 0, 1, 90, 1, 80])}, "resume.position"),  # beyond the end of the answer
+        ({"position": bytes([2, 0, 1, 2, 2, 1])}, "resume.position"),  # of a stream with two choices
+        ({"position": bytes([2, 0, 2, 2, 1, 1])}, "resume.position"),  # the second choice of a stream with one
         ({"sequence_number": 0}, "resume.sequence_number"),
         ({"position": b""}, "resume.position"),
     ],
 )
-async def test_what_no_stream_has_told_is_refused(fields: dict[str, Any], field: str) -> None:
-    """Broken bytes are the caller's fault, by the field's name."""
+async def test_positions_that_no_stream_has_sent_are_rejected(fields: dict[str, Any], field: str) -> None:
+    """Invalid bytes are rejected as INVALID_ARGUMENT with the field's name."""
     async with running() as run:
         asked = request()
         events = await read(run, asked)
@@ -146,15 +146,15 @@ async def test_what_no_stream_has_told_is_refused(fields: dict[str, Any], field:
         await run.until_idle()
 
 
-async def test_call_that_does_not_stream_does_not_go_on() -> None:
+async def test_unstreamed_call_can_not_be_resumed() -> None:
     async with running() as run:
         asked = request()
         events = await read(run, asked)
         assert (await refused(run.chat.Chat(resumed(asked, events[:2])))).text.startswith("resume")
 
 
-async def test_usage_before_a_failure_is_no_place_to_go_on_from() -> None:
-    """The last event with a position is; after it all follows, the usage of the whole once."""
+async def test_usage_before_a_failure_has_no_position() -> None:
+    """After the last event with a position, the rest of the stream follows, and the usage of the whole stream once."""
     runner = ScriptedRunner("hello there")
     async with running(runner) as run, running(ScriptedRunner("hello there")) as other:
         asked = request(model=MODEL)

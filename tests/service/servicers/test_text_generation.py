@@ -1,4 +1,4 @@
-"""TextGenerationService on a real server: the stream and its fold, the timings, and what leaving it does."""
+"""TextGenerationService on a real server: the stream and its fold, the timings, and cancellation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TRUNCATE = serving_pb2.ServingOptions(error_behavior=serving_pb2.ERROR_BEHAVIOR_
 
 
 def text_request(text: str = "hi", **fields: Any) -> text_generation_pb2.GenerateTextRequest:
-    """A valid request."""
+    """Return a valid request."""
     return text_generation_pb2.GenerateTextRequest(**{"model": MODEL, "text_input": text, **fields})
 
 
@@ -33,7 +33,7 @@ def seconds(duration: duration_pb2.Duration) -> float:
 
 
 async def test_stream_sends_events_in_order_and_numbers_them() -> None:
-    """One `started` with what is in force, deltas, `finished`, `usage` and `completed`; numbers rise from 0 by one."""
+    """A stream is `started` with the effective values, deltas, `finished`, `usage` and `completed`, numbered from 0."""
     async with running(ScriptedRunner("hello")) as run:
         events = [event async for event in stub_of(run).StreamGenerateText(text_request())]
     assert [event.sequence_number for event in events] == list(range(len(events)))
@@ -48,7 +48,7 @@ async def test_stream_sends_events_in_order_and_numbers_them() -> None:
 
 
 async def test_whole_text_is_the_fold_of_its_stream() -> None:
-    """The answer has the text, the end, the counts and the timings of a stream, and an id of its own."""
+    """The answer has the text, finish reason, counts and timings of a stream, and an id of its own."""
     async with running(ScriptedRunner("hello")) as run:
         request = text_request(perf_stat=True)
         events = [event async for event in stub_of(run).StreamGenerateText(request)]
@@ -70,7 +70,7 @@ async def test_whole_text_is_the_fold_of_its_stream() -> None:
     [({}, 20), ({"max_tokens": 3}, 3), ({"max_tokens": 100_000}, 126), ({"stop": ["less"]}, 7)],
 )
 async def test_text_ends_by_its_stop_parameters(stopping: dict[str, Any], num_tokens: int) -> None:
-    """20 tokens by default; what the context of 128 has no room for is cut off; a stop string ends it before."""
+    """The default is 20 tokens; the limit is reduced to the context of 128; a stop string ends the text earlier."""
     async with running(ScriptedRunner("endless ", end=False)) as run:
         response = await stub_of(run).GenerateText(text_request(stopping=sampling_pb2.StopParams(**stopping)))
     assert response.num_generated_tokens == num_tokens
@@ -81,7 +81,7 @@ async def test_text_ends_by_its_stop_parameters(stopping: dict[str, Any], num_to
 
 
 async def test_timings_are_those_of_the_engine() -> None:
-    """They add up: each token's time from the one before, the first's from arrival; only the end tells them."""
+    """Each token is timed from the previous one, the first from arrival; only the end lists the times per token."""
     runner = ScriptedRunner("hello")
     runner.delay_s = 0.01
     async with running(runner) as run:
@@ -102,8 +102,8 @@ async def test_timings_are_those_of_the_engine() -> None:
     assert [delta.num_generated_tokens for delta in deltas] == sorted(delta.num_generated_tokens for delta in deltas)
 
 
-async def test_timings_without_perf_stat_tell_no_single_token() -> None:
-    """The list is only for those who ask."""
+async def test_timings_without_perf_stat_have_no_times_per_token() -> None:
+    """The list of times per token is returned only if requested."""
     async with running() as run:
         response = await stub_of(run).GenerateText(text_request())
     assert not response.timings.tokens
@@ -111,7 +111,7 @@ async def test_timings_without_perf_stat_tell_no_single_token() -> None:
 
 
 async def test_batch_size_is_that_of_the_newest_token_s_step() -> None:
-    """A text beside another is generated in steps of two."""
+    """A text that is generated together with another one has steps of two."""
     runner = ScriptedRunner("endless ", end=False)
     async with running(runner, engine=ENDLESS) as run:
         other = stub_of(run).StreamGenerateText(text_request(stopping=sampling_pb2.StopParams(max_tokens=900_000)))
@@ -123,7 +123,7 @@ async def test_batch_size_is_that_of_the_newest_token_s_step() -> None:
 
 
 async def test_queue_wait_is_what_others_took() -> None:
-    """With one place in the batch, the second request waits for the first to end."""
+    """With one slot in the batch, the second request waits for the end of the first."""
     runner = ScriptedRunner("hello")
     runner.delay_s = 0.01
     async with running(runner, engine={"max_batch_sequences": 1}) as run:
@@ -133,7 +133,7 @@ async def test_queue_wait_is_what_others_took() -> None:
 
 
 async def test_sampling_is_greedy_unless_asked_for() -> None:
-    """Without do_sample all that shapes a draw is off, and says so; with it, what was given is in force."""
+    """Without do_sample, all sampling parameters are off, as the first event shows; with it, the given values apply."""
     sampling = sampling_pb2.SamplingParams(temperature=1.5, top_k=5, top_p=0.5, repetition_penalty=1.2)
     async with running() as run:
         stub = stub_of(run)
@@ -146,7 +146,7 @@ async def test_sampling_is_greedy_unless_asked_for() -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 async def test_another_version_is_not_found(method: str) -> None:
-    """The version that is served, or none, is good; another is NOT_FOUND with both names."""
+    """A request for the served version, or for none, succeeds; another version is NOT_FOUND with both versions."""
     async with running() as run:
         served = run.server.registry.visible_to(ANONYMOUS).generator(MODEL)
         run.server.registry.add(replace(served, description=replace(served.description, version="3")))
@@ -176,7 +176,7 @@ BAD: list[tuple[dict[str, Any], tuple[str, str]]] = [
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize(("fields", "violation"), BAD, ids=[violation[0] for _, violation in BAD])
 async def test_bad_input_names_its_field(method: str, fields: dict[str, Any], violation: tuple[str, str]) -> None:
-    """INVALID_ARGUMENT with the field and the rule, before anything is generated."""
+    """The error is INVALID_ARGUMENT with the field and the rule, before anything is generated."""
     async with running() as run:
         refusal = await refused(getattr(stub_of(run), method)(text_request(**fields)))
         assert (refusal.code, refusal.fields) == (grpc.StatusCode.INVALID_ARGUMENT, [violation])
@@ -185,7 +185,7 @@ async def test_bad_input_names_its_field(method: str, fields: dict[str, Any], vi
 
 
 async def test_a_long_prompt_may_lose_its_beginning() -> None:
-    """With TRUNCATE there is room for max_tokens in a context of 128 tokens."""
+    """With TRUNCATE, the prompt is cut so that max_tokens fit into the context of 128 tokens."""
     async with running(ScriptedRunner("endless ", end=False)) as run:
         response = await stub_of(run).GenerateText(text_request("x" * 500, serving=TRUNCATE))
     assert (response.usage.prompt_tokens, response.usage.completion_tokens) == (108, 20)
@@ -194,7 +194,7 @@ async def test_a_long_prompt_may_lose_its_beginning() -> None:
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("method", METHODS)
 async def test_text_left_by_its_caller_frees_everything(method: str, moment: str) -> None:
-    """Hanging up before and after the first token, streamed and whole: the engine is idle and every block free."""
+    """After a cancellation before or after the first token, streamed or not, everything is released."""
     runner = ScriptedRunner("endless ", end=False)
     if moment == "before":
         runner.gate.clear()
@@ -220,22 +220,22 @@ async def _wait(call: Any) -> object:
 @pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 async def test_text_ends_at_the_caller_s_deadline(method: str) -> None:
-    """DEADLINE_EXCEEDED, and nothing goes on; with TRUNCATE the text so far ends by LENGTH instead."""
+    """The call ends with DEADLINE_EXCEEDED and its generation stops; with TRUNCATE, the text so far ends by LENGTH."""
     stopping = sampling_pb2.StopParams(max_tokens=900_000)
     async with running(ScriptedRunner("endless ", end=False), engine=ENDLESS) as run:
         call = getattr(stub_of(run), method)(text_request(stopping=stopping), timeout=0.3)
         refusal = await refused(call)
         assert refusal.code is grpc.StatusCode.DEADLINE_EXCEEDED
         await run.until_idle()
-        run.runner.delay_s = 0.02  # leaves the loop its time
+        run.runner.delay_s = 0.02  # leaves the event loop enough time
         whole = await stub_of(run).GenerateText(text_request(stopping=stopping, serving=TRUNCATE), timeout=4)
         assert whole.finish_reason == chat_pb2.FINISH_REASON_LENGTH
         assert whole.text.startswith("endless ")
         await run.until_idle()
 
 
-async def test_text_outlasting_the_drain_tells_its_usage_and_ends() -> None:
-    """UNAVAILABLE after `usage`, and nothing is left."""
+async def test_text_outlasting_the_drain_sends_its_usage_and_ends() -> None:
+    """The call ends with UNAVAILABLE after `usage`, and everything is released."""
     async with running(ScriptedRunner("on and ", end=False), engine=ENDLESS, drain_timeout_s=0.05) as run:
         request = text_request(stopping=sampling_pb2.StopParams(max_tokens=900_000))
         endless = stub_of(run).StreamGenerateText(request)
@@ -249,8 +249,8 @@ async def test_text_outlasting_the_drain_tells_its_usage_and_ends() -> None:
 
 
 @pytest.mark.parametrize(("salts", "num_cached"), [(("", ""), 8), (("a", "a"), 8), (("a", "b"), 0), (("", "a"), 0)])
-async def test_usage_tells_the_cached_tokens_of_the_same_salt(salts: tuple[str, str], num_cached: int) -> None:
-    """A prompt asked for again is found in the cache, in whole blocks of 4, but never under another salt."""
+async def test_usage_counts_the_cached_tokens_of_the_same_salt(salts: tuple[str, str], num_cached: int) -> None:
+    """A repeated prompt is found in the cache, in whole blocks of 4, but not under another salt."""
     async with running() as run:
         for salt in salts:
             serving = serving_pb2.ServingOptions(cache_salt=salt)
@@ -260,8 +260,8 @@ async def test_usage_tells_the_cached_tokens_of_the_same_salt(salts: tuple[str, 
     assert (stats.num_prefix_query_tokens, stats.num_prefix_hit_tokens) == (20, num_cached)
 
 
-async def test_telemetry_tells_of_a_text_as_of_a_chat() -> None:
-    """A span with request, answer and usage, and the stages beneath; the words only if the operator wants them."""
+async def test_text_is_recorded_in_telemetry_like_a_chat() -> None:
+    """The span has request, answer, usage and stages; the text is recorded only if the operator enables it."""
     for captures in (False, True):
         async with running(capture_content=captures) as run:
             await stub_of(run).GenerateText(text_request("tulip"))

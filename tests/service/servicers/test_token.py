@@ -1,4 +1,4 @@
-"""TokenService on a real server: texts to tokens and back, and the length of prompts."""
+"""TokenService on a real server: tokenization, detokenization, and the length of prompts."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from tests.service.fakes import MODEL, refused, request, running
 from tests.service.preparation.fakes import preparation_of
 from tests.service.prompts.fakes import CHATML
 
-NUM_MAX = 128  # tokens of the context of the tests' model
+NUM_MAX = 128  # the context length of the tests' model
 
 
 @asynccontextmanager
 async def serving(source: str = CHATML) -> AsyncIterator[tuple[Any, FastTokenizer]]:
-    """A stub, and the tokenizer of the model that answers: a small one with a chat template."""
+    """Return a stub, and the served model's tokenizer: a small one with a chat template."""
     tokenizer = tokenizer_of(*ADDED)
     preparation = preparation_of(source, tokenizer)
     async with running() as run:
@@ -40,7 +40,7 @@ async def serving(source: str = CHATML) -> AsyncIterator[tuple[Any, FastTokenize
 
 
 class Watched(FastTokenizer):
-    """Knows which threads asked what its tokens are made of."""
+    """A tokenizer that records the threads on which its tokens' bytes are looked up."""
 
     def __init__(self, text: str) -> None:
         self.threads: set[threading.Thread] = set()
@@ -66,7 +66,7 @@ def count_chat(*messages: content_pb2.Message, **fields: Any) -> token_pb2.Count
 
 @pytest.mark.parametrize("text", ["", "the name", "Grüße, 世界 🌍", "a<|im_end|>b", "long " * 50_000])
 async def test_a_text_comes_back_from_its_tokens(text: str) -> None:
-    """The tokens are the tokenizer's, their bytes add up to the text's, and the ids join to the same text."""
+    """The tokens are the tokenizer's, their bytes join to the text's, and their ids detokenize to the same text."""
     async with serving() as (stub, tokenizer):
         split = await stub.TokenizeText(tokenize(text))
         joined = await stub.DetokenizeText(detokenize(list(split.token_ids)))
@@ -76,8 +76,8 @@ async def test_a_text_comes_back_from_its_tokens(text: str) -> None:
     assert (joined.model, joined.text) == (MODEL, text)
 
 
-async def test_tokens_around_a_text_are_added_unless_refused() -> None:
-    """What the tokenizer puts around a text is there by default, and counted."""
+async def test_tokens_around_a_text_are_added_by_default() -> None:
+    """The tokens that the tokenizer adds around a text are included and counted by default."""
     tokenizer = _with_begin(tokenizer_of(*ADDED))
     async with running() as run:
         run.server.registry.add(
@@ -93,7 +93,7 @@ async def test_tokens_around_a_text_are_added_unless_refused() -> None:
 
 
 def _with_begin(tokenizer: FastTokenizer) -> FastTokenizer:
-    """The tokenizer with a first token put before each text."""
+    """Return a tokenizer that adds a token before each text."""
     backend = tokenizers.Tokenizer.from_str(tokenizer.json)
     begin = "<|im_start|>"
     backend.post_processor = tokenizers.processors.TemplateProcessing(
@@ -103,7 +103,7 @@ def _with_begin(tokenizer: FastTokenizer) -> FastTokenizer:
 
 
 async def test_special_tokens_can_be_left_out_of_a_text() -> None:
-    """They are shown by default."""
+    """Special tokens are part of the text by default."""
     async with serving() as (stub, tokenizer):
         token_ids = tokenizer.encode(f"bye{END}")
         shown = await stub.DetokenizeText(detokenize(token_ids))
@@ -112,7 +112,7 @@ async def test_special_tokens_can_be_left_out_of_a_text() -> None:
 
 
 async def test_broken_bytes_are_shown_as_such() -> None:
-    """A token with a part of a character becomes U+FFFD."""
+    """A token with a part of a character is shown as U+FFFD."""
     async with serving() as (stub, tokenizer):
         first = tokenizer.encode("🌍")[:1]
         assert (await stub.DetokenizeText(detokenize(first))).text == "\ufffd"
@@ -120,7 +120,7 @@ async def test_broken_bytes_are_shown_as_such() -> None:
 
 @pytest.mark.parametrize("num_turns", [1, 20])
 async def test_a_chat_is_counted_as_the_model_would_get_it(num_turns: int) -> None:
-    """The count is that of the rendered template; it may be above the context's length; nothing is generated."""
+    """The count is that of the rendered template; it may exceed the context length, and nothing is generated."""
     async with serving() as (stub, tokenizer):
         response = await stub.CountTokens(count_chat(*[user("hello you")] * num_turns))
         rendered = "<|im_start|>user\nhello you<|im_end|>\n" * num_turns + "<|im_start|>assistant\n"
@@ -130,7 +130,7 @@ async def test_a_chat_is_counted_as_the_model_would_get_it(num_turns: int) -> No
 
 
 async def test_tools_and_switches_count() -> None:
-    """A chat with tools has a longer prompt, and so has one that is not to think."""
+    """A chat with tools has a longer prompt, and so has one with reasoning disabled."""
     async with serving() as (stub, _):
         plain, with_tools, without_thinking = [
             (await stub.CountTokens(count_chat(user("hello"), **fields))).num_tokens
@@ -140,21 +140,21 @@ async def test_tools_and_switches_count() -> None:
     assert without_thinking > plain
 
 
-async def test_counted_tokens_are_told_if_asked_for() -> None:
-    """Those of a chat's whole prompt, and of a text with what stands around it; else only their number."""
+async def test_counted_tokens_are_returned_on_request() -> None:
+    """The tokens of a chat's whole prompt, or of a text with its added tokens, are returned only if requested."""
     async with serving() as (stub, tokenizer):
         for asked in (count_chat(user("hello")), token_pb2.CountTokensRequest(text=tokenize("hello"))):
             assert not (await stub.CountTokens(asked)).token_ids
             asked.return_tokens = True
-            told = await stub.CountTokens(asked)
-            text = b"".join(told.tokens).decode()
-            assert tokenizer.encode(text) == list(told.token_ids)
-            assert told.num_tokens == len(told.token_ids) == len(told.tokens)
+            counted = await stub.CountTokens(asked)
+            text = b"".join(counted.tokens).decode()
+            assert tokenizer.encode(text) == list(counted.token_ids)
+            assert counted.num_tokens == len(counted.token_ids) == len(counted.tokens)
             assert "hello" in text
 
 
-async def test_many_tokens_are_told_beside_the_event_loop() -> None:
-    """What each is made of is looked up on the threads that read texts: others' answers go on meanwhile."""
+async def test_bytes_of_tokens_are_looked_up_off_the_event_loop() -> None:
+    """The bytes of tokens are looked up on the tokenizer threads, so that other calls continue."""
     tokenizer = Watched(tokenizer_of(*ADDED).json)
     async with running() as run:
         run.server.registry.add(
@@ -162,14 +162,14 @@ async def test_many_tokens_are_told_beside_the_event_loop() -> None:
         )
         stub = token_pb2_grpc.TokenServiceStub(run.channel)
         tokenizer.threads.clear()
-        told = await stub.CountTokens(token_pb2.CountTokensRequest(text=tokenize("hello"), return_tokens=True))
-    assert b"".join(told.tokens) == b"hello"
+        counted = await stub.CountTokens(token_pb2.CountTokensRequest(text=tokenize("hello"), return_tokens=True))
+    assert b"".join(counted.tokens) == b"hello"
     assert tokenizer.threads
     assert threading.current_thread() not in tokenizer.threads
 
 
 async def test_a_response_s_items_are_counted_as_its_chat_would_be() -> None:
-    """Items are messages; a picture among them is refused by its place."""
+    """Items are counted as messages; an image among them is rejected with its path."""
     items = [response_item_pb2.InputItem(message={"role": content_pb2.ROLE_USER, "content": [{"text": "hello"}]})]
     asked = response_pb2.CreateResponseRequest(model=MODEL, input=items, tools=[function("weather")])
     pictured = response_pb2.CreateResponseRequest(model=MODEL, input=items)
@@ -200,14 +200,14 @@ BAD: list[tuple[str, Any, tuple[str, str]]] = [
 
 @pytest.mark.parametrize(("method", "request_", "violation"), BAD, ids=[f"{m}-{v[0]}" for m, _, v in BAD])
 async def test_bad_input_names_its_field(method: str, request_: Any, violation: tuple[str, str]) -> None:
-    """INVALID_ARGUMENT with the field's whole path and the rule."""
+    """The error is INVALID_ARGUMENT with the full path of the field and the rule."""
     async with serving() as (stub, _):
         refusal = await refused(getattr(stub, method)(request_))
     assert (refusal.code, refusal.fields) == (grpc.StatusCode.INVALID_ARGUMENT, [violation])
 
 
-async def test_a_chat_that_the_template_refuses_is_not_counted() -> None:
-    """The error names the conversation's place in the request."""
+async def test_a_chat_that_the_template_rejects_is_not_counted() -> None:
+    """The error names the path of the conversation in the request."""
     async with serving("{{ raise_exception('no more than one turn') }}") as (stub, _):
         refusal = await refused(stub.CountTokens(count_chat(user("hello"))))
     assert (refusal.code, refusal.fields) == (
@@ -217,7 +217,7 @@ async def test_a_chat_that_the_template_refuses_is_not_counted() -> None:
 
 
 async def test_a_chat_of_a_model_that_does_not_chat_is_not_counted() -> None:
-    """The error names the model's place in the request."""
+    """The error names the path of the model in the request."""
     async with running() as run:
         served = run.server.registry.visible_to(ANONYMOUS).generator(MODEL)
         preparation = Preparation(MODEL, served.tokenizer, NUM_MAX, None, Workers(WorkerLimits()))
@@ -236,15 +236,15 @@ async def test_a_chat_of_a_model_that_does_not_chat_is_not_counted() -> None:
     ],
 )
 async def test_an_unknown_model_is_not_found(method: str, request_: Any) -> None:
-    """NOT_FOUND with the name that was asked for."""
+    """The error is NOT_FOUND with the requested name."""
     async with serving() as (stub, _):
         refusal = await refused(getattr(stub, method)(request_))
     assert (refusal.code, refusal.info.reason) == (grpc.StatusCode.NOT_FOUND, "MODEL_NOT_FOUND")
     assert refusal.info.metadata["model"] == "nobody"
 
 
-async def test_a_draining_server_counts_no_more() -> None:
-    """UNAVAILABLE, as for every other call."""
+async def test_a_draining_server_rejects_token_calls() -> None:
+    """The call is rejected with UNAVAILABLE, like every other call."""
     async with running() as run:
         await run.server.drain()
         stub = token_pb2_grpc.TokenServiceStub(run.channel)
@@ -252,8 +252,8 @@ async def test_a_draining_server_counts_no_more() -> None:
     assert (refusal.code, refusal.info.reason) == (grpc.StatusCode.UNAVAILABLE, "DRAINING")
 
 
-async def test_many_long_texts_hold_up_each_other_only() -> None:
-    """Texts are read by a few threads that nothing else needs; who gets none in time is told to come back."""
+async def test_many_long_texts_delay_only_each_other() -> None:
+    """Texts are tokenized on a few separate threads; a call that gets none in time is rejected with a retry delay."""
     release = threading.Event()
     async with running() as run:
         readers = run.server.readers

@@ -1,4 +1,4 @@
-"""WatermarkService on a real server, and the command that asks it."""
+"""WatermarkService on a real server, and the command that calls it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PLAIN = "It was the best of times, it was the worst of times, it was the age of 
 
 
 def green_text(num_bytes: int) -> str:
-    """ASCII whose every byte is green after the one before, by the default watermark."""
+    """Return ASCII text in which every byte is green after the previous one under the default watermark."""
     rng, candidates = random.Random(0), np.arange(32, 127, dtype=np.uint32)
     text = [ord("a")]
     while len(text) < num_bytes:
@@ -35,7 +35,7 @@ def detect(run: Running, **fields: Any) -> Any:
 
 
 async def test_detect_scores_a_text() -> None:
-    """A text of green tokens scores high, plain English doesn't; the four numbers belong together."""
+    """A text of green tokens scores high, plain English does not; the four numbers are consistent."""
     async with running() as run:
         green = await detect(run, text=green_text(150))
         plain = await detect(run)
@@ -59,8 +59,8 @@ async def test_detect_scores_a_text() -> None:
     ],
     ids=["empty", "one token", "too long", "no model", "unknown model"],
 )
-async def test_detect_refuses_bad_input(fields: dict[str, str], code: grpc.StatusCode, names: str | None) -> None:
-    """Limits and unknown models are told by name."""
+async def test_detect_rejects_bad_input(fields: dict[str, str], code: grpc.StatusCode, names: str | None) -> None:
+    """Exceeded limits and unknown models are rejected with the field's name."""
     async with running() as run:
         refusal = await refused(detect(run, **fields))
     assert refusal.code is code
@@ -81,8 +81,8 @@ async def command(*arguments: str, text: str = "") -> tuple[int | None, str, str
 
 
 @pytest.mark.slow
-async def test_command_tells_the_score(tmp_path: Path) -> None:
-    """From standard input and from a file: one line; an error is one line too, with code 1."""
+async def test_command_prints_the_score(tmp_path: Path) -> None:
+    """Text from standard input or a file gives one line; an error is one line with exit code 1."""
     file = tmp_path / "text"
     file.write_text(green_text(150))
     async with running() as run:

@@ -1,4 +1,4 @@
-"""The settings: where they come from, which source wins, and what a bad one says."""
+"""The settings: their sources, precedence, and errors."""
 
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ def _bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_defaults_serve_the_bundled_models() -> None:
-    """Without a word the service listens where the table of addresses says, and serves the two bundled models."""
+    """Without any configuration, the service listens on the documented addresses and serves the two bundled models."""
     settings = read_settings(Settings, [])
     assert (settings.host, settings.port, settings.metrics_port) == ("127.0.0.1", 50051, 9464)
     demo, encoder = settings.served_models()
@@ -29,7 +29,7 @@ def test_defaults_serve_the_bundled_models() -> None:
 
 
 def test_context_length_is_not_for_the_bundled_encoder() -> None:
-    """A length that the demo model is given doesn't stop the encoder, whose own is shorter."""
+    """A context length that is set for the demo model does not apply to the encoder, which has a shorter one."""
     demo, encoder = read_settings(
         Settings, ["--engine.max-model-len=1000", "--engine.max-batch-tokens=77"]
     ).served_models()
@@ -40,7 +40,7 @@ def test_context_length_is_not_for_the_bundled_encoder() -> None:
 
 
 def test_backend_is_a_setting_of_the_engine() -> None:
-    """It is chosen by flag for all models; by itself it is `auto`."""
+    """A flag selects it for all models; the default is `auto`."""
     by_itself, forced = (
         read_settings(Settings, flags).served_models()[0] for flags in ([], ["--engine.backend=transformers"])
     )
@@ -49,8 +49,8 @@ def test_backend_is_a_setting_of_the_engine() -> None:
     assert (by_itself.engine.backend, forced.engine.backend) == ("auto", "transformers")
 
 
-def test_missing_embedding_package_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One line says how to install it; whoever names models of his own doesn't need it."""
+def test_missing_embedding_package_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one-line error has the command that installs it; with configured models the package isn't needed."""
     monkeypatch.setattr("service.settings.config.EMBEDDING_PACKAGE", "no_such_package")
     with pytest.raises(ConfigError, match=r"^models: none is given, .*requirements-embedding\.txt$"):
         read_settings(Settings, [])
@@ -58,7 +58,7 @@ def test_missing_embedding_package_is_told(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_flags_win_over_environment_over_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The nearer source wins, setting by setting."""
+    """The precedence is per setting."""
     file = tmp_path / "service.yaml"
     file.write_text("port: 1\nmetrics_port: 1\ndrain_delay_s: 1\n")
     monkeypatch.setenv("SLUICE_SERVICE_PORT", "2")
@@ -80,7 +80,7 @@ def test_flags_win_over_environment_over_file(tmp_path: Path, monkeypatch: pytes
 def test_models_of_a_file_have_settings_of_their_own(
     name: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """YAML and TOML alike; what a model leaves out is as for all. The file may be named by the environment."""
+    """YAML and TOML files are equal; unset values are those of all models. A variable can name the file."""
     (tmp_path / name).write_text(text)
     monkeypatch.setenv("SLUICE_SERVICE_CONFIG", str(tmp_path / name))
     first, second = read_settings(Settings, ["--dtype=float32", "--engine.max-batch-tokens=77"]).served_models()
@@ -91,7 +91,7 @@ def test_models_of_a_file_have_settings_of_their_own(
 
 
 def test_models_of_a_file_chat_as_it_says(tmp_path: Path) -> None:
-    """A system prompt, a tool syntax and reasoning budgets belong to one model; an unknown syntax is refused."""
+    """A system prompt, a tool syntax and reasoning budgets apply to one model; an unknown syntax is rejected."""
     file = tmp_path / "service.yaml"
     file.write_text(
         "models: [{name: a, path: /a, chat: {system_prompt: Be brief., tool_syntax: llama3, reasoning_budget_low: 9}}]"
@@ -105,14 +105,14 @@ def test_models_of_a_file_chat_as_it_says(tmp_path: Path) -> None:
 
 
 def test_models_share_the_memory_for_caches() -> None:
-    """Each takes of what is left as much as it leaves to each one after it, unless it is told how much."""
+    """Each model takes an equal share with the models after it of what is left, unless its share is set."""
     flags = ['--models=[{"name": "a", "path": "/a"}, {"name": "b", "path": "/b", "cache_share": 0.2}]', "--model=c=/c"]
     shares = {model.name: model.cache_share for model in read_settings(Settings, flags).served_models()}
     assert shares == {"c": 1 / 3, "a": 1 / 2, "b": 0.2}
 
 
 def test_quantization_is_not_the_bundled_encoders() -> None:
-    """A setting for all models is one for those that generate; an encoder named by a caller would refuse it."""
+    """Settings for all models apply to those that generate; a configured encoder would be rejected with this one."""
     chat, encoder = read_settings(Settings, ["--engine.quantization=int8"]).served_models()
     assert chat.engine is not None
     assert encoder.engine is not None
@@ -120,13 +120,13 @@ def test_quantization_is_not_the_bundled_encoders() -> None:
 
 
 def test_model_flag_may_stand_several_times() -> None:
-    """NAME=PATH, once a model."""
+    """The flag is NAME=PATH, once per model."""
     models = read_settings(Settings, ["--model", "a=/a", "--model", "b=/b"]).served_models()
     assert [(model.name, model.path) for model in models] == [("a", "/a"), ("b", "/b")]
 
 
 def test_opentelemetrys_own_variable_is_the_last_resort(monkeypatch: pytest.MonkeyPatch) -> None:
-    """OTEL_EXPORTER_OTLP_ENDPOINT counts where nothing nearer names a collector."""
+    """OTEL_EXPORTER_OTLP_ENDPOINT is used if no other source sets a collector."""
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://standard:4317")
     assert read_settings(Settings, []).otlp_endpoint == "http://standard:4317"
     assert read_settings(Settings, ["--otlp-endpoint=own:4317"]).otlp_endpoint == "own:4317"
@@ -153,7 +153,7 @@ def test_opentelemetrys_own_variable_is_the_last_resort(monkeypatch: pytest.Monk
     ],
 )
 def test_bad_value_is_one_line_with_its_name(flags: list[str], words: str) -> None:
-    """The reader of the line knows what to change."""
+    """The line says what to change."""
     with pytest.raises(ConfigError) as caught:
         read_settings(Settings, flags)
     assert words in str(caught.value)
@@ -170,7 +170,7 @@ endpoints_file: state/endpoints.json
 
 
 def test_endpoints_of_a_file(tmp_path: Path) -> None:
-    """Names, models and percentages; models have a version, "1" where nobody says."""
+    """Endpoints have names, models and percentages; a model's version is "1" by default."""
     file = tmp_path / "service.yaml"
     file.write_text(ENDPOINTS)
     settings = read_settings(Settings, [f"--config={file}"])
@@ -199,8 +199,8 @@ def test_endpoints_of_a_file(tmp_path: Path) -> None:
         ("version: 2024-05", "version: ''", "models.0.version: "),
     ],
 )
-def test_bad_endpoint_is_one_line_with_its_place(old: str, new: str, words: str, tmp_path: Path) -> None:
-    """A mistake in an endpoint of the settings stops the start, told by its place."""
+def test_bad_endpoint_is_one_line_with_its_position(old: str, new: str, words: str, tmp_path: Path) -> None:
+    """A mistake in an endpoint of the settings fails the start, with its position."""
     file = tmp_path / "service.yaml"
     file.write_text(ENDPOINTS.replace(old, new))
     with pytest.raises(ConfigError) as caught:
@@ -228,7 +228,7 @@ def test_bad_endpoint_is_one_line_with_its_place(old: str, new: str, words: str,
     ],
 )
 def test_bad_file_is_one_line_with_its_name(text: str, words: str, tmp_path: Path) -> None:
-    """A file's mistakes are told as the flags' are, unknown names included."""
+    """Mistakes in a file, including unknown names, are reported like those in flags."""
     file = tmp_path / "service.yaml"
     file.write_text(text)
     with pytest.raises(ConfigError) as caught:
@@ -239,7 +239,7 @@ def test_bad_file_is_one_line_with_its_name(text: str, words: str, tmp_path: Pat
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "sluice.example.test"])  # noqa: S104  not listened on
 def test_address_that_others_reach_needs_keys(host: str, tmp_path: Path) -> None:
-    """Without keys, tokens or the word that nobody needs any, the settings are refused; on loopback all is open."""
+    """Without keys, tokens or `allow_anonymous`, an address that others can reach is rejected; loopback is accepted."""
     with pytest.raises(ValidationError, match=r"allow_anonymous: true"):
         Settings(host=host)
     ways: list[dict[str, Any]] = [
@@ -253,7 +253,7 @@ def test_address_that_others_reach_needs_keys(host: str, tmp_path: Path) -> None
 
 
 def test_all_problems_of_several_settings_together_are_reported(tmp_path: Path) -> None:
-    """Each rule has its line."""
+    """Each violated rule has one line in the error."""
     file = tmp_path / "a.yaml"
     file.write_text(
         "host: 0.0.0.0\nmodels: [{name: a, path: /a}, {name: a, path: /b}]\n"
@@ -266,5 +266,5 @@ def test_all_problems_of_several_settings_together_are_reported(tmp_path: Path) 
 
 @pytest.mark.parametrize("host", ["::1", "[::1]"])
 def test_ipv6_host_may_have_brackets(host: str) -> None:
-    """As it has in a URL; the setting is the address."""
+    """Brackets as in a URL are accepted, and removed from the setting."""
     assert read_settings(Settings, ["--host", host]).host == "::1"

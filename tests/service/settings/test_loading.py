@@ -1,4 +1,4 @@
-"""A model's settings reach the model that is served."""
+"""The settings of a model apply to the served model."""
 
 import json
 import shutil
@@ -31,23 +31,23 @@ from service.settings.model_settings import ChatSettings, ModelSettings
 ORDER = "Answer in upper case."
 
 
-class Nobody:
-    """Watches no steps."""
+class IgnoringObserver:
+    """A step observer that ignores all steps."""
 
     def on_step(self, stats: EngineStats) -> None:
-        """Look away."""
+        """Ignore the step."""
 
 
 def settings_of(folder: Path, **settings: Any) -> ModelSettings:
-    """Settings with every value filled in."""
-    engine = EngineSettings(num_blocks=64, worker="thread")  # which needs no end where it has no start
+    """Return settings with every value filled in."""
+    engine = EngineSettings(num_blocks=64, worker="thread")  # which needs no end token, since it has no start token
     return ModelSettings(
         name="demo", path=str(folder), dtype="auto", device="cpu", cache_share=1, engine=engine, **settings
     )
 
 
 def loaded(chat: ChatSettings, folder: Path = DEMO_FOLDER) -> ServedGenerator:
-    model = load_model(settings_of(folder, chat=chat), Nobody())
+    model = load_model(settings_of(folder, chat=chat), IgnoringObserver())
     assert isinstance(model, ServedGenerator)
     return model
 
@@ -66,18 +66,18 @@ async def prompt_length(model: ServedGenerator, *messages: Message) -> int:
 
 
 async def test_system_prompt_stands_where_the_caller_has_none() -> None:
-    """The configured system prompt is the first message of a chat without one, and a caller's own replaces it."""
+    """The configured system prompt is the first message of a chat without one; a client's own replaces it."""
     question = said(Role.USER, "Hello!")
     model, plain = loaded(ChatSettings(system_prompt=ORDER)), loaded(ChatSettings())
     bare = await prompt_length(plain, question)
-    told = await prompt_length(plain, said(Role.SYSTEM, ORDER), question)
-    assert await prompt_length(model, question) == told > bare
+    with_prompt = await prompt_length(plain, said(Role.SYSTEM, ORDER), question)
+    assert await prompt_length(model, question) == with_prompt > bare
     other = said(Role.SYSTEM, "Answer.")
-    assert await prompt_length(model, other, question) == await prompt_length(plain, other, question) < told
+    assert await prompt_length(model, other, question) == await prompt_length(plain, other, question) < with_prompt
 
 
-def test_model_without_an_end_of_text_is_refused(tmp_path: Path) -> None:
-    """A chat with such a model would never end; the message says where its token is looked for."""
+def test_model_without_an_end_of_text_is_rejected(tmp_path: Path) -> None:
+    """A chat with such a model would never end; the error names the files in which the token is expected."""
     folder = tmp_path / "endless"
     shutil.copytree(DEMO_FOLDER, folder)
     (folder / "generation_config.json").unlink()
@@ -87,9 +87,9 @@ def test_model_without_an_end_of_text_is_refused(tmp_path: Path) -> None:
         loaded(ChatSettings(), folder)
 
 
-def test_description_tells_version_and_tasks() -> None:
-    """The version is the settings' own; a model with a chat template chats and completes."""
-    description = load_model(settings_of(DEMO_FOLDER, version="2024-05"), Nobody()).description
+def test_description_has_version_and_tasks() -> None:
+    """The version is that of the settings; a model with a chat template supports chat and completion."""
+    description = load_model(settings_of(DEMO_FOLDER, version="2024-05"), IgnoringObserver()).description
     assert (description.name, description.version) == ("demo", "2024-05")
     assert list(description.tasks) == [Task.CHAT, Task.COMPLETION]
     assert description.supports_tools
@@ -97,7 +97,7 @@ def test_description_tells_version_and_tasks() -> None:
 
 
 async def test_model_without_a_chat_template_completes_only(tmp_path: Path) -> None:
-    """It is loaded; a chat with it is refused by the name of `model`."""
+    """A model without a chat template is loaded; a chat with it is rejected on the field `model`."""
     folder = tmp_path / "plain"
     shutil.copytree(DEMO_FOLDER, folder)
     (folder / "chat_template.jinja").unlink(missing_ok=True)
@@ -113,7 +113,7 @@ async def test_model_without_a_chat_template_completes_only(tmp_path: Path) -> N
 
 
 async def test_tool_syntax_of_the_settings_is_enforced() -> None:
-    """A required call begins as the configured syntax begins one."""
+    """A required call begins with the configured syntax."""
     choice = ToolChoice(ToolMode.REQUIRED, "look")
     asked = chat_of(said(Role.USER, "Hello!"), tools=(Function("look"),), tool_choice=choice)
     grammars = {}
@@ -123,13 +123,13 @@ async def test_tool_syntax_of_the_settings_is_enforced() -> None:
         assert constraint is not None
         assert constraint.grammar is not None
         grammars[chat.tool_syntax] = constraint.grammar.text
-    assert "\nopening: <[" in "\n" + grammars["hermes"]  # a token of its own
+    assert "\nopening: <[" in "\n" + grammars["hermes"]  # one token
     assert '\nopening: ""' in "\n" + grammars["json"]
 
 
 @pytest.mark.slow
 def test_the_service_reads_a_models_files_without_torch() -> None:
-    """It would cost seconds at start, and hundreds of megabytes beside those of the engines' own processes."""
+    """Importing torch would take seconds at the start, and hundreds of megabytes on top of the engines' processes."""
     program = (
         "import sys, service.loading.model as loading\n"
         "loading.FastTokenizer.from_folder(loading.Path(sys.argv[1]))\n"

@@ -1,4 +1,4 @@
-"""What a model's generation_config.json says of sampling holds where a request says nothing."""
+"""The sampling parameters in a model's generation_config.json are the defaults of requests."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def read(folder: Path, said: Any) -> dict[str, float]:
 
 
 def test_parameters_of_requests_are_read(tmp_path: Path) -> None:
-    """By their own names; what else stands there is left aside, and a missing file says nothing."""
+    """Request parameters are read by their own names; other fields are ignored, and a missing file has no defaults."""
     assert dict(read_sampling_defaults(tmp_path, RANGES)) == {}
     said = {"do_sample": True, "temperature": 0.6, "top_k": 20, "top_p": 0.95, "eos_token_id": 2, "max_new_tokens": 5}
     assert read(tmp_path, said) == {"temperature": 0.6, "top_k": 20, "top_p": 0.95}
@@ -42,7 +42,7 @@ def test_parameters_of_requests_are_read(tmp_path: Path) -> None:
 def test_values_that_no_request_could_have_are_left_out(
     name: str, value: object, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With a warning that names them and the range; the others hold."""
+    """A warning names them and their ranges; the other values apply."""
     with caplog.at_level(logging.WARNING):
         assert read(tmp_path, {name: value, "repetition_penalty": 1.05}) == {"repetition_penalty": 1.05}
     assert name in caplog.text
@@ -50,20 +50,20 @@ def test_values_that_no_request_could_have_are_left_out(
 
 
 def test_top_k_of_none_is_off(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """As transformers writes it; there is nothing to warn of."""
+    """Transformers writes it this way; there is no warning."""
     assert read(tmp_path, {"top_k": 0}) == {}
     assert not caplog.text
 
 
 @pytest.mark.parametrize("said", ["{", "[]", "3"])
-def test_file_that_can_not_be_read_refuses_the_model(said: str, tmp_path: Path) -> None:
-    """By its name."""
+def test_unreadable_file_fails_the_load(said: str, tmp_path: Path) -> None:
+    """The error names the file."""
     with pytest.raises(ModelLoadError, match=r"generation_config\.json can't be used"):
         read(tmp_path, said)
 
 
 async def test_requests_win_over_the_model_field_by_field() -> None:
-    """What is given holds, a value that is the contract's own default too; the rest is the model's."""
+    """Given values take precedence, even if they equal the contract's defaults; the rest is from the model."""
     tokenizer: FastTokenizer = TOKENIZER
     defaults = {"temperature": 0.6, "top_p": 0.95, "top_k": 20}
     preparation = Preparation("tiny", tokenizer, 64, None, Workers(WorkerLimits()), sampling_defaults=defaults)

@@ -1,4 +1,4 @@
-"""A text in Redis: who hasn't read the newest can't change it, and what the server forgets comes back."""
+"""A text in Redis: only the reader of the newest text can change it, and lost content is restored."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from service.storage.shared_text import Outdated, SharedText, SharedTextLost
 from tests.redis_server import RedisServer
 
 
-def test_nothing_is_overwritten_unread(redis: RedisServer) -> None:
-    """The second of two who have read the same is refused, reads again, and then may."""
+def test_an_unread_text_is_not_overwritten(redis: RedisServer) -> None:
+    """Of two writers that have read the same text, the second is rejected until it reads again."""
     one, other = SharedText(redis.url, "x"), SharedText(redis.url, "x")
     assert (one.read(), other.read()) == (None, None)
     one.write("first")
@@ -24,8 +24,8 @@ def test_nothing_is_overwritten_unread(redis: RedisServer) -> None:
     other.close()
 
 
-def test_texts_are_apart(redis: RedisServer) -> None:
-    """By their names."""
+def test_texts_are_independent(redis: RedisServer) -> None:
+    """Texts with different names are independent."""
     one, other = SharedText(redis.url, "x"), SharedText(redis.url, "y")
     one.write("first")
     assert (other.is_newer(), other.read()) == (False, None)
@@ -35,7 +35,7 @@ def test_texts_are_apart(redis: RedisServer) -> None:
 
 @pytest.mark.parametrize("fault", ["kill", "pause"])
 def test_a_server_that_is_gone_or_hangs_is_lost(fault: str, redis: RedisServer) -> None:
-    """And of use again when it is back; what it has forgotten meanwhile is put back by who knows it."""
+    """A lost server is usable again when it is back; a client that knows the lost content restores it."""
     text, stranger = SharedText(redis.url, "x", 0.2), SharedText(redis.url, "x", 0.2)
     text.write("first")
     getattr(redis, fault)()
@@ -54,8 +54,8 @@ def test_a_server_that_is_gone_or_hangs_is_lost(fault: str, redis: RedisServer) 
     stranger.close()
 
 
-def test_an_older_state_that_was_put_back_gives_way_to_the_newest(redis: RedisServer) -> None:
-    """Whoever missed the last change fills a server that has forgotten all; what was taken back stays taken back."""
+def test_a_restored_older_state_is_replaced_by_the_newest(redis: RedisServer) -> None:
+    """A client that missed the last change restores its older state, which the newest one then replaces."""
     newest, behind = SharedText(redis.url, "x"), SharedText(redis.url, "x")
     newest.write("first")
     assert behind.read() == "first"
@@ -70,8 +70,8 @@ def test_an_older_state_that_was_put_back_gives_way_to_the_newest(redis: RedisSe
     behind.close()
 
 
-def test_changes_of_one_state_are_told_apart(redis: RedisServer) -> None:
-    """Two that a forgetful server took one after the other have the same number, and are not the same."""
+def test_changes_of_one_state_are_distinguished(redis: RedisServer) -> None:
+    """Two changes that a server without its memory accepted have the same number, and are still distinguished."""
     one, other = SharedText(redis.url, "x"), SharedText(redis.url, "x")
     one.write("first")
     redis.kill()
@@ -82,8 +82,8 @@ def test_changes_of_one_state_are_told_apart(redis: RedisServer) -> None:
     other.close()
 
 
-def test_what_is_no_state_is_a_loss(redis: RedisServer) -> None:
-    """Whatever else somebody has put there."""
+def test_invalid_content_is_a_loss(redis: RedisServer) -> None:
+    """Any other content of the key is reported as a loss."""
     text = SharedText(redis.url, "x")
     with Redis.from_url(redis.url) as server:
         server.hset("sluice:x", mapping={"revision": "latest", "text": "t"})
