@@ -21,7 +21,7 @@ _TOOLS = [
     {"function": {"name": "weather", "parameters": '{"type":"object","properties":{"city":{"type":"string"}}}'}},
     {"function": {"name": "time"}},
 ]
-_TOKEN_OPTIONS: dict[str, list[Any]] = {"tokens": [{}, {"ids": True}], "skipSpecialTokens": [False]}
+_TOKENS: dict[str, list[Any]] = {"tokens": [{}, {"ids": True}], "skipSpecialTokens": [False]}
 _CONSTRAINTS: list[dict[str, Any]] = [
     {"regex": "[a-f]{2,9}"},
     {"choice": {"texts": ["yes", "no", "perhaps"]}},
@@ -167,7 +167,7 @@ def _chat(draw: Draw) -> Fields:
         "stopping": _stopping(draw),
         "n": draw.choice([1, 1, 1, 1, 2, 3]),
         **_some(
-            draw, {**_TOKEN_OPTIONS, "promptLogprobs": [{}, {"topLogprobs": 2}], "addGenerationPrompt": [False]}, 0.1
+            draw, {**_TOKENS, "promptLogprobs": [{}, {"topLogprobs": 2}], "addGenerationPrompt": [False]}, 0.1
         ),
     }
     num_turns = 0
@@ -184,7 +184,7 @@ def _complete(draw: Draw) -> Fields:
     if draw.random() < 0.3:
         prompts.append({"tokenIds": {"ids": draw.choices(range(5, 200), k=draw.randint(1, 40))}})
     fields |= _some(draw, {"echo": [True], "suffix": [" end"], "logprobs": [{"topLogprobs": 2}]})
-    fields |= _some(draw, {**_TOKEN_OPTIONS, "outputConstraint": _CONSTRAINTS, "useRawPrompt": [False]}, 0.2)
+    fields |= _some(draw, {**_TOKENS, "outputConstraint": _CONSTRAINTS, "useRawPrompt": [False]}, 0.2)
     return {**fields, "prompts": prompts}
 
 
