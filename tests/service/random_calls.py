@@ -166,9 +166,7 @@ def _chat(draw: Draw) -> Fields:
         **_answer(draw),
         "stopping": _stopping(draw),
         "n": draw.choice([1, 1, 1, 1, 2, 3]),
-        **_some(
-            draw, {**_TOKENS, "promptLogprobs": [{}, {"topLogprobs": 2}], "addGenerationPrompt": [False]}, 0.1
-        ),
+        **_some(draw, {**_TOKENS, "promptLogprobs": [{}, {"topLogprobs": 2}], "addGenerationPrompt": [False]}, 0.1),
     }
     num_turns = 0
     if "tools" not in fields:
