@@ -83,12 +83,12 @@ class EmbedderClient(EngineClient[OpenEmbedding]):
         self._config = config
         self._vocab_size = vocab_size
 
-    def reject_if_overloaded(self, caller_id: str, weight: float, min_tokens: int) -> None:
+    def reject_if_overloaded(self, caller_id: str, weight: float, least_tokens: int) -> None:
         """Raise EngineOverloaded if a request of `caller_id` would be queued for too long. Call it before tokenization.
 
-        The request has at least `min_tokens` tokens.
+        The request has at least `least_tokens` tokens.
         """
-        self._check_capacity(caller_id, weight, min_tokens, self._clock())
+        self._check_capacity(caller_id, weight, least_tokens, self._clock())
 
     async def embed(self, request: EmbeddingRequest) -> EmbeddingOutput:
         """Return the vectors of all inputs. Cancellation aborts the request.

@@ -138,10 +138,10 @@ class Generator(Engine, Protocol):
 class Embedder(Engine, Protocol):
     """An engine that computes embeddings."""
 
-    def reject_if_overloaded(self, caller_id: str, weight: float, min_tokens: int) -> None:
+    def reject_if_overloaded(self, caller_id: str, weight: float, least_tokens: int) -> None:
         """Raise EngineOverloaded if a request of `caller_id` would be queued for too long. Call it before tokenization.
 
-        The request has at least `min_tokens` tokens.
+        The request has at least `least_tokens` tokens.
         """
 
     async def embed(self, request: EmbeddingRequest) -> EmbeddingOutput:
