@@ -185,7 +185,7 @@ async def test_call_marked_by_an_open_gateway_needs_keys(path: Path) -> None:
 
 
 async def test_named_scope_is_required_as_well(path: Path) -> None:
-    """The gateway requires it for the scope of a page; nobody has a scope that doesn't exist."""
+    """The gateway sends the scope of a page that it serves itself; a key without this scope is rejected."""
     async with guarded(path, team={}, operator={"scopes": ["metrics"]}) as (run, keys):
         for key_id, scope, reason in (
             ("team", "metrics", "SCOPE_MISSING"),
@@ -217,7 +217,7 @@ def stale(run: Running) -> list[float]:
 
 
 def spoil(path: Path) -> None:
-    """Make the path unreadable as a file."""
+    """Replace the file by invalid YAML."""
     path.write_text("keys: [nonsense")
 
 

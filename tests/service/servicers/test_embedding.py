@@ -109,7 +109,7 @@ async def test_embed_rejects_bad_input(fields: dict[str, Any], reason: str, fiel
 
 
 async def test_embed_reports_the_lengths_of_a_long_text() -> None:
-    """The error has them as numbers, for clients that format their own texts."""
+    """The error has the lengths as numbers, for clients that format their own texts."""
     async with running_encoder() as run:
         refusal = await refused(run.embeddings.Embed(embed(LONG)))
     assert {**refusal.info.metadata} == {"field": "inputs[0]", "num_prompt_tokens": "17", "limit": "16"}
