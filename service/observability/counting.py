@@ -31,11 +31,11 @@ def open_quota(settings: QuotaSettings, telemetry: Telemetry) -> Quota:
     return Quota(store, metrics, settings.limits_by_model, settings.expected_output_tokens)
 
 
-def observe_keys(authenticator: Authenticator, telemetry: Telemetry) -> None:
-    """Report whether the newest version of the keys can be used."""
+def observe_keys(authenticator: Authenticator | None, telemetry: Telemetry) -> None:
+    """Report whether the newest version of the keys can be used; always 0 without keys."""
     telemetry.meter.create_observable_gauge(
         "sluice.auth.keys_stale",
-        [lambda _options: [Observation(int(authenticator.is_stale))]],
+        [lambda _options: [Observation(int(authenticator is not None and authenticator.is_stale))]],
         description="1 while the newest keys can't be used, so that earlier ones are.",
     )
 

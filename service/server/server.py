@@ -71,8 +71,7 @@ class Server:
         self.reconciler = Reconciler(self.deployment, self.registry, settings.engine, change_store(settings))
         self.endpoints = EndpointChanges(self.registry, endpoint_store(settings))
         self._authenticator = authenticator(settings)
-        if self._authenticator is not None:
-            observe_keys(self._authenticator, telemetry)
+        observe_keys(self._authenticator, telemetry)
         self._tasks: list[asyncio.Task[None]] = []
         self._admission = Admission(lambda: self.health.phase, settings.max_concurrent_calls)
         self._server = aio.server(

@@ -161,7 +161,7 @@ def test_no_body_makes_a_fault(stack: Stack, case: tuple[Any, Any]) -> None:
     path = operation.path
     for each in operation.parameters:
         path = path.replace(f"{{{each.name}}}", each.example_with(body))
-    query = {each.name: each.example_with(body) for each in operation.parameters if each.place == "query"}
+    query = {each.name: each.example_with(body) for each in operation.parameters if each.location == "query"}
 
     @quietly
     @given(st.data())

@@ -90,6 +90,7 @@ async def answer(
         with suppress(EngineOverloaded):
             async with engine.generate(*asked.prepared.requests) as outputs:
                 return asked.answer([output async for output in outputs])
+        await asyncio.sleep(0.1)  # an engine that is overloaded rejects immediately
 
 
 def ends_well(choice: chat_pb2.ChatChoice, schemas: dict[str, Schema], request: chat_pb2.ChatRequest) -> bool:
