@@ -51,21 +51,21 @@ class ImageReader:
         seen: dict[tuple[str, bytes], SeenImage] = {}
         for part in parts:
             if (part.url, part.data) not in seen:
-                seen[part.url, part.data] = await self._see(part, deadline)
+                seen[part.url, part.data] = await self._read_image(part, deadline)
         return [seen[part.url, part.data] for part in parts]
 
-    async def _see(self, part: ImagePart, deadline: float | None) -> SeenImage:
+    async def _read_image(self, part: ImagePart, deadline: float | None) -> SeenImage:
         limit_s = self._workers.limits.max_work_s
         too_long = InvalidRequest(part.field, f"the image took longer than {limit_s:g} s to read")
         fetched = None
         if not (part.data or is_data_url(part.url)):
             fetched = await self._fetcher.fetch(part.url, part.field, deadline)
 
-        def see() -> SeenImage:
+        def preprocess() -> SeenImage:
             media = fetched or self._given(part)
-            return self._processor.see(decode(media, part.field, self._settings.max_pixels))
+            return self._processor.preprocess(decode(media, part.field, self._settings.max_pixels))
 
-        return await self._workers.run(see, deadline, too_long)
+        return await self._workers.run(preprocess, deadline, too_long)
 
     def _given(self, part: ImagePart) -> Media:
         """Return the bytes of a part that contains them."""
