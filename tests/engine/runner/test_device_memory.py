@@ -34,8 +34,8 @@ class Memory:
         return self._peak
 
 
-def test_cache_takes_what_weights_a_step_and_recordings_leave() -> None:
-    """The cache gets 0.9 of 64 GB minus 16 GB in use, 3 GB for a step and 1 GB for recordings."""
+def test_cache_takes_what_weights_a_step_and_cuda_graphs_leave() -> None:
+    """The cache gets 0.9 of 64 GB minus 16 GB in use, 3 GB for a step and 1 GB for CUDA graphs."""
     assert graph_bytes(Memory(0)) == GB
     assert cache_capacity(Memory(16 * GB), 0.9, 3 * GB) == int(57.6 * GB) - 20 * GB
 
