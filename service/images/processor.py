@@ -12,7 +12,7 @@ from PIL import Image
 
 from service.engine.tokens.tokenizer import Tokenizer
 from service.generation.errors import ModelLoadError
-from service.generation.prompts.image import ImageForm, SeenImage
+from service.generation.prompts.image import ImageForm, PreprocessedImage
 
 
 class ImageProcessor:
@@ -35,12 +35,12 @@ class ImageProcessor:
         except Exception as error:  # transformers raises many types, and all mean the same here
             raise ModelLoadError(f"{folder}: the image processor can't be loaded: {error}") from error
 
-    def preprocess(self, image: Image.Image) -> SeenImage:
+    def preprocess(self, image: Image.Image) -> PreprocessedImage:
         """Return an image resized for the model, with a hash of its pixels. Call it on a worker thread."""
         options = {"do_rescale": False, "do_normalize": False, "return_tensors": "np"}
         pixels = np.ascontiguousarray(self._processor(images=image, **options)["pixel_values"][0], dtype=np.uint8)
         digest = hashlib.sha256(repr(pixels.shape).encode() + pixels.tobytes()).digest()
-        return SeenImage(digest, pixels)
+        return PreprocessedImage(digest, pixels)
 
 
 def _image_form(config: Any, tokenizer: Tokenizer) -> ImageForm:
