@@ -1,4 +1,4 @@
-"""The gateway's settings. `process.settings.process_settings` reads their sources."""
+"""The gateway's settings. `process.settings.process_settings` reads flags, variables and the file into them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MIB = 1 << 20
 
 
 class AuthSettings(BaseModel):
-    """Authentication is the service's; the gateway forwards credentials."""
+    """The gateway forwards credentials to the service, which authenticates them."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -69,6 +69,6 @@ class Settings(ProcessSettings):
 
     @property
     def needs_keys(self) -> bool:
-        """Whether the service must require keys, because other machines can send requests."""
+        """True if the service must require API keys, because other machines can reach the gateway."""
         hosts = [self.host] if self.admin_port is None else [self.host, self.admin_host]
         return not self.auth.allow_anonymous and not all(map(is_loopback, hosts))

@@ -1,7 +1,7 @@
-"""Start the service from its settings, and exit with a code.
+"""Start the service from its settings.
 
-0 after a stop by SIGTERM or SIGINT; 1 if the service can't start or an engine died, and 2 for an invalid setting, both
-with one line on standard error. A second signal ends the process at once.
+The exit code is 0 after a stop by SIGTERM or SIGINT, 1 if the service can't start or an engine died, and 2 for an
+invalid setting; 1 and 2 come with one line on standard error. A second signal ends the process at once.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ async def load_from_folder(settings: ModelSettings, observer: StepObserver) -> S
 
 
 def main(load: LoadModel = load_from_folder) -> None:
-    """Run the console script. `load` loads a model from its settings."""
+    """Run the service until a signal stops it. `load` loads a model from its settings."""
     let_others_finish()
     try:
         settings = read_settings(Settings, sys.argv[1:])
     except ConfigError as error:
         exit_with(PROGRAM, error, 2)
     configure_logs(settings.log_level, call_context)
-    limit_primitive_cache()  # here, so that the engines' processes have it from the beginning
+    limit_primitive_cache()  # before engines start, because their processes inherit it
     if load is load_from_folder:
         prestart_workers(sum(model.engine.worker == "process" for model in settings.served_models() if model.engine))
     try:

@@ -30,7 +30,13 @@ async def run(port: int, requests: list[dict[str, Any]]) -> list[dict[str, Any]]
     """Send each request at its time; return when the last answer has ended."""
     address = Address(f"http://localhost:{port}")
     exchanges = [
-        Exchange(address, DIALECT.path, DIALECT.head(request.get("key", "")), request["body"], DIALECT.note)
+        Exchange(
+            address,
+            DIALECT.path,
+            DIALECT.request_headers(request.get("key", "")),
+            request["body"],
+            DIALECT.record_event,
+        )
         for request in requests
     ]
     # Connections of requests that are sent at the start are opened before.

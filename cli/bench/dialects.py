@@ -1,4 +1,4 @@
-"""The requests and stream events of each dialect."""
+"""Request bodies and stream parsers of the API dialects that `sluice bench` can measure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from cli.bench.record import Record
 
-Event = dict[str, Any]
+Event = dict[str, Any]  # a JSON object: a request body, or the data of a server-sent event
 
 
 class DialectName(StrEnum):
@@ -26,12 +26,12 @@ class DialectName(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BenchRequest:
-    """One request. `parameters` are additional fields of the body."""
+    """One request, independent of the dialect. `parameters` are additional fields of the body."""
 
     model: str
     prompt: str
     max_tokens: int
-    ignores_end: bool = True  # generate until max_tokens
+    ignores_end: bool = True  # sends ignore_eos, to generate exactly max_tokens
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -40,20 +40,21 @@ class Dialect:
     """The HTTP streaming API of one platform."""
 
     path: str  # with {model}, if the path contains it
-    body: Callable[[BenchRequest], Event]
-    note: Callable[[Event, Record], bool]  # records an event's numbers and returns True if it has text
+    body: Callable[[BenchRequest], Event]  # creates the request body
+    # Records the token counts and the end of the stream, and returns True for an event with text.
+    record_event: Callable[[Event, Record], bool]
     key_header: str = "authorization"
     headers: Mapping[str, str] = field(default_factory=dict)
 
-    def head(self, key: str) -> dict[str, str]:
-        """Return the headers of each request, including the key, if any."""
+    def request_headers(self, key: str) -> dict[str, str]:
+        """Return the headers of each request, with the API key unless it is empty."""
         found = {"content-type": "application/json", "accept": "text/event-stream", **self.headers}
         if key:
             found[self.key_header] = f"Bearer {key}" if self.key_header == "authorization" else key
         return found
 
 
-def _common(request: BenchRequest) -> Event:
+def _common_fields(request: BenchRequest) -> Event:
     ends = {"ignore_eos": True} if request.ignores_end else {}
     return {"model": request.model, "stream": True, "max_tokens": request.max_tokens, **ends}
 
@@ -61,7 +62,7 @@ def _common(request: BenchRequest) -> Event:
 def _chat(request: BenchRequest) -> Event:
     usage = {"stream_options": {"include_usage": True}}
     return {
-        **_common(request),
+        **_common_fields(request),
         **usage,
         "messages": [{"role": "user", "content": request.prompt}],
         **request.parameters,
@@ -74,7 +75,7 @@ def _invocation(request: BenchRequest) -> Event:
 
 def _completion(request: BenchRequest) -> Event:
     return {
-        **_common(request),
+        **_common_fields(request),
         "stream_options": {"include_usage": True},
         "prompt": request.prompt,
         **request.parameters,
@@ -82,16 +83,16 @@ def _completion(request: BenchRequest) -> Event:
 
 
 def _message(request: BenchRequest) -> Event:
-    return {**_common(request), "messages": [{"role": "user", "content": request.prompt}], **request.parameters}
+    return {**_common_fields(request), "messages": [{"role": "user", "content": request.prompt}], **request.parameters}
 
 
-def _text(request: BenchRequest) -> Event:
-    """Return the body without `ignore_eos`, which this dialect does not have."""
+def _mindie(request: BenchRequest) -> Event:
+    """Return the body of MindIE, which has no `ignore_eos`."""
     parameters = {"max_new_tokens": request.max_tokens, "details": True, **request.parameters}
     return {"text_input": request.prompt, "parameters": parameters}
 
 
-def _note_openai(event: Event, record: Record) -> bool:
+def _record_openai(event: Event, record: Record) -> bool:
     if usage := event.get("usage"):
         record.prompt_tokens, record.tokens = usage.get("prompt_tokens"), usage.get("completion_tokens")
     has_text = False
@@ -102,7 +103,7 @@ def _note_openai(event: Event, record: Record) -> bool:
     return has_text
 
 
-def _note_anthropic(event: Event, record: Record) -> bool:
+def _record_anthropic(event: Event, record: Record) -> bool:
     delta = event.get("delta") or {}
     match event.get("type"):
         case "message_start":
@@ -116,22 +117,22 @@ def _note_anthropic(event: Event, record: Record) -> bool:
     return False
 
 
-def _note_mindie(event: Event, record: Record) -> bool:
+def _record_mindie(event: Event, record: Record) -> bool:
     record.tokens = (event.get("details") or {}).get("generated_tokens", record.tokens)
     record.is_finished |= event.get("finish_reason") is not None
     return bool(event.get("text_output"))
 
 
 DIALECTS: Final = {
-    DialectName.OPENAI_CHAT: Dialect("/v1/chat/completions", _chat, _note_openai),
-    DialectName.OPENAI_COMPLETIONS: Dialect("/v1/completions", _completion, _note_openai),
-    DialectName.DATABRICKS: Dialect("/serving-endpoints/{model}/invocations", _invocation, _note_openai),
+    DialectName.OPENAI_CHAT: Dialect("/v1/chat/completions", _chat, _record_openai),
+    DialectName.OPENAI_COMPLETIONS: Dialect("/v1/completions", _completion, _record_openai),
+    DialectName.DATABRICKS: Dialect("/serving-endpoints/{model}/invocations", _invocation, _record_openai),
     DialectName.AZURE: Dialect(
-        "/chat/completions?api-version=2024-05-01-preview", _chat, _note_openai, "api-key",
+        "/chat/completions?api-version=2024-05-01-preview", _chat, _record_openai, "api-key",
         {"extra-parameters": "pass-through"},
     ),
     DialectName.ANTHROPIC: Dialect(
-        "/v1/messages", _message, _note_anthropic, "x-api-key", {"anthropic-version": "2023-06-01"}
+        "/v1/messages", _message, _record_anthropic, "x-api-key", {"anthropic-version": "2023-06-01"}
     ),
-    DialectName.MINDIE: Dialect("/v2/models/{model}/generate_stream", _text, _note_mindie),
+    DialectName.MINDIE: Dialect("/v2/models/{model}/generate_stream", _mindie, _record_mindie),
 }  # fmt: skip

@@ -58,7 +58,7 @@ class GrpcSender:
         try:
             async with self._client.stream_chat(request.prompt, **options) as stream:
                 async for event in stream:
-                    self._note(event, record)
+                    self._record_event(event, record)
         except self._error as error:
             record.fail(error.code.name, str(error))
         except (TypeError, ValueError, AttributeError) as error:
@@ -71,7 +71,8 @@ class GrpcSender:
         await asyncio.shield(self._client.close())
 
     @staticmethod
-    def _note(event: Any, record: Record) -> None:
+    def _record_event(event: Any, record: Record) -> None:
+        """Record an event's arrival if it has text, the token counts, or the end of the stream."""
         match event.WhichOneof("event"):
             case "content_delta" if event.content_delta.text:
                 record.received.append(time.perf_counter())

@@ -1,8 +1,8 @@
 """Send requests over HTTP/1.1 and record the arrival time of each chunk of their streams.
 
-The load generator often shares its cores with the server, so nothing is parsed while answers arrive: a chunk takes some
-microseconds to store with its time, and `Exchange.record` parses it later. Each request has its own connection, which
-is opened before its time starts.
+The load generator often shares its cores with the server, so nothing is parsed while responses arrive: a chunk takes
+some microseconds to store with its time, and `Exchange.record` parses it later. Each request has its own connection,
+which is opened before its time starts.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ import h11
 from cli.bench.dialects import BenchRequest, Dialect
 from cli.bench.record import Record
 
-Note = Callable[[dict[str, Any], Record], bool]
-_LAST_CHUNK = b"0\r\n\r\n"  # JSON and SSE have no carriage returns
+RecordEvent = Callable[[dict[str, Any], Record], bool]  # see `Dialect.record_event`
+_LAST_CHUNK = b"0\r\n\r\n"  # of chunked encoding; no data ends like it, because JSON and SSE have no carriage returns
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -40,16 +40,18 @@ class Address:
 
 
 class Exchange(asyncio.Protocol):
-    """One request and its response."""
+    """One request and its response, on a connection of its own. `sent` and `ended` are times of `perf_counter`."""
 
-    def __init__(self, address: Address, path: str, headers: Mapping[str, str], body: Any, note: Note) -> None:
-        """`note` records the events of the dialect."""
-        self._note = note
+    def __init__(
+        self, address: Address, path: str, headers: Mapping[str, str], body: Any, record_event: RecordEvent
+    ) -> None:
+        """Encode the request now, so that sending takes no time. `record_event` parses the dialect's events."""
+        self._record_event = record_event
         data = json.dumps(body).encode()
-        every = {"host": address.name, **headers, "connection": "close", "content-length": str(len(data))}
+        all_headers = {"host": address.name, **headers, "connection": "close", "content-length": str(len(data))}
         self._http = h11.Connection(h11.CLIENT)
         self._message = self._http.send(
-            h11.Request(method="POST", target=address.prefix + path, headers=list(every.items()))
+            h11.Request(method="POST", target=address.prefix + path, headers=list(all_headers.items()))
         )
         self._message = (self._message or b"") + (self._http.send(h11.Data(data)) or b"")
         self._http.send(h11.EndOfMessage())
@@ -72,7 +74,10 @@ class Exchange(asyncio.Protocol):
         return transport
 
     async def run(self, timeout_s: float, transport: asyncio.Transport | None = None) -> None:
-        """Send the request, and return when its response has ended or timed out. Cancelling closes the connection."""
+        """Send the request, and return when its response has ended or timed out. Cancelling closes the connection.
+
+        `transport` is a connection that `connect` has opened; without it one is opened here.
+        """
         self.sent = self.ended = time.perf_counter()
         try:
             transport = transport or await self.connect()
@@ -110,7 +115,7 @@ class Exchange(asyncio.Protocol):
             self._done.set_result(None)
 
     def record(self) -> Record:
-        """Parse the stored bytes to a record. Call it once."""
+        """Parse the stored bytes and return the record. Call it once, after `run`."""
         record = Record(self.sent, ended=self.ended)
         text = b""
         try:
@@ -118,7 +123,7 @@ class Exchange(asyncio.Protocol):
                 *lines, text = [text + data] if record.error else (text + data).split(b"\n")
                 for line in lines:
                     if line.startswith(b"data:") and line[5:].strip().startswith(b"{"):
-                        _note_event(json.loads(line[5:]), moment, record, self._note)
+                        _record(json.loads(line[5:]), moment, record, self._record_event)
         except h11.RemoteProtocolError as error:
             record.fail(*(self._failure if self._failure[0] else self._broken(str(error))))
         except (ValueError, LookupError, TypeError, AttributeError) as error:
@@ -132,7 +137,7 @@ class Exchange(asyncio.Protocol):
         return record
 
     def _broken(self, detail: str) -> tuple[str, str]:
-        """Return the error of an incomplete response without an error message."""
+        """Return error kind and detail for a response that ended early without an error message."""
         return ("broken stream", detail) if self._chunks else ("connection lost", "closed without an answer")
 
     def _body(self, record: Record) -> Iterator[tuple[float, bytes]]:
@@ -149,10 +154,11 @@ class Exchange(asyncio.Protocol):
                 return
 
 
-def _note_event(event: dict[str, Any], moment: float, record: Record, note: Note) -> None:
+def _record(event: dict[str, Any], moment: float, record: Record, record_event: RecordEvent) -> None:
+    """Add an event, or the error that it contains, to the record."""
     if event.get("error"):
         record.fail("error in the stream", _message(event["error"]))
-    elif note(event, record):
+    elif record_event(event, record):
         record.received.append(moment)
 
 
@@ -176,13 +182,13 @@ class HttpSender:
     def __init__(self, address: Address, dialect: Dialect, key: str, timeout_s: float) -> None:
         self._address = address
         self._dialect = dialect
-        self._head = dialect.head(key)
+        self._headers = dialect.request_headers(key)
         self._timeout_s = timeout_s
 
     async def send(self, request: BenchRequest) -> Exchange:
         """Send a request and return its exchange when it has ended."""
         path = self._dialect.path.format(model=quote(request.model, safe=""))
-        exchange = Exchange(self._address, path, self._head, self._dialect.body(request), self._dialect.note)
+        exchange = Exchange(self._address, path, self._headers, self._dialect.body(request), self._dialect.record_event)
         await exchange.run(self._timeout_s)
         return exchange
 

@@ -17,18 +17,20 @@ from cli.bench.plan import Outcome, Plan, Shape, Target
 from cli.bench.prompts import Prompts
 from cli.calls.server import ServerError
 
-_FEW, _MANY = 8, 40  # words of the first two prompts
+_FEW, _MANY = 8, 40  # words of the two calibration prompts
 
 
-def measure(target: Target, shape: Shape, plan: Plan, warm_up: int, watch: Callable[[int], None]) -> Outcome:
-    """Measure a server. `watch` is called with the number of completed requests.
+def measure(target: Target, shape: Shape, plan: Plan, warm_up: int, report_progress: Callable[[int], None]) -> Outcome:
+    """Measure a server. `report_progress` is called with the number of completed requests.
 
     Raise ServerError if the calibration requests fail.
     """
-    return uvloop.run(_measure(target, shape, plan, warm_up, watch))
+    return uvloop.run(_measure(target, shape, plan, warm_up, report_progress))
 
 
-async def _measure(target: Target, shape: Shape, plan: Plan, warm_up: int, watch: Callable[[int], None]) -> Outcome:
+async def _measure(
+    target: Target, shape: Shape, plan: Plan, warm_up: int, report_progress: Callable[[int], None]
+) -> Outcome:
     sender = _sender(target)
     prompts = Prompts(plan.seed)
 
@@ -37,10 +39,10 @@ async def _measure(target: Target, shape: Shape, plan: Plan, warm_up: int, watch
             target.model, prompts.prompt(shape.prompt_tokens), shape.max_tokens, shape.ignores_end, shape.parameters
         )
 
-    load = Load(sender, make_request, watch)
+    load = Load(sender, make_request, report_progress)
 
     async def work() -> None:
-        await _learn(sender, target, shape, prompts)
+        await _calibrate(sender, target, shape, prompts)
         if warm_up:
             await Load(sender, make_request).run(Plan(min(warm_up, plan.concurrency), num_requests=warm_up))
         await load.run(plan)
@@ -68,7 +70,7 @@ def _sender(target: Target) -> Sender:
         raise ServerError(str(error)) from error
 
 
-async def _learn(sender: Sender, target: Target, shape: Shape, prompts: Prompts) -> None:
+async def _calibrate(sender: Sender, target: Target, shape: Shape, prompts: Prompts) -> None:
     """Check that the server responds, and calibrate the tokens per word if it reports prompt tokens."""
     counts: list[tuple[int, int]] = []
     for num in (_FEW, _MANY):
@@ -80,4 +82,4 @@ async def _learn(sender: Sender, target: Target, shape: Shape, prompts: Prompts)
         if record.prompt_tokens:
             counts.append((num, record.prompt_tokens))
     if len(counts) == 2:
-        prompts.learn(*counts)
+        prompts.calibrate(*counts)

@@ -39,7 +39,7 @@ class Answer:
 def read_answer(
     server: Server, body: Mapping[str, Any], show: Callable[[str, bool], None], answer: Answer
 ) -> Iterator[dict[str, Any]]:
-    """Send a chat request and yield its raw events; fill `answer`, and call `show` for each text with is_reasoning.
+    """Send a chat request and yield its raw events. Fill `answer`, and call `show(text, is_reasoning)` for each text.
 
     Closing the iterator aborts the answer. Raise ServerError.
     """

@@ -43,7 +43,7 @@ def connected(url: str, key: str, ca_file: str) -> Iterator[Server]:
 
 
 def named_value(text: str) -> tuple[str, Any]:
-    """Parse NAME=VALUE, with VALUE as JSON or text; return None for an empty value. Raise ValueError."""
+    """Parse NAME=VALUE, with VALUE as JSON or text; an empty VALUE is None. Raise ValueError without a name or `=`."""
     name, equals, value = text.partition("=")
     if not equals or not name.strip():
         raise ValueError(f"{text!r} is not NAME=VALUE")

@@ -1,6 +1,7 @@
 """`sluice serve`, `check`, `convert`, `config`, `envoy`, `ray`: commands that replace this process by a program.
 
-So signals and exit codes are the program's. The programs load settings and model code, which this command does not.
+The process is replaced (exec), so that signals reach the program and its exit code is the command's. The programs
+import settings and model code; other commands start fast without them.
 """
 
 from __future__ import annotations

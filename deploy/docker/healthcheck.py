@@ -9,13 +9,13 @@ TIMEOUT_S = 3
 
 
 def serves_http(url: str) -> bool:
-    """Whether the URL answers with 2xx."""
+    """Return True if the URL answers with a 2xx status."""
     with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:  # noqa: S310  the image's own URL
         return 200 <= answer.status < 300
 
 
 def serves_grpc(target: str) -> bool:
-    """Whether grpc.health.v1 says SERVING."""
+    """Return True if grpc.health.v1 reports SERVING."""
     import grpc  # noqa: PLC0415  it takes longer than a request to a URL
     from grpc_health.v1 import health_pb2, health_pb2_grpc  # noqa: PLC0415
 

@@ -87,7 +87,7 @@ class _Received:
 
     @property
     def can_resume(self) -> bool:
-        """Whether another replica can send the rest."""
+        """Return True if another replica can send the rest."""
         return bool(self._stream) or not self._has_begun
 
     def next_request(self) -> Any:

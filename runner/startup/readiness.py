@@ -1,4 +1,4 @@
-"""Check through Envoy whether a run is ready, and list its models."""
+"""Wait until the service and the gateway are ready, as seen through Envoy, and list the models."""
 
 from __future__ import annotations
 
@@ -47,29 +47,29 @@ class EnvoyAddress:
         return grpc.secure_channel(self.address, self.credentials)
 
 
-async def until_ready(front: EnvoyAddress) -> None:
-    """Return when Envoy serves REST and gRPC: /readyz responds 200 and gRPC's health check SERVING."""
-    while not await asyncio.to_thread(_ready, front):  # noqa: ASYNC110 another process becomes ready without an event
+async def wait_until_ready(envoy: EnvoyAddress) -> None:
+    """Return when Envoy serves REST and gRPC: /readyz returns 200, and gRPC's health check SERVING."""
+    while not await asyncio.to_thread(_is_ready, envoy):  # noqa: ASYNC110 another process becomes ready without an event
         await asyncio.sleep(_POLL_S)
 
 
-def models_of(front: EnvoyAddress) -> list[model_pb2.Model]:
-    """Return the served models, in the order of the settings; empty if only API keys may list them."""
+def list_models(envoy: EnvoyAddress) -> list[model_pb2.Model]:
+    """Return the served models in the order of the settings, or none if the call fails, since it may require a key."""
     try:
-        with front.channel() as channel:
+        with envoy.channel() as channel:
             stub: Any = model_pb2_grpc.ModelServiceStub(channel)
             return list(stub.ListModels(model_pb2.ListModelsRequest(), timeout=_TIMEOUT_S).models)
     except grpc.RpcError:
         return []
 
 
-def _ready(front: EnvoyAddress) -> bool:
+def _is_ready(envoy: EnvoyAddress) -> bool:
     try:
         with (
-            urllib.request.urlopen(f"{front.url}/readyz", timeout=_TIMEOUT_S, context=front.context),  # noqa: S310 ours
-            front.channel() as channel,
+            urllib.request.urlopen(f"{envoy.url}/readyz", timeout=_TIMEOUT_S, context=envoy.context),  # noqa: S310  the URL is not from a client
+            envoy.channel() as channel,
         ):
-            health: Any = health_pb2_grpc.HealthStub(channel)  # it ships no types
+            health: Any = health_pb2_grpc.HealthStub(channel)  # grpc_health has no type hints
             answer = health.Check(health_pb2.HealthCheckRequest(), timeout=_TIMEOUT_S)
             return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
     except (OSError, grpc.RpcError):  # urllib's errors are OSErrors

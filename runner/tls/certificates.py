@@ -24,7 +24,7 @@ def make_certificates(folder: Path, names: Sequence[str], days: int) -> list[Pat
     """Write the files atomically and return their paths. Raise OSError, or ValueError for invalid keys."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     authority, authority_key = _authority(folder)
-    alternatives = [_alternative(each) for each in names]
+    alternatives = [_subject_alternative_name(each) for each in names]
     for leaf, usage in _LEAVES.items():
         key = ec.generate_private_key(ec.SECP256R1())
         builder = (
@@ -41,7 +41,7 @@ def make_certificates(folder: Path, names: Sequence[str], days: int) -> list[Pat
 
 
 def _authority(folder: Path) -> tuple[x509.Certificate, Key]:
-    """Return the folder's authority and its key, and create them if they do not exist."""
+    """Return the certificate and key of the folder's authority, which are created if they do not exist."""
     certificate_file, key_file = folder / "ca.pem", folder / "ca-key.pem"
     if certificate_file.exists() and key_file.exists():
         key = serialization.load_pem_private_key(key_file.read_bytes(), None)
@@ -74,7 +74,7 @@ def _builder(common_name: str, key: Key, days: int) -> x509.CertificateBuilder:
         .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)]))
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(minutes=5))  # allows for clocks that are slow
+        .not_valid_before(now - timedelta(minutes=5))  # for machines whose clocks are slow
         .not_valid_after(now + timedelta(days=days))
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
     )
@@ -84,7 +84,7 @@ def _authority_id(key: Key) -> x509.AuthorityKeyIdentifier:
     return x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key())
 
 
-def _alternative(name: str) -> x509.GeneralName:
+def _subject_alternative_name(name: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:
@@ -92,7 +92,7 @@ def _alternative(name: str) -> x509.GeneralName:
 
 
 def _write(folder: Path, name: str, certificate: x509.Certificate, key: Key) -> None:
-    """Write the key before the certificate, because processes watch the certificate."""
+    """Write the key before the certificate, because processes reload both when the certificate changes."""
     plain = serialization.NoEncryption()
     pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
     _replace(folder / f"{name}-key.pem", pem, 0o600)
@@ -100,8 +100,8 @@ def _write(folder: Path, name: str, certificate: x509.Certificate, key: Key) -> 
 
 
 def _replace(path: Path, content: bytes, mode: int) -> None:
-    partial = path.with_name(f".{path.name}.new")
-    partial.unlink(missing_ok=True)
-    with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+    temporary = path.with_name(f".{path.name}.new")
+    temporary.unlink(missing_ok=True)
+    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
         file.write(content)
-    partial.replace(path)
+    temporary.replace(path)

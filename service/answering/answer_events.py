@@ -1,4 +1,4 @@
-"""Turn the engine's outputs of one answer into events."""
+"""Convert the engine's outputs for one request to events."""
 
 from __future__ import annotations
 
@@ -14,20 +14,22 @@ from service.output.answers.answer import AnswerReader
 from service.prompting.preparation import PreparedAnswer
 from service.registry.models import ServedGenerator
 
-# More of them are read and rendered by another thread: with twenty candidates each, these take about five milliseconds.
+# More logprobs are read and rendered on a worker thread, so that they do not block the event loop. This number of
+# logprobs with twenty candidates each takes about five milliseconds.
 MAX_INLINE_LOGPROBS: Final = 128
 
 
 class AnswerEvents:
-    """Reads the outputs of one answer, in groups of events: the beginning, one output each, and the end."""
+    """Converts one answer's outputs: call `begin`, `read` for each output, then `end`, or `fail` after an error."""
 
     def __init__(
         self, model: ServedGenerator, prepared: PreparedAnswer, identity: StreamIdentity, point: ResumePoint | None
     ) -> None:
-        """`point` is where the answer's stream is resumed; None for a new stream."""
+        """`point` is the position at which the stream is resumed; None for a new stream."""
         self._reader = AnswerReader(prepared.requests, prepared.forms, model.tokenizer, answer_id=identity.id)
         self._requests = prepared.requests
         self._lacks_prompt = {index for index, each in enumerate(self._requests) if each.prompt_logprobs is not None}
+        # Outputs of other choices that arrived before the prompt's logprobs.
         self._early: list[GenerationOutput] = []
         self._started = _started(model, prepared, identity)
         if point is not None:
@@ -36,7 +38,7 @@ class AnswerEvents:
             self._reader.report_cached(sorted(begun), point.position.num_cached_tokens)
 
     def usage(self) -> Usage:
-        """The usage of the outputs so far."""
+        """Return the token usage of the outputs read so far."""
         images = [image for request in self._requests for image in request.images]
         return self._reader.usage()._replace(image_tokens=sum(image.end - image.start for image in images))
 
@@ -45,9 +47,10 @@ class AnswerEvents:
         return (self._started,)
 
     async def read(self, output: GenerationOutput) -> Sequence[Sequence[Event]]:
-        """Return the events of an output, and of those that waited for it.
+        """Return the events of an output and of those held back until it arrived, one group per output.
 
-        A prompt's logprobs come with its first choice and precede the text of every choice: other choices wait for it.
+        If a prompt's logprobs are requested, they come with its first choice and must precede the text of every choice.
+        Outputs of the other choices are held back until then.
         """
         prompt_index = output.request_index
         if prompt_index not in self._lacks_prompt:
@@ -64,7 +67,7 @@ class AnswerEvents:
             first = self._reader.read(output)
         return (first, *(self._reader.read(each) for each in waiting))
 
-    def break_off(self) -> Sequence[Event]:
+    def fail(self) -> Sequence[Event]:
         """Return the events of an answer that fails after its first output."""
         return (self.usage(),)
 

@@ -1,4 +1,4 @@
-"""The names of finish reasons in the GenAI conventions."""
+"""The names of finish reasons in OpenTelemetry's semantic conventions for generative AI."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ _NAMES: Final = {
 
 
 def finish_reason_name(reason: FinishReason) -> str:
-    """Return the name of a finish reason in the conventions."""
+    """Return the value of a reason for the attribute `gen_ai.response.finish_reasons`."""
     return _NAMES[reason]

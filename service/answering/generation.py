@@ -145,7 +145,7 @@ async def _event_groups(
                     yield events
     except Exception:
         if has_tokens:
-            yield answer.break_off()
+            yield answer.fail()
         raise
     yield answer.end()
 

@@ -46,7 +46,7 @@ class AuthSettings(BaseModel):
 
     @property
     def is_on(self) -> bool:
-        """Whether calls need a credential."""
+        """True if calls need a credential."""
         return self.keys_file is not None or self.keys_in_store or self.jwks is not None
 
     @model_validator(mode="after")

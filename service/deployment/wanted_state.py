@@ -38,7 +38,7 @@ class WantedState(Generic[Document]):
 
     @property
     def is_shared(self) -> bool:
-        """Whether other replicas may change the document."""
+        """True if other replicas may change the document."""
         return self._store.is_shared
 
     async def read(self) -> None:

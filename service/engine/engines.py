@@ -48,12 +48,12 @@ class BuiltEncoder:
     tokenizer: FastTokenizer
     config: EngineConfig  # with an encoder's limits filled in
     info: ModelInfo
-    about: EncoderDescription
+    description: EncoderDescription
 
     @property
     def num_dimensions(self) -> int:
         """The number of dimensions of each vector."""
-        return self.about.num_dimensions
+        return self.description.num_dimensions
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +94,16 @@ def build_engine(
         "cache_share": cache_share,
         "control_token_ids": dict(control_token_ids or {}),
     }
-    link, about = _make(EngineSpec("service.engine.loading.generator:load_generator", arguments), config, model)
-    if not isinstance(about, GeneratorDescription):
-        raise TypeError(f"expected a GeneratorDescription, got {about!r}")
-    engine = GeneratorClient(link, about.config, vocab_size=about.vocab_size, ranges=ranges, observer=observer)
+    link, description = _load_core(
+        EngineSpec("service.engine.loading.generator:load_generator", arguments), config, model
+    )
+    if not isinstance(description, GeneratorDescription):
+        raise TypeError(f"expected a GeneratorDescription, got {description!r}")
+    engine = GeneratorClient(
+        link, description.config, vocab_size=description.vocab_size, ranges=ranges, observer=observer
+    )
     tokenizer = FastTokenizer.from_folder(folder)
-    return BuiltEngine(engine, tokenizer, about.config, about.info, folder, about.eos_token_ids)
+    return BuiltEngine(engine, tokenizer, description.config, description.info, folder, description.eos_token_ids)
 
 
 def build_encoder(
@@ -116,12 +120,14 @@ def build_encoder(
     a thread.
     """
     arguments = {"folder": folder, "config": config, "compute_dtype": compute_dtype, "device": device}
-    link, about = _make(EngineSpec("service.engine.loading.encoder:load_encoder", arguments), config, str(folder))
-    if not isinstance(about, EncoderDescription):
-        raise TypeError(f"expected an EncoderDescription, got {about!r}")
-    engine = EmbedderClient(link, about.config, vocab_size=about.info.vocab_size, observer=observer)
-    tokenizer = FastTokenizer.from_folder(about.body)
-    return BuiltEncoder(engine, tokenizer, about.config, about.info, about)
+    link, description = _load_core(
+        EngineSpec("service.engine.loading.encoder:load_encoder", arguments), config, str(folder)
+    )
+    if not isinstance(description, EncoderDescription):
+        raise TypeError(f"expected an EncoderDescription, got {description!r}")
+    engine = EmbedderClient(link, description.config, vocab_size=description.info.vocab_size, observer=observer)
+    tokenizer = FastTokenizer.from_folder(description.body)
+    return BuiltEncoder(engine, tokenizer, description.config, description.info, description)
 
 
 def build_cross_encoder(
@@ -134,15 +140,23 @@ def build_cross_encoder(
 ) -> BuiltCrossEncoder:
     """Load the cross-encoder of `folder` and size its engine. Arguments and errors are those of `build_encoder`."""
     arguments = {"folder": folder, "config": config, "compute_dtype": compute_dtype, "device": device}
-    link, about = _make(EngineSpec("service.engine.loading.encoder:load_cross_encoder", arguments), config, str(folder))
-    if not isinstance(about, CrossEncoderDescription):
-        raise TypeError(f"expected a CrossEncoderDescription, got {about!r}")
-    engine = EmbedderClient(link, about.config, vocab_size=about.info.vocab_size, observer=observer)
-    return BuiltCrossEncoder(engine, FastTokenizer.from_folder(about.body), about.config, about.info, about.activation)
+    link, description = _load_core(
+        EngineSpec("service.engine.loading.encoder:load_cross_encoder", arguments), config, str(folder)
+    )
+    if not isinstance(description, CrossEncoderDescription):
+        raise TypeError(f"expected a CrossEncoderDescription, got {description!r}")
+    engine = EmbedderClient(link, description.config, vocab_size=description.info.vocab_size, observer=observer)
+    return BuiltCrossEncoder(
+        engine,
+        FastTokenizer.from_folder(description.body),
+        description.config,
+        description.info,
+        description.activation,
+    )
 
 
-def _make(engine_spec: EngineSpec, config: EngineConfig, name: str) -> tuple[Link, Any]:
-    """Load a core, and return the link to it and its description."""
+def _load_core(engine_spec: EngineSpec, config: EngineConfig, name: str) -> tuple[Link, Any]:
+    """Load a core, in a worker process if `config` says so, and return the link to it and its description."""
     if config.worker == "process":
         link = ProcessLink(engine_spec, name=name)
         return link, link.launch()

@@ -12,33 +12,43 @@ from PIL import Image
 
 from service.engine.tokens.tokenizer import Tokenizer
 from service.generation.errors import ModelLoadError
-from service.generation.prompts.image import ImageForm, SeenImage
+from service.generation.prompts.image import ImageForm, PreprocessedImage
 
 
 class ImageProcessor:
-    """A checkpoint's image processor, except for the normalisation of pixels, which the engine does by the same one."""
+    """A checkpoint's image processor, without the normalisation of pixels.
+
+    The engine normalises them, with the parameters of the same processor, so that it is sent bytes rather than floats.
+    """
 
     def __init__(self, folder: Path, tokenizer: Tokenizer) -> None:
-        """Raise ModelLoadError if the checkpoint's processor can't be loaded. Importing transformers takes a second."""
+        """Load the processor of the checkpoint in `folder`. Raise ModelLoadError if that fails.
+
+        The import of transformers takes a second.
+        """
         from transformers import AutoConfig, AutoImageProcessor  # noqa: PLC0415  few models take images
 
         try:
             config = AutoConfig.from_pretrained(folder)
             self._processor: Any = AutoImageProcessor.from_pretrained(folder, backend="pil")  # type: ignore[no-untyped-call]
-            self.form = _form(config, tokenizer)
-        except Exception as error:  # many kinds, which callers would all handle alike
+            self.form = _image_form(config, tokenizer)
+        except Exception as error:  # transformers raises many types, and all mean the same here
             raise ModelLoadError(f"{folder}: the image processor can't be loaded: {error}") from error
 
-    def see(self, image: Image.Image) -> SeenImage:
-        """Return an image as the model gets it. Call it on a worker thread."""
+    def preprocess(self, image: Image.Image) -> PreprocessedImage:
+        """Return an image resized for the model, with a hash of its pixels. Call it on a worker thread."""
         options = {"do_rescale": False, "do_normalize": False, "return_tensors": "np"}
         pixels = np.ascontiguousarray(self._processor(images=image, **options)["pixel_values"][0], dtype=np.uint8)
         digest = hashlib.sha256(repr(pixels.shape).encode() + pixels.tobytes()).digest()
-        return SeenImage(digest, pixels)
+        return PreprocessedImage(digest, pixels)
 
 
-def _form(config: Any, tokenizer: Tokenizer) -> ImageForm:
-    """Return Gemma 3's form of an image: as many soft tokens as the vision tower makes, between two other tokens."""
+def _image_form(config: Any, tokenizer: Tokenizer) -> ImageForm:
+    """Return the text and tokens that stand for an image in Gemma 3's prompts.
+
+    They are one placeholder token per embedding of the vision tower, between a token that begins and one that ends the
+    image.
+    """
     texts = {token["id"]: token["content"] for token in json.loads(tokenizer.json)["added_tokens"]}
     begin, soft, end = (
         texts[index] for index in (config.boi_token_index, config.image_token_id, config.eoi_token_index)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from service.generation.errors import InvalidRequest
 from service.generation.prompts.conversation import ImagePart
-from service.generation.prompts.image import ImageForm, SeenImage
+from service.generation.prompts.image import ImageForm, PreprocessedImage
 from service.images.data_url import Media, check_size, is_data_url, read_data_url
 from service.images.decoding import decode
 from service.images.fetching import Fetcher
@@ -42,30 +42,30 @@ class ImageReader:
             message = f"the request has {len(parts)} images; the limit is {limit} (images.max_images)"
             raise InvalidRequest(parts[limit].field, message)
 
-    async def read(self, parts: Sequence[ImagePart], deadline: float | None) -> list[SeenImage]:
+    async def read(self, parts: Sequence[ImagePart], deadline: float | None) -> list[PreprocessedImage]:
         """Return the images as the model gets them, in the parts' order. An image that occurs twice is read once.
 
         `deadline` is a `time.monotonic()` instant in seconds. Raise InvalidRequest with the part's field,
         EngineOverloaded or DeadlineExceeded.
         """
-        seen: dict[tuple[str, bytes], SeenImage] = {}
+        preprocessed: dict[tuple[str, bytes], PreprocessedImage] = {}
         for part in parts:
-            if (part.url, part.data) not in seen:
-                seen[part.url, part.data] = await self._see(part, deadline)
-        return [seen[part.url, part.data] for part in parts]
+            if (part.url, part.data) not in preprocessed:
+                preprocessed[part.url, part.data] = await self._read_image(part, deadline)
+        return [preprocessed[part.url, part.data] for part in parts]
 
-    async def _see(self, part: ImagePart, deadline: float | None) -> SeenImage:
+    async def _read_image(self, part: ImagePart, deadline: float | None) -> PreprocessedImage:
         limit_s = self._workers.limits.max_work_s
         too_long = InvalidRequest(part.field, f"the image took longer than {limit_s:g} s to read")
         fetched = None
         if not (part.data or is_data_url(part.url)):
             fetched = await self._fetcher.fetch(part.url, part.field, deadline)
 
-        def see() -> SeenImage:
+        def preprocess() -> PreprocessedImage:
             media = fetched or self._given(part)
-            return self._processor.see(decode(media, part.field, self._settings.max_pixels))
+            return self._processor.preprocess(decode(media, part.field, self._settings.max_pixels))
 
-        return await self._workers.run(see, deadline, too_long)
+        return await self._workers.run(preprocess, deadline, too_long)
 
     def _given(self, part: ImagePart) -> Media:
         """Return the bytes of a part that contains them."""

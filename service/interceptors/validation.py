@@ -1,7 +1,7 @@
-"""Validate requests by the contract's rules.
+"""Validate requests by the protovalidate rules in the contract's .proto files.
 
-Runs protovalidate on the event loop's thread only, so no request may take long: the number of items is checked before
-the items, and for requests with many items only the first violation is reported. The rules are in the .proto files.
+The rules are evaluated on the event loop's thread, so no request may take long: the number of items is checked before
+the items, and for requests with many items only the first violation is reported.
 """
 
 from __future__ import annotations
@@ -29,25 +29,31 @@ from service.interceptors.policy import (
     with_behaviour,
 )
 
-PATTERNS = {  # descriptions of the contract's regular expressions
+PATTERNS = {  # a regular expression in the contract → its description in error messages
     "^[A-Za-z0-9_-]{1,64}$": "must be 1 to 64 letters, digits, underscores and dashes",
     "^[A-Za-z0-9._-]{1,256}$": "must be 1 to 256 letters, digits, dots, underscores and dashes",
 }
-_MAX_VIOLATIONS = 8  # they travel in trailers, whose size is limited
-_MAX_VALUE_CHARACTERS = 256
+_MAX_VIOLATIONS = 8  # violations are sent in trailing metadata, whose size is limited
+_MAX_VALUE_CHARACTERS = 256  # of an invalid value that is returned to the client
 _MAX_SEARCHED_ITEMS = 4096  # for requests with more items, only the first violation is reported
 
 
 @dataclass(frozen=True, slots=True)
-class Unreadable:
-    """A request whose bytes can't be parsed. gRPC itself would end the call with UNKNOWN and a Python error."""
+class UnparsableRequest:
+    """The request message for bytes that can't be parsed.
+
+    It reaches `Validation.apply`, which raises InvalidMessage. gRPC itself would end the call with the status UNKNOWN.
+    """
 
 
 class Validation(Policy):
-    """Raises InvalidMessage for requests that violate a rule or can't be parsed; request streams are not validated."""
+    """The interceptor that raises InvalidMessage for requests that violate a rule or can't be parsed.
+
+    Messages of request streams are not validated.
+    """
 
     def __init__(self, request_types: Iterable[type[Message]]) -> None:
-        """Compile the rules of `request_types`, so that the first call need not."""
+        """Compile the rules of `request_types` now, because that would delay the first call."""
         self._validator = _validator(frozenset(request_types))
 
     async def intercept_service(
@@ -58,8 +64,8 @@ class Validation(Policy):
             return handler
         return with_behaviour(handler, behaviour_of(handler), _lenient(handler.request_deserializer))
 
-    async def apply(self, method: str, request: Any, context: Context, proceed: Behaviour) -> Any:  # noqa: ARG002  all alike
-        if isinstance(request, Unreadable):
+    async def apply(self, method: str, request: Any, context: Context, proceed: Behaviour) -> Any:  # noqa: ARG002  the signature of all policies
+        if isinstance(request, UnparsableRequest):
             raise InvalidMessage([Violation("", "the bytes are not a valid request message of the method", "protobuf")])
         if isinstance(request, Message):
             fail_fast = _count_items(request, "") > _MAX_SEARCHED_ITEMS
@@ -78,20 +84,23 @@ def _validator(request_types: frozenset[type[Message]]) -> protovalidate.Validat
 
 
 def _lenient(deserialize: Callable[[bytes], Any] | None) -> Callable[[bytes], Any]:
+    """Return a deserializer that returns UnparsableRequest instead of raising DecodeError."""
+
     def read(data: bytes) -> Any:
-        assert deserialize is not None  # noqa: S101  generated code has one for each method
+        assert deserialize is not None  # noqa: S101  generated code has a deserializer for each method
         try:
             return deserialize(data)
         except DecodeError:
-            return Unreadable()
+            return UnparsableRequest()
 
     return read
 
 
 def _count_items(message: Message, path: str) -> int:
-    """Return the number of items of all lists and maps. Raises InvalidMessage if one exceeds the limit of its field.
+    """Return the number of items in all lists and maps. Raise InvalidMessage if one exceeds the limit of its field.
 
-    protovalidate evaluates rules of a message, some of which compare all pairs of items, before those of its fields.
+    protovalidate would check these limits too late: it evaluates the rules of a message, some of which compare all
+    pairs of items, before those of its fields.
     """
     num_items = 0
     for field, value in message.ListFields():
@@ -101,7 +110,7 @@ def _count_items(message: Message, path: str) -> int:
             if limit is not None and len(value) > limit.value:
                 text = f"must have at most {limit.value} items, not {len(value)}"
                 raise InvalidMessage([Violation(f"{path}{field.name}", text, limit.rule)])
-        if field.message_type is not None and _has_limits(field.message_type):
+        if field.message_type is not None and _has_lists(field.message_type):
             if field.is_repeated:
                 for i, item in enumerate(value):
                     num_items += _count_items(item, f"{path}{field.name}[{i}].")
@@ -120,6 +129,7 @@ class _Limit:
 
 @functools.cache
 def _limit(field: FieldDescriptor) -> _Limit | None:
+    """Return the limit that a list or map has in the contract, if any."""
     options: Any = field.GetOptions()
     rules = options.Extensions[validate_pb2.field]
     if rules.repeated.HasField("max_items"):
@@ -130,21 +140,22 @@ def _limit(field: FieldDescriptor) -> _Limit | None:
 
 
 @functools.cache
-def _has_limits(kind: Descriptor) -> bool:
+def _has_lists(message_type: Descriptor) -> bool:
     """Return whether messages of this type may contain lists or maps, also nested. No type is recursive."""
-    return not kind.GetOptions().map_entry and any(
-        field.is_repeated or (field.message_type is not None and _has_limits(field.message_type))
-        for field in kind.fields
+    return not message_type.GetOptions().map_entry and any(
+        field.is_repeated or (field.message_type is not None and _has_lists(field.message_type))
+        for field in message_type.fields
     )
 
 
 def _violation(found: protovalidate.Violation) -> Violation:
+    """Convert a violation found by protovalidate."""
     path, rule = _path(found), found.proto.rule_id
     if found.proto.rule is None and "." in rule:
         # A rule of a whole message: its id begins with the field that the client has to change.
         field = rule.partition(".")[0]
         path = f"{path}.{field}" if path else field
-    return Violation(path, _message(found.proto.message, rule), rule, _text(found.field_value))
+    return Violation(path, _message(found.proto.message, rule), rule, _value_text(found.field_value))
 
 
 def _message(text: str, rule: str) -> str:
@@ -155,6 +166,7 @@ def _message(text: str, rule: str) -> str:
 
 
 def _path(found: protovalidate.Violation) -> str:
+    """Return the path of the invalid field, such as `messages[0].content`; empty for the whole request."""
     path = ""
     for element in found.proto.field.elements if found.proto.field else ():
         path += f".{element.field_name}" if path else element.field_name
@@ -164,7 +176,8 @@ def _path(found: protovalidate.Violation) -> str:
     return path
 
 
-def _text(value: object) -> str | None:
+def _value_text(value: object) -> str | None:
+    """Return the text of an invalid value, truncated; None if it is neither a text nor a number."""
     if isinstance(value, float):
         return f"{value:.7g}"  # the precision of float32
     return str(value)[:_MAX_VALUE_CHARACTERS] if isinstance(value, str | int) else None

@@ -33,7 +33,7 @@ def load_encoder(settings: ModelSettings, folder: Path, observer: StepObserver) 
     )
     try:
         prompts = EmbeddingPrompts(
-            built.tokenizer, built.info.max_model_len, built.num_dimensions, _form(settings, built.about)
+            built.tokenizer, built.info.max_model_len, built.num_dimensions, _form(settings, built.description)
         )
     except ValueError as error:
         raise ModelLoadError(f"{folder}: {error}") from error

@@ -234,8 +234,8 @@ class Preparation:
         encoded, parts = await self._render(encode, prompt, deadline)
         if not parts or self._images is None:
             return encoded
-        seen = await self._images.read(parts, deadline)
-        return replace(encoded, images=place_images(encoded.token_ids, seen, self._images.form, parts[0].field))
+        preprocessed = await self._images.read(parts, deadline)
+        return replace(encoded, images=place_images(encoded.token_ids, preprocessed, self._images.form, parts[0].field))
 
     def _check_images(self, prompt: Conversation) -> None:
         """Raise InvalidRequest for too many images before any of them is read."""

@@ -32,7 +32,7 @@ class SharedStore:
 
     @property
     def is_lost(self) -> bool:
-        """Whether the remote store is lost."""
+        """True if the remote store is lost."""
         return self._probing is not None
 
     async def start(self) -> None:

@@ -1,4 +1,4 @@
-"""sluice.v1.TokenService. Texts are tokenized on worker threads."""
+"""The gRPC servicer of sluice.v1.TokenService. Texts are tokenized on worker threads."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class TokenServicer(token_pb2_grpc.TokenServiceServicer):
     ) -> token_pb2.TokenizeTextResponse:
         model = self._registry.visible_to(current_caller(), route_call).get(request.model)
 
-        def respond() -> token_pb2.TokenizeTextResponse:
+        def to_response() -> token_pb2.TokenizeTextResponse:
             token_ids = _tokenize(model.tokenizer, request)
             return token_pb2.TokenizeTextResponse(
                 model=model.name,
@@ -46,7 +46,7 @@ class TokenServicer(token_pb2_grpc.TokenServiceServicer):
             )
 
         async with admitted(self._quota, model.name, ()):
-            return await self._workers.read(respond, deadline_of(context), "text", num_characters=len(request.text))
+            return await self._workers.read(to_response, deadline_of(context), "text", num_characters=len(request.text))
 
     async def DetokenizeText(  # noqa: N802
         self,
@@ -55,11 +55,11 @@ class TokenServicer(token_pb2_grpc.TokenServiceServicer):
     ) -> token_pb2.DetokenizeTextResponse:
         model = self._registry.visible_to(current_caller(), route_call).get(request.model)
 
-        def join() -> str:
+        def decode() -> str:
             return detokenize(model.tokenizer, request.token_ids, skip_special_tokens=request.skip_special_tokens)
 
         async with admitted(self._quota, model.name, ()):
-            text = await self._workers.read(join, deadline_of(context), "token_ids")
+            text = await self._workers.read(decode, deadline_of(context), "token_ids")
         return token_pb2.DetokenizeTextResponse(model=model.name, text=text)
 
     async def CountTokens(  # noqa: N802
@@ -69,11 +69,11 @@ class TokenServicer(token_pb2_grpc.TokenServiceServicer):
     ) -> token_pb2.CountTokensResponse:
         kind = request.WhichOneof("prompt")
         if kind == "text":
-            served, token_ids = await self._read_text(request.text, deadline_of(context))
+            served, token_ids = await self._tokenize_text(request.text, deadline_of(context))
         else:
             served, token_ids = await self._render(request, deadline_of(context))
 
-        def respond() -> token_pb2.CountTokensResponse:
+        def to_response() -> token_pb2.CountTokensResponse:
             returned = token_ids if request.return_tokens else ()
             return token_pb2.CountTokensResponse(
                 model=served.name,
@@ -84,12 +84,14 @@ class TokenServicer(token_pb2_grpc.TokenServiceServicer):
             )
 
         if not request.return_tokens:
-            return respond()
-        return await self._workers.read(respond, deadline_of(context), "return_tokens")  # there may be millions
+            return to_response()
+        # On a worker thread, because there may be millions of tokens.
+        return await self._workers.read(to_response, deadline_of(context), "return_tokens")
 
-    async def _read_text(
+    async def _tokenize_text(
         self, request: token_pb2.TokenizeTextRequest, deadline: float | None
     ) -> tuple[ServedModel, Sequence[int]]:
+        """Return the model and the tokens of a raw text."""
         model = self._registry.visible_to(current_caller(), route_call).get(request.model)
         async with admitted(self._quota, model.name, ()):
             token_ids = await self._workers.read(
@@ -100,7 +102,7 @@ class TokenServicer(token_pb2_grpc.TokenServiceServicer):
     async def _render(
         self, request: token_pb2.CountTokensRequest, deadline: float | None
     ) -> tuple[ServedModel, Sequence[int]]:
-        """Return the prompt of a conversation, or of a response's items."""
+        """Return the model and the prompt's tokens of a chat, or of the input items of a response."""
         kind = request.WhichOneof("prompt")
         try:
             if kind == "chat":

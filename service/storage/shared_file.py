@@ -1,8 +1,8 @@
-"""A text that processes share in a file, which outlives them.
+"""A text file that several processes share, and that survives them.
 
 A new text is written to a temporary file, which then replaces the old one, so that a reader finds the old state or the
-new one even if the writer dies. Writers lock the folder, and none overwrites what it hasn't read. Within a process the
-file is used by one thread at a time.
+new one even if the writer dies. Writers lock the folder, and none overwrites a version that it has not read. Within a
+process the file is used by one thread at a time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from service.storage.shared_text import Outdated
 
 
 class SharedFileError(OSError):
-    """The file can't be used; the text is one line with its path."""
+    """The file can't be used; the message is one line with its path."""
 
 
 class SharedFile:
@@ -28,16 +28,16 @@ class SharedFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._seen = file_state(self._path)
+        self._seen = file_state(self._path)  # of the version that was read or written last here
 
     def read(self) -> str | None:
-        """Return the text, or None without a file. Removes temporary files of writers that died.
+        """Return the text, or None if the file does not exist, and remove temporary files of writers that died.
 
-        Raises SharedFileError.
+        Raise SharedFileError if the text can't be read.
         """
         if not self._path.parent.is_dir():
             raise SharedFileError(f"{self._path}: the folder does not exist")
-        with _locked(self._path.parent):  # no writer is about to rename them
+        with _locked(self._path.parent):  # while the lock is held, no temporary file belongs to a running writer
             for left in self._path.parent.glob(f".{glob.escape(self._path.name)}.*.tmp"):
                 left.unlink(missing_ok=True)
         state = file_state(self._path)
@@ -53,13 +53,14 @@ class SharedFile:
         return text
 
     def unreadable(self, reason: str) -> SharedFileError:
-        """The error for a text that can't be read or parsed."""
+        """Return the error for a text that can't be read or parsed."""
         return SharedFileError(f"{self._path}: {reason}")
 
     def write(self, text: str) -> None:
         """Replace the text; it is on the disk when this returns.
 
-        Raises OSError, or Outdated if another process has written the file since; the file is unchanged then.
+        Raise OSError, or Outdated if another process has written the file since it was read or written here. The file
+        is unchanged then.
         """
         folder = self._path.parent
         with _locked(folder):
@@ -88,7 +89,7 @@ class SharedFile:
             raise
         directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            os.fsync(directory)  # the name itself is on the disk
+            os.fsync(directory)  # the rename itself is durable only now
         finally:
             os.close(directory)
 

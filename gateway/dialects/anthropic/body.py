@@ -1,6 +1,7 @@
-"""The bodies of Anthropic's messages, and their mapping to the contract's chat.
+"""The request bodies of Anthropic's Messages API, and their conversion to ChatRequest.
 
-Ranges are the contract's unless the API documents others. Null is equivalent to an absent field.
+The service checks the ranges of parameters; only ranges that the API narrows are checked here. Null is equivalent to an
+absent field.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from gateway.dialects.seam.contract_limit import check_length, put
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.json_body import is_given
 
-_CALLER_NAMES: Final = {  # the contract's path → the caller's, for whole paths and for prefixes
+_CALLER_NAMES: Final = {  # a field's path, or its first parts, in ChatRequest → in the client's body
     "sampling": "",
     "stopping": "",
     "stopping.stop": "stop_sequences",
@@ -43,8 +44,9 @@ _CALLER_NAMES: Final = {  # the contract's path → the caller's, for whole path
     "reasoning_effort": "thinking",
     "reasoning_budget": "thinking.budget_tokens",
 }
+# A path in a tool of ChatRequest. Anthropic's tools have no level `function`.
 _TOOL: Final = re.compile(r"^(tools\.\d+)\.function\b")
-_REJECTED: Final = {
+_REJECTED: Final = {  # an unsupported field → the reason for the error message
     "compaction": "conversations are not shortened",
     "container": "no tools run on this server",
     "mcp_servers": "no tools run on this server",
@@ -53,13 +55,13 @@ _REJECTED: Final = {
 
 
 class Metadata(msgspec.Struct, forbid_unknown_fields=True):
-    """The end user of the request."""
+    """The id of the end user. It is accepted and ignored."""
 
     user_id: str | None = None
 
 
 class PromptBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """The fields that form the prompt. The fields of type Raw are checked for presence only."""
+    """The fields that form the prompt. A field of type Raw is accepted and ignored, unless it is in `_REJECTED`."""
 
     model: str
     messages: Annotated[list[TurnMessage], Meta(min_length=1)]
@@ -75,7 +77,10 @@ class PromptBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     speed: Literal["standard"] | None = None
 
     def to_chat(self) -> tuple[chat_pb2.ChatRequest, Turns]:
-        """Return the contract's request and the origin of its messages. Raises Failure if it can't be represented."""
+        """Return a ChatRequest with these fields, and the Turns that know which part of the body each message is from.
+
+        Raise Failure if the contract can't express the body.
+        """
         for name, why in _REJECTED.items():
             if is_given(raw := getattr(self, name, msgspec.Raw())) and bytes(raw) != b"[]":
                 raise Failure.of_field(name, f"not supported: {why}", Reason.UNSUPPORTED_FIELD)
@@ -104,7 +109,10 @@ class PromptBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         return request, turns
 
     def caller_name(self, field: str, turns: Turns) -> str:
-        """Return the caller's name of `field`: `serving.priority` → `priority`, `messages[0]` → `system`."""
+        """Return the path in the client's body of a `field` of ChatRequest.
+
+        For example `serving.priority` → `priority`, `messages[0]` → `system`.
+        """
         path = dotted(field)
         if path.startswith("messages."):
             return turns.caller_name(path)
@@ -119,7 +127,7 @@ class PromptBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class MessagesBody(PromptBody, kw_only=True):
-    """The body of `POST /v1/messages`. Fields that the API doesn't define have the contract's names."""
+    """The body of `POST /v1/messages`. The fields from `min_p` on are not Anthropic's but the contract's."""
 
     max_tokens: int
     stop_sequences: list[str] | None = None
@@ -151,11 +159,11 @@ class MessagesBody(PromptBody, kw_only=True):
 
     @property
     def shows_thinking(self) -> bool:
-        """Return True if the answer includes the text of the thinking."""
+        """True if the client wants the text of the thinking, rather than empty thinking blocks."""
         return is_shown(self.thinking)
 
     def to_request(self) -> tuple[chat_pb2.ChatRequest, Turns]:
-        """Return the contract's request and the origin of its messages. Raises Failure if it can't be represented."""
+        """Return the complete ChatRequest, and the Turns of its messages as `to_chat` does. Raise Failure."""
         request, turns = self.to_chat()
         copy_fields(self, request.sampling, but={"top_k"})
         put(request.sampling, "top_k", self.top_k or None, "top_k")  # 0 means no limit

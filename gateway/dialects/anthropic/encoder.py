@@ -1,7 +1,7 @@
-"""A chat's answer as Anthropic's message: one JSON object, or named events on a stream.
+"""Encode a chat's answer for Anthropic's Messages API: as one JSON object, or as a stream of server-sent events.
 
-A stream's blocks follow each other, each with start, delta and stop events; stop reason and usage are in the event
-before the last. The constant parts of a block's deltas are encoded once.
+A stream has content blocks one after the other, each with start, delta and stop events; `message_delta`, the last event
+but one, has stop reason and usage. The constant parts of a block's deltas are encoded once.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gateway.dialects.anthropic.error import error_event
 from gateway.dialects.anthropic.message_object import signature, to_blocks, to_end, to_head, to_usage
 from gateway.dialects.seam.failure import Failure
 
-_PIECES: Final = {  # a block's type → the type of its deltas, and their text field
+_DELTAS: Final = {  # a block's type → the type of its deltas, and their text field
     "text": ("text_delta", "text"),
     "thinking": ("thinking_delta", "thinking"),
     "tool_use": ("input_json_delta", "partial_json"),
@@ -24,7 +24,10 @@ _PIECES: Final = {  # a block's type → the type of its deltas, and their text 
 
 
 class AnthropicEncoder:
-    """Encodes one answer. `max_tokens` is the requested limit; `shows_thinking` includes the thinking's text."""
+    """Encodes one answer. It keeps the state of the stream: the open block, the stop reason and the usage.
+
+    `max_tokens` is the requested limit. Without `shows_thinking`, blocks of thinking have no text.
+    """
 
     ping = b'event: ping\ndata: {"type":"ping"}\n\n'
 
@@ -34,12 +37,12 @@ class AnthropicEncoder:
         self._index = -1  # index of the open block, or of the last one
         self._open = ""  # type of the open block
         self._delta_head = b""  # prefix of the open block's deltas, up to their text
-        self._thought: list[str] = []
+        self._thoughts: list[str] = []  # the text of the open block of thinking, for its signature
         self._end = ChoiceFinished()
         self._usage = usage_pb2.Usage()
 
     def chunk(self, event: StreamChatResponse) -> bytes:
-        """Return the SSE events for one event of the service; empty if the dialect sends nothing for it."""
+        """Return the server-sent events for one message of the service's stream; empty if the API has none for it."""
         sse = b""
         match event.WhichOneof("event"):
             case "content_delta":
@@ -52,11 +55,11 @@ class AnthropicEncoder:
                 self._end.CopyFrom(event.choice_finished)
                 sse = self._stop_block()
             case "started":
-                sse = self._start(event.started)
+                sse = self._message_start(event.started)
             case "usage":
                 self._usage.CopyFrom(event.usage)
             case "completed":
-                sse = self._stop()
+                sse = self._message_end()
         return sse
 
     def whole(self, response: ChatResponse) -> bytes:
@@ -75,7 +78,7 @@ class AnthropicEncoder:
         """Return the last event of a failed stream."""
         return error_event(failure)
 
-    def _start(self, started: ChatStarted) -> bytes:
+    def _message_start(self, started: ChatStarted) -> bytes:
         message = {
             **to_head(started.id, started.model),
             "content": [],
@@ -88,28 +91,28 @@ class AnthropicEncoder:
     def _text(self, text: str) -> bytes:
         if not text:
             return b""
-        begun = b"" if self._open == "text" else self._begin("text", {"text": "", "citations": None})
+        begun = b"" if self._open == "text" else self._start_block("text", {"text": "", "citations": None})
         return begun + self._delta(text)
 
     def _think(self, text: str) -> bytes:
         if not text:
             return b""
-        begun = b"" if self._open == "thinking" else self._begin("thinking", {"thinking": "", "signature": ""})
-        self._thought.append(text)
+        begun = b"" if self._open == "thinking" else self._start_block("thinking", {"thinking": "", "signature": ""})
+        self._thoughts.append(text)
         return begun + (self._delta(text) if self._shows_thinking else b"")
 
     def _call(self, call: ToolCallDelta) -> bytes:
         begun = b""
         if call.HasField("id"):
-            begun = self._begin("tool_use", {"id": call.id, "name": call.name, "input": {}})
+            begun = self._start_block("tool_use", {"id": call.id, "name": call.name, "input": {}})
         return begun + self._delta(call.arguments)
 
-    def _begin(self, kind: str, block: dict[str, Any]) -> bytes:
+    def _start_block(self, kind: str, block: dict[str, Any]) -> bytes:
         """Return the start of a block, preceded by the stop of the previous one."""
         ended = self._stop_block()
         self._index += 1
         self._open = kind
-        delta, text = _PIECES[kind]
+        delta, text = _DELTAS[kind]
         head = f'{{"type":"content_block_delta","index":{self._index},"delta":{{"type":"{delta}","{text}":'
         self._delta_head = b"event: content_block_delta\ndata: " + head.encode()
         return ended + _event("content_block_start", index=self._index, content_block={"type": kind, **block})
@@ -123,13 +126,13 @@ class AnthropicEncoder:
             return b""
         signed = b""
         if self._open == "thinking":
-            delta = {"type": "signature_delta", "signature": signature("".join(self._thought))}
+            delta = {"type": "signature_delta", "signature": signature("".join(self._thoughts))}
             signed = _event("content_block_delta", index=self._index, delta=delta)
-            self._thought.clear()
+            self._thoughts.clear()
         self._open = ""
         return signed + _event("content_block_stop", index=self._index)
 
-    def _stop(self) -> bytes:
+    def _message_end(self) -> bytes:
         end = to_end(self._end, self._usage, self._max_tokens)
         return _event("message_delta", delta=end, usage=to_usage(self._usage)) + _event("message_stop")
 

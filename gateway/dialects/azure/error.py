@@ -1,8 +1,8 @@
-"""Errors of the Azure AI model inference API: the body by status, and the header with the error code.
+"""Encode errors for the Azure AI model inference API: a body whose form depends on the status, and a header.
 
-Status 422 means a well-formed body with an unsupported value. Field names are the caller's. The API documents `error`
-as a string; Azure's own clients expect an object whose code and message they copy to their exceptions, so they get an
-object.
+Status 422 means a well-formed body with an unsupported value. Fields are named as in the client's body. The API
+documents `error` as a string, but Azure's own clients expect an object whose code and message they copy to their
+exceptions; they get an object.
 """
 
 from __future__ import annotations
@@ -56,19 +56,19 @@ _NOTHING: Final = HttpRequest(b"")
 
 
 class AzureErrors:
-    """The half of a translator that tells errors. `_http_request` is the request, empty if it was not received."""
+    """The error responses of an Azure translator, which sets `_http_request` when it has received the request."""
 
     _http_request = _NOTHING
 
     def error_response(self, failure: Failure) -> ErrorResponse:
-        """Return the error body with its header."""
+        """Return the error response, with the error code in a header."""
         status = _to_status(failure)
         headers = ((b"x-ms-error-code", _to_code(failure, status).encode()),)
         return ErrorResponse(status, error_body(failure, self._http_request), headers)
 
 
 def error_body(failure: Failure, http_request: HttpRequest = _NOTHING) -> bytes:
-    """Return the error as JSON, with the invalid value from the request."""
+    """Return the JSON body of an error. For status 422 it includes the invalid value from `http_request`."""
     status = _to_status(failure)
     error: dict[str, Any] = {"error": _phrase(status), "message": failure.message, "status": status}
     if http_request.headers.get("user-agent", "").startswith(_CLIENTS):

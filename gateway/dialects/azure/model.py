@@ -8,7 +8,7 @@ import orjson
 from sluice.v1.endpoint_pb2 import Endpoint
 from sluice.v1.model_pb2 import TASK_CHAT, TASK_COMPLETION, TASK_EMBEDDING, TASK_RANK
 
-_TYPES: Final = {
+_TYPES: Final = {  # a task of the contract → `model_type`
     TASK_CHAT: "chat_completion",
     TASK_COMPLETION: "text_generation",
     TASK_EMBEDDING: "embeddings",

@@ -32,4 +32,4 @@ class EndpointsAnswer(msgspec.Struct):
 
 
 class NothingAnswer(msgspec.Struct):
-    """An empty object."""
+    """The empty object that a successful request without a result returns."""

@@ -1,4 +1,4 @@
-"""Embeddings of Databricks, with the instruction that precedes each text."""
+"""Translate embedding requests of Databricks, which may have an instruction that precedes each text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gateway.dialects.seam.translator import ParsedRequest
 
 
 class DatabricksEmbeddingBody(EmbeddingBody, kw_only=True):
-    """The body of an embedding request. OpenAI's clients request base64 on the base path."""
+    """The body of an embedding request. `encoding_format` is not Databricks' field, but OpenAI's clients send it."""
 
     model: str | None = None
     instruction: str | None = None
@@ -28,7 +28,7 @@ class DatabricksEmbeddingBody(EmbeddingBody, kw_only=True):
     user: str | None = None
 
     def to_embedding(self, model: str) -> embedding_pb2.EmbedRequest:
-        """Return the contract's request. Raises Failure if it can't be served or represented."""
+        """Return the EmbedRequest for `model`. Raise Failure if the contract can't express the body."""
         check_extra_params(self.extra_params)
         request = self.to_request(model)
         if self.instruction is not None:
@@ -43,7 +43,7 @@ class DatabricksEmbeddingTranslator(DatabricksErrors):
     """Translates one embedding request."""
 
     def parse(self, http_request: HttpRequest) -> ParsedRequest[embedding_pb2.EmbedRequest]:
-        """Parse a request. Raises Failure."""
+        """Parse a request. Raise Failure if its body is invalid."""
         body = decode(http_request.body, _DECODER)
         return ParsedRequest(
             request=body.to_embedding(endpoint_name(http_request, body.model)),

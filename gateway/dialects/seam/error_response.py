@@ -1,4 +1,4 @@
-"""An error in a dialect's format."""
+"""An HTTP error response in a dialect's format, and the type of functions that create it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from gateway.dialects.seam.failure import Failure
 
 @dataclass(frozen=True, slots=True)
 class ErrorResponse:
-    """An error response of one dialect. `headers` are those that only this dialect sends."""
+    """The error response to one request. `headers` are those that only this dialect sends."""
 
     status: int
     body: bytes
     headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
-ToErrorResponse: TypeAlias = Callable[[Failure], ErrorResponse]
+ToErrorResponse: TypeAlias = Callable[[Failure], ErrorResponse]  # each dialect has one

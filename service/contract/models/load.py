@@ -1,4 +1,4 @@
-"""Convert the load of a service from metrics to a message."""
+"""Convert the engines' stats and the Prometheus metrics of a service to GetLoadResponse."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from service.contract.parts.answer import timestamp
 from service.generation.stats import EngineStats
 from service.registry.endpoint_table import EntityLoad
 
-# Prometheus' names of labels and metrics; `service.observability.telemetry` has OpenTelemetry's.
+# Names of a label and of metrics in Prometheus. `service.observability.telemetry` defines them with the names that
+# OpenTelemetry uses.
 _MODEL: Final = "gen_ai_request_model"
-_TIMES: Final = {
+_TIMES: Final = {  # a histogram → its field in ModelLoad
     "sluice_server_queue_time_seconds_bucket": "queue_time",
     "gen_ai_server_time_to_first_token_seconds_bucket": "time_to_first_token",
     "gen_ai_server_time_per_output_token_seconds_bucket": "time_per_output_token",
@@ -28,13 +29,16 @@ _CALLS: Final = "rpc_server_call_duration_seconds_count"
 def load_message(
     started_ns: int, stats: Mapping[str, EngineStats], entities: Iterable[EntityLoad], samples: Iterable[Sample]
 ) -> load_pb2.GetLoadResponse:
-    """Return the load by engines' stats, endpoints and metrics; metrics of models not in `stats` are ignored."""
-    by_time: dict[tuple[str, str], Counter[float]] = {}
+    """Return the load since `started_ns`: of each model in `stats`, of each endpoint's entity, and calls by RPC.
+
+    `stats` are the engines' by model, `samples` the process's Prometheus metrics; those of other models are ignored.
+    """
+    histograms: dict[tuple[str, str], Counter[float]] = {}  # (model, field) → upper bound → cumulative count
     requests: Counter[str] = Counter()
     calls: Counter[tuple[str, str, str]] = Counter()
     for name, labels, value, *_ in samples:
         if (field := _TIMES.get(name)) is not None:
-            counts = by_time.setdefault((labels[_MODEL], field), Counter())
+            counts = histograms.setdefault((labels[_MODEL], field), Counter())
             counts[float(labels["le"])] += int(value)
         elif name == _REQUESTS:
             requests[labels[_MODEL]] += int(value)
@@ -43,7 +47,7 @@ def load_message(
             calls[labels.get("rpc_method", ""), labels.get("rpc_response_status_code", ""), reason] += int(value)
     return load_pb2.GetLoadResponse(
         started=timestamp(started_ns),
-        models=[_model_message(model, each, by_time, requests[model]) for model, each in stats.items()],
+        models=[_model_message(model, each, histograms, requests[model]) for model, each in stats.items()],
         entities=[
             load_pb2.EntityLoad(
                 endpoint=each.endpoint,
@@ -62,9 +66,11 @@ def load_message(
 
 
 def _model_message(
-    model: str, stats: EngineStats, by_time: Mapping[tuple[str, str], Counter[float]], num_requests: int
+    model: str, stats: EngineStats, histograms: Mapping[tuple[str, str], Counter[float]], num_requests: int
 ) -> load_pb2.ModelLoad:
-    times = {field: _distribution(by_time[model, field]) for field in _TIMES.values() if (model, field) in by_time}
+    times = {
+        field: _distribution(histograms[model, field]) for field in _TIMES.values() if (model, field) in histograms
+    }
     return load_pb2.ModelLoad(
         model=model,
         running=stats.num_running,
@@ -82,11 +88,12 @@ def _model_message(
     )
 
 
-def _distribution(up_to: Mapping[float, int]) -> load_pb2.Distribution:
-    """Convert Prometheus' cumulative buckets to a Distribution."""
-    bounds = sorted(up_to)
+def _distribution(cumulative: Mapping[float, int]) -> load_pb2.Distribution:
+    """Convert Prometheus' cumulative buckets, counts by upper bound, to a Distribution."""
+    bounds = sorted(cumulative)
     return load_pb2.Distribution(
-        bounds=[bound for bound in bounds if bound < math.inf], counts=_differences(up_to[bound] for bound in bounds)
+        bounds=[bound for bound in bounds if bound < math.inf],
+        counts=_differences(cumulative[bound] for bound in bounds),
     )
 
 

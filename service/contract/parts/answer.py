@@ -1,4 +1,4 @@
-"""The parts of requests and answers that all kinds of generation share."""
+"""Convert the fields that the requests and responses of all kinds of generation share."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sluice.v1 import chat_pb2, logprobs_pb2, serving_pb2, usage_pb2
 from service.generation.outputs.events import SpelledLogprob, Usage
 from service.generation.outputs.output import FinishReason
 
-FINISH_REASONS: Final = {
+FINISH_REASONS: Final = {  # the engine's reason → the contract's
     FinishReason.END_OF_TEXT: chat_pb2.FINISH_REASON_STOP,
     FinishReason.STOP_SEQUENCE: chat_pb2.FINISH_REASON_STOP,
     FinishReason.LENGTH: chat_pb2.FINISH_REASON_LENGTH,
@@ -20,7 +20,7 @@ FINISH_REASONS: Final = {
 
 
 def serving_values(serving: serving_pb2.ServingOptions) -> dict[str, Any]:
-    """Return the fields of `AnswerRequest` from a request's serving options."""
+    """Return the fields of the value `AnswerRequest` that a request's serving options determine, by name."""
     return {
         "deployment": serving.deployment,
         "priority": serving.priority,
@@ -30,17 +30,17 @@ def serving_values(serving: serving_pb2.ServingOptions) -> dict[str, Any]:
 
 
 def timestamp(epoch_ns: int) -> timestamp_pb2.Timestamp:
-    """Return the timestamp of an instant in nanoseconds since the epoch."""
+    """Return the Timestamp message of an instant in nanoseconds since the Unix epoch."""
     return timestamp_pb2.Timestamp(seconds=epoch_ns // 10**9, nanos=epoch_ns % 10**9)
 
 
 def usage_message(usage: Usage) -> usage_pb2.Usage:
-    """Return the usage of a request so far."""
+    """Return the message of a request's token usage."""
     return usage_pb2.Usage(**usage._asdict())
 
 
 def logprob_messages(logprobs: Iterable[SpelledLogprob]) -> list[logprobs_pb2.TokenLogprob]:
-    """Return tokens with their log probabilities, bytes and text."""
+    """Return the messages of tokens with their log probabilities, bytes and text."""
     return [
         logprobs_pb2.TokenLogprob(
             token=each.data.decode(errors="replace"),

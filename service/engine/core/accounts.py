@@ -10,21 +10,21 @@ from __future__ import annotations
 from collections import abc
 from typing import Generic, TypeVar
 
-_MAX_IDLE = 256  # keys; above this number, idle keys without a debt are dropped
+_MAX_IDLE = 256  # number of idle keys above which those without a debt, a counter above the others', are dropped
 
 
 class Account:
-    """The service counter of one API key. The engine defines what is counted."""
+    """The virtual token counter of one API key. The caller of `charge` decides which tokens count."""
 
     __slots__ = ("num_requests", "served", "weight")
 
     def __init__(self, served: float) -> None:
-        self.served = served  # tokens by weight
-        self.weight = 1.0  # of the newest request
-        self.num_requests = 0  # unfinished
+        self.served = served  # the counter: tokens divided by the weight at that time
+        self.weight = 1.0  # the key's weight, as of its newest request
+        self.num_requests = 0  # unfinished requests
 
     def charge(self, num_tokens: int) -> None:
-        """Add tokens to the service received."""
+        """Add tokens that were computed for the key to its counter."""
         self.served += num_tokens / self.weight
 
 
@@ -32,11 +32,14 @@ AccountT = TypeVar("AccountT", bound=Account)
 
 
 class Accounts(Generic[AccountT]):
-    """The accounts of all keys. An idle key keeps its account at least while its counter is above those of others."""
+    """The accounts of all API keys, by caller id.
 
-    def __init__(self, make: abc.Callable[[float], AccountT]) -> None:
-        """`make` returns an account with the given initial counter."""
-        self._make = make
+    An idle key keeps its account at least while its counter is above those of the active keys.
+    """
+
+    def __init__(self, make_account: abc.Callable[[float], AccountT]) -> None:
+        """`make_account` returns an account with the given initial counter."""
+        self._make_account = make_account
         self._all: dict[str, AccountT] = {}
         self._active: dict[AccountT, None] = {}
         self._floor = 0.0  # the counter of the last active key when it became idle
@@ -46,20 +49,21 @@ class Accounts(Generic[AccountT]):
 
     @property
     def active(self) -> abc.Collection[AccountT]:
-        """The keys with unfinished requests, in the order of their arrival."""
+        """The accounts of keys with unfinished requests, in the order in which they became active."""
         return self._active.keys()
 
     def enter(self, caller_id: str, weight: float, *, waits: abc.Callable[[AccountT], bool]) -> AccountT:
         """Register a request of a key, and return the key's account.
 
-        The counter is raised unless the key already `waits`. Raise ValueError unless the weight is above 0.
+        The counter is raised to the lowest of the other active keys, unless `waits(account)` is true: the key has
+        requests in the queue already. Raise ValueError unless the weight is above 0.
         """
         if not weight > 0:
             raise ValueError(f"a weight must be above 0 (got {weight!r})")
         account = self._all.get(caller_id)
         if account is None:
             self._forget_idle()
-            account = self._all[caller_id] = self._make(self._floor)
+            account = self._all[caller_id] = self._make_account(self._floor)
         if not waits(account):
             others = [each.served for each in self._active if each is not account]
             account.served = max(account.served, min(others, default=account.served))
@@ -78,6 +82,7 @@ class Accounts(Generic[AccountT]):
                 self._floor = max(self._floor, account.served)
 
     def _forget_idle(self) -> None:
+        """Drop the accounts of idle keys that are not above the lowest active counter, if too many keys are idle."""
         if len(self._all) - len(self._active) < _MAX_IDLE:
             return
         level = min((account.served for account in self._active), default=self._floor)

@@ -1,6 +1,7 @@
-"""The division of a device's memory into weights, steps, recorded decodes and cache, and out-of-memory errors.
+"""Divide an accelerator's memory among weights, steps, CUDA graphs and the KV cache, and report when it runs out.
 
-Host memory is in `memory`.
+Host memory is divided in `memory`. `fraction` is the part of the device's total memory that the engine may use,
+engine.device_memory.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Protocol
 
 from service.generation.errors import ModelLoadError
 
-_GRAPH_DIVISOR = 64  # recorded decodes take at most this fraction of the device
+_GRAPH_DIVISOR = 64  # CUDA graphs of decode steps take at most 1/64 of the device
 _GB = 1e9
 
 
@@ -22,15 +23,15 @@ class DeviceMemory(Protocol):
     def info(self) -> tuple[int, int]:
         """Return the free and the total bytes."""
 
-    def watch(self) -> None:
-        """Start to measure the peak."""
+    def reset_peak(self) -> None:
+        """Start to measure the peak from the bytes that are allocated now."""
 
     def peak(self) -> int:
-        """Return the peak of allocated bytes since `watch`, beyond those allocated at that time."""
+        """Return the peak of allocated bytes since `reset_peak`, minus those allocated at that time."""
 
 
 def graph_bytes(memory: DeviceMemory) -> int:
-    """Return the bytes that recorded decodes may take: 1/64 of the device."""
+    """Return the bytes that CUDA graphs of decode steps may take: 1/64 of the device."""
     return memory.info()[1] // _GRAPH_DIVISOR
 
 
@@ -47,7 +48,10 @@ def require_capacity(memory: DeviceMemory, fraction: float, weight_bytes: int, f
 
 
 def cache_capacity(memory: DeviceMemory, fraction: float, step_bytes: int) -> int:
-    """Return the bytes for the cache: `fraction` of the device, minus allocated memory, a step and recorded decodes."""
+    """Return the bytes for the KV cache: `fraction` of the device, minus allocated memory, a step and CUDA graphs.
+
+    `step_bytes` is the measured peak of a step with the largest batch.
+    """
     free, total = memory.info()
     return int(total * fraction) - (total - free) - step_bytes - graph_bytes(memory)
 
@@ -58,7 +62,7 @@ def explain_out_of_memory(memory: DeviceMemory | None, folder: Path) -> Iterator
     try:
         yield
     except RuntimeError as error:
-        # The class is compared by name, because torch may not be imported on CPUs.
+        # The class is compared by name, because torch is not imported for every model.
         if memory is None or type(error).__name__ != "OutOfMemoryError":
             raise
         free, total = memory.info()

@@ -1,4 +1,4 @@
-"""Facts about a model's folder and the machine that are needed before the load."""
+"""Choose device, threads and lengths for a model before it is loaded, from its folder and the machine."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from service.engine.models.checkpoint.rope import max_stable_positions
 from service.engine.models.checkpoint.text_part import text_config
 from service.generation.errors import ModelLoadError
 
-MIN_THREADED_PARAMETERS = 50_000_000
-_CUDA_BLOCK_SIZE = 256
+MIN_THREADED_PARAMETERS = 50_000_000  # smaller models run faster on one thread
+_CUDA_BLOCK_SIZE = 256  # tokens
+# Device files of CUDA, of CUDA on WSL, and of ROCm. Without any, torch need not be imported to look for a device.
 _ACCELERATORS = [Path("/dev/nvidiactl"), Path("/dev/dxg"), Path("/dev/kfd")]
 # The names that configurations use for the trained context length, the most common first.
 _LENGTHS = ("max_position_embeddings", "max_seq_len", "seq_length", "max_sequence_length")
@@ -85,8 +86,9 @@ def choose_max_model_len(model_config: Any, wanted: int | None, folder: Path) ->
 
 
 def choose_max_text_len(body: Path, folder_limit: int | None, positions: int | None, wanted: int | None) -> int:
-    """Return the maximum tokens of an encoder's text: `wanted`, or the smaller limit of its folder and its positions.
+    """Return the maximum tokens of an encoder's text: `wanted`, or the lower of its two limits.
 
+    `folder_limit` is the limit that the folder's files set, `positions` the number of the model's position embeddings.
     Raise ModelLoadError if there is no limit, or if `wanted` exceeds it.
     """
     limits = [limit for limit in (folder_limit, positions) if limit is not None]
@@ -99,12 +101,15 @@ def choose_max_text_len(body: Path, folder_limit: int | None, positions: int | N
 
 
 def architecture_of(model_config: Any) -> str:
-    """Return the class name in the configuration, or its model type."""
+    """Return the class name of a model's architecture, such as `LlamaForCausalLM`, or its model type without one."""
     return str((model_config.architectures or [model_config.model_type])[0])
 
 
 def fingerprint(checkpoint: Checkpoint, weight_type: str, *files: Path, backend: str = "") -> str:
-    """Return a short, stable hash of the weights, `files`, the type in memory, the versions and the backend."""
+    """Return a short hash of all that determines outputs: weights, `files`, `weight_type`, versions and `backend`.
+
+    Clients see it as the model's fingerprint.
+    """
     versions = (version("sluice"), version("torch"))
     described = (checkpoint.digest(), *(file.read_text() for file in files), weight_type, *versions, backend)
     return hashlib.sha256("\0".join(described).encode()).hexdigest()[:12]

@@ -26,7 +26,7 @@ class ModelSpec:
     max_adapters: int = 0  # adapters loaded at a time
     max_sequences: int = 64  # sequences that run at a time
     batch_invariant: bool = False  # answers must not depend on the other requests of a step
-    max_graph_bytes: int = 0  # the device memory for recorded decodes
+    max_graph_bytes: int = 0  # the device memory for CUDA graphs of decode steps
     kv_cache_dtype: str = AUTO  # of keys and values, by torch's name; AUTO: `dtype`
 
     @property

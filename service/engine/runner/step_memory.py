@@ -38,7 +38,7 @@ def measure_step_bytes(
         lay_out([BatchEntry([0] * length, 0, table[: -(-length // block_size)], 1) for length in lengths], block_size),
         sequence_slots=range(len(lengths)),
     )
-    memory.watch()
+    memory.reset_peak()
     backend.forward(batch)
     if isinstance(backend, KeepsSequenceState):
         for slot in batch.sequence_slots:

@@ -23,8 +23,8 @@ class ImageForm:
 
 
 @dataclass(frozen=True, slots=True)
-class SeenImage:
-    """An image as a model sees it.
+class PreprocessedImage:
+    """An image resized for a model's vision tower.
 
     `digest` is a hash of the pixels, of 32 bytes. `pixels` [channels, height, width] are in the range 0 to 255.
     """
@@ -38,7 +38,7 @@ class PromptImage:
     """An image at the tokens `start` up to, not including, `end` of its prompt.
 
     `digest` is a hash of 32 bytes: images with equal ones are treated as the same. `pixels` [channels, height, width]
-    have the size that the model sees, in the range 0 to 255.
+    have the size that the vision tower takes, in the range 0 to 255.
     """
 
     start: int

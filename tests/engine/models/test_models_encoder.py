@@ -304,7 +304,7 @@ async def test_embedding_decoder_is_served_by_its_modules(tmp_path: Path) -> Non
     )
     causal.eval().save_pretrained(tmp_path)
     built = build_encoder(tmp_path, EngineConfig(worker="thread"), device="cpu")
-    assert (built.info.architecture, built.about.prompts) == ("Qwen3ForCausalLM", prompts)
+    assert (built.info.architecture, built.description.prompts) == ("Qwen3ForCausalLM", prompts)
     inputs = [[9, 8, 7, 6], [12, 13], [20, 21, 22, 23, 24, 25, 26]]
     (batched,) = await vectors(built, inputs)
     for ids, vector in zip(inputs, batched, strict=True):
@@ -329,4 +329,4 @@ def test_folder_sets_the_allowed_dimensions(
     save_encoder("bert", tmp_path)
     file = tmp_path / "config.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | said))
-    assert build_encoder(tmp_path, EngineConfig(worker="thread"), device="cpu").about.dimensions == dimensions
+    assert build_encoder(tmp_path, EngineConfig(worker="thread"), device="cpu").description.dimensions == dimensions

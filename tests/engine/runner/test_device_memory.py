@@ -22,20 +22,20 @@ class Memory:
     def __init__(self, taken: int, peak: int = 0) -> None:
         self._taken = taken
         self._peak = peak
-        self.num_watched = 0
+        self.num_resets = 0
 
     def info(self) -> tuple[int, int]:
         return 64 * GB - self._taken, 64 * GB
 
-    def watch(self) -> None:
-        self.num_watched += 1
+    def reset_peak(self) -> None:
+        self.num_resets += 1
 
     def peak(self) -> int:
         return self._peak
 
 
-def test_cache_takes_what_weights_a_step_and_recordings_leave() -> None:
-    """The cache gets 0.9 of 64 GB minus 16 GB in use, 3 GB for a step and 1 GB for recordings."""
+def test_cache_takes_what_weights_a_step_and_cuda_graphs_leave() -> None:
+    """The cache gets 0.9 of 64 GB minus 16 GB in use, 3 GB for a step and 1 GB for CUDA graphs."""
     assert graph_bytes(Memory(0)) == GB
     assert cache_capacity(Memory(16 * GB), 0.9, 3 * GB) == int(57.6 * GB) - 20 * GB
 
@@ -80,7 +80,7 @@ def test_largest_step_is_computed_and_measured() -> None:
         backend, memory, num_tokens=70, num_sequences=4, max_positions=64, block_size=8, vocab_size=100
     )
     assert taken == 5_000 + 4 * 4 * 4 * 100
-    assert memory.num_watched == 1
+    assert memory.num_resets == 1
     assert len(backend.memory) == 3  # blocks for 18 tokens, all computed
     assert sum(token == 0 for block in backend.memory for token in block) == 18
 

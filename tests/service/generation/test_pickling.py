@@ -56,7 +56,7 @@ from service.generation.prompts.conversation import (
     ToolChoice,
     ToolMode,
 )
-from service.generation.prompts.image import ImageForm, PromptImage, SeenImage
+from service.generation.prompts.image import ImageForm, PreprocessedImage, PromptImage
 from service.generation.requests.answer_request import AnswerRequest
 from service.generation.requests.embedding import EmbeddingOutput, EmbeddingRequest, TextsToEmbed
 from service.generation.requests.parameters import LogprobsOptions, Range, SamplingParams, StopParams
@@ -139,7 +139,7 @@ OF_ARRAYS: list[Any] = [
     TextsToRank("m", ("q",), ("a", "b"), max_document_tokens=3),
     RankingOutput((0.5, 1.5), 1.0, 2.0, 3.0),
     EmbeddingOutput([np.array([0.5, 1.5], dtype=np.float32)], 1.0, 2.0, 3.0),
-    SeenImage(b"d", np.zeros((3, 1, 2), dtype=np.uint8)),
+    PreprocessedImage(b"d", np.zeros((3, 1, 2), dtype=np.uint8)),
     PromptImage(1, 3, b"d", np.zeros((3, 1, 2), dtype=np.uint8)),
 ]
 ERRORS: list[errors.ServiceError] = [

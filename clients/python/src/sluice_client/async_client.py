@@ -17,8 +17,8 @@ from sluice_client.async_stream import AsyncStream
 from sluice_client.channel import Settings, Tls
 from sluice_client.errors import decode
 from sluice_client.methods import Method
-from sluice_client.model_choice import choose
-from sluice_client.text import of
+from sluice_client.model_choice import choose_model
+from sluice_client.text import text_reader
 from sluice_client.v1 import (
     chat_pb2,
     completion_pb2,
@@ -28,15 +28,16 @@ from sluice_client.v1 import (
     token_pb2,
 )
 
-Q = TypeVar("Q", bound=Proto)
-A = TypeVar("A", bound=Proto)
+RequestT = TypeVar("RequestT", bound=Proto)
+ResponseT = TypeVar("ResponseT", bound=Proto)
 
 
 class AsyncClient:
     """Calls one server, on one event loop. Failed calls raise SluiceError.
 
-    `timeout` and `resume_timeout` are in seconds; a call's own `timeout` replaces the client's. Without a
-    `model`, the first model that the server lists for the task is called.
+    `timeout` is the seconds that a call may take, retries and resumptions included; a call's own `timeout` replaces the
+    client's. `resume_timeout` is the seconds for which a broken stream is resumed. Without a `model`, the first model
+    that the server lists for the task is called.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class AsyncClient:
         metadata: Mapping[str, str] | None = None,
         options: Sequence[tuple[str, Any]] = (),
     ) -> None:
-        """`options` are gRPC channel options, which extend and override the client's."""
+        """Open a channel to `target`. `options` are gRPC channel options, which extend and override the client's."""
         self._settings = Settings.of(
             target,
             key=key,
@@ -63,14 +64,14 @@ class AsyncClient:
             tls=tls,
             metadata=metadata or {},
         )
-        every = list({**dict(self._settings.options()), **dict(options)}.items())
+        channel_options = list({**dict(self._settings.options()), **dict(options)}.items())
         credentials = self._settings.credentials()
         self._channel = (
-            grpc.aio.insecure_channel(self._settings.target, every)
+            grpc.aio.insecure_channel(self._settings.target, channel_options)
             if credentials is None
-            else grpc.aio.secure_channel(self._settings.target, credentials, every)
+            else grpc.aio.secure_channel(self._settings.target, credentials, channel_options)
         )
-        self._begin: dict[str, Any] = {}
+        self._multicallables: dict[str, Any] = {}
         self._models: list[model_pb2.Model] = []
         self._lock = asyncio.Lock()
 
@@ -190,24 +191,31 @@ class AsyncClient:
         """Return the served models: those that generate first."""
         return list((await self.call(methods.LIST_MODELS, model_pb2.ListModelsRequest())).models)
 
-    async def call(self, method: Method[Q, A], asked: Q, *, timeout: float | None = None) -> A:
-        """Call one of `methods` with its own request message and return the answer."""
+    async def call(
+        self, method: Method[RequestT, ResponseT], asked: RequestT, *, timeout: float | None = None
+    ) -> ResponseT:
+        """Call a unary RPC of `sluice_client.methods` with its request message, and return its response message."""
         seconds = self._settings.timeout if timeout is None else timeout
         try:
-            answer: A = await self._call(method, asked, seconds)
+            answer: ResponseT = await self._call(method, asked, seconds)
         except grpc.RpcError as error:
             raise decode(error) from None
         return answer
 
-    def stream(self, method: Method[Q, A], asked: Q, *, timeout: float | None = None) -> AsyncStream[A]:
-        """Call a streaming one of `methods` with its own request message and return the events."""
+    def stream(
+        self, method: Method[RequestT, ResponseT], asked: RequestT, *, timeout: float | None = None
+    ) -> AsyncStream[ResponseT]:
+        """Call a streaming RPC of `sluice_client.methods` with its request message, and return its events.
+
+        If the request has no model, the first one for chats is used.
+        """
         return self._stream(method, asked, model_pb2.TASK_CHAT, timeout)
 
-    def _call(self, method: Method[Q, A], asked: Q, timeout: float) -> Any:
-        begin = self._begin.get(method.path)
-        if begin is None:
-            begin = self._begin[method.path] = method.on(self._channel)
-        return begin(
+    def _call(self, method: Method[RequestT, ResponseT], asked: RequestT, timeout: float) -> Any:
+        multicallable = self._multicallables.get(method.path)
+        if multicallable is None:
+            multicallable = self._multicallables[method.path] = method.on(self._channel)
+        return multicallable(
             asked,
             timeout=timeout,
             metadata=self._settings.call_metadata(asked),
@@ -215,21 +223,25 @@ class AsyncClient:
         )
 
     def _stream(
-        self, method: Method[Q, A], asked: Q, task: model_pb2.Task.ValueType, timeout: float | None
-    ) -> AsyncStream[A]:
+        self,
+        method: Method[RequestT, ResponseT],
+        asked: RequestT,
+        task: model_pb2.Task.ValueType,
+        timeout: float | None,
+    ) -> AsyncStream[ResponseT]:
         return AsyncStream(
             partial(self._call, method),
             partial(self._with_model, asked, task),
             self._settings.timeout if timeout is None else timeout,
             self._settings.resume_timeout,
-            of(method),
+            text_reader(method),
         )
 
-    async def _with_model(self, asked: Q, task: model_pb2.Task.ValueType) -> Q:
-        """Return the request, with a model's name if it has none."""
-        message: Any = asked
+    async def _with_model(self, asked: RequestT, task: model_pb2.Task.ValueType) -> RequestT:
+        """Set the model of a request that has none, and return the request."""
+        message: Any = asked  # Any, because RequestT does not declare the field `model`
         if not message.model:
-            message.model = self._settings.model or choose(await self._listed(), task)
+            message.model = self._settings.model or choose_model(await self._listed(), task)
         return asked
 
     async def _listed(self) -> list[model_pb2.Model]:

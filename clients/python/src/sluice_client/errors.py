@@ -1,4 +1,4 @@
-"""The exceptions of failed calls, with decoded `google.rpc` details."""
+"""The exceptions of failed calls, decoded from a gRPC status with `google.rpc` details."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ class SluiceError(Exception):
         metadata: Mapping[str, str] | None = None,
         request_id: str = "",
     ) -> None:
-        """`retry_delay` is in seconds; `metadata` has the values that the message contains, by name."""
+        """Create the error of a call with the gRPC status `code`; the attributes have the names of the arguments."""
         super().__init__(message)
         self.code = code
         self.message = message
         self.reason = reason  # a `reason_name`, such as MODEL_NOT_FOUND; empty if the status is not the server's
-        self.violations = violations
+        self.violations = violations  # the invalid fields of the request
         self.retry_delay = retry_delay  # seconds after which a retry may succeed; None if unknown
         self.metadata = dict(metadata or {})  # the values that the message contains, by name
-        self.request_id = request_id
+        self.request_id = request_id  # for the server's logs; empty if the status is not the server's
 
     @property
     def field(self) -> str:
-        """The first invalid field, such as `messages[0].content`; empty if none is."""
+        """The path of the first invalid field, such as `messages[0].content`, or an empty text."""
         return self.violations[0].field if self.violations else self.metadata.get("field", "")
 
     def __str__(self) -> str:
@@ -128,7 +128,7 @@ def cancelled() -> CancelledError:
 
 
 def decode(error: Any) -> SluiceError:
-    """Return the exception for a failed call: an object with `code()`, `details()` and `trailing_metadata()`."""
+    """Return the exception for a failed call. `error` is a `grpc.Call` or `grpc.aio.AioRpcError` with its status."""
     code: grpc.StatusCode = error.code()
     trailing = dict([*(error.trailing_metadata() or ())])
     reason, metadata, violations, retry_delay = "", {}, [], None

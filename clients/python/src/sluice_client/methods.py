@@ -26,26 +26,26 @@ from sluice_client.v1 import (
     watermark_pb2,
 )
 
-Q = TypeVar("Q", bound=Proto)  # a request
-A = TypeVar("A", bound=Proto)  # an answer or an event
+RequestT = TypeVar("RequestT", bound=Proto)  # the message of a request
+ResponseT = TypeVar("ResponseT", bound=Proto)  # the message of a response, or of an event in a streamed one
 
 
 @dataclass(frozen=True, slots=True)
-class Method(Generic[Q, A]):
+class Method(Generic[RequestT, ResponseT]):
     """One RPC."""
 
     path: str
-    request: type[Q]
-    answer: type[A]
+    request: type[RequestT]
+    answer: type[ResponseT]
     is_stream: bool = False
 
     def on(self, channel: Any) -> Callable[..., Any]:
-        """Return the callable that begins calls on a channel."""
+        """Return gRPC's multi-callable of this RPC on a channel, synchronous or asynchronous like the channel."""
         kind = channel.unary_stream if self.is_stream else channel.unary_unary
-        begin: Callable[..., Any] = kind(
+        multicallable: Callable[..., Any] = kind(
             self.path, request_serializer=self.request.SerializeToString, response_deserializer=self.answer.FromString
         )
-        return begin
+        return multicallable
 
 
 def _declared() -> Iterator[tuple[str, MethodDescriptor]]:
@@ -72,7 +72,7 @@ def _declared() -> Iterator[tuple[str, MethodDescriptor]]:
 _DECLARED: Final = dict(_declared())  # no two services of the contract have an RPC of the same name
 
 
-def _method(name: str, request: type[Q], answer: type[A]) -> Method[Q, A]:
+def _method(name: str, request: type[RequestT], answer: type[ResponseT]) -> Method[RequestT, ResponseT]:
     """Return the RPC of that name; its path, and whether its answers are streamed, follow from the descriptor."""
     proto = MethodDescriptorProto()
     _DECLARED[name].CopyToProto(proto)

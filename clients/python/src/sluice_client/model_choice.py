@@ -1,4 +1,4 @@
-"""The choice of a model for calls that name none."""
+"""Choose the model of a call that names none."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sluice_client.errors import NotFoundError
 from sluice_client.v1 import model_pb2
 
 
-def choose(models: Sequence[model_pb2.Model], task: model_pb2.Task.ValueType) -> str:
+def choose_model(models: Sequence[model_pb2.Model], task: model_pb2.Task.ValueType) -> str:
     """Return the name of the first model for the task. Raise NotFoundError if there is none."""
     for model in models:
         if task in model.tasks:

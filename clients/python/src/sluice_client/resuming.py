@@ -1,4 +1,4 @@
-"""The received events of a stream, and the request that resumes it after a break."""
+"""Resume a broken stream: its received events, the request for the remaining ones, and the delay before a retry."""
 
 from __future__ import annotations
 
@@ -10,31 +10,37 @@ import grpc
 from sluice_client.errors import SluiceError, reason_name
 from sluice_client.v1 import error_pb2
 
-E = TypeVar("E")  # the message of a stream's events
+EventT = TypeVar("EventT")  # the message of a stream's events
 
 _ENGINE_FAILED: Final = reason_name(error_pb2.ERROR_REASON_ENGINE_FAILED)
-_MOST_BREAKS: Final = 4  # without an event between them: the request itself may be what breaks the servers
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
-_RESET: Final = frozenset({grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN})  # a connection that broke
-_PASSING: Final = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED})  # no server, or overload
+_MAX_BREAKS: Final = 4  # without a new event between them, since the request itself may crash the servers
+_INITIAL_DELAY, _MAX_DELAY = 0.05, 1.0  # seconds
+# Codes of a broken connection, if the status has no reason, and of a missing or overloaded server.
+_CONNECTION_LOST: Final = frozenset({grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN})
+_TRANSIENT: Final = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED})
 
 
-class Received(Generic[E]):
-    """The events of one stream in the order of their positions, over all calls that it takes."""
+class ReceivedEvents(Generic[EventT]):
+    """The events received from one stream, whose events may arrive over several calls if it breaks.
+
+    In a stream that can be resumed, an event without a position may precede a failure: it has the usage so far of an
+    answer that failed. It is held back, and dropped if the stream is resumed instead.
+    """
 
     def __init__(self, request: Any, timeout: float) -> None:
+        """`timeout` is the number of seconds after a break for which the stream may be resumed."""
         self._request = request
         self._timeout = timeout
         self._stream: bytes = request.resume.stream
         self._last: Any = None
-        self._held: list[E] = []  # events of a possible failure, dropped if the stream is resumed
-        self._has_grown = False  # since the last break
+        self._held: list[EventT] = []
+        self._has_grown = False  # True if an event has arrived since the last break
         self._num_breaks = 0
-        self._until = 0.0
-        self._pause = _FIRST_PAUSE
+        self._deadline = 0.0
+        self._delay = _INITIAL_DELAY
 
-    def take(self, event: Any) -> list[E]:
-        """Take one event and return the events to emit."""
+    def take(self, event: Any) -> list[EventT]:
+        """Record one event, and return the events that the reader may see now."""
         if event.stream:
             self._stream = event.stream
         if event.position:
@@ -42,15 +48,15 @@ class Received(Generic[E]):
         elif self._stream:
             self._held.append(event)
             return []
-        return [*self.left(), event] if self._held else [event]
+        return [*self.release_held(), event] if self._held else [event]
 
-    def left(self) -> list[E]:
-        """Return the held events, once the stream has ended."""
+    def release_held(self) -> list[EventT]:
+        """Return the events held back, if any, and hold none from now on."""
         held, self._held = self._held, []
         return held
 
-    def rest(self) -> Any:
-        """Return the request for the events that have not arrived yet."""
+    def next_request(self) -> Any:
+        """Return the request for the events that have not arrived yet, and drop those held back."""
         self._held.clear()
         if self._last is None:
             return self._request
@@ -61,20 +67,20 @@ class Received(Generic[E]):
         request.resume.ClearField("replay")
         return request
 
-    def pause(self, error: SluiceError) -> float | None:
-        """Return the seconds to wait before the stream is resumed; None if it can't be."""
+    def resume_delay(self, error: SluiceError) -> float | None:
+        """Return the seconds to wait before the stream is resumed, or None if `error` is final."""
         if not self._stream or self._last is None:  # no event has arrived, and gRPC has made all safe retries
             return None
         now = time.monotonic()
-        is_lost = error.reason == _ENGINE_FAILED or (error.code in _RESET and not error.reason)
-        is_break = is_lost or (self._has_grown and error.code in _PASSING)
+        is_lost = error.reason == _ENGINE_FAILED or (error.code in _CONNECTION_LOST and not error.reason)
+        is_break = is_lost or (self._has_grown and error.code in _TRANSIENT)
         self._has_grown = False
         if is_break:
             self._num_breaks += 1
             if self._num_breaks == 1:
-                self._until, self._pause = now + self._timeout, _FIRST_PAUSE
-        if not self._num_breaks or self._num_breaks > _MOST_BREAKS or not (is_break or error.code in _PASSING):
+                self._deadline, self._delay = now + self._timeout, _INITIAL_DELAY
+        if not self._num_breaks or self._num_breaks > _MAX_BREAKS or not (is_break or error.code in _TRANSIENT):
             return None
-        pause = max(self._pause, error.retry_delay or 0.0)
-        self._pause = min(2 * self._pause, _LONGEST_PAUSE)
-        return pause if now + pause <= self._until else None
+        delay = max(self._delay, error.retry_delay or 0.0)
+        self._delay = min(2 * self._delay, _MAX_DELAY)
+        return delay if now + delay <= self._deadline else None

@@ -11,15 +11,16 @@ from typing import Any, Generic, TypeVar
 import grpc
 
 from sluice_client.errors import cancelled, decode
-from sluice_client.resuming import Received
+from sluice_client.resuming import ReceivedEvents
 
-E = TypeVar("E")
+EventT = TypeVar("EventT")
 
 
-class Stream(Generic[E]):
+class Stream(Generic[EventT]):
     """The events of one answer. The first read starts the call; leaving the `with` block stops the generation.
 
-    Reading raises SluiceError. A broken stream is resumed where it broke, for up to `resume_timeout`.
+    Reading raises SluiceError. A broken stream is resumed after the last received event, for up to `resume_timeout`
+    seconds. `timeout` is the number of seconds for the whole stream.
     """
 
     def __init__(
@@ -28,22 +29,25 @@ class Stream(Generic[E]):
         request: Callable[[], Any],
         timeout: float,
         resume_timeout: float,
-        text: Callable[[E], str],
+        text: Callable[[EventT], str],
     ) -> None:
-        """`begin` starts a call, given a request and the seconds that are left for it."""
+        """`begin` starts a call, given a request message and the seconds that are left for it.
+
+        `request` makes the first request; `text` extracts the text of an event.
+        """
         self._begin = begin
         self._text = text
         self._call: Any = None
         self._cancelled = threading.Event()
         self._events = self._read(request, timeout, resume_timeout)
 
-    def __iter__(self) -> Iterator[E]:
+    def __iter__(self) -> Iterator[EventT]:
         return self._events
 
-    def __next__(self) -> E:
+    def __next__(self) -> EventT:
         return next(self._events)
 
-    def __enter__(self) -> Stream[E]:
+    def __enter__(self) -> Stream[EventT]:
         return self
 
     def __exit__(
@@ -64,35 +68,38 @@ class Stream(Generic[E]):
         if self._call is not None:
             self._call.cancel()
 
-    def _read(self, request: Callable[[], Any], timeout: float, resume_timeout: float) -> Generator[E, None, None]:
-        until = time.monotonic() + timeout
-        received: Received[E] = Received(request(), resume_timeout)
+    def _read(self, request: Callable[[], Any], timeout: float, resume_timeout: float) -> Generator[EventT, None, None]:
+        deadline = time.monotonic() + timeout
+        received: ReceivedEvents[EventT] = ReceivedEvents(request(), resume_timeout)
         while True:
-            call = self._open(received.rest(), until)
+            call = self._open(received.next_request(), deadline)
             try:
                 for event in call:
                     yield from received.take(event)
             except grpc.RpcError as failure:
                 error = decode(failure)
-                if not self._wait(received.pause(error), until):
-                    yield from received.left()
+                if not self._wait(received.resume_delay(error), deadline):
+                    yield from received.release_held()
                     raise error from None
             else:
-                yield from received.left()
+                yield from received.release_held()
                 return
             finally:
                 call.cancel()  # no effect if the call has ended
 
-    def _open(self, request: Any, until: float) -> Any:
-        call = self._call = self._begin(request, max(0.0, until - time.monotonic()))
+    def _open(self, request: Any, deadline: float) -> Any:
+        call = self._call = self._begin(request, max(0.0, deadline - time.monotonic()))
         if self._cancelled.is_set():
             call.cancel()
         return call
 
-    def _wait(self, pause: float | None, until: float) -> bool:
-        """Pause, then return True if the stream may be resumed. Raise CancelledError if it was cancelled meanwhile."""
-        if pause is None or time.monotonic() + pause > until:
+    def _wait(self, delay: float | None, deadline: float) -> bool:
+        """Return True after `delay` seconds, or False at once if the stream may not be resumed.
+
+        Raise CancelledError if the stream is cancelled meanwhile.
+        """
+        if delay is None or time.monotonic() + delay > deadline:
             return False
-        if self._cancelled.wait(pause):
+        if self._cancelled.wait(delay):
             raise cancelled() from None
         return True

@@ -38,6 +38,6 @@ _BY_PATH: Final[dict[str, Callable[[Any], str]]] = {
 }
 
 
-def of(method: methods.Method[Any, Any]) -> Callable[[Any], str]:
+def text_reader(method: methods.Method[Any, Any]) -> Callable[[Any], str]:
     """Return the function that extracts the text from a method's events."""
     return _BY_PATH[method.path]

@@ -88,12 +88,12 @@ class CudaMemory:
         torch.cuda.empty_cache()
         return torch.cuda.mem_get_info(self._device)
 
-    def watch(self) -> None:
-        """Start to measure the peak."""
+    def reset_peak(self) -> None:
+        """Start to measure the peak from the bytes that are allocated now."""
         torch.cuda.reset_peak_memory_stats(self._device)
         self._before = torch.cuda.memory_allocated(self._device)
 
     def peak(self) -> int:
-        """Return the peak of allocated bytes since `watch`, beyond those allocated at that time."""
+        """Return the peak of allocated bytes since `reset_peak`, minus those allocated at that time."""
         torch.cuda.synchronize(self._device)
         return torch.cuda.max_memory_allocated(self._device) - self._before

@@ -18,7 +18,7 @@ from service.engine.core.batch import Batch
 from service.engine.models.checkpoint.adapter_files import Adapter
 from service.engine.models.checkpoint.checkpoint import Checkpoint
 from service.engine.models.checkpoint.rope import rope_frequencies
-from service.engine.models.native.adapter import native_modules
+from service.engine.models.native.adapter import to_native_modules
 from service.generation.errors import ModelLoadError
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class NativeBackend:
 
     def put_adapter(self, slot: int, adapter: Adapter) -> None:
         """Store an adapter in a slot, for batches that refer to the slot. Raise AdapterRefused if unsupported."""
-        self._model.put_adapter(slot, native_modules(adapter, self._model.tensors()))
+        self._model.put_adapter(slot, to_native_modules(adapter, self._model.tensors()))
 
     def drop_adapter(self, slot: int) -> None:
         """Remove the adapter of a slot."""
