@@ -121,4 +121,4 @@ def test_request_id_is_kept(stack: Stack) -> None:
         timeout=GUARD_S,
     )
     assert answer.headers["x-request-id"] == "abc-123"
-    assert "abc-123" in stack.output
+    stack.wait_for("abc-123")
