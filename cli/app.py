@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from typing import Annotated
 
 import typer
 
 from cli.bench.command import bench
 from cli.commands import adapters, certs, chat, endpoints, generate, keys, models, programs, status
+from process.distribution import installed_version
 
 APP = typer.Typer(
     name="sluice",
@@ -28,7 +28,7 @@ APP.add_typer(certs.APP, name="certs")
 
 def _show_version(is_asked: bool) -> None:  # noqa: FBT001  typer's callback signature
     if is_asked:
-        typer.echo(version("sluice"))
+        typer.echo(installed_version())
         raise typer.Exit
 
 

@@ -90,7 +90,7 @@ def main(arguments: Sequence[str]) -> int:
     except ModuleNotFoundError as error:
         if error.name != "ray":
             raise
-        say("Ray is not installed; install it with: pip install 'sluice[ray]'")
+        say("Ray is not installed; install it with: pip install 'sluice-llm[ray]'")
         return 2
     except (DeploymentError, ConnectionError, OSError) as error:
         say(" ".join(str(error).split()))

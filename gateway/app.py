@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from importlib.metadata import version
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -29,6 +28,7 @@ from gateway.routes.surfaces import SURFACES
 from gateway.routes.upstream.upstream import Upstream
 from gateway.telemetry import Telemetry
 from gateway.upstream.client import ServiceClient
+from process.distribution import installed_version
 
 
 class ListenerAudience(enum.Enum):
@@ -76,7 +76,7 @@ def build_app(
         return JSONResponse({"status": "unready", "reason": reason}, status_code=503)
 
     async def own_version(request: Request) -> Response:  # noqa: ARG001  the framework's signature
-        return JSONResponse({"version": version("sluice")})
+        return JSONResponse({"version": installed_version()})
 
     async def unrouted(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)  # noqa: S101  it is registered for nothing else

@@ -55,7 +55,7 @@ def needed(*extras: str) -> list[str]:
 
     def of(extra: str) -> Iterator[str]:
         for requirement in optional[extra]:
-            if (own := re.fullmatch(r"sluice\[(.*)\]", requirement)) is not None:
+            if (own := re.fullmatch(r"sluice-llm\[(.*)\]", requirement)) is not None:
                 for other in own[1].split(","):
                     yield from of(other)
             else:

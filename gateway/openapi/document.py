@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
-from importlib.metadata import version
 from typing import Any, Final
 
 from gateway.openapi.headers import HEADERS, header_references
@@ -15,6 +14,7 @@ from gateway.routes.examples.stream_example import STREAM_EXAMPLES
 from gateway.routes.handling.handler import Generation
 from gateway.routes.operation import Body, Operation, Parameter
 from gateway.routes.surface import Surface
+from process.distribution import installed_version
 
 _JSON: Final = "application/json"
 _EVENTS: Final = "text/event-stream"
@@ -42,7 +42,7 @@ def build_document(surfaces: Sequence[Surface]) -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {
             "title": "sluice",
-            "version": version("sluice"),
+            "version": installed_version(),
             "summary": "LLM inference in six dialects over one core.",
             "description": ABOUT,
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},

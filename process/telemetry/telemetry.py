@@ -26,10 +26,10 @@ from opentelemetry.trace import Tracer
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 from prometheus_client.metrics_core import Metric
 
+from process import distribution
 from process.telemetry.unrecorded_tracer import UnrecordedTracer
 from process.telemetry.usage import ProcessUsage
 
-DISTRIBUTION: Final = "sluice"
 EXPORT_TIMEOUT_S: Final = 5  # the longest wait of a stop for a collector that doesn't respond
 
 
@@ -114,6 +114,6 @@ def _threads(_options: CallbackOptions) -> list[Observation]:
 
 def _version() -> dict[str, str]:
     try:
-        return {"service.version": metadata.version(DISTRIBUTION)}
+        return {"service.version": distribution.installed_version()}
     except metadata.PackageNotFoundError:  # a checkout that is not installed
         return {}

@@ -235,7 +235,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--dtype", choices=_DTYPES, default="bfloat16", help="of the weights (bfloat16)")
     options = parser.parse_args(arguments)
     if find_spec("gguf") is None:
-        sys.stderr.write("sluice: GGUF files are read by the package gguf: pip install 'sluice[gguf]'\n")
+        sys.stderr.write("sluice: GGUF files are read by a package that is not installed: pip install gguf\n")
         return 1
     if not options.file.is_file():
         sys.stderr.write(f"sluice: {options.file} is not a file\n")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import re
 import threading
-from importlib.metadata import version
 
 from openai import OpenAI
 
+from process.distribution import installed_version
 from tests.cli.test_chat import sluice
 from tests.e2e.stack import Stack
 from tests.waiting import wait_until
@@ -18,7 +18,7 @@ def test_a_server_is_shown_by_model(stack: Stack) -> None:
     """The table has the load of each model."""
     heads, first, second = sluice("status", "--over", "0.1", url=stack.door).stdout.splitlines()
     assert heads.split("  ")[0] == "SERVER"
-    assert first.split() == [stack.door, "ready", version("sluice"), "sluice-demo", "0", "0", "0", "%", "0"]
+    assert first.split() == [stack.door, "ready", installed_version(), "sluice-demo", "0", "0", "0", "%", "0"]
     assert second.split()[:3] == ["all-minilm-l6-v2", "0", "0"]
 
 

@@ -23,4 +23,6 @@ def test_without_ray_the_error_names_the_installation(
     (tmp_path / "fleet.yaml").write_text(f"{{hosts_folder: {tmp_path}, services: [{{}}]}}")
     (tmp_path / "ray.yaml").write_text("{fleet: fleet.yaml, pools: [{}]}")
     assert main([str(tmp_path / "ray.yaml")]) == 2
-    assert capfd.readouterr().err == "sluice ray: Ray is not installed; install it with: pip install 'sluice[ray]'\n"
+    assert (
+        capfd.readouterr().err == "sluice ray: Ray is not installed; install it with: pip install 'sluice-llm[ray]'\n"
+    )

@@ -6,7 +6,6 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from importlib import metadata
 from typing import Any
 
 import grpc
@@ -19,6 +18,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from prometheus_client import generate_latest
 
+from process.distribution import installed_version
 from process.telemetry.telemetry import EXPORT_TIMEOUT_S, ProcessTelemetry
 from tests.waiting import GUARD_S
 
@@ -88,7 +88,7 @@ def test_shutdown_exports_traces_and_metrics_concurrently(collector: Collector, 
 def test_resource_names_the_process_and_its_version(collector: Collector) -> None:
     """Traces and metrics have the same resource, with the package's version."""
     measured(f"127.0.0.1:{collector.port}").shutdown()
-    expected = {"service.name": "sluice-test", "service.version": metadata.version("sluice")}
+    expected = {"service.name": "sluice-test", "service.version": installed_version()}
     assert len(collector.resources) == 2
     for resource in collector.resources:
         assert {name: resource.get(name) for name in expected} == expected
@@ -96,7 +96,7 @@ def test_resource_names_the_process_and_its_version(collector: Collector) -> Non
 
 def test_package_that_is_not_installed_has_no_version(collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
     """A checkout runs without being installed."""
-    monkeypatch.setattr("process.telemetry.telemetry.DISTRIBUTION", "no-such-package")
+    monkeypatch.setattr("process.distribution.NAME", "no-such-package")
     measured(f"127.0.0.1:{collector.port}").shutdown()
     assert all("service.version" not in resource for resource in collector.resources)
 
@@ -107,7 +107,7 @@ def test_registry_shows_metrics_without_a_collector() -> None:
     page = generate_latest(telemetry.registry).decode()
     assert "\nwork_total 3.0\n" in page
     assert "process_cpu_seconds_total" in page
-    assert f'service_version="{metadata.version("sluice")}"' in page
+    assert f'service_version="{installed_version()}"' in page
     assert telemetry.registry is not other.registry
     telemetry.shutdown()
     other.shutdown()

@@ -101,7 +101,7 @@ def check_sbom() -> None:
     """Check that the SBOM is CycloneDX's, names the product, and has no paths of the build machine."""
     text = (DIST / f"sluice-{version()}.cdx.json").read_text()
     bom = json.loads(text)
-    assert (bom["bomFormat"], bom["metadata"]["component"]["name"]) == ("CycloneDX", "sluice")  # noqa: S101
+    assert (bom["bomFormat"], bom["metadata"]["component"]["name"]) == ("CycloneDX", "sluice-llm")  # noqa: S101
     assert "file:" not in text  # noqa: S101
 
 

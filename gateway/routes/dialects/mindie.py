@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from importlib.metadata import version
 from typing import Final
 
 from sluice.v1.model_pb2 import Model
@@ -39,13 +38,14 @@ from gateway.routes.surface import Surface
 from gateway.routes.upstream.upstream import Upstream
 from gateway.routes.upstream.vocabulary_limit import check_vocabulary
 from gateway.upstream.client import Caller
+from process.distribution import installed_version
 
 _MODEL: Final = "/v2/models/{model:path}"  # a model's name may have slashes
 _FORMS: Final = (f"{_MODEL}/versions/{{version}}", _MODEL)  # the longer first: the shorter would take it for a name
 _VERSION: Final = Parameter("version", "path", "The model's version.", "1")
 _PROMPT: Final = {"text_input": "One, two,", "parameters": {"max_new_tokens": 4}}
 _BODY: Final = Body(GenerateBody, _PROMPT, GenerationAnswer, chunk=GenerationChunk)
-_METADATA: Final = to_server_metadata(version("sluice"))
+_METADATA: Final = to_server_metadata(installed_version())
 
 
 async def _live(upstream: Upstream, http_request: HttpRequest, caller: Caller) -> bytes:  # noqa: ARG001  a lookup's signature

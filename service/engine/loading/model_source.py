@@ -8,6 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from process.distribution import installed_version
 from service.engine.config import BLOCK_SIZE
 from service.engine.device.device_memory import DeviceMemory
 from service.engine.models.checkpoint.checkpoint import Checkpoint
@@ -110,7 +111,7 @@ def fingerprint(checkpoint: Checkpoint, weight_type: str, *files: Path, backend:
 
     Clients see it as the model's fingerprint.
     """
-    versions = (version("sluice"), version("torch"))
+    versions = (installed_version(), version("torch"))
     described = (checkpoint.digest(), *(file.read_text() for file in files), weight_type, *versions, backend)
     return hashlib.sha256("\0".join(described).encode()).hexdigest()[:12]
 

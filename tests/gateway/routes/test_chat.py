@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-from importlib.metadata import version
 
 import httpx
 import pytest
@@ -20,6 +19,7 @@ from gateway.routes.handling.generation_endpoint import GenerationEndpoint
 from gateway.telemetry import Telemetry
 from gateway.upstream.affinity import affinity_key
 from gateway.upstream.client import ServiceClient
+from process.distribution import installed_version
 from tests.gateway.conftest import Gateway, chat_body
 
 
@@ -109,7 +109,7 @@ async def test_probes(gateway: Gateway) -> None:
 
 
 async def test_version_is_the_distributions(gateway: Gateway) -> None:
-    assert (await gateway.http.get("/version")).json() == {"version": version("sluice")}
+    assert (await gateway.http.get("/version")).json() == {"version": installed_version()}
 
 
 @pytest.mark.parametrize("is_large", [False, True])
