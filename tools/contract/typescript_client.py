@@ -1,8 +1,9 @@
-"""Build the TypeScript client's package in a folder: generated messages, then JavaScript and types.
+"""Build the TypeScript client's package in a new folder.
 
 python -m tools.contract.typescript_client FOLDER
 
-No generated file is checked in. The npm packages are those of tools/package.json.
+clients/typescript/build.mjs generates the messages and compiles. No generated file is checked in. The npm packages are
+those of tools/package.json if `make check` or `make test` has installed them, else npm installs them.
 """
 
 from __future__ import annotations
@@ -12,8 +13,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import google.rpc.error_details_pb2
-
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "clients" / "typescript"
 MODULES = ROOT / ".cache" / "npm" / "node_modules"
@@ -21,18 +20,13 @@ PLAIN = ROOT / "generated" / "proto"
 
 
 def build(folder: Path) -> None:
-    """Write the package into a new folder, in the form for `npm pack`. Raises CalledProcessError."""
+    """Write the package into a new folder, in the form for `npm pack`. Raise CalledProcessError if a tool fails."""
     shutil.copytree(SOURCE, folder, ignore=shutil.ignore_patterns("dist", "node_modules", "gen"))
-    (folder / "node_modules").symlink_to(MODULES)
-    generated = folder / "src" / "gen"
-    generated.mkdir()
-    details = Path(google.rpc.error_details_pb2.__file__).with_name("error_details.proto")
-    names = sorted(path.relative_to(PLAIN).as_posix() for path in PLAIN.rglob("*.proto"))
-    plugin = [f"--plugin={MODULES / '.bin' / 'protoc-gen-es'}", f"--es_out={generated}"]
-    plugin += ["--es_opt=target=ts,import_extension=js"]
-    sources = [f"-I{PLAIN}", f"-I{details.parents[2]}", "google/rpc/error_details.proto", *names]
-    subprocess.run([Path(sys.executable).with_name("protoc"), *plugin, *sources], check=True)
-    subprocess.run([MODULES / ".bin" / "tsc", "--project", folder], check=True)
+    if MODULES.exists():
+        (folder / "node_modules").symlink_to(MODULES)
+    subprocess.run(["node", "build.mjs", PLAIN], cwd=folder, check=True)
+    # Users of the archive build nothing, and npm would ask them to allow the script.
+    subprocess.run(["npm", "pkg", "delete", "scripts", "devDependencies"], cwd=folder, check=True)
 
 
 if __name__ == "__main__":

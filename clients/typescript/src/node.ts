@@ -5,6 +5,7 @@ import { type Options, over, type Sluice, transportOptions } from "./sluice.js";
 export { type Refusal, refusalOf, type Violation } from "./refusal.js";
 export { type Options, over, type Sluice } from "./sluice.js";
 export { message, texts } from "./texts.js";
+export { type Conversation, type RunnableTool, runTools, tool, toolResult } from "./tools.js";
 
 /** Returns the services of a server or a proxy over gRPC. Connections are pinged as often as the server allows. */
 export function connect(baseUrl: string, options: Options = {}): Sluice {

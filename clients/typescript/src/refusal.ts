@@ -1,6 +1,6 @@
 // Failed calls: the code and the decoded error details.
 import { Code, ConnectError } from "@connectrpc/connect";
-import { BadRequestSchema, ErrorInfoSchema, RetryInfoSchema } from "./gen/google/rpc/error_details_pb.js";
+import { BadRequestSchema, ErrorInfoSchema, RetryInfoSchema } from "./gen/error_details_pb.js";
 
 /** An invalid field. */
 export interface Violation {

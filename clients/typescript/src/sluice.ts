@@ -11,6 +11,7 @@ import { ResponseService } from "./gen/sluice/v1/response_pb.js";
 import { TextGenerationService } from "./gen/sluice/v1/text_generation_pb.js";
 import { TokenService } from "./gen/sluice/v1/token_pb.js";
 import { WatermarkService } from "./gen/sluice/v1/watermark_pb.js";
+import { MAX_RETRIES, retrying } from "./retries.js";
 
 /** The options of a client. */
 export interface Options {
@@ -18,7 +19,9 @@ export interface Options {
   key?: string;
   /** The deadline of calls that set none, in milliseconds. Default: none. */
   timeoutMs?: number;
-  /** Connect's interceptors, around every call. */
+  /** How often a call is repeated that the server rejects for a time; see `retrying`. Default: 3. */
+  maxRetries?: number;
+  /** Connect's interceptors, around every attempt of a call. */
   interceptors?: Interceptor[];
 }
 
@@ -55,11 +58,11 @@ export function over(transport: Transport): Sluice {
 }
 
 /** Returns the options of a transport. */
-export function transportOptions(baseUrl: string, { key, timeoutMs, interceptors = [] }: Options) {
+export function transportOptions(baseUrl: string, { key, timeoutMs, maxRetries = MAX_RETRIES, interceptors = [] }: Options) {
   const bearing: Interceptor = (next) => (request) => {
     if (key !== undefined) request.header.set("authorization", `Bearer ${key}`);
     return next(request);
   };
-  const all = { baseUrl, interceptors: [bearing, ...interceptors] };
+  const all = { baseUrl, interceptors: [retrying(maxRetries), bearing, ...interceptors] };
   return timeoutMs === undefined ? all : { ...all, defaultTimeoutMs: timeoutMs };
 }

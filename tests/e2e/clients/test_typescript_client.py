@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,33 @@ def test_it_decodes_errors(answers: list[dict[str, Any]], at: int) -> None:
     assert answers[at]["late"]["code"] == grpc.StatusCode.DEADLINE_EXCEEDED.value[0]
 
 
+@BOTH
+def test_it_runs_tools(answers: list[dict[str, Any]], at: int) -> None:
+    """`runTools` runs the call that the model makes, returns its result to the model, and ends with an answer."""
+    (user, assistant, result, answer) = answers[at]["roles"]
+    assert [user[0], assistant[0], result[0], answer[0]] == [2, 3, 4, 3]
+    assert (assistant[1], answer[1]) == (1, 0)
+    assert json.loads(result[2])["sky"] == "clear"
+    assert answers[at]["answer"] == answer[2] != ""
+
+
+def test_it_repeats_rejected_calls(package: Path) -> None:
+    """Temporary rejections are repeated after the server's delay; other calls, and streams that have begun, are not."""
+    outcomes = json.loads(node("tests/e2e/clients/typescript_retries.mjs", package))
+    assert outcomes == {
+        "unary": ["whole", 3],
+        "exhausted": ["whole", 2],
+        "too often": ["Unavailable", 4],
+        "other error": ["Internal", 1],
+        "without retries": ["Unavailable", 1],
+        "stream": ["ab", 3],
+        "begun stream": ["Unavailable", 1],
+        "change": ["Unavailable", 1],
+        "deadline": ["DeadlineExceeded", 1],
+        "aborted": ["Canceled", 1],
+    }
+
+
 def test_it_has_every_service() -> None:
     """The client has every service of the contract."""
     text = (SOURCE / "src/sluice.ts").read_text()
@@ -73,12 +101,35 @@ def test_it_has_every_service() -> None:
     assert sorted(re.findall(r"createClient\((\w+),", text)) == sorted(services)
 
 
-def test_its_example_compiles_and_runs(stack: Stack, package: Path) -> None:
-    """The README's program compiles in strict mode and prints an answer."""
-    (code,) = re.findall(r"^```ts\n(.*?)^```$", (SOURCE / "README.md").read_text(), re.DOTALL | re.MULTILINE)
+@pytest.mark.parametrize("example", [0, 1], ids=["chat", "tools"])
+def test_its_example_compiles_and_runs(stack: Stack, package: Path, example: int) -> None:
+    """The README's programs compile in strict mode and print an answer."""
+    code = re.findall(r"^```ts\n(.*?)^```$", (SOURCE / "README.md").read_text(), re.DOTALL | re.MULTILINE)[example]
     (package / "example.ts").write_text(code.replace("http://127.0.0.1:8080", stack.door))
     flags = ["--strict", "--module", "nodenext", "--target", "es2022", "--lib", "es2022,dom", "--types", "node"]
     command = [str(MODULES / ".bin" / "tsc"), "--ignoreConfig", *flags, "--skipLibCheck", str(package / "example.ts")]
     done = subprocess.run(command, cwd=package, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
     assert node(package / "example.js").strip()
+
+
+def test_it_installs_from_its_folder_and_from_its_archive(package: Path, tmp_path: Path) -> None:
+    """`npm install` of the folder builds the package; that of the archive needs no build and no further package."""
+    checkout, program = tmp_path / "checkout", "import { connect, runTools } from 'sluice-client'; connect('http://a');"
+    shutil.copytree(
+        SOURCE, checkout / "clients/typescript", ignore=shutil.ignore_patterns("dist", "node_modules", "gen")
+    )
+    shutil.copytree(PLAIN, checkout / "generated/proto")
+    (checkout / "clients/typescript/node_modules").symlink_to(MODULES)
+    pack = ["npm", "pack", "--silent", "--pack-destination", tmp_path]
+    subprocess.run(pack, cwd=package, check=True)
+    (archive,) = tmp_path.glob("*.tgz")
+    for name, source in (("folder", checkout / "clients/typescript"), ("archive", archive)):
+        app = tmp_path / name
+        app.mkdir()
+        (app / "package.json").write_text('{"private": true, "type": "module"}')
+        install = ["npm", "install", "--no-audit", "--no-fund", "--prefer-offline", source]
+        done = subprocess.run(install, cwd=app, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert ("install scripts" in done.stderr) <= (name == "folder")
+        subprocess.run(["node", "--input-type=module", "--eval", program], cwd=app, check=True)

@@ -1,5 +1,5 @@
 // Make the same calls with the TypeScript client over gRPC-web and gRPC, and print a JSON line for each protocol:
-// {text, kinds, models, refusal, late, left}.
+// {text, kinds, models, refusal, late, left, roles, answer}.
 // Usage: node typescript_calls.mjs DOOR PACKAGE_FOLDER
 import { pathToFileURL } from "node:url";
 
@@ -12,7 +12,7 @@ const asked = { model: "sluice-demo", messages, sampling: { temperature: 0 } };
 const endless = { ...asked, stopping: { minTokens: 900, maxTokens: 900 } };
 
 for (const entry of ["index.js", "node.js"]) {
-  const { connect, refusalOf, texts } = await from(entry);
+  const { connect, refusalOf, runTools, texts, tool } = await from(entry);
   const sluice = connect(door, { key: "unused", timeoutMs: 60_000 });
   const refused = (call) => call.then(() => "no refusal", refusalOf);
   const [events, pieces] = [[], []];
@@ -23,7 +23,13 @@ for (const entry of ["index.js", "node.js"]) {
   const { models } = await sluice.models.listModels({});
   const refusal = await refused(sluice.chat.chat({ ...asked, n: 0 }, { headers: { "x-request-id": "of-typescript" } }));
   const late = await refused(sluice.chat.chat(endless, { timeoutMs: 50 }));
+  const city = { type: "object", properties: { city: { type: "string", maxLength: 30 } }, required: ["city"] };
+  const weather = { tool: tool("get_weather", "Returns the weather in a city.", city), run: ({ city }) => ({ city, sky: "clear" }) };
+  const question = { ...asked, messages: [message("user", "What is the weather in Paris?")] };
+  const required = { choice: { case: "mode", value: 3 } };
+  const conversation = await runTools(sluice.chat, { ...question, toolChoice: required }, [weather]);
+  const roles = conversation.messages.map(({ role, toolCalls, content }) => [role, toolCalls.length, content[0]?.part.value ?? ""]);
   const kinds = events.map(({ event }) => event.case);
-  console.log(JSON.stringify({ text: pieces.join(""), kinds, models: models.map(({ name }) => name), refusal, late, left }));
+  console.log(JSON.stringify({ text: pieces.join(""), kinds, models: models.map(({ name }) => name), refusal, late, left, roles, answer: conversation.text }));
 }
 process.exit(0); // without waiting for idle connections to close
