@@ -23,11 +23,11 @@ from demo.corpus.conversation import segments
 from demo.evaluate import SKILLS, cases
 from demo.marking import prompt_of
 from service.engine.core.batch import Batch
-from service.engine.models.backend import Backend
-from service.engine.models.backends import choose_backend
 from service.engine.models.checkpoint.checkpoint import Checkpoint
 from service.engine.models.checkpoint.model_config import read_model_config
-from service.engine.models.model_spec import ModelSpec
+from service.engine.models.interface.backend import Backend
+from service.engine.models.interface.model_spec import ModelSpec
+from service.engine.models.selection.backends import choose_backend
 from service.engine.tokens.tokenizer import FastTokenizer
 
 BLOCK_SIZE = 16

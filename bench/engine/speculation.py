@@ -18,7 +18,7 @@ from pathlib import Path
 
 from bench import shapes
 from service.constraints.grammar import format_grammar
-from service.engine.config import EngineConfig
+from service.engine.config.engine_config import EngineConfig
 from service.engine.constraints.compiler import ConstraintCompiler
 from service.engine.core.drafts.prompt_drafter import PromptDrafter
 from service.engine.core.drafts.speculation import Speculation

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from bench import shapes
-from service.engine.config import EngineConfig
+from service.engine.config.engine_config import EngineConfig
 from service.engine.core.batch import make_batch
 from service.engine.core.engine_core import SampledToken
 from service.engine.core.sequences.sequence import Sequence, SequenceGroup

@@ -22,7 +22,7 @@ from typing import Any
 
 from bench import shapes
 from service.engine.client.output_stream import OutputStream
-from service.engine.config import EngineConfig
+from service.engine.config.engine_config import EngineConfig
 from service.engine.core.blocks.block_pool import BlockPool
 from service.engine.core.drafts.prompt_drafter import PromptDrafter
 from service.engine.core.drafts.speculation import Speculation

@@ -22,9 +22,9 @@ from itertools import pairwise
 from typing import Any
 
 from bench import shapes
+from service.engine.building.engines import build_engine
 from service.engine.client.generator import GeneratorClient
-from service.engine.config import EngineConfig
-from service.engine.engines import build_engine
+from service.engine.config.engine_config import EngineConfig
 from service.generation.requests.parameters import SamplingParams, StopParams
 from service.generation.requests.request import GenerationRequest
 

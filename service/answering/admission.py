@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 
-from service.call import current_call, current_caller
+from service.calls.call import current_call, current_caller
 from service.quota.charge import Charge
 from service.quota.errors import LimitExceeded, LimitReached
 from service.quota.limit import Measure

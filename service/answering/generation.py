@@ -20,7 +20,7 @@ from service.answering.kind import Answer, Kind, Message, Renderer, Request
 from service.answering.observation import Observation
 from service.answering.resumable_stream import ResumableStream
 from service.answering.stream_identity import stream_identity
-from service.call import current_caller, current_request_id, current_wait_s, deadline_of, route_call
+from service.calls.call import current_caller, current_request_id, current_wait_s, deadline_of, route_call
 from service.contract.parts.resume import stream_bytes
 from service.generation.errors import InvalidRequest
 from service.generation.outputs.events import Event, PromptLogprobs

@@ -13,7 +13,7 @@ from opentelemetry.trace import Status, StatusCode
 from opentelemetry.util.types import AttributeValue
 
 from process.telemetry.attributes import ERROR_TYPE
-from service.call import DEADLINE_SLACK_S, current_call
+from service.calls.call import DEADLINE_SLACK_S, current_call
 from service.generation.errors import DeadlineExceeded
 from service.observability.telemetry import ANONYMOUS, ENDPOINT, ENTITY, KEY, OTHERS, Telemetry
 

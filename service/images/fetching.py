@@ -13,7 +13,7 @@ from urllib.parse import urljoin
 
 import httpcore
 
-from service.call import current_caller
+from service.calls.call import current_caller
 from service.generation.caller import ANONYMOUS
 from service.generation.errors import DeadlineExceeded, InvalidRequest
 from service.images.address import Target, check_url

@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
-from service.errors import Draining, Starting, TooManyCalls
+from service.calls.errors import Draining, Starting, TooManyCalls
 from service.interceptors.policy import Behaviour, Context, Policy
 from service.interceptors.rpcs import MONITORING
 from service.observability.health import ServingPhase

@@ -15,7 +15,7 @@ from grpc import aio
 
 from service.auth.authenticator import Authenticator
 from service.auth.errors import AuthError, AuthOff, ScopeMissing
-from service.call import current_call
+from service.calls.call import current_call
 from service.generation.caller import Caller, Scope
 from service.interceptors.policy import API, Context, Continuation, Handler, behaviour_of, with_behaviour
 from service.interceptors.rpcs import RPCS

@@ -9,7 +9,7 @@ import grpc
 from opentelemetry.metrics import Histogram
 
 from process.telemetry.attributes import ERROR_TYPE, RPC_METHOD, RPC_STATUS_CODE, RPC_SYSTEM_NAME
-from service.call import current_call
+from service.calls.call import current_call
 from service.interceptors.policy import Behaviour, Context, Policy, outcome
 
 _REASON: Final = "sluice.error.reason"

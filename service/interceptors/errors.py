@@ -16,8 +16,8 @@ from google.rpc import code_pb2, error_details_pb2, status_pb2
 from grpc import aio
 from grpc_status import rpc_status
 
-from service.call import current_call
-from service.errors import InvalidMessage
+from service.calls.call import current_call
+from service.calls.errors import InvalidMessage
 from service.generation.errors import InvalidRequest, ServiceError
 from service.interceptors.policy import Behaviour, Context, Policy
 from service.interceptors.status_table import Code, Row, row_of

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Literal, TypeAlias
 
-from service.call import current_call
+from service.calls.call import current_call
 from service.generation.stats import EngineStats
 from service.interceptors.policy import Behaviour, Context, Policy
 

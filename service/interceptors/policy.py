@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import grpc
 from grpc import aio
 
-from service.call import DEADLINE_SLACK_S
+from service.calls.call import DEADLINE_SLACK_S
 
 Context: TypeAlias = aio.ServicerContext[Any, Any]
 Behaviour: TypeAlias = Callable[[Any, Context], Awaitable[Any]]

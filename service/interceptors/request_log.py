@@ -15,7 +15,7 @@ from typing import Any
 from opentelemetry import trace
 
 from process.telemetry.attributes import REQUEST_ID
-from service.call import COST, Call, enter_call
+from service.calls.call import COST, Call, enter_call
 from service.interceptors.policy import Behaviour, Context, Policy, outcome
 from service.interceptors.rpcs import MONITORING
 

@@ -15,8 +15,8 @@ from typing import Any
 import grpc
 from grpc import aio
 
-from service.call import current_call
-from service.errors import ReaderStalled
+from service.calls.call import current_call
+from service.calls.errors import ReaderStalled
 from service.interceptors.policy import API, Behaviour, Context, Continuation, Handler, behaviour_of, with_behaviour
 
 

@@ -19,7 +19,7 @@ from service.auth.errors import (
     ScopeMissing,
     SignersUnknown,
 )
-from service.errors import Draining, InvalidMessage, ReaderStalled, Starting, TooManyCalls
+from service.calls.errors import Draining, InvalidMessage, ReaderStalled, Starting, TooManyCalls
 from service.generation.errors import (
     AdapterLost,
     AdapterRefused,

@@ -17,7 +17,7 @@ from buf.validate import validate_pb2
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
-from service.errors import InvalidMessage, Violation
+from service.calls.errors import InvalidMessage, Violation
 from service.interceptors.policy import (
     API,
     Behaviour,

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from service.engine.engines import build_cross_encoder, build_encoder
+from service.engine.building.engines import build_cross_encoder, build_encoder
 from service.engine.interface.description import EncoderDescription, ModelInfo
 from service.engine.interface.port import StepObserver
 from service.generation.errors import ModelLoadError

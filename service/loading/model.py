@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from service.contract.parts.parameters import RANGES
-from service.engine.engines import BuiltEngine, build_engine
+from service.engine.building.engines import BuiltEngine, build_engine
 from service.engine.interface.port import StepObserver
 from service.engine.loading.model_folder import find_folder
 from service.engine.models.checkpoint.encoders.pair_files import is_cross_encoder, unsupported_head

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from service.call import current_call
+from service.calls.call import current_call
 
 
 def call_context() -> Mapping[str, object]:

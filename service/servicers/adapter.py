@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sluice.v1 import adapter_pb2, adapter_pb2_grpc
 
-from service.call import current_caller
+from service.calls.call import current_caller
 from service.contract.models.model import adapter_message
 from service.deployment.changes import LoadedAdapter
 from service.deployment.model_changes import ModelChanges

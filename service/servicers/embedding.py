@@ -11,7 +11,7 @@ from sluice.v1 import embedding_pb2, embedding_pb2_grpc, usage_pb2
 from service.answering.admission import admitted
 from service.answering.generation import Context
 from service.answering.operation import Operation, Stage
-from service.call import current_caller, current_request_id, deadline_of, route_call
+from service.calls.call import current_caller, current_request_id, deadline_of, route_call
 from service.contract.encodings.embedding import embedding_messages, to_texts
 from service.contract.parts.answer import timestamp
 from service.generation.outputs.events import Usage

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from sluice.v1 import endpoint_pb2, endpoint_pb2_grpc
 
-from service.call import current_caller
+from service.calls.call import current_caller
 from service.contract.models.model import endpoint_message, to_entities
 from service.deployment.endpoint_changes import EndpointChanges
 from service.generation.caller import Caller

@@ -7,7 +7,7 @@ import time
 
 from sluice.v1 import load_pb2, model_pb2, model_pb2_grpc
 
-from service.call import current_caller
+from service.calls.call import current_caller
 from service.contract.models.load import load_message
 from service.contract.models.model import model_message, to_loaded_model
 from service.deployment.model_changes import ModelChanges

@@ -11,7 +11,7 @@ from sluice.v1 import rank_pb2, rank_pb2_grpc, usage_pb2
 from service.answering.admission import admitted
 from service.answering.generation import Context
 from service.answering.operation import Operation, Stage
-from service.call import current_caller, current_request_id, deadline_of, route_call
+from service.calls.call import current_caller, current_request_id, deadline_of, route_call
 from service.contract.encodings.rank import ranked, to_ranking, to_scoring
 from service.contract.parts.answer import timestamp
 from service.generation.outputs.events import Usage

@@ -8,7 +8,7 @@ from sluice.v1 import token_pb2, token_pb2_grpc
 
 from service.answering.admission import admitted
 from service.answering.generation import Context
-from service.call import current_caller, deadline_of, route_call
+from service.calls.call import current_caller, deadline_of, route_call
 from service.contract.generations import chat
 from service.contract.responses import response_request
 from service.engine.tokens.tokenizer import Tokenizer

@@ -6,7 +6,7 @@ from sluice.v1 import watermark_pb2, watermark_pb2_grpc
 
 from service.answering.admission import admitted
 from service.answering.generation import Context
-from service.call import current_caller, deadline_of, route_call
+from service.calls.call import current_caller, deadline_of, route_call
 from service.prompts.preparing.workers import Workers
 from service.quota.quota import Quota
 from service.registry.registry import Registry

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import count
 
-from service.engine.config import EngineConfig
+from service.engine.config.engine_config import EngineConfig
 from service.engine.core.blocks.block_pool import BlockPool
 from service.engine.core.drafts.drafter import Drafter
 from service.engine.core.drafts.speculation import Speculation

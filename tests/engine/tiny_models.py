@@ -15,10 +15,10 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM
 
 from service.engine.core.batch import Batch
-from service.engine.models.backend import Backend
-from service.engine.models.backends import choose_backend
 from service.engine.models.checkpoint.checkpoint import Checkpoint
-from service.engine.models.model_spec import AUTO, ModelSpec
+from service.engine.models.interface.backend import Backend
+from service.engine.models.interface.model_spec import AUTO, ModelSpec
+from service.engine.models.selection.backends import choose_backend
 
 torch.set_num_threads(1)
 transformers.logging.disable_progress_bar()  # type: ignore[no-untyped-call]

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from transformers import PreTrainedModel
 
-from service.engine.models.backend import Backend
 from service.engine.models.checkpoint.adapter_files import Adapter, LowRank, read_adapter
+from service.engine.models.interface.backend import Backend
 from service.generation.errors import AdapterRefused
 from tests.engine import peft_adapters, tiny_models
 from tests.engine.tiny_models import Part, tokens

@@ -16,12 +16,12 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from service.engine.config import EngineConfig
+from service.engine.building.engines import build_engine
+from service.engine.config.engine_config import EngineConfig
 from service.engine.core import batch
-from service.engine.engines import build_engine
-from service.engine.models.backend import Backend
-from service.engine.models.backends import choose_backend
+from service.engine.models.interface.backend import Backend
 from service.engine.models.native.backend import NativeBackend, native_unsupported_reason
+from service.engine.models.selection.backends import choose_backend
 from service.generation.errors import ModelLoadError
 from service.generation.requests.parameters import LogprobsOptions, SamplingParams, StopParams
 from service.generation.requests.request import GenerationRequest

@@ -8,7 +8,7 @@ from array import array
 from typing import Any
 
 from bench.fleet.simulated.step_model import StepTable
-from service.engine.config import EngineConfig
+from service.engine.config.engine_config import EngineConfig
 from service.engine.core.batch import BatchEntry, lay_out
 from service.engine.loading.generator import load_model
 

@@ -21,8 +21,8 @@ from bench.fleet.simulated.step_model import StepModel, load_table
 from service.__main__ import main
 from service.engine.core.batch import Batch
 from service.engine.loading import model_plan
-from service.engine.models.backends import BackendRow
-from service.engine.models.model_spec import ModelSpec
+from service.engine.models.interface.model_spec import ModelSpec
+from service.engine.models.selection.backends import BackendRow
 
 FIRST_TOKEN, NUM_TOKENS, STRIDE = (
     300,

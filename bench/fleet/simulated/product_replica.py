@@ -11,7 +11,7 @@ from collections import abc
 from bench.fleet.simulated.job import NEVER, Job
 from bench.fleet.simulated.replica import Replica, Sizes
 from bench.fleet.simulated.step_model import StepModel
-from service.engine.config import EngineConfig
+from service.engine.config.engine_config import EngineConfig
 from service.engine.core.blocks.block_pool import BlockPool
 from service.engine.core.engine_core import EngineCore, SampledToken
 from service.engine.core.scheduler import Scheduler

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import abc
 from operator import attrgetter
 
-from service.engine.config import EngineConfig
+from service.engine.config.engine_config import EngineConfig
 from service.engine.core.blocks.block_pool import BlockPool
 from service.engine.core.fair_queue import FairQueue, KeyQueue, displaced_key
 from service.engine.core.sequences.sequence import Sequence

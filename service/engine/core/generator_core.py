@@ -7,7 +7,7 @@ import secrets
 import time
 from collections import abc
 
-from service.engine.config import EngineConfig, max_sequence_len
+from service.engine.config.engine_config import EngineConfig, max_sequence_len
 from service.engine.core.adapter_table import AdapterTable
 from service.engine.core.blocks.block_pool import BlockPool
 from service.engine.core.compilation import MAX_COMPILE_S, Compilations, CompileConstraint

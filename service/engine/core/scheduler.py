@@ -6,7 +6,7 @@ import math
 from collections import deque
 from operator import attrgetter
 
-from service.engine.config import EngineConfig
+from service.engine.config.engine_config import EngineConfig
 from service.engine.core.blocks.block_pool import BlockPool
 from service.engine.core.capacity import AdmissionCapacity
 from service.engine.core.drafts.speculation import MAX_DRAFTS, Speculation

@@ -6,16 +6,16 @@ from collections import abc
 from dataclasses import replace
 from typing import Any
 
-from service.engine.config import EngineConfig
+from service.engine.config.engine_config import EngineConfig
 from service.engine.core.drafts.drafter import Drafter
 from service.engine.loading.model_folder import find_folder
 from service.engine.loading.model_source import choose_max_model_len
-from service.engine.models.backend import Backend
-from service.engine.models.backends import choose_backend
 from service.engine.models.checkpoint.compute_dtype import choose_compute_dtype
 from service.engine.models.checkpoint.model_config import read_model_config
 from service.engine.models.checkpoint.text_part import open_checkpoint, text_config
-from service.engine.models.model_spec import ModelSpec
+from service.engine.models.interface.backend import Backend
+from service.engine.models.interface.model_spec import ModelSpec
+from service.engine.models.selection.backends import choose_backend
 from service.engine.runner.model_drafter import Draw, ModelDrafter
 from service.engine.tokens.tokenizer import FastTokenizer
 from service.generation.errors import ModelLoadError

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from service.engine.config import EngineConfig
+from service.engine.config.engine_config import EngineConfig
 from service.engine.constraints.compiler import ConstraintCompiler
 from service.engine.core.adapter_table import AdapterTable
 from service.engine.core.drafts.drafter import Drafter
@@ -29,13 +29,13 @@ from service.engine.link.engine_spec import BuiltCore, HelperProcesses
 from service.engine.loading.drafter import DraftModel, load_draft_model
 from service.engine.loading.model_plan import ModelPlan, plan_model
 from service.engine.loading.model_source import architecture_of, choose_num_threads, fingerprint, open_device_memory
-from service.engine.models.backend import Backend, KeepsSequenceState
 from service.engine.models.checkpoint.adapter_files import read_adapter
 from service.engine.models.checkpoint.checkpoint import Checkpoint
 from service.engine.models.checkpoint.packed.packed_checkpoint import PackedCheckpoint
 from service.engine.models.checkpoint.progress import load_progress
 from service.engine.models.checkpoint.text_part import text_config
-from service.engine.models.model_spec import ModelSpec
+from service.engine.models.interface.backend import Backend, KeepsSequenceState
+from service.engine.models.interface.model_spec import ModelSpec
 from service.engine.runner.model_runner import ModelRunner
 from service.engine.runner.step_memory import measure_step_bytes
 from service.engine.tokens.tokenizer import FastTokenizer

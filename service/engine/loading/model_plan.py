@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from service.engine.config import EngineConfig
+from service.engine.config.engine_config import EngineConfig
 from service.engine.interface.description import ComputeDtype
 from service.engine.loading.model_folder import find_folder
 from service.engine.loading.model_source import choose_block_size, choose_device, choose_max_model_len, num_cores
-from service.engine.models.backends import BackendRow, choose_backend
 from service.engine.models.checkpoint.compute_dtype import choose_compute_dtype
 from service.engine.models.checkpoint.model_config import read_model_config
 from service.engine.models.checkpoint.text_part import open_checkpoint, text_config
-from service.engine.models.model_spec import ModelSpec
+from service.engine.models.interface.model_spec import ModelSpec
+from service.engine.models.selection.backends import BackendRow, choose_backend
 from service.engine.tokens.tokenizer import FastTokenizer
 from service.generation.errors import ModelLoadError
 

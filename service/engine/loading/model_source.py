@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from process.distribution import installed_version
-from service.engine.config import BLOCK_SIZE
+from service.engine.config.engine_config import BLOCK_SIZE
 from service.engine.device.device_memory import DeviceMemory
 from service.engine.models.checkpoint.checkpoint import Checkpoint
 from service.engine.models.checkpoint.rope import max_stable_positions

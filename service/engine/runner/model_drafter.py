@@ -15,7 +15,7 @@ from typing import Generic, Protocol, TypeVar
 from service.engine.core.batch import BatchEntry, lay_out
 from service.engine.core.drafts.drafter import DraftRequest
 from service.engine.core.sequences.sequence import Sequence
-from service.engine.models.backend import Backend
+from service.engine.models.interface.backend import Backend
 
 _CHUNK = 256  # the prompt tokens that one call of `guess` may compute first
 Logits_contra = TypeVar("Logits_contra", contravariant=True)

@@ -11,7 +11,7 @@ from service.engine.core.batch import Batch, make_batch, num_output_rows
 from service.engine.core.engine_core import SampledToken
 from service.engine.core.sequences.sequence import Sequence
 from service.engine.core.step import ScheduledSequence, Step
-from service.engine.models.backend import Backend, KeepsSequenceState, RecordsDecodes, Sampler
+from service.engine.models.interface.backend import Backend, KeepsSequenceState, RecordsDecodes, Sampler
 from service.generation.errors import SequenceError
 from service.generation.outputs.output import TokenLogprob
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from service.engine.core.batch import BatchEntry, lay_out
 from service.engine.device.device_memory import DeviceMemory
-from service.engine.models.backend import Backend, KeepsSequenceState
+from service.engine.models.interface.backend import Backend, KeepsSequenceState
 
 _COPIES_OF_LOGITS = 4  # that a sampler makes, in float32: adjusted, truncated, sorted, and as probabilities
 

@@ -121,14 +121,14 @@ def test_it_installs_from_its_folder_and_from_its_archive(package: Path, tmp_pat
     )
     shutil.copytree(PLAIN, checkout / "generated/proto")
     (checkout / "clients/typescript/node_modules").symlink_to(MODULES)
-    pack = ["npm", "pack", "--silent", "--pack-destination", tmp_path]
+    pack: list[str | Path] = ["npm", "pack", "--silent", "--pack-destination", tmp_path]
     subprocess.run(pack, cwd=package, check=True)
     (archive,) = tmp_path.glob("*.tgz")
     for name, source in (("folder", checkout / "clients/typescript"), ("archive", archive)):
         app = tmp_path / name
         app.mkdir()
         (app / "package.json").write_text('{"private": true, "type": "module"}')
-        install = ["npm", "install", "--no-audit", "--no-fund", "--prefer-offline", source]
+        install: list[str | Path] = ["npm", "install", "--no-audit", "--no-fund", "--prefer-offline", source]
         done = subprocess.run(install, cwd=app, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         assert ("install scripts" in done.stderr) <= (name == "folder")

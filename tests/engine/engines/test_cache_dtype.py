@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from service.engine.config import EngineConfig
+from service.engine.config.engine_config import EngineConfig
 from service.engine.loading.generator import LoadedModel, load_model
-from service.engine.models.backends import choose_backend
+from service.engine.models.selection.backends import choose_backend
 from service.generation.errors import ModelLoadError
 from tests.engine.tiny_models import NUM_BLOCKS, Part, load, reference, run, save, spec, tokens
 

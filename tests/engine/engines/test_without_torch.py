@@ -12,8 +12,8 @@ PROGRAM = """
 import asyncio, sys
 import numpy as np
 from service.settings.config import DEMO_FOLDER, embedding_folder
-from service.engine.config import EngineConfig
-from service.engine.engines import build_encoder, build_engine
+from service.engine.config.engine_config import EngineConfig
+from service.engine.building.engines import build_encoder, build_engine
 from service.generation.formats.constraint import Constraint, Grammar
 from service.generation.requests.embedding import EmbeddingRequest
 from service.generation.requests.parameters import LogprobsOptions, SamplingParams, StopParams

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import torch
 
-from service.engine.models.backends import BACKENDS, BackendRow, choose_backend
-from service.engine.models.model_spec import ModelSpec
+from service.engine.models.interface.model_spec import ModelSpec
+from service.engine.models.selection.backends import BACKENDS, BackendRow, choose_backend
 from service.engine.tokens.watermark import Watermark
 from service.generation.errors import ModelLoadError
 from tests.engine.block_backend import BlockBackend, SumSampler
@@ -30,7 +30,7 @@ from tests.engine.tiny_models import (
     tokens,
 )
 
-LOGGER = "service.engine.models.backends"
+LOGGER = "service.engine.models.selection.backends"
 
 _SMALL: dict[str, Any] = {
     "vocab_size": VOCAB_SIZE,

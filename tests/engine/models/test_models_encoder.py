@@ -14,8 +14,8 @@ import transformers
 from safetensors.torch import save_file
 from torch import Tensor
 
-from service.engine.config import EngineConfig
-from service.engine.engines import BuiltEncoder, build_encoder
+from service.engine.building.engines import BuiltEncoder, build_encoder
+from service.engine.config.engine_config import EngineConfig
 from service.engine.models.checkpoint.encoders.sentence_files import SentenceFiles
 from service.engine.models.encoders.encoder import load_encoder
 from service.engine.models.encoders.pooling import pool

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from service.engine.models.backend import Backend
+from service.engine.models.interface.backend import Backend
 from service.engine.models.torch.decoder_shape import decoder_unsupported_reason
 from tests.engine.tiny_models import CONFIGS, LEAN, MODULES, Part, load, reference, reload, run, save, tokens
 

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import torch
 
-from service.engine.models.backends import choose_backend
 from service.engine.models.parallel.backend import ParallelBackend
 from service.engine.models.parallel.rank import load_shard
+from service.engine.models.selection.backends import choose_backend
 from service.engine.models.torch.shard import Shard, num_rank_parameters, parallel_unsupported_reason
 from service.generation.errors import ModelLoadError
 from tests.e2e.stack import child_pids, is_running

@@ -10,7 +10,7 @@ from typing import Any
 import httpcore
 import pytest
 
-from service.call import Call, enter_call
+from service.calls.call import Call, enter_call
 from service.generation.caller import ANONYMOUS, Caller
 from service.generation.errors import DeadlineExceeded, InvalidRequest
 from service.images.data_url import Media

@@ -10,7 +10,7 @@ from sluice.v1 import error_pb2
 
 from service.auth import errors as auth_errors
 from service.auth.token import UnknownSigner
-from service.errors import Draining, InvalidMessage, ReaderStalled, Starting, TooManyCalls, Violation
+from service.calls.errors import Draining, InvalidMessage, ReaderStalled, Starting, TooManyCalls, Violation
 from service.generation import errors as generation_errors
 from service.generation.caller import Scope
 from service.interceptors.errors import DOMAIN

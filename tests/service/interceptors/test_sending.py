@@ -11,7 +11,7 @@ import grpc
 import pytest
 from grpc import aio
 
-from service.call import Call, enter_call
+from service.calls.call import Call, enter_call
 from service.interceptors.sending import Sending
 
 METHOD = "/sluice.v1.X/Do"

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING
 
-from service.engine.models.backend import Backend
 from service.engine.models.checkpoint.model_config import BertConfig, DecoderConfig, read_transformers_config
 from service.engine.models.checkpoint.packed.packed_checkpoint import PackedCheckpoint, quantization_of
 from service.engine.models.checkpoint.text_part import text_config
+from service.engine.models.interface.backend import Backend
 from service.engine.models.modules.modules_backend import ModulesBackend
 from service.engine.models.modules.paged_attention import ATTENTION, UnpagedError, register_attention
 from service.engine.models.modules.rows_backend import RowsBackend

@@ -12,7 +12,7 @@ from torch import Tensor
 from service.engine.core.batch import Batch
 from service.engine.link.engine_spec import EngineSpec
 from service.engine.models.checkpoint.adapter_files import Adapter
-from service.engine.models.model_spec import ModelSpec
+from service.engine.models.interface.model_spec import ModelSpec
 from service.engine.models.parallel.rank import Allocate, Join, PrepareThread, join, load_shard, rank_device
 from service.engine.models.parallel.rank_processes import RankDied, RankProcesses
 from service.engine.models.torch.decoder import Decoder

@@ -21,7 +21,7 @@ from service.engine.interface.messages import BeforeStep, Command, Emit, RankCom
 from service.engine.link.engine_spec import BuiltCore
 from service.engine.models.checkpoint.model_config import read_model_config
 from service.engine.models.checkpoint.text_part import open_checkpoint
-from service.engine.models.model_spec import ModelSpec
+from service.engine.models.interface.model_spec import ModelSpec
 from service.engine.models.torch.decoder import Decoder
 from service.engine.models.torch.load_decoder import load_decoder
 from service.engine.models.torch.shard import Shard

@@ -15,12 +15,12 @@ from torch.testing import assert_close
 from transformers import GptOssConfig
 from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
-from service.engine.models.backend import Backend
-from service.engine.models.backends import choose_backend
 from service.engine.models.checkpoint.checkpoint import TensorSlice as Tensors
 from service.engine.models.checkpoint.model_config import read_model_config
 from service.engine.models.checkpoint.text_part import open_checkpoint
-from service.engine.models.model_spec import ModelSpec
+from service.engine.models.interface.backend import Backend
+from service.engine.models.interface.model_spec import ModelSpec
+from service.engine.models.selection.backends import choose_backend
 from service.generation.errors import ModelLoadError
 from tests.engine import packing
 from tests.engine.packing import FILE, Packer, pack_folder

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
-from service.engine.models.backend import Backend, Sampler
-from service.engine.models.model_spec import AUTO, ModelSpec
+from service.engine.models.interface.backend import Backend, Sampler
+from service.engine.models.interface.model_spec import AUTO, ModelSpec
 from service.engine.models.native.backend import (
     QUANTIZATIONS,
     load_native,
