@@ -113,7 +113,7 @@ async def run(settings: Settings) -> None:
             from runner.startup.greeting import greeting  # noqa: PLC0415
             from runner.startup.readiness import EnvoyAddress, list_models, wait_until_ready  # noqa: PLC0415
 
-            envoy = EnvoyAddress.of(settings)
+            envoy = EnvoyAddress.from_settings(settings)
             if await stop.run_until_stop(wait_until_ready(envoy), exit_of_any(), startup_timed_out()):
                 lines.write(greeting(settings, await asyncio.to_thread(list_models, envoy)))
                 readable.has_greeted = True

@@ -53,15 +53,15 @@ def needed(*extras: str) -> list[str]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     optional: dict[str, list[str]] = project["optional-dependencies"]
 
-    def of(extra: str) -> Iterator[str]:
+    def requirements_of(extra: str) -> Iterator[str]:
         for requirement in optional[extra]:
             if (own := re.fullmatch(r"sluice-llm\[(.*)\]", requirement)) is not None:
                 for other in own[1].split(","):
-                    yield from of(other)
+                    yield from requirements_of(other)
             else:
                 yield requirement
 
-    return sorted({*project["dependencies"], *(each for extra in extras for each in of(extra))})
+    return sorted({*project["dependencies"], *(each for extra in extras for each in requirements_of(extra))})
 
 
 def pins(text: str) -> dict[tuple[str, str], list[str]]:

@@ -90,7 +90,7 @@ def measure_input(built: LoadedModel, num_decodes: int, context: int) -> str:
         began = time.perf_counter()
         batch = make_batch(items, 16)
         made = time.perf_counter()
-        Inputs.of(batch, 16, cache.device)
+        Inputs.from_batch(batch, 16, cache.device)
         AttentionPlan(cache, batch, Scores(1.0))
         arrays_s.append(made - began)
         inputs_s.append(time.perf_counter() - made)

@@ -22,7 +22,8 @@ class Intent:
 
 
 INTENTS = tuple(
-    Intent(Phrasings.of(entry), tuple(entry["answers"]), entry["thought"]) for entry in book("small_talk").values()
+    Intent(Phrasings.from_entry(entry), tuple(entry["answers"]), entry["thought"])
+    for entry in book("small_talk").values()
 )
 WANTS = phrasings("refusals", "wants")
 UNKNOWN = phrasings("refusals", "unknown")

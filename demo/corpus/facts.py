@@ -23,7 +23,7 @@ def table(name: str, *, both_ways: bool = False) -> Table:
     """Return the facts of one entry; `both_ways` adds each row reversed."""
     entry = book("facts")[name]
     rows = [pair for a, b in entry["rows"].items() for pair in ((a, b), (b, a))[: 1 + both_ways]]
-    return Table(tuple(rows), Phrasings.of(entry), entry["answer"])
+    return Table(tuple(rows), Phrasings.from_entry(entry), entry["answer"])
 
 
 CAPITALS = table("capitals")

@@ -23,7 +23,7 @@ class Phrasings:
     kept: tuple[str, ...]
 
     @classmethod
-    def of(cls, entry: dict[str, Any]) -> Phrasings:
+    def from_entry(cls, entry: dict[str, Any]) -> Phrasings:
         """Return the phrasings of one entry of a file."""
         return cls(tuple(entry["seen"]), tuple(entry["kept"]))
 
@@ -39,7 +39,7 @@ def phrasings(name: str, entry: str) -> Phrasings:
     found = book(name)
     for key in entry.split("."):
         found = found[key]
-    return Phrasings.of(found)
+    return Phrasings.from_entry(found)
 
 
 @cache

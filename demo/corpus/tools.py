@@ -16,7 +16,7 @@ from demo.corpus.structured import spoken, typed_value
 
 WISH = phrasings("tools", "wish")
 BARE = phrasings("tools", "bare")
-VALUE_WISH = {key: Phrasings.of(entry) for key, entry in book("tools")["by"].items()}
+VALUE_WISH = {key: Phrasings.from_entry(entry) for key, entry in book("tools")["by"].items()}
 """Ways to ask for the value of one parameter, by its name."""
 
 DESCRIPTIONS = tuple(book("tools")["descriptions"]["all"])

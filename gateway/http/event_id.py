@@ -34,7 +34,7 @@ class EventId:
     num_events: int = 0
 
     @classmethod
-    def of(cls, headers: Mapping[str, str]) -> Self | None:
+    def from_headers(cls, headers: Mapping[str, str]) -> Self | None:
         """Return the event after which a request resumes, or None. Raises Failure (400) if it is malformed."""
         text = headers.get(HEADER, "").strip()
         if not text:
@@ -60,7 +60,7 @@ class EventMarks:
 
     def __init__(self, headers: Mapping[str, str]) -> None:
         """Read the request's headers. Raises Failure (400)."""
-        self.last = EventId.of(headers)
+        self.last = EventId.from_headers(headers)
         self._has_ids = self.last is not None or _is_on(headers.get(SWITCH, ""))
         self._head = b""  # the common beginning of the ids
         self._unsent = self.last  # until events follow that the client has not received

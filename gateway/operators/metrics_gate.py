@@ -21,7 +21,7 @@ class MetricsGate:
 
     async def rejection(self, request_id: str, headers: Mapping[str, str]) -> Failure | None:
         """Return why the client with these headers may not see metrics; None if it may."""
-        caller = Caller.of(request_id, headers)
+        caller = Caller.from_headers(request_id, headers)
         try:
             await self._client.list_models(replace(caller, scope=_SCOPE))
         except Failure as failure:
@@ -34,7 +34,7 @@ class MetricsGate:
         """Return the same for a client whose call of an RPC that needs the scope has ended with `failure`, or None."""
         if failure is not None and failure.status == HTTPStatus.NOT_IMPLEMENTED:  # by an older service, unchecked
             return await self.rejection(request_id, headers)
-        return self._decide(Caller.of(request_id, headers), failure)
+        return self._decide(Caller.from_headers(request_id, headers), failure)
 
     def _decide(self, caller: Caller, failure: Failure | None) -> Failure | None:
         if failure is None:

@@ -41,7 +41,7 @@ def operator_routes(
 
     async def status(request: Request) -> Response:
         client = request.state.request_id, request.headers
-        body, failure = await reader.read(Caller.of(*client))
+        body, failure = await reader.read(Caller.from_headers(*client))
         if gate is not None and (rejection := await gate.rejection_after(failure, *client)):
             return rejected(request, rejection)
         return Response(body, headers={"cache-control": "no-store"}, media_type="application/json")

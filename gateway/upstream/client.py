@@ -52,7 +52,7 @@ class Caller:
     wants_cost: bool = False
 
     @classmethod
-    def of(cls, request_id: str, headers: Mapping[str, str]) -> Caller:
+    def from_headers(cls, request_id: str, headers: Mapping[str, str]) -> Caller:
         """Return the caller of a request by its headers, whose names are in lower case.
 
         A key in `api-key`, as Azure's clients send it, or in `x-api-key` is used as bearer token if there is none.

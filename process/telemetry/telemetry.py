@@ -108,7 +108,7 @@ class _Registry(CollectorRegistry):
 
 
 def _threads(_options: CallbackOptions) -> list[Observation]:
-    usage = ProcessUsage.of(os.getpid())
+    usage = ProcessUsage.of_process(os.getpid())
     return [] if usage is None else [Observation(usage.num_threads)]
 
 

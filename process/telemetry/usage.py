@@ -17,7 +17,7 @@ class ProcessUsage:
     num_threads: int
 
     @classmethod
-    def of(cls, pid: int) -> Self | None:
+    def of_process(cls, pid: int) -> Self | None:
         """Return the usage of a process of the same user; None if it has ended or there is no /proc."""
         folder = Path("/proc") / str(pid)
         try:

@@ -28,7 +28,7 @@ class EnvoyAddress:
     credentials: grpc.ChannelCredentials | None = None
 
     @classmethod
-    def of(cls, settings: Settings) -> EnvoyAddress:
+    def from_settings(cls, settings: Settings) -> EnvoyAddress:
         """Return the address of the run's Envoy."""
         address, tls = host_port(settings.host, settings.envoy_port), settings.development_tls()
         if tls is None:

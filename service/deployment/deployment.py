@@ -125,7 +125,7 @@ class Deployment:
     async def load_adapter(self, model: str, name: str, folder: Path) -> None:
         """Load and serve an adapter of a model from a folder.
 
-        Raises ModelNotFound, UnsupportedTask, AdapterExists, AdapterRefused, TooManyAdapters, and engine errors.
+        Raises ModelNotFound, UnsupportedTask, AdapterExists, AdapterRejected, TooManyAdapters, and engine errors.
         """
         served = self._visible.base(model)
         if self._registry.is_taken_for_adapter(served.name, name):

@@ -90,7 +90,7 @@ class ModelChanges:
     async def load_adapter(self, entry: LoadedAdapter, caller: Caller) -> ServedAdapter:
         """Load and serve an adapter.
 
-        Raises ModelNotFound, UnsupportedTask, AdapterExists, AdapterRefused, TooManyAdapters, LoadingOff,
+        Raises ModelNotFound, UnsupportedTask, AdapterExists, AdapterRejected, TooManyAdapters, LoadingOff,
         InvalidRequest, or engine errors.
         """
         full = adapted_name(entry.model, entry.name)

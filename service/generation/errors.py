@@ -62,7 +62,7 @@ class UnsupportedModality(InvalidRequest):
     """The model doesn't accept content parts of this kind."""
 
 
-class TemplateRefused(InvalidRequest):
+class TemplateRejected(InvalidRequest):
     """The model's chat template rejects the conversation; the message contains the template's own message."""
 
 
@@ -147,7 +147,7 @@ class CannotResume(EngineError):
     """A broken stream can't be resumed here: its tokens might differ."""
 
 
-class AdapterRefused(EngineError):
+class AdapterRejected(EngineError):
     """An adapter can't be served; the message names the file, the field and the allowed values."""
 
 

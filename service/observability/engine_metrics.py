@@ -96,7 +96,7 @@ class EngineMetrics:
     ) -> Callable[[CallbackOptions], Iterable[Observation]]:
         def observe(_options: CallbackOptions) -> Iterable[Observation]:
             for model, engine in self._engines.items():
-                if (pid := engine.pid) is not None and (usage := ProcessUsage.of(pid)) is not None:
+                if (pid := engine.pid) is not None and (usage := ProcessUsage.of_process(pid)) is not None:
                     yield Observation(show(usage), {_MODEL: model})
 
         return observe

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from service.constraints.grammar import format_grammar
 from service.engine.tokens.tokenizer import Tokenizer
 from service.generation.caller import ANONYMOUS, Caller
-from service.generation.errors import InvalidRequest, TemplateRefused, UnsupportedFeature, UnsupportedTask
+from service.generation.errors import InvalidRequest, TemplateRejected, UnsupportedFeature, UnsupportedTask
 from service.generation.formats.constraint import Constraint
 from service.generation.prompts.conversation import Conversation, ImagePart, RawText, RawTokens, ReasoningEffort
 from service.generation.prompts.image import PromptImage
@@ -244,7 +244,7 @@ class Preparation:
 
     async def _render(self, work: Callable[[], _Result], prompt: Conversation, deadline: float | None) -> _Result:
         limit_s = self._workers.limits.max_work_s
-        too_long = TemplateRefused(prompt.field, f"the chat template ran longer than {limit_s:g} s")
+        too_long = TemplateRejected(prompt.field, f"the chat template ran longer than {limit_s:g} s")
         num_characters = sum(len(message.text) for message in prompt.messages)
         num_characters += sum(len(function.parameters) for function in prompt.tools)
         num_characters += len(prompt.schema.schema) if prompt.schema is not None else 0

@@ -20,7 +20,7 @@ from service.deployment.endpoint_changes import EndpointChanges
 from service.deployment.model_changes import ModelChanges
 from service.deployment.reconciler import Reconciler
 from service.generation.caller import ANONYMOUS
-from service.generation.errors import AdapterRefused, InvalidRequest, ModelLoadError, TooManyAdapters
+from service.generation.errors import AdapterRejected, InvalidRequest, ModelLoadError, TooManyAdapters
 from service.interceptors.admission import Admission
 from service.interceptors.auth import Auth
 from service.interceptors.call_duration import CallDuration
@@ -166,7 +166,7 @@ class Server:
     async def _load(self, model: ModelSettings) -> None:
         try:
             await self.reconciler.load(model)
-        except (AdapterRefused, TooManyAdapters, RegistryError) as error:
+        except (AdapterRejected, TooManyAdapters, RegistryError) as error:
             raise StartError(f"models: {model.name}: {error}") from error
 
     def apply(self, settings: Settings) -> None:

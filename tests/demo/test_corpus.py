@@ -67,7 +67,7 @@ def test_phrasings_are_on_one_side(name: str) -> None:
         both = entry["seen"] + entry["kept"]
         assert len(set(both)) == len(both)
         assert not any(set("[|]") & set(text) for text in entry["kept"])
-        said = {draw.say(Phrasings.of(entry)) for _ in range(2000)}
+        said = {draw.say(Phrasings.from_entry(entry)) for _ in range(2000)}
         assert not said & all_kept()
         assert not any(set("[|]") & set(text) for text in said)
 

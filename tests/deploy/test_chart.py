@@ -75,14 +75,14 @@ def made(request: pytest.FixtureRequest) -> list[dict[str, Any]]:
     return documents(request.param)
 
 
-def of(made: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+def of_kind(made: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
     """Return the documents of one kind."""
     return [each for each in made if each["kind"] == kind]
 
 
 def test_the_product_accepts_the_settings(made: list[dict[str, Any]], tmp_path: Path) -> None:
     """The processes accept the ConfigMaps, and Envoy accepts the configuration generated for the fleet."""
-    for each in of(made, "ConfigMap"):
+    for each in of_kind(made, "ConfigMap"):
         for name, text in each["data"].items():
             file = tmp_path / name
             file.write_text(text)
@@ -99,9 +99,9 @@ def test_the_product_accepts_the_settings(made: list[dict[str, Any]], tmp_path: 
 
 def test_answers_have_time_to_end(made: list[dict[str, Any]]) -> None:
     """The drain's delay and its timeout fit into the pod's grace period."""
-    grace = {each["metadata"]["name"]: each["spec"]["template"]["spec"] for each in of(made, "Deployment")}
+    grace = {each["metadata"]["name"]: each["spec"]["template"]["spec"] for each in of_kind(made, "Deployment")}
     assert all(spec["terminationGracePeriodSeconds"] == 30 for spec in grace.values())
-    for each in of(made, "ConfigMap"):
+    for each in of_kind(made, "ConfigMap"):
         for text in each["data"].values():
             settings = yaml.safe_load(text)
             assert settings.get("drain_timeout_s", settings.get("stop_timeout_s", 20)) <= 20
@@ -109,7 +109,7 @@ def test_answers_have_time_to_end(made: list[dict[str, Any]]) -> None:
 
 def test_pods_are_unprivileged_and_read_only(made: list[dict[str, Any]]) -> None:
     """No pod has an API token, and each has a volume for its temporary files."""
-    for each in of(made, "Deployment"):
+    for each in of_kind(made, "Deployment"):
         pod = each["spec"]["template"]["spec"]
         assert pod["securityContext"]["runAsNonRoot"]
         assert not pod["automountServiceAccountToken"]
@@ -122,16 +122,16 @@ def test_pods_are_unprivileged_and_read_only(made: list[dict[str, Any]]) -> None
 
 def test_references_resolve(made: list[dict[str, Any]]) -> None:
     """Selectors match pods, ports are those of containers, mounted volumes exist, and images are the project's."""
-    pods = [each["spec"]["template"] for each in of(made, "Deployment")]
+    pods = [each["spec"]["template"] for each in of_kind(made, "Deployment")]
     containers = [container for pod in pods for container in pod["spec"]["containers"]]
     ports = {port["name"] for container in containers for port in container["ports"]}
-    for each in [*of(made, "Service"), *of(made, "PodDisruptionBudget"), *of(made, "Deployment")]:
+    for each in [*of_kind(made, "Service"), *of_kind(made, "PodDisruptionBudget"), *of_kind(made, "Deployment")]:
         selector = each["spec"]["selector"]
         wanted = selector.get("matchLabels", selector)
         assert any(wanted.items() <= pod["metadata"]["labels"].items() for pod in pods), each["metadata"]["name"]
-    for each in of(made, "Service"):
+    for each in of_kind(made, "Service"):
         assert {port["targetPort"] for port in each["spec"]["ports"]} <= ports
-    for each in of(made, "NetworkPolicy"):
+    for each in of_kind(made, "NetworkPolicy"):
         assert {port["port"] for rule in each["spec"]["ingress"] for port in rule["ports"]} <= ports
     for pod in pods:
         volumes = {volume["name"] for volume in pod["spec"]["volumes"]}
@@ -144,15 +144,15 @@ def test_references_resolve(made: list[dict[str, Any]]) -> None:
 
 def test_an_autoscaled_pool_has_no_replica_count(made: list[dict[str, Any]]) -> None:
     """An autoscaled pool has no count, which each upgrade would reset."""
-    scaled = {each["spec"]["scaleTargetRef"]["name"] for each in of(made, "ScaledObject")}
-    for each in of(made, "Deployment"):
+    scaled = {each["spec"]["scaleTargetRef"]["name"] for each in of_kind(made, "ScaledObject")}
+    for each in of_kind(made, "Deployment"):
         assert ("replicas" in each["spec"]) == (each["metadata"]["name"] not in scaled)
 
 
 def test_passwords_are_in_no_config_map() -> None:
     """The store's address is from its Secret, each pool has its own models in the store, and keys may be there, too."""
     made = documents({**FULL, "auth": {"keysInStore": True}})
-    services = [each for each in of(made, "Deployment") if "service" in each["metadata"]["name"]]
+    services = [each for each in of_kind(made, "Deployment") if "service" in each["metadata"]["name"]]
     assert len(services) == 2
     for each in services:
         (container,) = each["spec"]["template"]["spec"]["containers"]
@@ -162,7 +162,9 @@ def test_passwords_are_in_no_config_map() -> None:
             "SLUICE_SERVICE_QUOTA__REDIS_URL": {"name": "redis", "key": "url"},
         }
     settings = [
-        yaml.safe_load(each["data"]["service.yaml"]) for each in of(made, "ConfigMap") if "service.yaml" in each["data"]
+        yaml.safe_load(each["data"]["service.yaml"])
+        for each in of_kind(made, "ConfigMap")
+        if "service.yaml" in each["data"]
     ]
     assert sorted(each["store"]["pool"] for each in settings) == ["default", "large"]
     assert all(each["auth"] == {"keys_in_store": True} for each in settings)
@@ -173,7 +175,9 @@ def test_a_pool_that_names_its_own_store_has_its_name_there() -> None:
     store = {"redis_url": "redis://here"}
     made = documents(OPEN | {"pools": {"large": {"settings": {"store": store}}}})
     found = [
-        yaml.safe_load(each["data"]["service.yaml"]) for each in of(made, "ConfigMap") if "service.yaml" in each["data"]
+        yaml.safe_load(each["data"]["service.yaml"])
+        for each in of_kind(made, "ConfigMap")
+        if "service.yaml" in each["data"]
     ]
     assert [each["store"] for each in found if "store" in each] == [{"pool": "large", **store}]
 

@@ -17,7 +17,7 @@ from transformers import PreTrainedModel
 
 from service.engine.models.checkpoint.adapter_files import Adapter, LowRank, read_adapter
 from service.engine.models.interface.backend import Backend
-from service.generation.errors import AdapterRefused
+from service.generation.errors import AdapterRejected
 from tests.engine import peft_adapters, tiny_models
 from tests.engine.tiny_models import Part, tokens
 from tests.native.decoders import CONFIGS, Sequence, native, reference, step
@@ -120,7 +120,7 @@ def test_a_slot_can_be_reused(base: Path, tmp_path: Path) -> None:
 )
 def test_what_the_model_does_not_have_is_refused(base: Path, module: str, outputs: int, inputs: int, text: str) -> None:
     low_rank = LowRank(np.zeros((2, inputs), np.float32), np.zeros((outputs, 2), np.float32))
-    with pytest.raises(AdapterRefused, match=text):
+    with pytest.raises(AdapterRejected, match=text):
         loaded(base).put_adapter(0, Adapter(base, {module: low_rank}, "digest"))
 
 

@@ -62,7 +62,7 @@ class GenerationEndpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = headers_of(scope)
-        caller = Caller.of(scope["state"]["request_id"], headers)
+        caller = Caller.from_headers(scope["state"]["request_id"], headers)
         translator = self.translator()
         try:
             body = await read_json_body(headers, receive, self.settings.max_body_bytes)

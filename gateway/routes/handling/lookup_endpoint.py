@@ -38,7 +38,7 @@ class LookupEndpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = headers_of(scope)
-        caller = Caller.of(scope["state"]["request_id"], headers)
+        caller = Caller.from_headers(scope["state"]["request_id"], headers)
         try:
             body = await self._body(scope, headers, receive, caller)
             http_request = HttpRequest(

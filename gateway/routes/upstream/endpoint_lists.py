@@ -48,7 +48,7 @@ class EndpointLists:
         self._key = os.urandom(32)
         self._listings: OrderedDict[bytes, _Listing] = OrderedDict()  # oldest first
 
-    async def of(self, caller: Caller) -> Sequence[Endpoint]:
+    async def visible_to(self, caller: Caller) -> Sequence[Endpoint]:
         """Return the endpoints that the caller may see. Raises Failure."""
         self._forget_stale()
         credential = self._hash(caller)

@@ -33,7 +33,7 @@ class ModelChoice:
 
         Raises Failure.
         """
-        endpoints = await self._lists.of(caller)
+        endpoints = await self._lists.visible_to(caller)
         name = ""
         for task in (TASK_CHAT, TASK_COMPLETION, TASK_EMBEDDING, TASK_RANK):
             if any(each.task == task for each in endpoints):
@@ -46,7 +46,7 @@ class ModelChoice:
 
     async def settle(self, request: Any, caller: Caller) -> None:
         """Set the request's model, which may be empty or an unknown name. Raises Failure."""
-        endpoints = await self._lists.of(caller)
+        endpoints = await self._lists.visible_to(caller)
         request.model = _choose(endpoints, request.model, request.serving.deployment, _TASKS[type(request)])
 
 

@@ -17,6 +17,6 @@ class Upstream:
     choice: ModelChoice
 
     @classmethod
-    def of(cls, client: ServiceClient) -> Upstream:
+    def from_client(cls, client: ServiceClient) -> Upstream:
         """Create it from a client."""
         return cls(client, ModelChoice(EndpointLists(client)))

@@ -12,7 +12,7 @@ from pathlib import Path
 from service.engine.config.engine_config import EngineConfig
 from service.engine.interface.messages import Command, DropAdapter, LoadAdapter, Output
 from service.generation.adapter import AdapterLoaded
-from service.generation.errors import AdapterLost, AdapterRefused, EngineError, EngineFailed, TooManyAdapters
+from service.generation.errors import AdapterLost, AdapterRejected, EngineError, EngineFailed, TooManyAdapters
 
 _log = logging.getLogger(__name__)
 
@@ -39,10 +39,10 @@ class Adapters:
             raise AdapterLost(f"the adapter {name!r} is not loaded")
 
     async def load(self, name: str, folder: Path) -> AdapterLoaded:
-        """Load an adapter. Raise AdapterRefused or TooManyAdapters, or an error of the engine."""
+        """Load an adapter. Raise AdapterRejected or TooManyAdapters, or an error of the engine."""
         async with self._changing:
             if name in self._folders:
-                raise AdapterRefused(f"the model has an adapter named {name!r}")
+                raise AdapterRejected(f"the model has an adapter named {name!r}")
             if len(self._folders) >= (most := self._config.max_adapters or 0):
                 raise TooManyAdapters(f"the model has {len(self._folders)} adapters; engine.max_adapters is {most}")
             loaded = await self._call(partial(LoadAdapter, name=name, folder=folder))

@@ -76,7 +76,7 @@ class GeneratorClient(EngineClient[OpenGeneration]):
     async def load_adapter(self, name: str, folder: Path) -> AdapterLoaded:
         """Load an adapter for requests that name it.
 
-        Raise AdapterRefused or TooManyAdapters, or an error of an engine that cannot serve.
+        Raise AdapterRejected or TooManyAdapters, or an error of an engine that cannot serve.
         """
         self._reject_if_unavailable()
         return await self._adapters.load(name, folder)

@@ -6,7 +6,7 @@ from collections import abc
 from pathlib import Path
 
 from service.generation.adapter import AdapterLoaded
-from service.generation.errors import AdapterRefused, TooManyAdapters
+from service.generation.errors import AdapterRejected, TooManyAdapters
 
 
 class AdapterTable:
@@ -18,7 +18,7 @@ class AdapterTable:
         drop: abc.Callable[[int], None],
         max_adapters: int,
     ) -> None:
-        """`put` loads a folder into a slot, or raises AdapterRefused; `drop` empties a slot."""
+        """`put` loads a folder into a slot, or raises AdapterRejected; `drop` empties a slot."""
         self.slots: dict[str, int] = {}
         self._put = put
         self._drop = drop
@@ -26,9 +26,9 @@ class AdapterTable:
         self._max_adapters = max_adapters
 
     def load(self, name: str, folder: Path) -> AdapterLoaded:
-        """Load an adapter under a name. Raise AdapterRefused or TooManyAdapters."""
+        """Load an adapter under a name. Raise AdapterRejected or TooManyAdapters."""
         if name in self.slots:
-            raise AdapterRefused(f"the model already has an adapter named {name!r}")
+            raise AdapterRejected(f"the model already has an adapter named {name!r}")
         if len(self.slots) >= self._max_adapters:
             message = f"the model has {len(self.slots)} adapters; engine.max_adapters is {self._max_adapters}"
             raise TooManyAdapters(message)

@@ -70,7 +70,7 @@ class AdmissionCapacity:
         """Return the sequence, not in `begun`, whose blocks a sequence of `key` may take if too few are free."""
         held = dict.fromkeys(self._queue.active, 0)
         for sequence in self._running:
-            held[self._queue.of(sequence)] += len(sequence.block_table)
+            held[self._queue.key_of(sequence)] += len(sequence.block_table)
         return self._last(displaced_key(key, held, self._pool.num_blocks), begun)
 
     def _slots_held(self) -> dict[KeyQueue, int]:
@@ -80,5 +80,5 @@ class AdmissionCapacity:
         """Return a key's last sequence, or None if it runs only one, which could otherwise be preempted forever."""
         if key is None or key.num_running < 2:
             return None
-        theirs = [each for each in self._running if self._queue.of(each) is key and each not in begun]
+        theirs = [each for each in self._running if self._queue.key_of(each) is key and each not in begun]
         return max(theirs, key=_by_order, default=None)

@@ -46,7 +46,7 @@ class FairQueue:
         """The keys that have waiting or running requests."""
         return self._keys.active
 
-    def of(self, sequence: Sequence) -> KeyQueue:
+    def key_of(self, sequence: Sequence) -> KeyQueue:
         """Return the queue of a sequence's key."""
         return self._keys[sequence.request.caller_id]
 
@@ -62,7 +62,7 @@ class FairQueue:
 
     def wait(self, sequence: Sequence) -> None:
         """Enqueue a sequence."""
-        insort(self.of(sequence).waiting, sequence, key=_by_order)
+        insort(self.key_of(sequence).waiting, sequence, key=_by_order)
         self.num_waiting += 1
 
     def remove(self, group: SequenceGroup) -> None:
@@ -86,7 +86,7 @@ class FairQueue:
 
     def last(self, sequences: abc.Iterable[Sequence]) -> Sequence:
         """Return the sequence to preempt first: the last one of the key with the most service."""
-        return max(sequences, key=lambda sequence: (self.of(sequence).served, sequence.order))
+        return max(sequences, key=lambda sequence: (self.key_of(sequence).served, sequence.order))
 
     def overdue(self, now: float, limit_s: float) -> list[SequenceGroup]:
         """Return the requests that have not started within `limit_s` of their arrival. Each is returned once."""

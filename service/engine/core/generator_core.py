@@ -31,7 +31,7 @@ from service.engine.interface.messages import (
     Report,
 )
 from service.engine.tokens.tokenizer import Tokenizer
-from service.generation.errors import AdapterRefused, EngineError, SequenceError
+from service.generation.errors import AdapterRejected, EngineError, SequenceError
 from service.generation.requests.request import GenerationRequest
 
 _log = logging.getLogger(__name__)
@@ -149,7 +149,7 @@ class GeneratorCore:
     def _change_adapters(self, command: LoadAdapter | DropAdapter) -> None:
         try:
             if self._adapters is None:
-                raise AdapterRefused("the model accepts no adapters; engine.max_adapters is 0")  # noqa: TRY301
+                raise AdapterRejected("the model accepts no adapters; engine.max_adapters is 0")  # noqa: TRY301
             if isinstance(command, LoadAdapter):
                 done: Output = self._adapters.load(command.name, command.folder)
             else:
@@ -159,7 +159,7 @@ class GeneratorCore:
             self._emit(Report(errors=[(command.serial, error)]))
         except Exception as error:  # noqa: BLE001  one adapter must not end the engine
             _log.exception("an adapter could not be loaded")
-            self._emit(Report(errors=[(command.serial, AdapterRefused(f"it can't be loaded: {error}"))]))
+            self._emit(Report(errors=[(command.serial, AdapterRejected(f"it can't be loaded: {error}"))]))
         else:
             self._emit(Report(outputs=[(command.serial, done)]))
 

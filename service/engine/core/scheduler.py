@@ -191,7 +191,7 @@ class Scheduler:
         """Give the step's remaining budget to running prompts and to queued sequences, key by key."""
         begun: dict[KeyQueue, deque[Sequence]] = {}
         for sequence in prefills:
-            begun.setdefault(self._queue.of(sequence), deque()).append(sequence)
+            begun.setdefault(self._queue.key_of(sequence), deque()).append(sequence)
         others = [key for key in self._queue.active if key.waiting] if not plan.preempted else []
         turns = list(dict.fromkeys([*begun, *others]))
         while plan.num_left > 0 and turns:
@@ -273,7 +273,7 @@ class Scheduler:
     def _stop(self, sequence: Sequence) -> None:
         del self._running[sequence]
         self._ordered = None
-        self._queue.of(sequence).num_running -= 1
+        self._queue.key_of(sequence).num_running -= 1
         self.pool.release(sequence)
         if self._speculation is not None:
             self._speculation.release(sequence)

@@ -114,7 +114,7 @@ class Generator(Engine, Protocol):
     async def load_adapter(self, name: str, folder: Path) -> AdapterLoaded:
         """Load an adapter for requests that name it.
 
-        Raise AdapterRefused or TooManyAdapters, or an error of an engine that cannot serve.
+        Raise AdapterRejected or TooManyAdapters, or an error of an engine that cannot serve.
         """
 
     async def drop_adapter(self, name: str, timeout_s: float) -> None:

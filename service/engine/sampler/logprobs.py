@@ -30,7 +30,7 @@ class Logprobs:
         """Return the tensors to copy to the host for the tokens `chosen` [all rows]."""
         return self._description.tensors(chosen.index_select(0, self._index)) if self._options else []
 
-    def of(
+    def by_row(
         self, drawn: abc.Sequence[int], taken: abc.Sequence[int], values: list[NDArray[Any]]
     ) -> dict[int, TokenLogprob]:
         """Return, by row, the log-probability of the taken token and the candidates, most likely first.

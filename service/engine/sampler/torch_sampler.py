@@ -56,7 +56,7 @@ class TorchSampler:
             failures.setdefault(row, no_token(sequences[row]))
         token_ids = drawn.tolist()
         failures |= replace_tokens(sequences, token_ids, failures)
-        token_logprobs = logprobs.of(drawn.tolist(), token_ids, values)
+        token_logprobs = logprobs.by_row(drawn.tolist(), token_ids, values)
         return [
             failures.get(row) or SampledToken(token_ids[row], token_logprobs.get(row)) for row in range(len(sequences))
         ]

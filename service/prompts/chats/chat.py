@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from service.engine.tokens.tokenizer import Tokenizer
-from service.generation.errors import TemplateRefused, UnsupportedFeature, UnsupportedModality
+from service.generation.errors import TemplateRejected, UnsupportedFeature, UnsupportedModality
 from service.generation.formats.constraint import ReasoningMarkers
 from service.generation.prompts.conversation import Conversation, ImagePart, Message
 from service.generation.prompts.image import ImageForm
@@ -62,7 +62,7 @@ class ChatPrompts:
         turns = [{"role": "system", "content": _PROBE}, {"role": "user", "content": ""}]
         try:
             return _PROBE in self._template.render(turns, None, {})
-        except TemplateRefused:
+        except TemplateRejected:
             return False
 
     @property
@@ -129,9 +129,9 @@ class ChatPrompts:
             text = self._template.render(
                 marked, self.control_tokens.mark(tools, marks), variables, field=conversation.field
             )
-        except TemplateRefused as error:
+        except TemplateRejected as error:
             message = re.sub("|".join(marks), "", error.message)
-            raise TemplateRefused(error.field, message) from error
+            raise TemplateRejected(error.field, message) from error
         if conversation.continues:
             text, found, _ = text.rpartition(marks.end)
             if not found:

@@ -31,7 +31,7 @@ class PairFrame:
     has_segments: bool = False
 
     @classmethod
-    def of(cls, tokenizer: Tokenizer) -> PairFrame:
+    def from_tokenizer(cls, tokenizer: Tokenizer) -> PairFrame:
         """Return the frame of a tokenizer. Raise ValueError if it joins texts in another way."""
         joining: Any = tokenizers.Tokenizer.from_str(tokenizer.json)
         joining.no_truncation()
@@ -73,7 +73,7 @@ class FramedPairs:
     def __init__(self, tokenizer: Tokenizer, max_model_len: int) -> None:
         """`max_model_len` includes the tokens around the texts. Raise ValueError if the tokenizer has no PairFrame."""
         self._tokenizer = tokenizer
-        self._frame = PairFrame.of(tokenizer)
+        self._frame = PairFrame.from_tokenizer(tokenizer)
         self._max_model_len = max_model_len
         self._tokens_of = lru_cache(_NUM_KEPT)(tokenizer.encode)
 

@@ -21,7 +21,7 @@ from jinja2.ext import Extension
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from service.generation.errors import ModelLoadError, TemplateRefused
+from service.generation.errors import ModelLoadError, TemplateRejected
 
 _DEFAULT, _TOOL_USE = "default", "tool_use"  # the names of templates if a model has several
 _TOKENS = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
@@ -98,16 +98,16 @@ class ChatTemplate:
     ) -> str:
         """Return the prompt's text, up to the beginning of the assistant's answer.
 
-        Raise TemplateRefused for `field`: with the template's own message if it rejects the conversation, or with a
+        Raise TemplateRejected for `field`: with the template's own message if it rejects the conversation, or with a
         general one if it fails.
         """
         try:
             return self._rendered(messages, tools, variables)
         except jinja2.TemplateError as error:
-            raise TemplateRefused(field, str(error)) from error
+            raise TemplateRejected(field, str(error)) from error
         except Exception as error:
             _log.exception("the chat template failed")
-            raise TemplateRefused(field, "the model's chat template fails on this conversation") from error
+            raise TemplateRejected(field, "the model's chat template fails on this conversation") from error
 
     def try_render(
         self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None, variables: dict[str, Any]

@@ -48,7 +48,7 @@ def test_attention_equals_softmax(case: Any, head_dim: int, window: int | None) 
     batch = batch_of([Part([0] * end, start, end, table) for start, end, table in case])
     stored = []
     for _, end, table in case:
-        whole = Inputs.of(batch_of([Part([0] * end, 0, end, table)]), BLOCK_SIZE, CPU)
+        whole = Inputs.from_batch(batch_of([Part([0] * end, 0, end, table)]), BLOCK_SIZE, CPU)
         stored.append(torch.randn(end, 2 * NUM_KV_HEADS, head_dim) / head_dim**0.5)
         cache.write(0, whole.slots, stored[-1])
     queries = torch.randn(len(batch.token_ids), NUM_HEADS, head_dim)

@@ -45,7 +45,7 @@ def test_kernel_equals_the_reference(
     cache = PageCache(CacheShape(1, num_kv_heads, head_dim, head_dim, dtype), 8, PAGE, CUDA)
     for pages in cache.pages(0):
         pages.normal_()
-    inputs = PagedInputs.of(batch_of(PARTS, PAGE), PAGE, CUDA)
+    inputs = PagedInputs.from_batch(batch_of(PARTS, PAGE), PAGE, CUDA)
     queries = torch.randn(len(inputs.token_ids), num_heads, head_dim, dtype=dtype, device=CUDA)
     found, expected = (
         VarlenPlan(kernel, cache, inputs, Scores(head_dim**-0.5), window)(0, queries)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from service.engine.models.checkpoint.adapter_files import Adapter, LowRank, read_adapter
 from service.engine.models.interface.backend import Backend
-from service.generation.errors import AdapterRefused
+from service.generation.errors import AdapterRejected
 from tests.engine import peft_adapters, tiny_models
 from tests.engine.tiny_models import Part, tokens
 
@@ -130,5 +130,5 @@ def test_what_the_model_does_not_have_is_refused(name: str, tmp_path: Path) -> N
     module, outputs, inputs, text = REFUSED[name]
     backend = tiny_models.load(tmp_path)
     low_rank = LowRank(np.zeros((2, inputs), np.float32), np.zeros((outputs, 2), np.float32))
-    with pytest.raises(AdapterRefused, match=text):
+    with pytest.raises(AdapterRejected, match=text):
         backend.put_adapter(0, Adapter(tmp_path, {module: low_rank}, "digest"))

@@ -43,7 +43,7 @@ async def test_credentials_that_differ_at_all_share_nothing(others: list[str | N
     source = Source()
     lists = EndpointLists(source, Clock())
     for authorization in [*others, *others]:
-        (endpoint,) = await lists.of(Caller("r", authorization))
+        (endpoint,) = await lists.visible_to(Caller("r", authorization))
         assert endpoint.name == f"of {authorization}"
     assert set(source.num_listed.values()) == {1}
 
@@ -54,7 +54,7 @@ async def test_list_is_believed_for_two_seconds() -> None:
     lists = EndpointLists(source, clock)
     for now, num_listed in ((100.0, 1), (101.9, 1), (102.0, 2), (103.9, 2), (104.1, 3)):
         clock.now = now
-        await lists.of(Caller("r", "Bearer a"))
+        await lists.visible_to(Caller("r", "Bearer a"))
         assert source.num_listed["Bearer a"] == num_listed
 
 
@@ -62,13 +62,13 @@ async def test_lists_are_bounded() -> None:
     """New credentials evict the oldest lists."""
     source, clock = Source(), Clock()
     lists = EndpointLists(source, clock)
-    await lists.of(Caller("r", "first"))
+    await lists.visible_to(Caller("r", "first"))
     for i in range(1023):
-        await lists.of(Caller("r", str(i)))
-    await lists.of(Caller("r", "first"))
+        await lists.visible_to(Caller("r", str(i)))
+    await lists.visible_to(Caller("r", "first"))
     assert source.num_listed["first"] == 1
-    await lists.of(Caller("r", "one more"))
-    await lists.of(Caller("r", "first"))
+    await lists.visible_to(Caller("r", "one more"))
+    await lists.visible_to(Caller("r", "first"))
     assert source.num_listed["first"] == 2
 
 
@@ -84,8 +84,8 @@ async def test_failed_list_is_not_kept() -> None:
 
     lists = EndpointLists(Failing(), Clock())
     with pytest.raises(ConnectionError):
-        await lists.of(Caller("r", "a"))
-    assert [each.name for each in await lists.of(Caller("r", "a"))] == ["of a"]
+        await lists.visible_to(Caller("r", "a"))
+    assert [each.name for each in await lists.visible_to(Caller("r", "a"))] == ["of a"]
 
 
 async def test_key_that_may_not_list_endpoints_has_the_models() -> None:
@@ -97,8 +97,8 @@ async def test_key_that_may_not_list_endpoints_has_the_models() -> None:
             raise Failure(Reason.PERMISSION_DENIED if known else Reason.UNAUTHENTICATED, "no")
 
     lists = EndpointLists(Closed(), Clock())
-    (endpoint,) = await lists.of(Caller("r", "known"))
+    (endpoint,) = await lists.visible_to(Caller("r", "known"))
     assert (endpoint.name, endpoint.task, endpoint.is_model) == ("model of known", model_pb2.TASK_CHAT, True)
     assert [entity.model for entity in endpoint.entities] == ["model of known"]
     with pytest.raises(Failure):
-        await lists.of(Caller("r", "stranger"))
+        await lists.visible_to(Caller("r", "stranger"))

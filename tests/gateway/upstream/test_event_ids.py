@@ -60,7 +60,7 @@ def test_stream_goes_on_after_any_id() -> None:
 
 
 def test_id_asks_for_the_place_after_its_event() -> None:
-    last = EventId.of({"last-event-id": ids_of(sent(ASKED, messages()))[2]})
+    last = EventId.from_headers({"last-event-id": ids_of(sent(ASKED, messages()))[2]})
     assert last == EventId(b"who", b"at2", 2)
     request = chat_pb2.ChatRequest()
     last.ask(request)

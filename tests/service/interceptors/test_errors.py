@@ -94,7 +94,7 @@ CASES = [
         num_prompt_tokens="9",
     ),
     blaming(generation_errors.UnsupportedModality(IMAGE, "no images"), IMAGE, "UNSUPPORTED_MODALITY"),
-    blaming(generation_errors.TemplateRefused("messages", "must alternate"), "messages", "TEMPLATE_REFUSED"),
+    blaming(generation_errors.TemplateRejected("messages", "must alternate"), "messages", "TEMPLATE_REFUSED"),
     blaming(generation_errors.UnsupportedConstraint(REGEX, "look-ahead"), REGEX, "UNSUPPORTED_CONSTRAINT"),
     blaming(generation_errors.UnsupportedFeature("tools", "no tools"), "tools", "UNSUPPORTED_FEATURE"),
     blaming(generation_errors.UnsupportedTask("makes vectors"), "model", "UNSUPPORTED_TASK"),
@@ -125,7 +125,7 @@ CASES = [
         "ENDPOINT_READ_ONLY",
         values={"endpoint": "both"},
     ),
-    Case(generation_errors.AdapterRefused("r: 128"), Code.INVALID_ARGUMENT, "ADAPTER_REFUSED"),
+    Case(generation_errors.AdapterRejected("r: 128"), Code.INVALID_ARGUMENT, "ADAPTER_REFUSED"),
     Case(AdapterNotFound("m", "a"), Code.NOT_FOUND, "ADAPTER_NOT_FOUND", values={"model": "m", "adapter": "a"}),
     Case(AdapterExists("a"), Code.ALREADY_EXISTS, "ADAPTER_EXISTS", values={"adapter": "a"}),
     Case(LoadingOff("adapters", "adapters_root"), Code.FAILED_PRECONDITION, "LOADING_OFF"),
@@ -215,7 +215,7 @@ async def test_grpc_gets_the_delay_of_a_retry(within_s: float | None, pushback: 
     async with running() as run:
         run.preparation.fail_with = generation_errors.EngineOverloaded("256 requests wait already", retry_after_s=2.5)
         refusal = await refused(run.chat.Chat(request(), timeout=within_s))
-        run.preparation.fail_with = generation_errors.TemplateRefused("messages", "must alternate")
+        run.preparation.fail_with = generation_errors.TemplateRejected("messages", "must alternate")
         final = await refused(run.chat.Chat(request(), timeout=within_s))
     assert dict(refusal.error.trailing_metadata() or ())["grpc-retry-pushback-ms"] == pushback
     assert "grpc-retry-pushback-ms" not in dict(final.error.trailing_metadata() or ())
@@ -275,7 +275,7 @@ def test_every_reason_is_documented() -> None:
 async def test_errors_fit_into_trailers() -> None:
     """A long text is cut, because a status that exceeds the trailers would reach the client as another error."""
     async with running() as run:
-        run.preparation.fail_with = generation_errors.TemplateRefused("messages", "ü" * 100_000)
+        run.preparation.fail_with = generation_errors.TemplateRejected("messages", "ü" * 100_000)
         refusal = await refused(run.chat.Chat(request()))
     assert refusal.code is Code.INVALID_ARGUMENT
     assert refusal.info.reason == "TEMPLATE_REFUSED"

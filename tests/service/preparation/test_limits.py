@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from service.engine.tokens.tokenizer import FastTokenizer
-from service.generation.errors import DeadlineExceeded, EngineOverloaded, InvalidRequest, TemplateRefused
+from service.generation.errors import DeadlineExceeded, EngineOverloaded, InvalidRequest, TemplateRejected
 from service.generation.prompts.conversation import RawText
 from service.generation.requests.answer_request import AnswerRequest
 from service.prompting.preparation import Preparation
@@ -65,7 +65,7 @@ async def test_endless_template_ends_its_request_only() -> None:
     release = threading.Event()
     preparation = preparation_of(StuckTemplate(release), limits=WorkerLimits(max_work_s=0.2))
     try:
-        with pytest.raises(TemplateRefused, match=r"longer than 0\.2 s") as caught:
+        with pytest.raises(TemplateRejected, match=r"longer than 0\.2 s") as caught:
             await preparation.prepare(chat(user("stuck")), "r")
         assert caught.value.field == "messages"
         assert request_of(await preparation.prepare(chat(user("fine")), "r")).prompt_token_ids
@@ -84,7 +84,7 @@ async def test_busy_threads_are_reported_as_overload() -> None:
     with pytest.raises(EngineOverloaded, match="busy") as caught:
         await preparation.prepare(chat(user("fine")), "r")
     assert caught.value.retry_after_s == 1
-    with pytest.raises(TemplateRefused):
+    with pytest.raises(TemplateRejected):
         await stuck
     release.set()
     preparation.close()

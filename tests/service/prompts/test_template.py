@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from service.generation.errors import ModelLoadError, TemplateRefused
+from service.generation.errors import ModelLoadError, TemplateRejected
 from service.prompts.templates.template import ChatTemplate, NoChatTemplate
 from tests.engine.constraints.fakes import tokenizer_of
 from tests.service.prompts.fakes import DEMO, template_of
@@ -34,7 +34,7 @@ def test_variables_are_what_the_template_reads_and_does_not_set() -> None:
 def test_error_has_the_template_s_message() -> None:
     """The message that a template raises is returned to the client."""
     template = template_of("{{ raise_exception('After the optional system message, roles must alternate') }}")
-    with pytest.raises(TemplateRefused, match="roles must alternate") as caught:
+    with pytest.raises(TemplateRejected, match="roles must alternate") as caught:
         template.render(HELLO, None, {})
     assert caught.value.field == "messages"
 
@@ -42,7 +42,7 @@ def test_error_has_the_template_s_message() -> None:
 @pytest.mark.parametrize("source", ["{{ messages[9].content.x }}", "{{ 1 + messages }}", "{{ 1 / 0 }}"])
 def test_template_that_fails_is_an_invalid_request(source: str) -> None:
     """A template that fails on a conversation fails that request only."""
-    with pytest.raises(TemplateRefused):
+    with pytest.raises(TemplateRejected):
         template_of(source).render(HELLO, None, {})
 
 

@@ -69,7 +69,7 @@ class Settings:
     metadata: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, address: str, **others: Any) -> Settings:
+    def from_address(cls, address: str, **others: Any) -> Settings:
         """Return the settings for an address: a gRPC target, or a URL whose scheme selects TLS."""
         scheme, found, place = address.rpartition("://")
         if not found or scheme not in _PORTS:

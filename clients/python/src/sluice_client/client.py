@@ -58,7 +58,7 @@ class Client:
         options: Sequence[tuple[str, Any]] = (),
     ) -> None:
         """Open a channel to `target`. `options` are gRPC channel options, which extend and override the client's."""
-        self._settings = Settings.of(
+        self._settings = Settings.from_address(
             target,
             key=key,
             model=model,

@@ -31,7 +31,7 @@ class ResponseReader:
         return ParsedRequest(
             request=request,
             stream=bool(body.stream),
-            encoder=self.encoder(ResponseObject.of(body)),
+            encoder=self.encoder(ResponseObject.from_body(body)),
             caller_name=body.caller_name,
             affinity=body.prompt_cache_key or "",
         )

@@ -41,7 +41,7 @@ class ResponseObject:
     echo: dict[str, Any]
 
     @classmethod
-    def of(cls, body: ResponseBody) -> ResponseObject:
+    def from_body(cls, body: ResponseBody) -> ResponseObject:
         """Return the writer for a request."""
         return cls({name: getattr(body, name) for name in OpenAINumbers.__struct_fields__}, body.echo())
 

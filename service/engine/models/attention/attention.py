@@ -46,7 +46,7 @@ class _QueryRows:
     images: tuple[slice, ...] = ()  # positions of images whose tokens see each other, those among the new tokens
 
     @classmethod
-    def of(cls, batch: Batch, index: int, block_size: int) -> _QueryRows:
+    def from_batch(cls, batch: Batch, index: int, block_size: int) -> _QueryRows:
         first, end = batch.row_offsets[index : index + 2].tolist()
         length = batch.context_lengths[index].item()
         images = tuple(
@@ -88,7 +88,7 @@ def _plan(cache: KVCache, batch: Batch, scores: Scores, window: int | None) -> l
         others = np.flatnonzero(~is_padded).tolist()
     else:
         others = list(range(len(is_padded)))
-    mine = (_QueryRows.of(batch, index, cache.block_size) for index in others)
+    mine = (_QueryRows.from_batch(batch, index, cache.block_size) for index in others)
     readers.extend(_OneSequence(cache, each, scores, window) for each in mine)
     return readers
 

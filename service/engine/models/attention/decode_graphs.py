@@ -111,7 +111,7 @@ class DecodeGraphs:
         if size is None:
             return None
         inputs, recording = self._recorded[size]
-        self._fill(inputs, PagedInputs.of(self._padded(batch, size), self._block_size, self._device))
+        self._fill(inputs, PagedInputs.from_batch(self._padded(batch, size), self._block_size, self._device))
         recording.replay()
         self.num_replays += 1
         return recording.result[:num_sequences]
@@ -124,7 +124,7 @@ class DecodeGraphs:
         """Allocate the inputs of a recording, filled with padding rows."""
         empty = np.zeros(0, np.int32)
         none = Batch(empty, empty, np.zeros(1, np.int32), empty, np.zeros((0, self._num_columns), np.int32), empty)
-        inputs = PagedInputs.of(self._padded(none, size), self._block_size, self._device)
+        inputs = PagedInputs.from_batch(self._padded(none, size), self._block_size, self._device)
         tensors = {each.name: getattr(inputs, each.name) for each in fields(inputs)}
         own: dict[str, Any] = {name: each.clone() for name, each in tensors.items() if isinstance(each, Tensor)}
         return replace(inputs, **own, max_context=self._limits.max_context)

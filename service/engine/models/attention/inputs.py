@@ -21,7 +21,7 @@ class Inputs:
     output_rows: Tensor  # [rows]
 
     @classmethod
-    def of(cls, batch: Batch, block_size: int, device: torch.device) -> Inputs:
+    def from_batch(cls, batch: Batch, block_size: int, device: torch.device) -> Inputs:
         """Copy the four arrays to the device in one transfer."""
         num_tokens = len(batch.token_ids)
         parts = (batch.token_ids, batch.positions, slots_of(batch, block_size), batch.output_rows)

@@ -25,7 +25,7 @@ class PagedInputs(Inputs):
     max_context: int
 
     @classmethod
-    def of(cls, batch: Batch, block_size: int, device: torch.device) -> PagedInputs:
+    def from_batch(cls, batch: Batch, block_size: int, device: torch.device) -> PagedInputs:
         """Copy all arrays in one transfer from pinned memory."""
         token_arrays = (
             batch.token_ids,

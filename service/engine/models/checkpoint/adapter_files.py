@@ -1,6 +1,6 @@
 """Read a LoRA adapter's folder in PEFT's format: adapter_config.json and adapter_model.safetensors.
 
-The tensors determine the adapted modules. Every error is an AdapterRefused that names the file and the field.
+The tensors determine the adapted modules. Every error is an AdapterRejected that names the file and the field.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from service.engine.models.checkpoint.checkpoint import Checkpoint
-from service.generation.errors import AdapterRefused, ModelLoadError
+from service.generation.errors import AdapterRejected, ModelLoadError
 
 CONFIG, TENSORS = "adapter_config.json", "adapter_model.safetensors"
 
@@ -74,48 +74,48 @@ class Adapter:
         """The number of elements of all its tensors."""
         return sum(each.down.size + each.up.size for each in self.modules.values())
 
-    def refuse(self, module: str, why: str) -> AdapterRefused:
+    def refuse(self, module: str, why: str) -> AdapterRejected:
         """Return the error for a module that the model cannot adapt."""
-        return AdapterRefused(f"{self.folder / TENSORS}: {module}: {why}")
+        return AdapterRejected(f"{self.folder / TENSORS}: {module}: {why}")
 
 
 def read_adapter(folder: Path, max_rank: int) -> Adapter:
-    """Read an adapter. Raise AdapterRefused if it is invalid, unsupported or above `max_rank`."""
+    """Read an adapter. Raise AdapterRejected if it is invalid, unsupported or above `max_rank`."""
     file = folder / CONFIG
     try:
         config = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise AdapterRefused(f"{file} can't be read: {error}") from error
+        raise AdapterRejected(f"{file} can't be read: {error}") from error
     if not isinstance(config, dict):
-        raise AdapterRefused(f"{file} must hold a JSON object")
+        raise AdapterRejected(f"{file} must hold a JSON object")
     _check_config(file, config)
     if not (folder / TENSORS).is_file():
-        raise AdapterRefused(f"{folder / TENSORS} is missing; adapters are read as safetensors only")
+        raise AdapterRejected(f"{folder / TENSORS} is missing; adapters are read as safetensors only")
     try:
         checkpoint = Checkpoint(folder, files=[folder / TENSORS])
         modules = dict(_modules(file, config, checkpoint, max_rank))
         # The configuration is hashed because it has the scale.
         digest = hashlib.sha256(f"{checkpoint.digest()} {json.dumps(config, sort_keys=True)}".encode()).hexdigest()
     except ModelLoadError as error:
-        raise AdapterRefused(str(error)) from error
+        raise AdapterRejected(str(error)) from error
     if not modules:
-        raise AdapterRefused(f"{folder / TENSORS} has no tensor that ends with {_DOWN}")
+        raise AdapterRejected(f"{folder / TENSORS} has no tensor that ends with {_DOWN}")
     return Adapter(folder, modules, digest)
 
 
 def _check_config(file: Path, config: dict[str, Any]) -> None:
     if (kind := config.get("peft_type")) != "LORA":
-        raise AdapterRefused(f"{file}: peft_type: {kind!r} is not served; LORA is")
+        raise AdapterRejected(f"{file}: peft_type: {kind!r} is not served; LORA is")
     if (task := config.get("task_type")) not in {None, "CAUSAL_LM"}:
-        raise AdapterRefused(f"{file}: task_type: {task!r} is not served; CAUSAL_LM is")
+        raise AdapterRejected(f"{file}: task_type: {task!r} is not served; CAUSAL_LM is")
     if (bias := config.get("bias", "none")) != "none":
-        raise AdapterRefused(f"{file}: bias: {bias!r} is not served; none is")
+        raise AdapterRejected(f"{file}: bias: {bias!r} is not served; none is")
     for field, allowed in _REFUSED.items():
         if config.get(field):
-            raise AdapterRefused(f"{file}: {field}: {allowed} is allowed")
+            raise AdapterRejected(f"{file}: {field}: {allowed} is allowed")
     start = config.get("init_lora_weights")
     if isinstance(start, str) and start.lower().startswith(_CHANGES_BASE):
-        raise AdapterRefused(
+        raise AdapterRejected(
             f"{file}: init_lora_weights: {start!r} changes the model's own weights; save the adapter as plain LoRA "
             "(path_initial_model_for_weight_conversion)"
         )
@@ -135,7 +135,7 @@ def _modules(
         rank = _rank(file, config, name, max_rank)
         up_shape = shapes[stem + _UP]
         if down_shape[0] != rank or up_shape[1] != rank:
-            raise AdapterRefused(
+            raise AdapterRejected(
                 f"{tensors}: {name} has the shapes {[*down_shape]} and {[*up_shape]}, {CONFIG} the rank {rank}"
             )
         alpha = _of_pattern(file, config, "alpha_pattern", "lora_alpha", name)
@@ -145,25 +145,25 @@ def _modules(
 
 
 def _check_names(tensors: Path, shapes: Mapping[str, tuple[int, ...]]) -> None:
-    """Raise AdapterRefused unless the tensors are pairs of matrices of supported modules."""
+    """Raise AdapterRejected unless the tensors are pairs of matrices of supported modules."""
     for tensor, shape in shapes.items():
         if not (tensor.startswith(_PREFIX) and tensor.endswith((_DOWN, _UP)) and len(shape) == 2):
-            raise AdapterRefused(f"{tensors}: the tensor {tensor} is not served; {_PREFIX}MODULE{_DOWN} and {_UP} are")
+            raise AdapterRejected(f"{tensors}: the tensor {tensor} is not served; {_PREFIX}MODULE{_DOWN} and {_UP} are")
         stem = tensor.removesuffix(_DOWN).removesuffix(_UP)
         for other in (stem + _DOWN, stem + _UP):
             if other not in shapes:
-                raise AdapterRefused(f"{tensors}: the tensor {other} is missing")
+                raise AdapterRejected(f"{tensors}: the tensor {other} is missing")
         if stem.rpartition(".")[2] in _UNSUPPORTED:
             name = stem.removeprefix(_PREFIX)
-            raise AdapterRefused(f"{tensors}: {name}: adapters of the embedding and of the head are not served")
+            raise AdapterRejected(f"{tensors}: {name}: adapters of the embedding and of the head are not served")
 
 
 def _rank(file: Path, config: dict[str, Any], module: str, max_rank: int) -> int:
     rank = _of_pattern(file, config, "rank_pattern", "r", module)
     if not rank.is_integer() or rank < 1:
-        raise AdapterRefused(f"{file}: r: the rank of {module} must be a whole number of at least 1, not {rank!r}")
+        raise AdapterRejected(f"{file}: r: the rank of {module} must be a whole number of at least 1, not {rank!r}")
     if rank > max_rank:
-        raise AdapterRefused(f"{file}: r: {rank:g} of {module} exceeds engine.max_adapter_rank, {max_rank}")
+        raise AdapterRejected(f"{file}: r: {rank:g} of {module} exceeds engine.max_adapter_rank, {max_rank}")
     return int(rank)
 
 
@@ -172,17 +172,17 @@ def _of_pattern(file: Path, config: dict[str, Any], patterns: str, field: str, m
     value: Any = config.get(field)
     named, said = field, config.get(patterns) or {}
     if not isinstance(said, dict):
-        raise AdapterRefused(f"{file}: {patterns} must be an object of numbers")
+        raise AdapterRejected(f"{file}: {patterns} must be an object of numbers")
     for pattern, each in said.items():
         try:
             fits = re.fullmatch(rf"(?:.*\.)?(?:{pattern})", module) is not None
         except re.error as error:
-            raise AdapterRefused(f"{file}: {patterns}: {pattern!r} is no regular expression: {error}") from error
+            raise AdapterRejected(f"{file}: {patterns}: {pattern!r} is no regular expression: {error}") from error
         if fits:
             value, named = each, f"{patterns}.{pattern}"
             break
     if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
-        raise AdapterRefused(f"{file}: {named} must be a number, not {value!r}")
+        raise AdapterRejected(f"{file}: {named} must be a number, not {value!r}")
     return float(value)
 
 

@@ -34,7 +34,7 @@ class Backend(Protocol[Logits_co]):
         """Configure the calling thread to compute with `num_threads`, or with the library's default if None."""
 
     def put_adapter(self, slot: int, adapter: Adapter) -> None:
-        """Store an adapter in a free slot, for batches that refer to the slot. Raise AdapterRefused if unsupported."""
+        """Store an adapter in a free slot, for batches that refer to the slot. Raise AdapterRejected if unsupported."""
 
     def drop_adapter(self, slot: int) -> None:
         """Remove the adapter of a slot and free its memory."""

@@ -32,7 +32,7 @@ class ModuleAdapters:
         self._added = self._table.for_batch(batch, self._model.device)
 
     def put(self, slot: int, adapter: Adapter) -> None:
-        """Store an adapter in a free slot. Raise AdapterRefused for an unsupported module."""
+        """Store an adapter in a free slot. Raise AdapterRejected for an unsupported module."""
         found = {name: self._module(adapter, name) for name in adapter.modules}
         sums: dict[Hashable, LowRankSum] = {}
         for name, low_rank in adapter.modules.items():
@@ -77,7 +77,7 @@ class ModuleAdapters:
 
     @torch.inference_mode()
     def _try(self, adapter: Adapter) -> None:
-        """Raise AdapterRefused for modules that do not compute each token once, such as experts.
+        """Raise AdapterRejected for modules that do not compute each token once, such as experts.
 
         The rows of such a module do not correspond to the rows of the batch.
         """

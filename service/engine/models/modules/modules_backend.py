@@ -38,7 +38,7 @@ class ModulesBackend:
         self._cache = LayeredCache(self._shapes, self._model.dtype, num_blocks, block_size, self._model.device)
 
     def put_adapter(self, slot: int, adapter: Adapter) -> None:
-        """Store an adapter in a slot, for batches that refer to the slot. Raise AdapterRefused if unsupported."""
+        """Store an adapter in a slot, for batches that refer to the slot. Raise AdapterRejected if unsupported."""
         self._adapters.put(slot, adapter)
 
     def drop_adapter(self, slot: int) -> None:
@@ -54,7 +54,7 @@ class ModulesBackend:
         """Store the batch's keys and values, and return the logits, float32 [output rows, vocabulary]."""
         if self._cache is None:
             raise RuntimeError("allocate() must be called before forward()")
-        inputs = Inputs.of(batch, self._cache.block_size, self._cache.device)
+        inputs = Inputs.from_batch(batch, self._cache.block_size, self._cache.device)
         self._adapters.begin(batch)
         rows = {"logits_to_keep": inputs.output_rows} if self._takes_rows else {}
         logits: Tensor = self._model(

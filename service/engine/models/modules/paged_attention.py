@@ -50,7 +50,7 @@ class LayeredCache:
         }
         self._caches = [(caches[kind], shapes[:layer].count(kind)) for layer, kind in enumerate(shapes)]
 
-    def of(self, layer: int) -> tuple[KVCache, int]:
+    def layer_cache(self, layer: int) -> tuple[KVCache, int]:
         """Return a layer's cache, and the index of the layer in that cache."""
         return self._caches[layer]
 
@@ -75,7 +75,7 @@ class PagedStep:
         sinks: Tensor | None,
     ) -> Tensor:
         """Store keys and values, and return the attention. Tensors are [tokens, heads, dim], `sinks` [heads]."""
-        cache, cache_layer = self._cache.of(layer)
+        cache, cache_layer = self._cache.layer_cache(layer)
         cache.write(cache_layer, self._slots, torch.cat((key, value), dim=cache.shape.pair_dim))
         plan = self._plans.get((cache, scores, window))
         if plan is None:

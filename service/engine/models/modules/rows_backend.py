@@ -60,7 +60,7 @@ class RowsBackend:
         """Do nothing, because caches grow with their sequences."""
 
     def put_adapter(self, slot: int, adapter: Adapter) -> None:
-        """Raise AdapterRefused, because adapters are not supported."""
+        """Raise AdapterRejected, because adapters are not supported."""
         raise adapter.refuse(f"slot {slot}", "adapters are not supported for models without the paged cache")
 
     def drop_adapter(self, slot: int) -> None:

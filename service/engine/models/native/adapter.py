@@ -15,7 +15,7 @@ _LAYERS = "model.layers."
 
 
 def to_native_modules(adapter: Adapter, shapes: Mapping[str, tuple[int, ...]]) -> Modules:
-    """Return an adapter's modules for the native backend. Raise AdapterRefused for an unknown module or shape.
+    """Return an adapter's modules for the native backend. Raise AdapterRejected for an unknown module or shape.
 
     `shapes` are the shapes of the model's tensors by name.
     """

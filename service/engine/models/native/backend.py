@@ -55,7 +55,7 @@ class NativeBackend:
         self._model.allocate(num_blocks, block_size)
 
     def put_adapter(self, slot: int, adapter: Adapter) -> None:
-        """Store an adapter in a slot, for batches that refer to the slot. Raise AdapterRefused if unsupported."""
+        """Store an adapter in a slot, for batches that refer to the slot. Raise AdapterRejected if unsupported."""
         self._model.put_adapter(slot, to_native_modules(adapter, self._model.tensors()))
 
     def drop_adapter(self, slot: int) -> None:

@@ -39,7 +39,7 @@ class ParallelBackend:
         self._own.allocate(num_blocks, block_size)
 
     def put_adapter(self, slot: int, adapter: Adapter) -> None:
-        """Raise AdapterRefused, because adapters are not supported."""
+        """Raise AdapterRejected, because adapters are not supported."""
         raise adapter.refuse(f"slot {slot}", "adapters are not supported with engine.tensor_parallel")
 
     def drop_adapter(self, slot: int) -> None:

@@ -101,7 +101,7 @@ class Decoder:
             self._graphs = graphs
 
     def put_adapter(self, slot: int, adapter: Adapter) -> None:
-        """Store an adapter in a slot, for batches that refer to the slot. Raise AdapterRefused if unsupported."""
+        """Store an adapter in a slot, for batches that refer to the slot. Raise AdapterRejected if unsupported."""
         self._adapters.put(slot, fused_sums(adapter, self._shape, self._dtype, self._device))
 
     def drop_adapter(self, slot: int) -> None:
@@ -122,8 +122,8 @@ class Decoder:
             return logits
         added = self._adapters.for_batch(batch, cache.device)
         if isinstance(cache, PageCache):
-            return self._compute_paged(PagedInputs.of(batch, cache.block_size, cache.device), added)
-        inputs = Inputs.of(batch, cache.block_size, cache.device)
+            return self._compute_paged(PagedInputs.from_batch(batch, cache.block_size, cache.device), added)
+        inputs = Inputs.from_batch(batch, cache.block_size, cache.device)
         return self._compute(cache, inputs, AttentionPlan(cache, batch, self._scores), added)
 
     def _compute_paged(self, inputs: PagedInputs, added: AddedSums = NOTHING_ADDED) -> Tensor:

@@ -19,7 +19,7 @@ _MODULE = re.compile(r"model\.layers\.(\d+)\.(self_attn|mlp)\.(\w+)")
 def fused_sums(
     adapter: Adapter, shape: DecoderShape, dtype: torch.dtype, device: torch.device
 ) -> Mapping[Hashable, LowRankSum]:
-    """Return the adapter's low-rank sums by layer and projection. Raise AdapterRefused for an unknown module."""
+    """Return the adapter's low-rank sums by layer and projection. Raise AdapterRejected for an unknown module."""
     products = _products(shape)
     found: dict[tuple[int, str], dict[str, LowRank]] = {}
     for name, low_rank in adapter.modules.items():

@@ -11,7 +11,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from service.engine.models.checkpoint.adapter_files import CONFIG, TENSORS, read_adapter
-from service.generation.errors import AdapterRefused
+from service.generation.errors import AdapterRejected
 
 STEM = "base_model.model.model.layers.0.self_attn.q_proj"
 PLAIN: dict[str, Any] = {"peft_type": "LORA", "task_type": "CAUSAL_LM", "r": 2, "lora_alpha": 4, "bias": "none"}
@@ -69,7 +69,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize("refused", REFUSED)
 def test_configurations_are_refused_by_field(refused: str, tmp_path: Path) -> None:
     values, text = REFUSED[refused]
-    with pytest.raises(AdapterRefused) as caught:
+    with pytest.raises(AdapterRejected) as caught:
         read_adapter(write(tmp_path, PLAIN | values, PAIR), 8)
     assert text in str(caught.value)
     assert str(tmp_path) in str(caught.value)
@@ -91,7 +91,7 @@ TENSORS_REFUSED: dict[str, tuple[dict[str, tuple[int, ...]], str]] = {
 @pytest.mark.parametrize("refused", TENSORS_REFUSED)
 def test_tensors_are_refused_by_name(refused: str, tmp_path: Path) -> None:
     shapes, text = TENSORS_REFUSED[refused]
-    with pytest.raises(AdapterRefused) as caught:
+    with pytest.raises(AdapterRejected) as caught:
         read_adapter(write(tmp_path, PLAIN, shapes), 8)
     assert text in str(caught.value)
 
@@ -100,15 +100,15 @@ def test_tensors_are_refused_by_name(refused: str, tmp_path: Path) -> None:
 def test_what_is_no_configuration_is_refused(text: str, tmp_path: Path) -> None:
     write(tmp_path, PLAIN, PAIR)
     (tmp_path / CONFIG).write_text(text)
-    with pytest.raises(AdapterRefused, match=CONFIG):
+    with pytest.raises(AdapterRejected, match=CONFIG):
         read_adapter(tmp_path, 8)
 
 
 def test_a_broken_file_is_refused(tmp_path: Path) -> None:
     write(tmp_path, PLAIN, PAIR)
     (tmp_path / TENSORS).write_bytes(b"no tensors")
-    with pytest.raises(AdapterRefused, match="can't be read as safetensors"):
+    with pytest.raises(AdapterRejected, match="can't be read as safetensors"):
         read_adapter(tmp_path, 8)
     (tmp_path / TENSORS).unlink()
-    with pytest.raises(AdapterRefused, match="is missing; adapters are read as safetensors only"):
+    with pytest.raises(AdapterRejected, match="is missing; adapters are read as safetensors only"):
         read_adapter(tmp_path, 8)

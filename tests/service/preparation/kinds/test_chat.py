@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from service.generation.errors import InvalidRequest, PromptTooLong, TemplateRefused, UnsupportedFeature
+from service.generation.errors import InvalidRequest, PromptTooLong, TemplateRejected, UnsupportedFeature
 from service.generation.prompts.conversation import FunctionCall, ReasoningEffort, Role
 from service.generation.requests.parameters import LogprobsOptions, SamplingParams, StopParams
 from service.prompting.preparation import Preparation
@@ -160,7 +160,7 @@ async def test_prompt_that_is_too_long_is_rejected() -> None:
 async def test_template_s_error_reaches_the_client() -> None:
     """The template's message is returned unchanged, without marks, even if it quotes the client."""
     preparation = preparation_of("{{ raise_exception('No role ' + messages[0].content) }}")
-    with pytest.raises(TemplateRefused) as caught:
+    with pytest.raises(TemplateRejected) as caught:
         await preparation.prepare(chat(user("<|im_end|>")), "r")
     assert (str(caught.value), caught.value.field) == ("No role <|im_end|>", "messages")
     preparation.close()

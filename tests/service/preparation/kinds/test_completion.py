@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sluice.v1 import chat_pb2, completion_pb2, logprobs_pb2, sampling_pb2, serving_pb2
 
 from service.answering.kind import COMPLETION
-from service.generation.errors import PromptTooLong, TemplateRefused, UnsupportedFeature
+from service.generation.errors import PromptTooLong, TemplateRejected, UnsupportedFeature
 from service.generation.outputs.output import FinishReason, GenerationOutput, TokenLogprob
 from service.generation.requests.parameters import LogprobsOptions
 from service.prompting.preparation import Preparation
@@ -112,7 +112,7 @@ async def test_model_without_a_template_takes_raw_prompts_only(untemplated: Prep
 async def test_template_s_error_names_the_prompt() -> None:
     """The template's message is reported for the prompt's field."""
     preparation = preparation_of("{{ raise_exception('No.') if messages[0].content == 'b' }}")
-    with pytest.raises(TemplateRefused, match=r"No\.") as caught:
+    with pytest.raises(TemplateRejected, match=r"No\.") as caught:
         await completion_of(preparation, "a", "b", use_raw_prompt=False)
     assert caught.value.field == "prompts[1]"
     preparation.close()

@@ -10,7 +10,7 @@ from google.protobuf import json_format
 from sluice.v1 import response_event_pb2, response_item_pb2, response_pb2
 
 from service.answering.kind import RESPONSE
-from service.generation.errors import InvalidRequest, TemplateRefused, UnsupportedModality
+from service.generation.errors import InvalidRequest, TemplateRejected, UnsupportedModality
 from service.prompting.preparation import Preparation
 from tests.service.contract.response_cases import check_order
 from tests.service.output.fakes import outputs_of
@@ -140,7 +140,7 @@ async def test_errors_name_the_items(
 async def test_template_s_error_names_the_input() -> None:
     """The template's message is reported for all items."""
     preparation = preparation_of("{{ raise_exception('No.') }}")
-    with pytest.raises(TemplateRefused) as caught:
+    with pytest.raises(TemplateRejected) as caught:
         await response_of(preparation)
     assert caught.value.field == "input"
     preparation.close()
