@@ -99,6 +99,11 @@ def until_generating(stack: Stack, before: float) -> None:
     wait_until(lambda: num_tokens(stack) != before, lambda: "the request never ran")
 
 
+def until_call_ended(stack: Stack, num_before: int) -> None:
+    """Return when the service has logged the end of more than `num_before` generating calls."""
+    wait_until(lambda: len(stack.generation_lines()) > num_before)
+
+
 def check_left_before(stack: Stack, leave: Callable[[float], None], status: str = "CANCELLED") -> None:
     """Check that a request that its client leaves before the first token frees everything.
 
@@ -131,7 +136,7 @@ def check_left_after(stack: Stack, num_choices: int, start: Callable[[float], Ca
         leave = start(before)
         with stack.engine_held():
             leave()
-            wait_until(lambda seen=num_ended: len(stack.generation_lines()) > seen)  # type: ignore[misc]
+            until_call_ended(stack, num_ended)
             at_end = num_tokens(stack)
             is_proven = at_end - before < num_choices * MAX_TOKENS_LEFT
             assert not is_proven or '"status":"CANCELLED"' in stack.generation_lines()[-1]

@@ -175,8 +175,12 @@ async def kill(stack: Stack, victim: str) -> None:
     await asyncio.to_thread(wait_until, pids)
     before = pids()
     os.kill(before[0], signal.SIGKILL)
-    await asyncio.to_thread(wait_until, lambda: not is_running(before[0]))
+    await asyncio.to_thread(until_ended, before[0])
     await asyncio.to_thread(wait_until, lambda: set(pids()) - set(before))
+
+
+def until_ended(pid: int) -> None:
+    wait_until(lambda: not is_running(pid))
 
 
 async def until_served(http: httpx.AsyncClient) -> None:
@@ -255,7 +259,7 @@ async def test_streams_survive_the_death_of_their_gateway(killable: Stack, http:
         with killable.engine_held():
             gateway = killable.children()["gateway"]
             os.kill(gateway, signal.SIGKILL)
-            await asyncio.to_thread(wait_until, lambda pid=gateway: not is_running(pid))
+            await asyncio.to_thread(until_ended, gateway)
         await asyncio.gather(*reading)
     for expected, joined in zip(whole, streams, strict=True):
         assert len(joined.names) == 1
