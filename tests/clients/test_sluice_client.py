@@ -27,6 +27,7 @@ from sluice_client.v1 import (
 
 from service.interceptors.rpcs import RPCS
 from tests.e2e.stack import ROOT, Stack
+from tests.waiting import GUARD_S
 
 HERE = Path(__file__).parent
 CHECKS = HERE / "sluice_client_checks.py"
@@ -42,7 +43,7 @@ def results(stack: Stack) -> dict[str, dict[str, str | None]]:
     for name in ENVIRONMENTS:
         python = ROOT / ".venvs" / name / "bin" / "python"
         command = [str(python), "-W", "error", str(HERE / "run_checks.py"), str(CHECKS), stack.door, ""]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False, env=source)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=GUARD_S, check=False, env=source)
         assert done.returncode == 0, done.stderr
         found[name] = json.loads(done.stdout.splitlines()[-1])
     return found

@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 import threading
-import time
 from collections import defaultdict
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -17,8 +16,8 @@ import pytest
 import sluice_client
 from sluice_client.v1 import chat_pb2
 
-from tests.e2e.stack import Stack
-from tests.waiting import GUARD_S
+from tests.e2e.stack import HOLDABLE, Stack
+from tests.waiting import GUARD_S, wait_until
 
 QUESTION = "Tell me of France."
 
@@ -43,17 +42,13 @@ def kill_service(stack: Stack) -> None:
 
 def until_ready(stack: Stack) -> None:
     """Wait until the killed service is ready again."""
-    for _ in range(600):
-        if httpx.get(f"{stack.door}/readyz", timeout=60).is_success:
-            return
-        time.sleep(0.1)
-    raise AssertionError(stack.output)
+    wait_until(lambda: httpx.get(f"{stack.door}/readyz", timeout=GUARD_S).is_success, lambda: stack.output)
 
 
 @pytest.fixture(scope="module")
 def killable() -> Iterable[Stack]:
     """A separate product, whose service may be killed."""
-    stack = Stack()
+    stack = Stack(environment=HOLDABLE)
     try:
         stack.wait_for("sluice is ready.")
         yield stack
@@ -77,14 +72,14 @@ def test_streams_outlive_their_service(killable: Stack) -> None:
         async with sluice_client.AsyncClient(target) as client:
             stream = client.stream_chat(QUESTION, n=32, max_tokens=400, ignore_eos=True, temperature=2, seed=2)
             events = [await anext(stream) for _ in range(3)]
-            await asyncio.to_thread(begun.wait, 30)
+            await asyncio.to_thread(begun.wait, GUARD_S)
             return texts([*events, *[event async for event in stream]])
 
     with ThreadPoolExecutor(2) as pool:
         futures = [pool.submit(in_thread), pool.submit(lambda: asyncio.run(on_loop()))]
         begun.wait(GUARD_S)
         kill_service(killable)
-        broken = [future.result(100) for future in futures]
+        broken = [future.result(GUARD_S) for future in futures]
     with sluice_client.Client(target) as client:
         assert broken == [texts(open_stream(client, seed)) for seed in (1, 2)]
     assert len(broken[0]) == 32
@@ -123,7 +118,8 @@ def test_stream_that_is_not_to_be_resumed_fails(killable: Stack) -> None:
     ) as client:
         stream = open_stream(client, 1)
         next(stream)
-        kill_service(killable)
+        with killable.engine_held():  # so that the answer cannot end before
+            kill_service(killable)
         with pytest.raises(sluice_client.SluiceError) as raised:
             list(stream)
     assert isinstance(raised.value, sluice_client.ServerError | sluice_client.UnavailableError)

@@ -12,7 +12,7 @@ import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tests.waiting import GUARD_S
@@ -20,6 +20,8 @@ from tests.waiting import GUARD_S
 ROOT = Path(__file__).resolve().parents[2]
 _claims: list[int] = []  # open sockets, until the process ends
 PORTS = ("envoy", "envoy_admin", "gateway", "service", "service_metrics")
+# A product whose tests hold an engine: it is not restarted and health does not fail meanwhile.
+HOLDABLE = {"SLUICE_SERVICE_MAX_STALL_S": "1e6", "SLUICE_SERVICE_MAX_HEARTBEAT_AGE_S": "1e6"}
 
 
 def free_ports(count: int) -> list[int]:
@@ -156,6 +158,24 @@ class Stack:
     def workers(self) -> list[int]:
         """Return the processes of the service's engines, the generating model's first."""
         return child_pids(self.children()["service"])
+
+    @contextlib.contextmanager
+    def engine_held(self, number: int = 0) -> Iterator[None]:
+        """Stop an engine's process for the block, so that none of its requests can progress or end.
+
+        The product's environment must include `HOLDABLE`.
+        """
+        worker = self.workers()[number]
+        os.kill(worker, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            with contextlib.suppress(ProcessLookupError):  # a killed service's engine
+                os.kill(worker, signal.SIGCONT)
+
+    def generation_lines(self) -> list[str]:
+        """Return the service's access log lines of generating calls that have reached a model and ended."""
+        return [line for line in self.output.splitlines() if "sluice.access" in line and '"completion_tokens"' in line]
 
     def metric(self, name: str) -> float:
         """Return the sum over all label sets of one sample of the service's metrics page."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 import httpx
 import pytest
@@ -15,7 +15,7 @@ from sluice.v1 import chat_pb2_grpc
 
 from tests.e2e.faults.test_run import chat_request, until_served
 from tests.e2e.replicas import Replicas
-from tests.e2e.stack import Stack
+from tests.e2e.stack import HOLDABLE, Stack
 from tests.soak.load import AWAY, DONE, Load
 from tests.waiting import GUARD_S
 
@@ -46,13 +46,18 @@ async def until_num(load: Load, count: int) -> None:
 
 async def test_the_runner_drains_all() -> None:
     """At SIGTERM each request is answered completely or finds the port closed; the exit code is 0."""
-    stack = Stack("--drain-timeout-s=50")  # the default, 22 s, may be too short for a busy machine
+    stack = Stack("--drain-time-s=10", "--drain-timeout-s=50")
     try:
         await asyncio.to_thread(stack.wait_for, "sluice is ready.")
         load = Load(stack.door, num_callers=16)
         async with under(load):
             stack.process.send_signal(signal.SIGTERM)
+            await until_unready(stack)
             num_before = load.num(DONE)
+            with drain_held(stack):
+                # Each caller has one request running, so one of these has begun since.
+                while load.num(DONE) - num_before <= load.num_callers:  # noqa: ASYNC110 a counter has no event
+                    await asyncio.sleep(0.02)
             code = await asyncio.to_thread(stack.wait)
     finally:
         stack.stop()
@@ -60,7 +65,25 @@ async def test_the_runner_drains_all() -> None:
     print(f"{load.num(DONE)} requests")  # noqa: T201 a figure of docs/reliability.md
     assert not load.lost(), load.lost()
     assert load.num(AWAY)
-    assert load.num(DONE) - num_before > load.num_callers  # it still accepted requests
+
+
+async def until_unready(stack: Stack) -> None:
+    """Return when Envoy's health check fails."""
+    async with httpx.AsyncClient(base_url=stack.door, timeout=GUARD_S) as caller:
+        while (ready := await caller.get("/readyz")).status_code == 200:
+            pass
+    assert ready.status_code == 503
+
+
+@contextmanager
+def drain_held(stack: Stack) -> Iterator[None]:
+    """Stop Envoy's wrapper for the block, so that Envoy accepts requests until its end, however long it takes."""
+    wrapper = stack.children()["envoy"]
+    os.kill(wrapper, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(wrapper, signal.SIGCONT)
 
 
 @pytest.mark.timeout(600)  # four processes start twice, or five times
@@ -105,7 +128,7 @@ def check_all_done(load: Load) -> None:
 
 async def test_envoy_alone_is_drained() -> None:
     """At SIGTERM of Envoy's wrapper its running streams complete, and the runner restarts it."""
-    stack = Stack("--model=demo=demo/model")
+    stack = Stack("--model=demo=demo/model", "--drain-time-s=10", "--drain-timeout-s=50", environment=HOLDABLE)
     try:
         await asyncio.to_thread(stack.wait_for, "sluice is ready.")
         async with aio.insecure_channel(stack.door.removeprefix("http://")) as channel:
@@ -113,13 +136,12 @@ async def test_envoy_alone_is_drained() -> None:
             streams = [aiter(stub.StreamChat(chat_request("demo", max_tokens=1500))) for _ in range(8)]
             for stream in streams:
                 await anext(stream)
-            os.kill(stack.children()["envoy"], signal.SIGTERM)
-            async with httpx.AsyncClient(base_url=stack.door, timeout=GUARD_S) as caller:
-                ready = await caller.get("/readyz")
-                while ready.status_code == 200:
-                    ready = await caller.get("/readyz")
-                assert ready.status_code == 503
-                models = await caller.get("/v1/models")  # accepted while the health check fails
+            with stack.engine_held():  # so that no stream ends before
+                os.kill(stack.children()["envoy"], signal.SIGTERM)
+                await until_unready(stack)
+                with drain_held(stack):
+                    async with httpx.AsyncClient(base_url=stack.door, timeout=GUARD_S) as caller:
+                        models = await caller.get("/v1/models")  # accepted while the health check fails
             ends = [[event async for event in stream][-1] for stream in streams]
         assert (models.status_code, models.headers["connection"]) == (200, "close")
         assert all(end.HasField("completed") for end in ends)

@@ -5,8 +5,8 @@ Whenever and wherever it disconnects, the engine is idle and every block free.
 
 import json
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,7 +38,7 @@ LONG = "word " * 300
 ENDLESS = sampling_pb2.StopParams(ignore_eos=True)
 ENDS = (0, 2)  # the stop tokens of the demo model
 NO_END = dict.fromkeys(ENDS, -100.0)
-MAX_TOKENS_LEFT = 1500  # per choice; without the abort each generates more
+MAX_TOKENS_LEFT = 500  # per choice, before and after the abort; without it each generates more than both
 
 
 @dataclass(frozen=True)
@@ -99,14 +99,61 @@ def until_generating(stack: Stack, before: float) -> None:
     wait_until(lambda: num_tokens(stack) != before, lambda: "the request never ran")
 
 
-@contextmanager
-def left_early(stack: Stack, num_choices: int = 1) -> Iterator[float]:
-    """Check that the request aborted in the block stops and frees everything. Yield the number of tokens before it."""
+def until_call_ended(stack: Stack, num_before: int) -> None:
+    """Return when the service has logged the end of more than `num_before` generating calls."""
+    wait_until(lambda: len(stack.generation_lines()) > num_before)
+
+
+def until_idle_after_hold(stack: Stack) -> None:
+    """Return when the engine has handled all commands sent while it was held, and is idle.
+
+    Its metrics are old until then; commands are handled in order, so a request of its own comes after them.
+    """
+    message = content_pb2.Message(role=content_pb2.ROLE_USER, content=[content_pb2.ContentPart(text="Hello!")])
+    short = chat_pb2.ChatRequest(model=MODEL, messages=[message], stopping=sampling_pb2.StopParams(max_tokens=1))
+    with grpc.insecure_channel(f"127.0.0.1:{stack.ports['service']}") as channel:
+        chat_pb2_grpc.ChatServiceStub(channel).Chat(short, timeout=GUARD_S)
     stack.until_idle()
-    before = num_tokens(stack)
-    yield before
+
+
+def check_left_before(stack: Stack, leave: Callable[[float], None], status: str = "CANCELLED") -> None:
+    """Check that a request that its client leaves before the first token frees everything.
+
+    The engine is held meanwhile. `leave` sends the request and leaves it after a number of seconds; as long as the
+    request has not reached the service by then, it is sent again and left later.
+    """
     stack.until_idle()
-    assert num_tokens(stack) - before < num_choices * MAX_TOKENS_LEFT, "it continued without its client"
+    before, num_ended, patience_s = num_tokens(stack), len(stack.generation_lines()), 0.02
+    with stack.engine_held():
+        while len(stack.generation_lines()) == num_ended:
+            patience_s *= 2
+            leave(patience_s)
+            time.sleep(patience_s)
+        assert status in stack.generation_lines()[-1]
+    until_idle_after_hold(stack)
+    assert num_tokens(stack) - before < MAX_TOKENS_LEFT, "it continued without its client"
+
+
+def check_left_after(stack: Stack, num_choices: int, start: Callable[[float], Callable[[], object]]) -> None:
+    """Check that a request that its client leaves after the first token stops and frees everything.
+
+    `start` gets the number of tokens before it, returns when tokens are generated, and returns a function that leaves
+    the request. The engine is held until the service has ended the call, so it cannot end by itself in the meantime;
+    one that was nearly finished before that proves nothing and is sent again.
+    """
+    is_proven = False
+    while not is_proven:
+        stack.until_idle()
+        before, num_ended = num_tokens(stack), len(stack.generation_lines())
+        leave = start(before)
+        with stack.engine_held():
+            leave()
+            until_call_ended(stack, num_ended)
+            at_end = num_tokens(stack)
+            is_proven = at_end - before < num_choices * MAX_TOKENS_LEFT
+            assert not is_proven or '"status":"CANCELLED"' in stack.generation_lines()[-1]
+        until_idle_after_hold(stack)
+    assert num_tokens(stack) - at_end < num_choices * MAX_TOKENS_LEFT, "it continued without its client"
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
@@ -114,11 +161,22 @@ def left_early(stack: Stack, num_choices: int = 1) -> Iterator[float]:
 @pytest.mark.parametrize(("endless", "door"), DOORS)
 def test_disconnect_frees_everything(stack: Stack, endless: Endless, door: str, moment: str, *, stream: bool) -> None:
     """A REST client disconnects before or after the first token, streamed and unstreamed, in every dialect."""
-    with left_early(stack, endless.num_choices) as before, endless.send(stack.ports[door], stream=stream) as connection:
-        if moment == "after":
-            until_generating(stack, before)
-            if stream:
-                assert connection.recv(4096).startswith(b"HTTP/1.1 200")
+
+    def leave(after_s: float) -> None:
+        with endless.send(stack.ports[door], stream=stream):
+            time.sleep(after_s)
+
+    def start(before: float) -> Callable[[], object]:
+        connection = endless.send(stack.ports[door], stream=stream)
+        until_generating(stack, before)
+        if stream:
+            assert connection.recv(4096).startswith(b"HTTP/1.1 200")
+        return connection.close
+
+    if moment == "before":
+        check_left_before(stack, leave)
+    else:
+        check_left_after(stack, endless.num_choices, start)
 
 
 LONG_CHAT = chat_pb2.ChatRequest(
@@ -186,26 +244,42 @@ def test_grpc_cancel_frees_everything(stack: Stack, method: str, door: str, mome
     """A gRPC call of any generating method is cancelled before or after the first token, directly or through Envoy."""
     kind, request = STREAMS[method]
     target = f"127.0.0.1:{stack.ports[door]}"
-    with left_early(stack, num_choices(request)) as before, grpc.insecure_channel(target) as channel:
+    with grpc.insecure_channel(target) as channel:
         if streamed:
-            events = getattr(kind(channel), TWINS.get(method, f"Stream{method}"))(request)
-            if moment == "after":
-                next(event for event in events if is_text(event))
-            events.cancel()
+            send = getattr(kind(channel), TWINS.get(method, f"Stream{method}"))
         else:
-            call = getattr(kind(channel), method).future(request)
-            if moment == "after":
-                until_generating(stack, before)
+            send = getattr(kind(channel), method).future
+
+        def leave(after_s: float) -> None:
+            call = send(request)
+            time.sleep(after_s)
             call.cancel()
+
+        def start(before: float) -> Callable[[], object]:
+            call = send(request)
+            if streamed:
+                next(event for event in call if is_text(event))
+            else:
+                until_generating(stack, before)
+            return call.cancel  # type: ignore[no-any-return]
+
+        if moment == "before":
+            check_left_before(stack, leave)
+        else:
+            check_left_after(stack, num_choices(request), start)
 
 
 def test_grpc_deadline_frees_everything(stack: Stack) -> None:
     """The client's deadline stops the generation and is the status."""
     target = f"127.0.0.1:{stack.ports['envoy']}"
-    with left_early(stack, LONG_CHAT.n), grpc.insecure_channel(target) as channel:
-        with pytest.raises(grpc.RpcError) as caught:
-            chat_pb2_grpc.ChatServiceStub(channel).Chat(LONG_CHAT, timeout=0.1)
-        assert caught.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+    with grpc.insecure_channel(target) as channel:
+
+        def leave(after_s: float) -> None:
+            with pytest.raises(grpc.RpcError) as caught:
+                chat_pb2_grpc.ChatServiceStub(channel).Chat(LONG_CHAT, timeout=after_s)
+            assert caught.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+
+        check_left_before(stack, leave, "")
 
 
 def test_grpc_embeddings_stop_at_the_deadline(stack: Stack) -> None:
@@ -214,7 +288,7 @@ def test_grpc_embeddings_stop_at_the_deadline(stack: Stack) -> None:
     request = embedding_pb2.EmbedRequest(model="all-minilm-l6-v2", inputs=texts)
     with grpc.insecure_channel(f"127.0.0.1:{stack.ports['envoy']}") as channel:
         stub = embedding_pb2_grpc.EmbeddingServiceStub(channel)
-        with pytest.raises(grpc.RpcError) as caught:
+        with stack.engine_held(1), pytest.raises(grpc.RpcError) as caught:
             stub.Embed(request, timeout=0.5)
         assert caught.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
         small = embedding_pb2.EmbedRequest(model="all-minilm-l6-v2", inputs=[prompt_pb2.Prompt(text="a cat")])

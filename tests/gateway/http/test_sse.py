@@ -11,7 +11,7 @@ from sluice.v1 import chat_pb2
 from gateway.dialects.seam.encoder import COMMENT
 from gateway.http.sse import EventStream
 from tests.gateway import fakes
-from tests.gateway.conftest import Gateway, chat_body
+from tests.gateway.conftest import Gateway, chat_body, soon
 
 
 @pytest.mark.parametrize("flags", [["--keep-alive-interval-s", "0.05"]])
@@ -54,15 +54,21 @@ async def test_headers_come_alone(gateway: Gateway) -> None:
 async def test_pings_are_the_dialects(ping: bytes) -> None:
     """An idle stream has the dialect's pings; for clients that fail on pings it has headers only."""
     sent: list[bytes] = []
+    has_pings = asyncio.Event()
 
     async def send(message: object) -> None:
         assert isinstance(message, dict)
         sent.append(message.get("body", b"headers"))
+        if len(sent) >= 4:
+            has_pings.set()
 
     stream = EventStream(send, ping=ping, interval_s=0.01)
     await stream.open(b"")
     pings = asyncio.create_task(stream.keep_alive())
-    await asyncio.sleep(0.1)
+    if ping:
+        await soon(has_pings.wait())
+    else:
+        await asyncio.sleep(0.1)  # many intervals, in which nothing may be sent
     pings.cancel()
     assert sent[:2] == [b"headers", b""]
     assert set(sent[2:]) == ({ping} if ping else set())

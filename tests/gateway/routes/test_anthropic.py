@@ -9,7 +9,7 @@ import grpc
 import pytest
 
 from tests.gateway import fakes
-from tests.gateway.conftest import Gateway
+from tests.gateway.conftest import Gateway, soon
 from tests.waiting import GUARD_S
 
 BODY: dict[str, Any] = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]}
@@ -79,7 +79,7 @@ async def test_silent_stream_has_pings(gateway: Gateway) -> None:
                 if found.count(b'event: ping\ndata: {"type":"ping"}\n\n') == 2:
                     break
     assert found.startswith(b"event: message_start\n")
-    await asyncio.wait_for(gateway.service.cancelled.wait(), 10)
+    await soon(gateway.service.cancelled.wait())
 
 
 async def test_count(gateway: Gateway) -> None:
