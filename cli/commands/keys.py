@@ -17,7 +17,7 @@ import typer
 from cli.calls.options import AsJson, fail, print_json, print_table, say
 from service.auth.key import digest, new_id, new_key
 from service.auth.key_entry import KeyEntry, KeysError, to_entry, to_plain
-from service.auth.key_place import change_keys, keys_at
+from service.auth.key_location import change_keys, keys_at
 from service.generation.caller import Limits, Scope
 
 Result = TypeVar("Result")

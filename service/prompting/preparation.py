@@ -20,7 +20,7 @@ from service.generation.prompts.image import PromptImage
 from service.generation.requests.answer_request import AnswerRequest
 from service.generation.requests.parameters import SamplingParams, StopParams
 from service.generation.requests.request import GenerationRequest
-from service.images.places import place_images
+from service.images.positions import place_images
 from service.output.answers.choice import AnswerForm
 from service.prompting.chat_model import ChatModel
 from service.prompting.sampling_defaults import SamplingDefaults

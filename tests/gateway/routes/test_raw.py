@@ -118,7 +118,7 @@ async def test_stream_without_its_end_is_an_error(gateway: Gateway, service: fak
         ("/embeddings?api-version=2024-05-01", {"input": "hi"}, "ListEndpoints"),
     ],
 )
-async def test_hang_up_cancels(
+async def test_client_disconnect_cancels(
     gateway: Gateway, service: fakes_raw.FakeRawService, path: str, body: dict[str, object], held: str
 ) -> None:
     """A caller that disconnects cancels its call, whichever RPC it is."""

@@ -157,7 +157,7 @@ async def test_errors_of_the_path_have_its_shape(
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("num_events", [0, 2, 5])
-async def test_hang_up_cancels(
+async def test_client_disconnect_cancels(
     gateway: Gateway, service: FakeResponseService, num_events: int, *, stream: bool
 ) -> None:
     """Closing the connection cancels the call, before and after the first event and the first text."""

@@ -30,7 +30,7 @@ def http_request(**fields: object) -> bytes:
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("events", [SILENT, AFTER_ADMISSION, AFTER_A_TOKEN])
-async def test_hang_up_cancels(
+async def test_client_disconnect_cancels(
     gateway: Gateway,
     caplog: pytest.LogCaptureFixture,
     events: list[chat_pb2.StreamChatResponse | None],
@@ -58,7 +58,7 @@ async def test_hang_up_cancels(
     assert [r.fields["status"] for r in caplog.records if r.message == "request"] == [499]  # type: ignore[attr-defined]
 
 
-async def test_hang_up_while_sending_a_body(gateway: Gateway) -> None:
+async def test_client_disconnect_while_sending_a_body(gateway: Gateway) -> None:
     """An incomplete body is not sent to the service, and the next request succeeds."""
     _, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
     writer.write(http_request()[:-5])

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from service.auth.key_entry import KeysError
-from service.auth.key_place import keys_at
+from service.auth.key_location import keys_at
 from service.auth.shared_keys import NAME, SharedKeys
 from service.storage.shared_text import SharedText
 from tests.redis_server import RedisServer
