@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from tests.service.output.families import FAMILIES, Family, deltas_of
+from tests.service.output.families.families import FAMILIES, deltas_of
+from tests.service.output.families.family import Family
 
 SHORT, LONG = 1_000, 8_000
 LIMIT = 3.5 * LONG / SHORT  # of the ratio of their times: 8 if linear, 64 if quadratic
