@@ -54,7 +54,7 @@ class Charge:
     async def open(self, uses: Collection[Measure]) -> None:
         """Admit the request; `uses` are the token limits that apply.
 
-        Raises RateLimited, ConcurrencyLimited, LimitExceeded, or QuotaUnavailable.
+        Raise RateLimited, ConcurrencyLimited, LimitExceeded, or QuotaUnavailable.
         """
         limits = [each for each in self._limits if each.measure is Measure.REQUESTS or each.measure in uses]
         slots = [each for each in self._limits if each.measure is Measure.CONCURRENT_REQUESTS]
@@ -65,7 +65,7 @@ class Charge:
         await self._take(limits, draws, slots)
 
     def bound(self, asked: AnswerRequest) -> AnswerRequest:
-        """Return `asked` with the caller's maximum of `max_tokens`, if it has none. Raises LimitExceeded."""
+        """Return `asked` with the caller's maximum of `max_tokens`, if it has none. Raise LimitExceeded."""
         for limit in self._limits:
             if limit.measure is Measure.MAX_N and asked.n > limit.value:
                 raise LimitExceeded.of_value("n", asked.n, limit)
@@ -79,7 +79,7 @@ class Charge:
     async def take_for(self, asked: AnswerRequest, requests: Sequence[GenerationRequest]) -> None:
         """Take the tokens of the prompts, and the maximum of the answers.
 
-        The maximum is the request's `max_tokens` for each answer, or else the expected number, up to the limit. Raises
+        The maximum is the request's `max_tokens` for each answer, or else the expected number, up to the limit. Raise
         the same errors as `open`.
         """
         num_input = sum(len(request.prompt_token_ids) for request in requests)
@@ -102,7 +102,7 @@ class Charge:
         await self._take(limits, draws)
 
     async def take_input(self, num_tokens: int, field: str) -> None:
-        """Take the tokens of a request without generated tokens. Raises the same errors as `open`."""
+        """Take the tokens of a request without generated tokens. Raise the same errors as `open`."""
         limits = [each for each in self._limits if each.measure is Measure.INPUT_TOKENS]
         await self._take(limits, [_draw(each, field, num_tokens) for each in limits])
 

@@ -11,7 +11,7 @@ from service.generation.outputs.events import Started, Tokens
 
 
 class TokenEmitter:
-    """Returns the tokens of a stream as requested."""
+    """Return the tokens of a stream as requested."""
 
     def __init__(self, request: Any) -> None:
         """`request` is a message with the field `tokens`."""

@@ -27,7 +27,7 @@ def server() -> Iterator[PictureServer]:
 
 
 class NameServer:
-    """Returns the given answers in turn, and counts the requests."""
+    """Return the given answers in turn, and counts the requests."""
 
     def __init__(self, *answers: list[str]) -> None:
         self.answers = list(answers)
