@@ -54,9 +54,9 @@ class PromptDrafter:
     def __init__(self) -> None:
         self._lookups: dict[Sequence, PromptLookup] = {}
 
-    def guess(self, wanted: abc.Sequence[DraftRequest]) -> list[list[int]]:
+    def guess(self, requests: abc.Sequence[DraftRequest]) -> list[list[int]]:
         """Return the tokens that followed the last n-gram at its previous occurrence."""
-        return [self._lookup(each.sequence).guess(each.sequence.token_ids, each.after, each.most) for each in wanted]
+        return [self._lookup(each.sequence).guess(each.sequence.token_ids, each.after, each.most) for each in requests]
 
     def release(self, sequence: Sequence) -> None:
         """Drop a sequence's index. It is built again if the sequence is scheduled again."""

@@ -170,10 +170,10 @@ def _rank(file: Path, config: dict[str, Any], module: str, max_rank: int) -> int
 def _of_pattern(file: Path, config: dict[str, Any], patterns: str, field: str, module: str) -> float:
     """Return a module's value: of the first pattern that its name ends with, otherwise the default of all modules."""
     value: Any = config.get(field)
-    named, said = field, config.get(patterns) or {}
-    if not isinstance(said, dict):
+    named, overrides = field, config.get(patterns) or {}
+    if not isinstance(overrides, dict):
         raise AdapterRejected(f"{file}: {patterns} must be an object of numbers")
-    for pattern, each in said.items():
+    for pattern, each in overrides.items():
         try:
             fits = re.fullmatch(rf"(?:.*\.)?(?:{pattern})", module) is not None
         except re.error as error:

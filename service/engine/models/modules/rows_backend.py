@@ -84,8 +84,8 @@ class RowsBackend:
             if batch.positions[first] == 0:
                 self._kept[slot] = self._new_cache()
             rows = batch.output_rows[(batch.output_rows >= first) & (batch.output_rows < end)] - first
-            wanted = torch.from_numpy(rows.astype(np.int64)).to(token_ids.device)
-            found.append(self._continue(self._kept[slot], token_ids[first:end], wanted, int(batch.positions[first])))
+            indices = torch.from_numpy(rows.astype(np.int64)).to(token_ids.device)
+            found.append(self._continue(self._kept[slot], token_ids[first:end], indices, int(batch.positions[first])))
         return torch.cat(found)
 
     def _new_cache(self) -> Any:

@@ -136,8 +136,8 @@ def _pooling(file: Path) -> Pooling:
     for pooling in get_args(Pooling):
         if names == [pooling]:
             return pooling  # type: ignore[no-any-return]  # get_args returns the literal's values
-    wanted = ", ".join(map(str, names)) or "nothing"
-    raise ModelLoadError(f"{file}: pooling is one of {', '.join(get_args(Pooling))} here, not {wanted}")
+    configured = ", ".join(map(str, names)) or "nothing"
+    raise ModelLoadError(f"{file}: pooling is one of {', '.join(get_args(Pooling))} here, not {configured}")
 
 
 def _prompts(file: Path) -> tuple[dict[str, str], str]:
