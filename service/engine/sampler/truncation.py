@@ -60,6 +60,7 @@ def _column(values: Sequence[float], like: Tensor, dtype: type[np.number[Any]] =
 
 
 def _below_top_k_and_top_p(logits: Tensor, params: Sequence[SamplingParams]) -> Tensor:
+    """Return a mask of the logits that top_k and top_p leave out."""
     vocab_size = logits.shape[1]
     requested = [min(each.top_k or vocab_size, vocab_size) for each in params]
     counts = _column(requested, logits, np.int64)

@@ -36,6 +36,7 @@ class PromptLookup:
         return guess
 
     def _index(self, token_ids: list[int]) -> None:
+        """Index the n-grams of a sequence that are new since the last call, except the last one."""
         ends = range(self._num_indexed, len(token_ids))  # without the last n-gram, which is looked up
         if len(ends) == 1:
             self._ends[tuple(token_ids[-1 - _LENGTH : -1])] = ends.start

@@ -123,6 +123,7 @@ class Speculation:
     def _search(
         self, sequences: abc.Sequence[Sequence], most: int, capacity: abc.Callable[[Sequence], int]
     ) -> dict[Sequence, list[int]]:
+        """Return the drafts that pay off at this number of sequences, within `most` tokens and `capacity`."""
         least = self._times.least_chance(len(sequences))
         if least > 1:
             return {}

@@ -193,6 +193,7 @@ def _fill(descriptor: int, piece: npt.NDArray[Any], offset: int) -> bool:
 
 
 def _locations_in(file: Path) -> dict[str, _TensorLocation]:
+    """Return the position of each tensor in a safetensors file. Raise ModelLoadError if it can't be read."""
     try:
         with safe_open(file, framework="numpy"):  # checks the header and the file's length
             pass
@@ -209,6 +210,7 @@ def _locations_in(file: Path) -> dict[str, _TensorLocation]:
 
 
 def _files_of(folder: Path) -> list[Path]:
+    """Return the safetensors files of a folder. Raise ModelLoadError for a missing file or an invalid index."""
     single, index = folder / "model.safetensors", folder / _INDEX
     if single.is_file():
         return [single]

@@ -66,6 +66,8 @@ class ModuleAdapters:
         return module
 
     def _hook(self, name: str) -> Any:
+        """Return a forward hook that adds the adapters' sums or, during a trial, records the number of rows."""
+
         def add(_module: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
             x = inputs[0].flatten(0, -2)
             if self._seen is not None:

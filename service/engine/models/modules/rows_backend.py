@@ -107,6 +107,7 @@ class RowsBackend:
         return torch.cat(each)
 
     def _run(self, cache: Any, token_ids: Tensor, rows: Tensor, start: int) -> Tensor:
+        """Compute one sequence's tokens from `start` on, and return the logits of `rows`."""
         given: dict[str, Any] = {"logits_to_keep": rows if len(rows) else 1} if self._takes_rows else {}
         if self._passes_positions:
             given["position_ids"] = torch.arange(start, start + len(token_ids), device=token_ids.device)[None]

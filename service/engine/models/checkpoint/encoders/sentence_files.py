@@ -128,6 +128,7 @@ def is_encoder(folder: Path) -> bool:
 
 
 def _pooling(file: Path) -> Pooling:
+    """Return the configured pooling. Raise ModelLoadError if it is not supported."""
     settings = _read(file, dict)
     if settings.get("include_prompt") is False:
         raise ModelLoadError(f"{file}: pooling that leaves out the instruction can't be served")
@@ -165,6 +166,7 @@ def _dimensions(body: Path) -> Sequence[int] | None:
 
 
 def _read(file: Path, kind: type[Any]) -> Any:
+    """Return a JSON file's value. Raise ModelLoadError if it can't be read or is not of `kind`."""
     try:
         value = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
