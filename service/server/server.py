@@ -20,7 +20,7 @@ from service.deployment.endpoint_changes import EndpointChanges
 from service.deployment.model_changes import ModelChanges
 from service.deployment.reconciler import Reconciler
 from service.generation.caller import ANONYMOUS
-from service.generation.errors import AdapterRefused, InvalidRequest, ModelLoadError, TooManyAdapters
+from service.generation.errors import AdapterRefused, InvalidRequest, ModelChanged, ModelLoadError, TooManyAdapters
 from service.interceptors.admission import Admission
 from service.interceptors.auth import Auth
 from service.interceptors.call_duration import CallDuration
@@ -188,16 +188,21 @@ class Server:
         while True:
             failures = {served.engine.failed: served.name for served in self.registry.loaded}
             done: set[asyncio.Future[BaseException]] = set()
-            if failures:
+            if any(not failed.done() or not isinstance(failed.result(), ModelChanged) for failed in failures):
                 done, _ = await asyncio.wait(failures, timeout=_HEARTBEAT_CHECK_S, return_when=asyncio.FIRST_COMPLETED)
             else:
                 await asyncio.sleep(_HEARTBEAT_CHECK_S)
             for failed in done:
-                await self.health.enter(ServingPhase.FAILED)
                 reason = failed.result()
+                if isinstance(reason, ModelChanged):
+                    self.reconciler.request_reload(failures[failed])
+                    continue
+                await self.health.enter(ServingPhase.FAILED)
                 raise EngineDied(f"the engine of {failures[failed]} died: {type(reason).__name__}: {reason}")
             ages = {served.name: served.engine.heartbeat_age_s for served in self.registry.loaded}
-            await self.health.set_stalled(max(ages.values(), default=0.0) > self._settings.max_heartbeat_age_s)
+            is_suspended = any(served.engine.is_suspended for served in self.registry.loaded)
+            is_stalled = max(ages.values(), default=0.0) > self._settings.max_heartbeat_age_s
+            await self.health.set_stalled(is_suspended or is_stalled)
             await self.health.set_models(self.registry.loads)
             # If this process itself was stopped, heartbeats may be waiting to be read.
             was_late = time.monotonic() - checked_at > 2 * _HEARTBEAT_CHECK_S

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 from service.engine.link import wire
@@ -47,6 +48,15 @@ class WorkerProcess:
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
             theirs.close()
+
+    @property
+    def is_suspended(self) -> bool:
+        """True if a signal such as SIGSTOP has stopped the process. Always False where there is no /proc."""
+        try:
+            status = Path(f"/proc/{self.process.pid}/stat").read_bytes()
+        except OSError:
+            return False
+        return status.rpartition(b")")[2].split()[0] in {b"T", b"t"}
 
     def launch(self, engine_spec: EngineSpec, *, heartbeat_interval_s: float) -> None:
         """Send the specification of the core to load. Call `until_ready` to wait for the result."""
