@@ -21,6 +21,7 @@ _END_S = 1.0  # the time that a process has to end by itself after its socket wa
 _SLOW_IMPORTS = "service.engine.loading.generator"
 
 _prestarted: list[WorkerProcess] = []  # started, but without a Launch yet
+_loading: set[WorkerProcess] = set()
 
 
 class WorkerDied(Exception):  # noqa: N818  the name says what happened
@@ -66,11 +67,14 @@ class WorkerProcess:
 
     def until_ready(self) -> Ready:
         """Wait for the load. Raise ModelLoadError if the model cannot be loaded, WorkerDied if the process ends."""
+        _loading.add(self)
         try:
             return self._until_ready()
         except BaseException:
             self.kill()
             raise
+        finally:
+            _loading.discard(self)
 
     def kill(self) -> str:
         """End the process if it still runs, close its socket, and return how the process ended."""
@@ -95,6 +99,12 @@ class WorkerProcess:
 def prestart_workers(num_processes: int) -> None:
     """Start processes for later launches; they import slow modules while their parent prepares the launches."""
     _prestarted.extend(WorkerProcess(_SLOW_IMPORTS) for _ in range(num_processes))
+
+
+def end_unused_workers() -> None:
+    """Kill the processes that wait for a launch or load a model, at the end of this process."""
+    for worker in [*_prestarted, *_loading]:
+        worker.process.kill()
 
 
 def next_worker() -> WorkerProcess:
