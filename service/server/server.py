@@ -31,7 +31,7 @@ from service.interceptors.request_log import RequestLog
 from service.interceptors.sending import Sending
 from service.interceptors.tracing import Tracing
 from service.interceptors.validation import Validation
-from service.observability.counting import observe_keys, open_quota
+from service.observability.counting import observe_endpoints, observe_keys, open_quota
 from service.observability.engine_metrics import EngineMetrics
 from service.observability.health import Health, ServingPhase
 from service.observability.telemetry import Telemetry
@@ -72,6 +72,7 @@ class Server:
         self.endpoints = EndpointChanges(self.registry, endpoint_store(settings))
         self._authenticator = authenticator(settings)
         observe_keys(self._authenticator, telemetry)
+        observe_endpoints(lambda: len(self.endpoints.wanted.newest.unreadable), telemetry)
         self._tasks: list[asyncio.Task[None]] = []
         self._admission = Admission(lambda: self.health.phase, settings.max_concurrent_calls)
         self._server = aio.server(
