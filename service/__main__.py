@@ -11,7 +11,6 @@ import signal
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback for Ctrl-C during the imports
 
-import asyncio
 import sys
 from functools import partial
 

@@ -119,7 +119,7 @@ class Reconciler:
         self._has_work.set()
 
     def request_reload(self, name: str) -> None:
-        """Load a model anew, whose engine has ended because its files have changed. Until then requests are rejected."""
+        """Load a model anew whose engine has ended because its files have changed."""
         if name not in self._to_reload:
             self._to_reload.append(name)
             self._has_work.set()

@@ -3,7 +3,7 @@
 | state | meaning | left by |
 |---|---|---|
 | NEW | never launched | launch → LOADING |
-| LOADING | the worker loads, for the first time or after a stop | loaded → LOADED; fails → NEW, STOPPED; stop → STOPPING |
+| LOADING | the worker loads, first or after a stop | loaded → LOADED; fails → NEW, STOPPED; stop → STOPPING |
 | LOADED | the worker has loaded and reports to nobody | start → RUNNING; stop → STOPPING |
 | RUNNING | the worker serves | death → WAITING, DEAD; stop → STOPPING |
 | WAITING | the worker died; the restart delay passes | delay over → RELOADING; stop → STOPPING |

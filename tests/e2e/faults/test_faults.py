@@ -79,7 +79,7 @@ def test_a_stopped_engine_is_restarted(quick: Stack) -> None:
 
 
 def test_a_suspended_engine_rejects_calls() -> None:
-    """While an engine's process is suspended, readiness fails and calls are rejected, long before it counts as stalled."""
+    """While an engine is suspended, readiness fails and calls are rejected, long before it counts as stalled."""
     names = ("SLUICE_SERVICE_MAX_HEARTBEAT_AGE_S", "SLUICE_SERVICE_MAX_STALL_S")
     stack = Stack("--model=demo=demo/model", environment=dict.fromkeys(names, "1000"))
     try:
