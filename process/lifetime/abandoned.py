@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 _Result = TypeVar("_Result")
@@ -20,25 +22,18 @@ async def run_abandonable(name: str, work: Callable[[], _Result]) -> _Result:
     loop = asyncio.get_running_loop()
     done: asyncio.Future[_Result] = loop.create_future()
 
-    def finish(result: _Result | None, error: BaseException | None) -> None:
-        if done.done():
-            return
-        if error is not None:
-            done.set_exception(error)
-        else:
-            done.set_result(result)  # type: ignore[arg-type]  a result if there is no error
+    def finish(outcome: Callable[[], None]) -> None:
+        if not done.done():
+            outcome()
 
     def run() -> None:
-        result, error = None, None
         try:
-            result = work()
-        except BaseException as raised:  # noqa: BLE001  it is raised where the result is awaited
-            error = raised
+            outcome = partial(done.set_result, work())
+        except BaseException as error:  # noqa: BLE001  it is raised where the result is awaited
+            outcome = partial(done.set_exception, error)
         _threads.remove(threading.current_thread())
-        try:
-            loop.call_soon_threadsafe(finish, result, error)
-        except RuntimeError:  # the loop was closed meanwhile
-            return
+        with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
+            loop.call_soon_threadsafe(finish, outcome)
 
     thread = threading.Thread(target=run, name=name, daemon=True)
     _threads.append(thread)

@@ -49,7 +49,7 @@ class Reconciler:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`engine` has the service's engine settings, which apply to models loaded with none of their own."""
-        self.wanted = WantedState("models", store, Changes(), self._expect)
+        self.wanted = WantedState("models", store, Changes(), self._expect, records_looks=True)
         self._deployment = deployment
         self._registry = registry
         self._engine = engine

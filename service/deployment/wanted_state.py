@@ -26,9 +26,19 @@ class WantedState(Generic[Document]):
     """One document in step with its store. It is used on the event loop; `newest` may be read at any time."""
 
     def __init__(
-        self, name: str, store: DocumentStore[Document], newest: Document, on_change: Callable[[Document], None]
+        self,
+        name: str,
+        store: DocumentStore[Document],
+        newest: Document,
+        on_change: Callable[[Document], None],
+        *,
+        records_looks: bool = False,
     ) -> None:
-        """`name` is for the log. `on_change` is called with each document that replaces the newest one."""
+        """`name` is for the log. `on_change` is called with each document that replaces the newest one.
+
+        With `records_looks` each look records what this replica knows, so that others can call `until_known`.
+        """
+        self._records_looks = records_looks
         self.newest = newest
         self._name = name
         self._store = store
@@ -122,9 +132,10 @@ class WantedState(Generic[Document]):
         """Look, and return why the store is lost; empty if it isn't."""
         try:
             await self.look()
-            with contextlib.suppress(OSError):  # a file that can be read but not written is no loss for a reader
-                async with self._using_store:
-                    await asyncio.to_thread(self._store.num_behind)
+            if self._records_looks:
+                with contextlib.suppress(OSError):  # a file that can be read but not written is no loss for a reader
+                    async with self._using_store:
+                        await asyncio.to_thread(self._store.num_behind)
         except (OSError, SharedTextLost) as error:
             return str(error)
         return ""

@@ -156,7 +156,9 @@ def test_a_full_disk_changes_no_endpoint(quick: Stack) -> None:
     resource.prlimit(service, resource.RLIMIT_FSIZE, (10, limits[1]))
     try:
         refused = httpx.post(f"{quick.door}/api/2.0/serving-endpoints", json=body, timeout=GUARD_S)
-        assert refused.status_code == 500, refused.text
+        assert refused.status_code == 503, refused.text
+        assert refused.headers["retry-after"]
+        assert "their store can't be read or written; nothing was changed" in refused.text
         assert "File too large" not in refused.text
         assert httpx.get(endpoint, timeout=GUARD_S).status_code == 404
     finally:

@@ -118,7 +118,7 @@ async def test_without_a_shared_store_a_change_is_kept_in_memory() -> None:
 async def test_a_change_is_known_when_no_replica_is_behind() -> None:
     """The store is asked until every other replica has recorded that it knows the change; each look records, too."""
     store, ticks, asks = Scripted(), Ticks(), Ticks()
-    state = WantedState[int]("numbers", store, 1, lambda _: None)
+    state = WantedState[int]("numbers", store, 1, lambda _: None, records_looks=True)
     await state.until_known()
     store.behind = 2
     known = asyncio.create_task(state.until_known(asks.sleep))
