@@ -10,7 +10,7 @@
 | RELOADING | a new worker loads | loaded → RUNNING; fails → WAITING, DEAD; stop → STOPPING |
 | STOPPING | the worker ends | ended → STOPPED |
 | STOPPED | no worker; the memory is free | relaunch → LOADING |
-| DEAD | no worker, and none will be started | |
+| DEAD | no worker, and none will be started | nothing |
 """
 
 from __future__ import annotations
