@@ -57,14 +57,9 @@ def test_the_documented_table_is_the_one_in_use() -> None:
     assert found == {state: set(following) for state, following in NEXT_STATES.items()}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(4))
-async def test_any_order_of_events_follows_the_table(seed: int, tmp_path: Path) -> None:
-    """Kills, stops, relaunches and failing loads at any moment end in a state of rest, without a process if stopped."""
-    dice = Random(seed)
-    link, script = launched(tmp_path)
-    lost: list[object] = []  # exceptions of tasks that nobody awaits
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: lost.append(context))
+async def shuffled(dice: Random, folder: Path) -> None:
+    """Let events reach a link in a random order, and stop it."""
+    link, script = launched(folder)
     link.start(Recorder())
     for _ in range(12):
         match dice.choice(["kill", "kill", "stop", "relaunch", "break", "wait"]):
@@ -91,7 +86,15 @@ async def test_any_order_of_events_follows_the_table(seed: int, tmp_path: Path) 
     await link.stop()
     assert link.state in {LinkState.STOPPED, LinkState.DEAD}
     assert link.pid is None
-    del link
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+async def test_any_order_of_events_follows_the_table(seed: int, tmp_path: Path) -> None:
+    """Kills, stops, relaunches and failing loads at any moment end in a state of rest, without a process if stopped."""
+    lost: list[object] = []  # exceptions of tasks that nobody awaits
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: lost.append(context))
+    await shuffled(Random(seed), tmp_path)
     gc.collect()
     assert not lost
 

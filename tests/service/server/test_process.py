@@ -92,6 +92,23 @@ async def test_process_stops_in_order(number: signal.Signals) -> None:
     assert [json.loads(line)["message"] for line in lines][-1] == "stopped"
 
 
+@pytest.mark.parametrize("numbers", [[signal.SIGQUIT], [signal.SIGTERM, signal.SIGQUIT]])
+async def test_sigquit_ends_the_drain(numbers: list[signal.Signals]) -> None:
+    """As the first signal or during the drain, SIGQUIT ends the calls that still run, with a status."""
+    async with started(flags={"drain-timeout-s": 1000}) as run:
+        await run.until_logged("serving")
+        call = run.stream()
+        await call.read()
+        for number in numbers:
+            run.process.send_signal(number)
+            if number is signal.SIGTERM:
+                await run.until_logged("draining")
+        refusal = await refused(call)
+        code, _ = await run.rest()
+    assert (refusal.code, refusal.info.reason) == (grpc.StatusCode.UNAVAILABLE, "DRAINING")
+    assert code == 0
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_a_stop_does_not_wait_for_a_worker_that_loads(number: signal.Signals) -> None:
     """A service that is stopped while an engine's process loads a model ends, and that process with it."""
