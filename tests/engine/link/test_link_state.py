@@ -112,7 +112,7 @@ async def test_a_relaunch_that_is_stopped_fails(tmp_path: Path) -> None:
         await waking
     assert link.state is LinkState.STOPPED
     await link.relaunch()
-    assert link.state is LinkState.RUNNING
+    await until(lambda: link.state is LinkState.RUNNING)
     await link.stop()
 
 
