@@ -31,7 +31,7 @@ from runner.settings import ROOT, RunError, Settings, check, commands
 from runner.startup.startup_timeout import StartupTimeout
 
 READY_TIMEOUT_S = 300  # without progress; loading a large model from a slow disk takes long
-STOP_TIMEOUT_S = 60  # longer than the drain timeout of each process
+STOP_MARGIN_S = 40.0  # time of a process to end by itself after its drain timeout
 
 
 def write_envoy_config(settings: Settings, folder: Path) -> Path:
@@ -120,7 +120,9 @@ async def run(settings: Settings) -> None:
                 await stop.run_until_stop(children.keep())
         finally:
             # After Envoy has ended, gateway and service get no new requests and need no delay for load balancers.
-            await children.stop((stop.number or signal.SIGINT, signal.SIGINT), STOP_TIMEOUT_S)
+            number = stop.number or signal.SIGINT
+            drain_s = settings.drain_timeout_s + (settings.drain_time_s if number is signal.SIGTERM else 0)
+            await children.stop((number, signal.SIGINT), drain_s + STOP_MARGIN_S, drain_s)
 
 
 def main() -> int:

@@ -20,6 +20,7 @@ from runner.proxy.envoy_config import Addresses
 from runner.proxy.envoy_tls import EnvoyTls
 from runner.tls.development_tls import DevelopmentTls
 
+ENVOY_MARGIN_S = 10.0  # time in which the errors of cut requests pass through Envoy after the drain timeout
 ROOT = Path(__file__).resolve().parent.parent  # the folder of the processes' packages
 
 
@@ -213,7 +214,8 @@ def commands(settings: Settings, envoy_yaml: Path) -> dict[str, list[str]]:
         service += tls.service_flags()
         gateway += tls.gateway_flags()
     envoy = [sys.executable, "-m", "runner.proxy.front_door", f"127.0.0.1:{settings.envoy_admin_port}"]
-    envoy += ["--drain-time-s", str(settings.drain_time_s), "--drain-timeout-s", str(settings.drain_timeout_s), "--"]
+    drain_timeout_s = settings.drain_timeout_s + ENVOY_MARGIN_S
+    envoy += ["--drain-time-s", str(settings.drain_time_s), "--drain-timeout-s", str(drain_timeout_s), "--"]
     envoy += [str(Path(sys.executable).with_name("envoy")), "-c", str(envoy_yaml)]
     envoy += ["--concurrency", "1", "--disable-hot-restart", "-l", "warning"]
     envoy += ["--file-flush-interval-msec", "500"]  # for its access log

@@ -11,13 +11,13 @@ import signal
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback for Ctrl-C during the imports
 
-import asyncio
 import sys
 from functools import partial
 
 import uvloop
 
 from process.errors import ConfigError
+from process.lifetime.abandoned import exit_if_abandoned, run_abandonable
 from process.lifetime.exit import exit_with
 from process.lifetime.scheduling import let_others_finish
 from process.lifetime.stop import StopSignal
@@ -27,7 +27,7 @@ from process.settings.reload import Reload
 from service.deployment.deployment import LoadModel
 from service.engine.interface.port import StepObserver
 from service.engine.link.process_memory import freeze_heap, limit_primitive_cache
-from service.engine.link.worker_process import prestart_workers
+from service.engine.link.worker_process import end_unused_workers, prestart_workers
 from service.generation.errors import ModelLoadError
 from service.loading.model import load_model
 from service.observability.logs import call_context
@@ -40,8 +40,8 @@ from service.settings.model_settings import ModelSettings
 
 
 async def load_from_folder(settings: ModelSettings, observer: StepObserver) -> ServedModel:
-    """Load a model from its folder, off the event loop. Raises ModelLoadError."""
-    served = await asyncio.to_thread(load_model, settings, observer)
+    """Load a model from its folder, off the event loop. A stop does not wait for it. Raises ModelLoadError."""
+    served = await run_abandonable("load", partial(load_model, settings, observer))
     freeze_heap()
     return served
 
@@ -61,6 +61,9 @@ def main(load: LoadModel = load_from_folder) -> None:
         uvloop.run(_run(settings, load))
     except (StartError, ModelLoadError, EngineDied) as error:
         exit_with(PROGRAM, error, 1)
+    finally:
+        end_unused_workers()
+    exit_if_abandoned(0)
 
 
 async def _run(settings: Settings, load: LoadModel) -> None:

@@ -21,6 +21,11 @@ OPERATORS_PATHS: Final = frozenset({"/livez", "/healthz", "/readyz", "/health", 
 RETRY_AFTER_S: Final = 1.0
 
 
+def shutdown_failure() -> Failure:
+    """Return the failure of requests that the gateway rejects or ends because it stops."""
+    return Failure(Reason.DRAINING, "the server is shutting down", retry_after_s=RETRY_AFTER_S)
+
+
 class GatewayPhase(enum.Enum):
     """Phases of the gateway, in order; none is entered again."""
 
@@ -79,7 +84,7 @@ class DrainGate:
             await send(message)
 
         if self._drain.phase is GatewayPhase.DRAINING:
-            failure = Failure(Reason.DRAINING, "the server is shutting down", retry_after_s=RETRY_AFTER_S)
+            failure = shutdown_failure()
             await send_error_response(closing, self._error_response(scope, failure), failure)
             return
         self._drain.begin()

@@ -24,6 +24,7 @@ from gateway.http.cost import collect_cost
 from gateway.http.headers import headers_of
 from gateway.http.rate_limits import collect_rate_limits
 from gateway.http.reply import known, send_error_response
+from gateway.operators.drain import shutdown_failure
 from gateway.telemetry import Telemetry
 from process.network.plain_text import PlainTextCredentials
 from process.telemetry.attributes import ERROR_TYPE, REQUEST_ID
@@ -114,6 +115,10 @@ class RequestObserver:
             await self._app(scope, receive, exchange.send)
         except CallerLeft:
             exchange.status = CALLER_LEFT_STATUS
+        except asyncio.CancelledError:  # the drain time has ended; uvicorn would log it with a traceback
+            if not exchange.is_started:
+                failure = shutdown_failure()
+                await send_error_response(exchange.send, self._error_response(scope, failure), failure)
         except Exception as error:
             failure = known(error, exchange.request_id)
             if exchange.is_started:  # too late for an error response: the server closes the connection

@@ -157,13 +157,22 @@ class Children:
             for keeper in keepers:
                 keeper.cancel()
 
-    async def stop(self, numbers: Sequence[signal.Signals], timeout_s: float) -> None:
+    async def stop(self, numbers: Sequence[signal.Signals], timeout_s: float, drain_s: float) -> None:
         """Stop the processes in reverse start order, each after the previous one has exited.
 
-        `numbers` are the signals in this order; the last signal is used for all remaining processes.
+        `numbers` are the signals in this order; the last signal is used for all remaining processes. If the first
+        process still runs after `drain_s` seconds, the others get SIGQUIT while it lasts, so that the errors of the
+        remaining requests pass through it. A process is killed if it runs for `timeout_s` seconds after its signal.
         """
-        for index, child in enumerate(reversed(self._children)):
-            await child.stop(numbers[min(index, len(numbers) - 1)], timeout_s)
+        if not self._children:
+            return
+        proxy, *others = reversed(self._children)
+        stopping = asyncio.create_task(proxy.stop(numbers[0], timeout_s))
+        has_drained, _ = await asyncio.wait([stopping], timeout=drain_s)
+        for index, child in enumerate(others, 1):
+            number = numbers[min(index, len(numbers) - 1)] if has_drained else signal.SIGQUIT
+            await child.stop(number, timeout_s)
+        await stopping
 
     def kill(self) -> None:
         """Kill all processes."""

@@ -10,7 +10,7 @@ from typing import Final
 from service.generation.errors import EngineError, EngineRestarting
 from service.registry.errors import RegistryError
 
-_RETRY_S: Final = 60.0  # interval between attempts of a step that fails
+RETRY_S: Final = 60.0  # interval between attempts of a step that fails
 
 _log = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ class Attempts:
 
     def have_failed(self, names: Iterable[str]) -> None:
         """Record that these steps, and no others, have just failed."""
-        self._due = dict.fromkeys(names, self._clock() + _RETRY_S)
+        self._due = dict.fromkeys(names, self._clock() + RETRY_S)
 
     async def make(self, name: str, step: Callable[[], Awaitable[None]]) -> None:
         """Take a step if it is due. Its failure is logged, not raised."""
@@ -38,7 +38,7 @@ class Attempts:
             await step()
             self._due.pop(name, None)
         except Exception as error:  # noqa: BLE001  the steps after this one must still be taken
-            wait_s = error.retry_after_s if isinstance(error, EngineRestarting) else _RETRY_S
+            wait_s = error.retry_after_s if isinstance(error, EngineRestarting) else RETRY_S
             self._due[name] = self._clock() + wait_s
             is_known = isinstance(error, EngineError | RegistryError | ValueError)
             _log.error("a change can't be made here: %s: %s", name, error, exc_info=None if is_known else error)

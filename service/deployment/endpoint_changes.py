@@ -52,7 +52,7 @@ class EndpointChanges:
         """Create an endpoint, `create()`, and return it.
 
         Raises EndpointExists if the name is taken, even by an endpoint that the caller can't see, TooManyEndpoints,
-        EndpointsUnavailable, OSError, and what `create` raises.
+        EndpointsUnavailable, and what `create` raises.
         """
 
         def added(document: EndpointDocument) -> tuple[EndpointDocument, Endpoint]:
@@ -69,7 +69,7 @@ class EndpointChanges:
         """Replace an endpoint by `update` of it, and return the new one.
 
         Raises EndpointNotFound if the caller can't see it, EndpointReadOnly for one of the settings or one that can't
-        be read, EndpointsUnavailable, OSError, and what `update` raises.
+        be read, EndpointsUnavailable, and what `update` raises.
         """
 
         def changed(document: EndpointDocument) -> tuple[EndpointDocument, Endpoint]:
@@ -109,7 +109,8 @@ class EndpointChanges:
 
         try:
             await self._wanted.keep(changed)
-        except (SharedTextLost, Outdated) as error:
+        except (OSError, SharedTextLost, Outdated) as error:
+            _log.warning("a change of an endpoint could not be stored", extra={"fields": {"reason": str(error)}})
             raise EndpointsUnavailable(LOOK_S) from error
         return results[-1]
 

@@ -1,6 +1,7 @@
 """Load, unload, put to sleep and wake models and adapters: clients' proposals to the reconciler.
 
-A change returns when it is applied here and stored; a load or a wake returns when the other replicas know it, too.
+A change returns when it is applied here and stored; a load or a wake returns when the other replicas have recorded that
+they know it, too.
 """
 
 from __future__ import annotations

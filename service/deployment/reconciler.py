@@ -17,13 +17,14 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from service.deployment.attempts import Attempts
+from service.deployment.attempts import RETRY_S, Attempts
 from service.deployment.changes import Changes, LoadedAdapter, LoadedModel
 from service.deployment.configured_models import ConfiguredModels
 from service.deployment.deployment import Deployment
 from service.deployment.proposal import Proposal
 from service.deployment.states import State, States
 from service.deployment.wanted_state import LOOK_S, WantedState
+from service.generation.errors import ModelChanged
 from service.registry.errors import ChangesUnavailable, ModelNotFound, RegistryError
 from service.registry.registry import Registry
 from service.settings.engine_settings import EngineSettings
@@ -48,7 +49,7 @@ class Reconciler:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`engine` has the service's engine settings, which apply to models loaded with none of their own."""
-        self.wanted = WantedState("models", store, Changes(), self._expect)
+        self.wanted = WantedState("models", store, Changes(), self._expect, records_looks=True)
         self._deployment = deployment
         self._registry = registry
         self._engine = engine
@@ -58,6 +59,7 @@ class Reconciler:
         self._attempts = Attempts(clock)
         self._proposals: deque[Proposal[Any]] = deque()
         self._is_pass_due = False
+        self._to_reload: list[str] = []
         self._has_work = asyncio.Event()
 
     @property
@@ -101,6 +103,9 @@ class Reconciler:
             self._has_work.clear()
             while self._proposals:
                 await self._settle(self._proposals.popleft())
+            while self._to_reload:
+                await self._reload_later(self._to_reload[0])
+                self._to_reload.pop(0)
             if self._is_pass_due:
                 self._is_pass_due = False
                 try:
@@ -112,6 +117,12 @@ class Reconciler:
         """Apply other replicas' changes, and retry what failed, as soon as nothing else is being done."""
         self._is_pass_due = True
         self._has_work.set()
+
+    def request_reload(self, name: str) -> None:
+        """Load a model anew whose engine has ended because its files have changed."""
+        if name not in self._to_reload:
+            self._to_reload.append(name)
+            self._has_work.set()
 
     async def apply(self, proposal: Proposal[_Result]) -> _Result:
         """Return when a proposal is applied and stored; it goes on if its caller leaves.
@@ -141,7 +152,7 @@ class Reconciler:
         if name in target.asleep:
             await self._deployment.sleep(name)
         else:
-            await self._deployment.wake(name)
+            await self._wake(name, target)
 
     async def bring_adapter(self, full: str, target: Changes, *, may_load: bool = True) -> None:
         """Serve or unload one adapter as `target` says. Raises like `Deployment`."""
@@ -159,6 +170,34 @@ class Reconciler:
             await self._load_adapter(full, self._configured.wanted_adapters(target)[full], target)
         else:
             await self.bring_adapter(full, target, may_load=False)
+
+    async def _wake(self, name: str, target: Changes) -> None:
+        """Wake a model, or load it anew if its files have changed meanwhile."""
+        try:
+            await self._deployment.wake(name)
+        except ModelChanged:
+            await self._reload(name, target)
+
+    async def _reload(self, name: str, target: Changes) -> None:
+        """Unload a served model and load it anew, from its files as they are now, with a fingerprint of their own."""
+        _log.warning("the files of a model have changed; it is loaded anew", extra={"fields": {"model": name}})
+        entry = target.wanted_models(self._configured.names)[name]
+        self._models.loading(name)
+        await self._unload(name)
+        try:
+            await self._load(name, entry, target)
+        except Exception as error:
+            self._models.failed(name, str(error))
+            raise
+        self.request_pass()  # for its adapters that clients have loaded
+
+    async def _reload_later(self, name: str) -> None:
+        """Load a model anew if it is still wanted. A failure is logged, and the load is retried."""
+        if name not in self._models.served:
+            return
+        await self._attempts.make(name, partial(self._reload, name, self.wanted.newest))
+        if name not in self._models.served:  # without a shared store nothing else requests a pass
+            asyncio.get_running_loop().call_later(RETRY_S, self.request_pass)
 
     async def _settle(self, proposal: Proposal[Any]) -> None:
         try:
@@ -224,7 +263,7 @@ class Reconciler:
                 await self._bring_sleeps({name} & self.wanted.newest.asleep)
         for model in self._registry.loaded:
             if model.engine.is_asleep and model.name not in self.wanted.newest.asleep:
-                await self._attempts.make(_sleep_of(model.name), partial(self._deployment.wake, model.name))
+                await self._attempts.make(_sleep_of(model.name), partial(self._wake, model.name, self.wanted.newest))
         await self._bring_adapters()
 
     async def _bring_sleeps(self, names: Collection[str]) -> None:

@@ -7,6 +7,7 @@ store the document is kept in memory; nothing else differs.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Final, Generic
@@ -14,8 +15,8 @@ from typing import Final, Generic
 from service.storage.document import Document, DocumentStore
 from service.storage.shared_text import Outdated, SharedTextLost
 
+_ASK_S: Final = 0.1  # interval at which the store is asked whether all replicas follow a change
 LOOK_S: Final = 1.0  # interval at which a shared store is checked for other replicas' changes
-_LOOKS_OF_ALL: Final = 3  # looks of this replica within which all others have looked at least once
 _MAX_TRIES: Final = 8  # of a change while other replicas keep changing the document
 
 _log = logging.getLogger(__name__)
@@ -25,16 +26,24 @@ class WantedState(Generic[Document]):
     """One document in step with its store. It is used on the event loop; `newest` may be read at any time."""
 
     def __init__(
-        self, name: str, store: DocumentStore[Document], newest: Document, on_change: Callable[[Document], None]
+        self,
+        name: str,
+        store: DocumentStore[Document],
+        newest: Document,
+        on_change: Callable[[Document], None],
+        *,
+        records_looks: bool = False,
     ) -> None:
-        """`name` is for the log. `on_change` is called with each document that replaces the newest one."""
+        """`name` is for the log. `on_change` is called with each document that replaces the newest one.
+
+        With `records_looks` each look records what this replica knows, so that others can call `until_known`.
+        """
+        self._records_looks = records_looks
         self.newest = newest
         self._name = name
         self._store = store
         self._on_change = on_change
         self._using_store = asyncio.Lock()  # held from a read to the write that depends on it
-        self._num_looks = 0
-        self._looked = asyncio.Condition()
 
     @property
     def is_shared(self) -> bool:
@@ -95,17 +104,14 @@ class WantedState(Generic[Document]):
             except Exception:  # noqa: BLE001  a replica that stopped following would not be noticed
                 _log.exception("the store of %s could not be read", self._name)
             on_look()
-            async with self._looked:
-                self._num_looks += 1
-                self._looked.notify_all()
 
-    async def until_known(self) -> None:
-        """Return when all other replicas know the newest document, as long as each looks at the store in time."""
-        if not self._store.is_shared:
-            return
-        target = self._num_looks + _LOOKS_OF_ALL
-        async with self._looked:
-            await self._looked.wait_for(lambda: self._num_looks >= target)
+    async def until_known(self, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
+        """Return when every other running replica has recorded in the store that it follows the newest document.
+
+        If the store is lost meanwhile, return too: the document is stored, and the others follow it when it is back.
+        """
+        while self._store.is_shared and await self._has_readers_behind():
+            await sleep(_ASK_S)
 
     def close(self) -> None:
         """Release the store's connection."""
@@ -115,10 +121,21 @@ class WantedState(Generic[Document]):
         if await asyncio.to_thread(self._store.is_newer):
             self._take(await asyncio.to_thread(self._store.read))
 
+    async def _has_readers_behind(self) -> bool:
+        try:
+            async with self._using_store:
+                return await asyncio.to_thread(self._store.num_behind) > 0
+        except (OSError, SharedTextLost):
+            return False
+
     async def _loss(self) -> str:
         """Look, and return why the store is lost; empty if it isn't."""
         try:
             await self.look()
+            if self._records_looks:
+                with contextlib.suppress(OSError):  # a file that can be read but not written is no loss for a reader
+                    async with self._using_store:
+                        await asyncio.to_thread(self._store.num_behind)
         except (OSError, SharedTextLost) as error:
             return str(error)
         return ""

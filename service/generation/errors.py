@@ -120,7 +120,7 @@ class EngineClosed(EngineError):
 
 
 class EngineRestarting(RetryLater):
-    """The engine's process died and is being restarted."""
+    """The engine's process died and is being restarted, or is suspended."""
 
 
 class EngineAsleep(RetryLater):
@@ -161,3 +161,7 @@ class AdapterLost(EngineError):
 
 class ModelLoadError(EngineError):
     """A model can't be loaded; the message names the folder or file and the cause."""
+
+
+class ModelChanged(ModelLoadError):
+    """The files of a model differ from those that were loaded, so that an engine can't be restarted with them."""

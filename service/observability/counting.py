@@ -1,8 +1,8 @@
-"""Create quotas from the settings, and the metrics of quotas and keys."""
+"""Create quotas from the settings, and the metrics of quotas, keys and endpoints."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from opentelemetry.metrics import CallbackOptions, Observation
 
@@ -37,6 +37,15 @@ def observe_keys(authenticator: Authenticator | None, telemetry: Telemetry) -> N
         "sluice.auth.keys_stale",
         [lambda _options: [Observation(int(authenticator is not None and authenticator.is_stale))]],
         description="1 while the newest keys can't be used, so that earlier ones are.",
+    )
+
+
+def observe_endpoints(num_unreadable: Callable[[], int], telemetry: Telemetry) -> None:
+    """Report the number of stored endpoints that this replica can't read."""
+    telemetry.meter.create_observable_gauge(
+        "sluice.endpoints.unreadable",
+        [lambda _options: [Observation(num_unreadable())]],
+        description="Stored endpoints that a newer version wrote and this one can't read.",
     )
 
 

@@ -55,7 +55,7 @@ class Health:
         await self._publish()
 
     async def set_stalled(self, stalled: bool) -> None:  # noqa: FBT001  the one value of a setter
-        """Set whether an engine has work but makes no progress."""
+        """Set whether an engine makes no progress: it has work and doesn't step, or its process is suspended."""
         if stalled != self._stalled:
             self._stalled = stalled
             await self._publish()

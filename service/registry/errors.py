@@ -127,10 +127,10 @@ class EndpointReadOnly(RegistryError):
 
 
 class EndpointsUnavailable(RegistryError):
-    """The store of endpoints shared by all replicas can't be reached. Retry after `retry_after_s` seconds."""
+    """The store of endpoints can't be read or written. Retry after `retry_after_s` seconds."""
 
     def __init__(self, retry_after_s: float) -> None:
-        super().__init__("endpoints can't be changed now; nothing was changed")
+        super().__init__("endpoints can't be changed now: their store can't be read or written; nothing was changed")
         self.retry_after_s = retry_after_s
 
 

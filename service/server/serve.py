@@ -50,7 +50,7 @@ async def _serve(
             following = asyncio.create_task(reload.follow(server.apply))
         if not await _unless(stopping, server.watch()):
             _log.info("draining")
-            await server.drain(stop.delay_s(settings.drain_delay_s))
+            await stop.until_drained(server.drain(stop.delay_s(settings.drain_delay_s)))
     finally:
         stopping.cancel()
         if following is not None:

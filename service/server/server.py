@@ -20,7 +20,7 @@ from service.deployment.endpoint_changes import EndpointChanges
 from service.deployment.model_changes import ModelChanges
 from service.deployment.reconciler import Reconciler
 from service.generation.caller import ANONYMOUS
-from service.generation.errors import AdapterRejected, InvalidRequest, ModelLoadError, TooManyAdapters
+from service.generation.errors import AdapterRejected, InvalidRequest, ModelChanged, ModelLoadError, TooManyAdapters
 from service.interceptors.admission import Admission
 from service.interceptors.auth import Auth
 from service.interceptors.call_duration import CallDuration
@@ -31,7 +31,7 @@ from service.interceptors.request_log import RequestLog
 from service.interceptors.sending import Sending
 from service.interceptors.tracing import Tracing
 from service.interceptors.validation import Validation
-from service.observability.counting import observe_keys, open_quota
+from service.observability.counting import observe_endpoints, observe_keys, open_quota
 from service.observability.engine_metrics import EngineMetrics
 from service.observability.health import Health, ServingPhase
 from service.observability.telemetry import Telemetry
@@ -72,6 +72,7 @@ class Server:
         self.endpoints = EndpointChanges(self.registry, endpoint_store(settings))
         self._authenticator = authenticator(settings)
         observe_keys(self._authenticator, telemetry)
+        observe_endpoints(lambda: len(self.endpoints.wanted.newest.unreadable), telemetry)
         self._tasks: list[asyncio.Task[None]] = []
         self._admission = Admission(lambda: self.health.phase, settings.max_concurrent_calls)
         self._server = aio.server(
@@ -188,16 +189,21 @@ class Server:
         while True:
             failures = {served.engine.failed: served.name for served in self.registry.loaded}
             done: set[asyncio.Future[BaseException]] = set()
-            if failures:
+            if any(not failed.done() or not isinstance(failed.result(), ModelChanged) for failed in failures):
                 done, _ = await asyncio.wait(failures, timeout=_HEARTBEAT_CHECK_S, return_when=asyncio.FIRST_COMPLETED)
             else:
                 await asyncio.sleep(_HEARTBEAT_CHECK_S)
             for failed in done:
-                await self.health.enter(ServingPhase.FAILED)
                 reason = failed.result()
+                if isinstance(reason, ModelChanged):
+                    self.reconciler.request_reload(failures[failed])
+                    continue
+                await self.health.enter(ServingPhase.FAILED)
                 raise EngineDied(f"the engine of {failures[failed]} died: {type(reason).__name__}: {reason}")
             ages = {served.name: served.engine.heartbeat_age_s for served in self.registry.loaded}
-            await self.health.set_stalled(max(ages.values(), default=0.0) > self._settings.max_heartbeat_age_s)
+            is_suspended = any(served.engine.is_suspended for served in self.registry.loaded)
+            is_stalled = max(ages.values(), default=0.0) > self._settings.max_heartbeat_age_s
+            await self.health.set_stalled(is_suspended or is_stalled)
             await self.health.set_models(self.registry.loads)
             # If this process itself was stopped, heartbeats may be waiting to be read.
             was_late = time.monotonic() - checked_at > 2 * _HEARTBEAT_CHECK_S

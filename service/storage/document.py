@@ -21,6 +21,12 @@ class TextStore(Protocol):
     def is_newer(self) -> bool:
         """Return whether another process has changed the text. Raises OSError or SharedTextLost."""
 
+    def num_behind(self) -> int:
+        """Record that this process knows the text read or written last, and return how many others don't know it.
+
+        A process that has recorded nothing for `RECORD_S` seconds doesn't count. Raises OSError or SharedTextLost.
+        """
+
     def unreadable(self, reason: str) -> Exception:
         """The error for a text that can't be parsed: an OSError or SharedTextLost."""
 
@@ -55,6 +61,12 @@ class DocumentStore(Protocol[Document]):
     def is_newer(self) -> bool:
         """Return whether the document isn't the one that was read or written last. Raises OSError or SharedTextLost."""
 
+    def num_behind(self) -> int:
+        """Record that this process knows the document read or written last, and return how many others don't.
+
+        Raises OSError or SharedTextLost.
+        """
+
     def close(self) -> None:
         """Release the connection."""
 
@@ -75,6 +87,9 @@ class MemoryDocument(DocumentStore[Document]):
 
     def is_newer(self) -> bool:
         return False
+
+    def num_behind(self) -> int:
+        return 0
 
     def close(self) -> None:
         """Do nothing: no connection is open."""
@@ -107,6 +122,9 @@ class SharedDocument(DocumentStore[Document]):
 
     def is_newer(self) -> bool:
         return not self._is_parsed or self._text.is_newer()
+
+    def num_behind(self) -> int:
+        return self._text.num_behind()
 
     def close(self) -> None:
         self._text.close()

@@ -7,16 +7,18 @@ process the file is used by one thread at a time.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import glob
 import os
+import secrets
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from service.storage.file_state import file_state
-from service.storage.shared_text import Outdated
+from service.storage.shared_text import RECORD_S, Outdated
 
 
 class SharedFileError(OSError):
@@ -29,6 +31,8 @@ class SharedFile:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._seen = file_state(self._path)  # of the version that was read or written last here
+        self._known = path.with_name(f".{path.name}.known")
+        self._record = self._known / f"{secrets.token_hex(8)}.txt"
 
     def read(self) -> str | None:
         """Return the text, or None if the file does not exist, and remove temporary files of writers that died.
@@ -73,8 +77,30 @@ class SharedFile:
         """Return whether another process has written the file since it was read or written here."""
         return file_state(self._path) != self._seen
 
+    def num_behind(self) -> int:
+        """Record that this process knows the text read or written last, and return how many others don't know it.
+
+        Each process has a file of its own in a folder next to the text, with the version that it knows. Raise OSError.
+        """
+        self._known.mkdir(exist_ok=True)
+        version = repr(self._seen)
+        new = self._record.with_suffix(".tmp")
+        new.write_text(version, encoding="utf-8")
+        new.replace(self._record)
+        now, num_behind = self._record.stat().st_mtime, 0  # by the clock that dates the other records
+        for record in self._known.glob("*.txt"):
+            with contextlib.suppress(FileNotFoundError):  # its process has ended
+                if now - record.stat().st_mtime > RECORD_S:
+                    record.unlink()
+                elif record.read_text(encoding="utf-8") != version:
+                    num_behind += 1
+        return num_behind
+
     def close(self) -> None:
-        """Do nothing: the file is not kept open."""
+        """Nobody waits for this process any more. The file is not kept open."""
+        with contextlib.suppress(OSError):
+            self._record.unlink(missing_ok=True)
+            self._known.rmdir()  # fails unless this was the last process
 
     def _replace(self, folder: Path, text: str) -> None:
         handle, new = tempfile.mkstemp(prefix=f".{self._path.name}.", suffix=".tmp", dir=folder)

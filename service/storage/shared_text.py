@@ -8,6 +8,7 @@ and after it lost the text.
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +21,23 @@ _WRITE = """
 if (redis.call('HGET', KEYS[1], 'revision') or '0') ~= ARGV[1] then return 0 end
 redis.call('HSET', KEYS[1], 'revision', ARGV[2], 'text', ARGV[3])
 return 1
+"""
+
+
+RECORD_S = 5  # a replica that has recorded no revision for so long is gone: several times the interval of its looks
+# Record the revision that a replica knows, and count the other replicas that know an earlier one.
+_RECORD = """
+local now = tonumber(redis.call('TIME')[1])
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[2] .. ' ' .. now)
+redis.call('EXPIRE', KEYS[1], 60)
+local entries = redis.call('HGETALL', KEYS[1])
+local behind = 0
+for index = 1, #entries, 2 do
+  local revision, seen = string.match(entries[index + 1], '^(%d+) (%d+)$')
+  if not revision or now - tonumber(seen) > tonumber(ARGV[3]) then redis.call('HDEL', KEYS[1], entries[index])
+  elseif tonumber(revision) < tonumber(ARGV[2]) then behind = behind + 1 end
+end
+return behind
 """
 
 
@@ -50,6 +68,8 @@ class SharedText:
             retry=Retry(NoBackoff(), 0),
         )
         self._write = self._redis.register_script(_WRITE)
+        self._record = self._redis.register_script(_RECORD)
+        self._reader = secrets.token_hex(8)  # identifies this process among the readers
         self._revision = _NONE
         self._text: str | None = None
 
@@ -78,13 +98,27 @@ class SharedText:
         with _asking():
             return bool((self._redis.hget(self._name, "revision") or _NONE) != self._revision)
 
+    def num_behind(self) -> int:
+        """Record that this process knows the text read or written last, and return how many others don't know it.
+
+        Raises SharedTextLost.
+        """
+        with _asking():
+            return int(self._record(keys=[self._known], args=[self._reader, _number(self._revision), RECORD_S]))
+
     def unreadable(self, reason: str) -> SharedTextLost:
         """The error for a text that can't be parsed."""
         return SharedTextLost(f"the text of {self._name} can't be read: {reason}")
 
     def close(self) -> None:
-        """Disconnect."""
+        """Disconnect. Nobody waits for this process any more."""
+        with contextlib.suppress(SharedTextLost), _asking():
+            self._redis.hdel(self._known, self._reader)
         self._redis.close()
+
+    @property
+    def _known(self) -> str:
+        return f"{self._name}:known"
 
 
 def _number(revision: str) -> int:

@@ -118,6 +118,13 @@ CASES = (
         {"sluice_quota_store_lost": "0x60"},
     ),
     Case(
+        "SluiceEndpointsUnreadable",
+        {'sluice_endpoints_unreadable{instance="a"}': "2x200"},
+        59,
+        62,
+        {"sluice_endpoints_unreadable": "0x200"},
+    ),
+    Case(
         "SluiceDescriptorsLow",
         {'process_open_fds{job="sluice-service"}': "900x60", 'process_max_fds{job="sluice-service"}': "1024x60"},
         4,

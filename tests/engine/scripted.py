@@ -81,6 +81,19 @@ class Script:
         """Let the next load raise a ModelLoadError."""
         (self.folder / "no_load").write_text(text)
 
+    def load_again(self) -> None:
+        """Let loads succeed again."""
+        (self.folder / "no_load").unlink(missing_ok=True)
+
+    def change(self, text: str) -> None:
+        """Let the next load describe another model."""
+        (self.folder / "description").write_text(text)
+
+    def description(self, usual: Any) -> Any:
+        """Return the description of the core, by default `usual`."""
+        path = self.folder / "description"
+        return path.read_text() if path.exists() else usual
+
     def fail_sequence(self, serial: int, choice_index: int = 0) -> None:
         """Let a sequence end with a SequenceError."""
         (self.folder / "failing_sequence").write_text(json.dumps([serial, choice_index]))
@@ -263,7 +276,7 @@ def generator(
         max_compile_s=max_compile_s,
         clock=clock,
     )
-    return BuiltCore(StrictCore(core, runner), config)
+    return BuiltCore(StrictCore(core, runner), script.description(config))
 
 
 class ScriptedEncoder:

@@ -43,7 +43,7 @@ async def test_a_very_long_line_does_not_block_a_child(output: Output) -> None:
     children = children_of(output)
     children.start("child", [sys.executable, "-c", "print('a' * 5_000_000); print('after')"])
     assert await children.first_exit() == ("child", 0, "after")
-    await children.stop([signal.SIGTERM], 10)
+    await children.stop([signal.SIGTERM], 10, 10)
     assert output[-1] == "child   | after"
 
 
@@ -57,7 +57,7 @@ async def test_a_dead_process_is_restarted_and_the_others_continue(output: Outpu
         DiedTooOften, match=r"^weak has exited 3 times in \d+ s, the last time with code 3, and is not "
     ):
         await children.keep()
-    await children.stop([signal.SIGTERM], 10)
+    await children.stop([signal.SIGTERM], 10, 10)
     assert [line for line in output if line.startswith("run: ")] == [
         "run: weak exited with code 3; it will be restarted in 0.01 s",
         "run: weak exited with code 3; it will be restarted in 0.02 s",
@@ -74,7 +74,7 @@ async def test_deaths_are_forgotten_after_the_window(output: Output) -> None:
     keeping = asyncio.create_task(children.keep())
     await output.until("weak    | up", 5)
     keeping.cancel()
-    await children.stop([signal.SIGTERM], 10)
+    await children.stop([signal.SIGTERM], 10, 10)
 
 
 async def test_a_stop_is_in_reverse_order_and_by_the_signals_given(output: Output) -> None:
@@ -89,7 +89,7 @@ async def test_a_stop_is_in_reverse_order_and_by_the_signals_given(output: Outpu
     for name in ("first", "second", "third"):
         children.start(name, [sys.executable, "-c", script])
     await output.until("up", 3)
-    await children.stop([signal.SIGTERM, signal.SIGINT], 10)
+    await children.stop([signal.SIGTERM, signal.SIGINT], 10, 10)
     assert output[-3:] == ["third   | SIGTERM", "second  | SIGINT", "first   | SIGINT"]
 
 
@@ -101,7 +101,7 @@ async def test_a_process_that_does_not_stop_is_killed(output: Output) -> None:
     await output.until("up")
     (pid,) = session_pids(os.getpid())
     os.kill(pid, signal.SIGSTOP)
-    await children.stop([signal.SIGTERM], 0.1)
+    await children.stop([signal.SIGTERM], 0.1, 0.1)
     assert not session_pids(os.getpid())
     await until_gone(lambda: any(session_of(each) == pid for each in all_pids()))
 
@@ -114,7 +114,7 @@ async def test_descendants_of_a_dead_child_are_killed(output: Output) -> None:
     name, code, last_line = await children.first_exit()
     assert (name, code) == ("parent", 0)
     assert last_line in {"up", *(line.partition("| ")[2] for line in output)}
-    await children.stop([signal.SIGTERM], 10)
+    await children.stop([signal.SIGTERM], 10, 10)
     (line,) = (line for line in output if "pid" in line)
     await until_gone(lambda: int(line.rsplit(maxsplit=1)[1]) in set(all_pids()))
 

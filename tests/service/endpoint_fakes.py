@@ -49,6 +49,7 @@ class Serving:
     refused: set[str]  # names of models that fail to load
     held: dict[str, asyncio.Event]  # events that hold the loads of models, by name
     log: list[str]  # names of models whose load has begun, in order
+    telemetry: Telemetry
 
     async def create(self, name: str, *shares: tuple[str, str, int]) -> endpoint_pb2.Endpoint:
         """Create an endpoint of entities (name, model, percentage)."""
@@ -147,6 +148,7 @@ async def serving(
                 refused,
                 held,
                 log,
+                telemetry,
             )
     finally:
         await server.close()

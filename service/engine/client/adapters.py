@@ -27,6 +27,7 @@ class Adapters:
         self._config = config
         self._call = call
         self._folders: dict[str, Path] = {}
+        self._digests: dict[str, str] = {}
         self._lost: dict[str, EngineError] = {}
         self._reloading: set[asyncio.Task[None]] = set()
         self._changing = asyncio.Lock()
@@ -47,13 +48,14 @@ class Adapters:
                 raise TooManyAdapters(f"the model has {len(self._folders)} adapters; engine.max_adapters is {most}")
             loaded = await self._call(partial(LoadAdapter, name=name, folder=folder))
             assert isinstance(loaded, AdapterLoaded)  # noqa: S101  the answer to this command
-            self._folders[name] = folder
+            self._folders[name], self._digests[name] = folder, loaded.digest
             return loaded
 
     async def drop(self, name: str, *, is_down: bool) -> None:
         """Unload an adapter that no request uses any more. A core that is down (`is_down`) has already unloaded it."""
         async with self._changing:
             self._folders.pop(name, None)
+            self._digests.pop(name, None)
             self._lost.pop(name, None)
             if is_down:
                 return
@@ -61,10 +63,13 @@ class Adapters:
                 await self._call(partial(DropAdapter, name=name))
 
     def load_again(self) -> None:
-        """Load all adapters again after the core was restarted, before any request."""
+        """Load all adapters again after the core was restarted, before any request.
+
+        An adapter whose files have changed is lost: its fingerprint would no longer identify it.
+        """
         self._lost.clear()
         for name, folder in self._folders.items():
-            loading = self._call(partial(LoadAdapter, name=name, folder=folder))
+            loading = self._call(partial(LoadAdapter, name=name, folder=folder, digest=self._digests[name]))
             task = asyncio.ensure_future(self._finish_reload(name, loading))
             self._reloading.add(task)
             task.add_done_callback(self._reloading.discard)

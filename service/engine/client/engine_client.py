@@ -23,11 +23,14 @@ from service.generation.errors import (
     EngineError,
     EngineFailed,
     EngineRestarting,
+    ModelChanged,
 )
 from service.generation.stats import EngineStats
 
 _ASLEEP = "the model is asleep until it is woken"
 _ASLEEP_RETRY_S = 1.0
+_RELOAD_RETRY_S = 5.0
+_SUSPENDED_RETRY_S = 5.0
 _COUNTERS = (
     "busy_s",
     "num_steps",
@@ -125,6 +128,11 @@ class EngineClient(Generic[OpenedT]):
         return self._back_at is not None
 
     @property
+    def is_suspended(self) -> bool:
+        """True if a signal such as SIGSTOP has stopped the core's process."""
+        return self._link.is_suspended
+
+    @property
     def heartbeat_age_s(self) -> float:
         """Seconds since the engine last began a step or, when idle, sent a heartbeat, which it does every second.
 
@@ -171,7 +179,11 @@ class EngineClient(Generic[OpenedT]):
         self._reset_stats()
 
     async def wake(self) -> None:
-        """Load the model again after `sleep`. Raise ModelLoadError if that fails; the engine then stays asleep."""
+        """Load the model again after `sleep`.
+
+        Raise ModelLoadError if that fails, and its subclass ModelChanged if the model's files have changed; the engine
+        then stays asleep.
+        """
         await self._link.relaunch()
         self.is_asleep = False
         self.on_restart()
@@ -235,12 +247,16 @@ class EngineClient(Generic[OpenedT]):
 
     def _reject_if_not_running(self) -> None:
         if self.failed.done():
+            if isinstance(self.failed.result(), ModelChanged):
+                raise EngineRestarting("the files of this model have changed, and it is loaded again", _RELOAD_RETRY_S)
             raise EngineFailed("the engine has failed")
         if self.is_asleep:
             raise EngineAsleep(_ASLEEP, _ASLEEP_RETRY_S)
         if self._back_at is not None:
             message = "the engine of this model has failed and is being restarted"
             raise EngineRestarting(message, retry_after_s(self._back_at - self._clock()))
+        if self.is_suspended:
+            raise EngineRestarting("the process of this model's engine is suspended", _SUSPENDED_RETRY_S)
 
     def _requests(self) -> list[OpenedT]:
         """Return the open requests, oldest first."""

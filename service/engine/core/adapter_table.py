@@ -25,8 +25,11 @@ class AdapterTable:
         self._digests: dict[str, str] = {}
         self._max_adapters = max_adapters
 
-    def load(self, name: str, folder: Path) -> AdapterLoaded:
-        """Load an adapter under a name. Raise AdapterRejected or TooManyAdapters."""
+    def load(self, name: str, folder: Path, digest: str = "") -> AdapterLoaded:
+        """Load an adapter under a name.
+
+        Raise AdapterRejected, also if its digest is not `digest`, unless that is empty, or TooManyAdapters.
+        """
         if name in self.slots:
             raise AdapterRejected(f"the model already has an adapter named {name!r}")
         if len(self.slots) >= self._max_adapters:
@@ -34,6 +37,9 @@ class AdapterTable:
             raise TooManyAdapters(message)
         slot = min(set(range(self._max_adapters)) - set(self.slots.values()))
         loaded = self._put(slot, folder)
+        if digest and loaded.digest != digest:
+            self._drop(slot)
+            raise AdapterRejected("its files have changed since it was loaded; unload it and load it again")
         self.slots[name] = slot
         self._digests[name] = loaded.digest
         return loaded

@@ -151,7 +151,7 @@ class GeneratorCore:
             if self._adapters is None:
                 raise AdapterRejected("the model accepts no adapters; engine.max_adapters is 0")  # noqa: TRY301
             if isinstance(command, LoadAdapter):
-                done: Output = self._adapters.load(command.name, command.folder)
+                done: Output = self._adapters.load(command.name, command.folder, command.digest)
             else:
                 self._adapters.drop(command.name)
                 done = Done()

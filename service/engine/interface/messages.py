@@ -64,6 +64,7 @@ class LoadAdapter:
     serial: int
     name: str
     folder: Path
+    digest: str = ""  # that it must have; empty: any
 
 
 @dataclass(frozen=True, slots=True)

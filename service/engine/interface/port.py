@@ -41,6 +41,10 @@ class Engine(Protocol):
         """Seconds since the engine last began a step or, when idle, sent a heartbeat, which it does every second."""
 
     @property
+    def is_suspended(self) -> bool:
+        """True if a signal such as SIGSTOP has stopped the core's process."""
+
+    @property
     def pid(self) -> int | None:
         """The core's process id, or None if the core runs in this process or its process is down."""
 

@@ -16,7 +16,8 @@ class Receiver(Protocol):
     def on_death(self, reason: BaseException, restart_in_s: float | None) -> None:
         """Handle the death of the core, with which all requests are lost.
 
-        The core is expected to serve again in `restart_in_s` seconds. None means that it is not restarted.
+        The core is expected to serve again in `restart_in_s` seconds. None means that it is not restarted, either
+        because it has died too often or because the model's files have changed (`reason` is ModelChanged).
         """
 
     def on_restart(self) -> None:
@@ -37,11 +38,18 @@ class Link(Protocol):
         """Kill the core's process, if it has one, as if it had crashed."""
 
     @property
+    def is_suspended(self) -> bool:
+        """True if the core's process was stopped by a signal such as SIGSTOP, and has not been continued."""
+
+    @property
     def can_relaunch(self) -> bool:
         """True if stopping the core frees its memory and it can be launched again afterwards."""
 
     async def relaunch(self) -> None:
-        """Load the core again after a stop, and report to the same receiver. Raise ModelLoadError if that fails."""
+        """Load the core again after a stop, and report to the same receiver.
+
+        Raise ModelLoadError if that fails, and its subclass ModelChanged if the model's files have changed.
+        """
 
     def send(self, command: Command) -> None:
         """Send a command and return immediately. A command to a dead core is lost."""

@@ -12,10 +12,12 @@ from typing import Any
 from service.engine.interface.messages import Command, Report, StopCore
 from service.engine.link import wire
 from service.engine.link.engine_spec import EngineSpec
+from service.engine.link.launch import Ready
 from service.engine.link.link import Receiver
+from service.engine.link.link_state import NEXT_STATES, LinkState
 from service.engine.link.loop import HEARTBEAT_INTERVAL_S
 from service.engine.link.worker_process import WorkerDied, WorkerProcess, handle_message, next_worker
-from service.generation.errors import ModelLoadError
+from service.generation.errors import ModelChanged, ModelLoadError
 
 _CHUNK = 1 << 16  # bytes per read; allocating a larger buffer takes longer than reading a small report
 _STOP_S = 30.0  # the time that a step in progress has to end
@@ -40,8 +42,15 @@ class Restarts:
         return min(self.first_delay_s * 2.0 ** (num_deaths - 1), self.max_delay_s)
 
 
+_WITHOUT_WORKER = frozenset({LinkState.NEW, LinkState.STOPPED, LinkState.DEAD})
+
+
 class ProcessLink:
-    """Runs the core of an `EngineSpec` in a process, from `launch()` to `await stop()`."""
+    """Runs the core of an `EngineSpec` in a process, from `launch()` to `await stop()`.
+
+    Until `launch` returns, its thread owns the link; from then on the event loop does. A thread that waits for a worker
+    to load or to end uses that worker only.
+    """
 
     def __init__(
         self,
@@ -52,20 +61,27 @@ class ProcessLink:
         heartbeat_interval_s: float = HEARTBEAT_INTERVAL_S,
     ) -> None:
         """`name` identifies the engine in the log. `heartbeat_interval_s` is how often an idle engine reports."""
+        self.state = LinkState.NEW
         self._engine_spec = engine_spec
         self._name = name
         self._restarts = restarts or Restarts()
         self._heartbeat_interval_s = heartbeat_interval_s
         self._worker: WorkerProcess | None = None
         self._unsent = bytearray()
-        self._supervising: asyncio.Task[None] | None = None
-        self._stopping = asyncio.Event()
+        self._work: asyncio.Future[Any] | None = None  # supervises the worker, or waits for its load
+        self._stop_requested = asyncio.Event()
         self._launch_s = 0.0  # of the last launch
+        self._description: Any = None  # of the first launch
 
     @property
     def pid(self) -> int | None:
         """The process id, or None before the launch and during a restart."""
         return self._worker.process.pid if self._worker else None
+
+    @property
+    def is_suspended(self) -> bool:
+        """True if the running process was stopped by a signal such as SIGSTOP, and has not been continued."""
+        return self.state is LinkState.RUNNING and self._worker is not None and self._worker.is_suspended
 
     def kill(self) -> None:
         """Kill the process; it is restarted."""
@@ -77,30 +93,27 @@ class ProcessLink:
 
         This may take minutes. Raise ModelLoadError if the model cannot be loaded or the process dies.
         """
-        began = time.monotonic()
-        worker = next_worker()
-        self._worker = worker
+        self._enter(LinkState.LOADING)
+        self._worker = next_worker()
         try:
-            worker.launch(self._engine_spec, heartbeat_interval_s=self._heartbeat_interval_s)
-            if self._stopping.is_set():
-                worker.kill()
-            ready = worker.until_ready()
-        except WorkerDied as error:
-            self._worker = None
-            raise ModelLoadError(f"{self._name}: the engine's process died while loading the model: {error}") from error
+            ready = self._load(self._worker)
         except BaseException:
             self._worker = None
+            self._enter(LinkState.NEW)
             raise
-        self._launch_s = time.monotonic() - began
         self._engine_spec = self._engine_spec.with_arguments(ready.reload_arguments)
+        self._description = ready.description
+        self._enter(LinkState.LOADED)
         return ready.description
 
     def start(self, receiver: Receiver) -> None:
         """Report to `receiver` on the running loop. Raise ValueError before the launch."""
+        if self.state is not LinkState.LOADED:
+            raise ValueError("the engine's process must be launched before it is started")
         self._receiver = receiver
         self._loop = asyncio.get_running_loop()
         self._attach()
-        self._supervising = self._loop.create_task(self._supervise(), name=f"{self._name}'s supervisor")
+        self._work = self._loop.create_task(self._supervise(), name=f"{self._name}'s supervisor")
 
     @property
     def can_relaunch(self) -> bool:
@@ -108,10 +121,25 @@ class ProcessLink:
         return True
 
     async def relaunch(self) -> None:
-        """Load the core again after a stop, and report to the same receiver. Raise ModelLoadError if that fails."""
-        self._stopping.clear()
-        self._supervising = None
-        await asyncio.to_thread(self.launch)
+        """Load the core again after a stop, and report to the same receiver.
+
+        Raise ModelLoadError if that fails, and its subclass ModelChanged if the files are not those of the first
+        launch.
+        """
+        self._enter(LinkState.LOADING)
+        self._stop_requested.clear()
+        self._worker = next_worker()
+        self._work = asyncio.ensure_future(asyncio.to_thread(self._load_again, self._worker))
+        try:
+            await asyncio.shield(self._work)
+        except Exception:
+            if self.state is LinkState.LOADING:
+                self._worker = None
+                self._enter(LinkState.STOPPED)
+            raise
+        if self.state is not LinkState.LOADING:
+            raise ModelLoadError(f"{self._name}: the engine was stopped while it loaded the model")
+        self._enter(LinkState.LOADED)
         self.start(self._receiver)
 
     def send(self, command: Command) -> None:
@@ -130,21 +158,54 @@ class ProcessLink:
 
     async def stop(self) -> None:
         """End the process, and return when the step in progress, if any, is done. Do nothing before the launch."""
-        self._stopping.set()
-        if self._supervising is None:
-            await asyncio.to_thread(self._reap)
+        if self.state in _WITHOUT_WORKER:
             return
-        if self._worker is not None and not self._ended.done():
-            self.send(StopCore())
-            await asyncio.wait([self._ended], timeout=_STOP_S)
-        if self._worker is not None:
-            self._worker.process.kill()  # a process that is being launched, or does not finish its step in time
-        await self._supervising
+        if self.state is not LinkState.STOPPING:
+            was_running = self.state is LinkState.RUNNING
+            self._enter(LinkState.STOPPING)
+            self._stop_requested.set()
+            if was_running and not self._ended.done():
+                self.send(StopCore())
+                await asyncio.wait([self._ended], timeout=_STOP_S)
+            if self._worker is not None:
+                self._worker.process.kill()  # a process that loads, or does not finish its step in time
+        if self._work is not None:
+            await asyncio.wait([self._work])
+        if self.state is LinkState.STOPPING:  # no supervisor has ended the process
+            await self._end_worker()
+            self._enter_stopped()
+
+    def _enter(self, state: LinkState) -> None:
+        if state not in NEXT_STATES[self.state]:
+            raise ValueError(f"{self._name}: the engine's process is {self.state.value} and can't be {state.value}")
+        self.state = state
+
+    def _enter_stopped(self) -> None:
+        if self.state is LinkState.STOPPING:
+            self._enter(LinkState.STOPPED)
+
+    def _load(self, worker: WorkerProcess) -> Ready:
+        """Launch the worker and wait until it has loaded, on any thread. Raise ModelLoadError."""
+        began = time.monotonic()
+        try:
+            worker.launch(self._engine_spec, heartbeat_interval_s=self._heartbeat_interval_s)
+            ready = worker.until_ready()
+        except WorkerDied as error:
+            raise ModelLoadError(f"{self._name}: the engine's process died while loading the model: {error}") from error
+        self._launch_s = time.monotonic() - began
+        return ready
+
+    def _load_again(self, worker: WorkerProcess) -> None:
+        """Load what the first launch loaded, on any thread. Raise ModelLoadError or ModelChanged."""
+        ready = self._load(worker)
+        if ready.description != self._description:
+            worker.kill()
+            raise ModelChanged(f"{self._name}: the model's files have changed since they were loaded")
 
     def _attach(self) -> None:
+        self._enter(LinkState.RUNNING)
         worker = self._worker
-        if worker is None:
-            raise ValueError("the engine's process must be launched before it is started")
+        assert worker is not None  # noqa: S101  every way to RUNNING has loaded one
         self._ended: asyncio.Future[WorkerDied] = self._loop.create_future()
         self._unsent.clear()
         self._ready_at = time.monotonic()
@@ -203,51 +264,62 @@ class ProcessLink:
         num_deaths = 0
         while True:
             died = await self._ended
-            how = await asyncio.to_thread(self._reap)
-            if self._stopping.is_set():
-                return
+            how = await self._end_worker()
             reason: Exception | None = WorkerDied(f"{died} ({how})")
             if time.monotonic() - self._ready_at > self._restarts.steady_s:
                 num_deaths = 0
             while reason is not None:
                 num_deaths += 1
-                if not await self._may_restart(reason, num_deaths):
+                if self._is_stopped() or not self._may_restart(reason, num_deaths):
                     return
-                reason = await self._try_launch()
-                if self._stopping.is_set():
-                    await asyncio.to_thread(self._reap)
+                await self._wait_for_stop(self._restarts.delay_s(num_deaths))
+                if self._is_stopped():
                     return
+                self._enter(LinkState.RELOADING)
+                self._worker = next_worker()
+                reason = await self._try_load(self._worker)
+                if reason is not None or self.state is LinkState.STOPPING:
+                    await self._end_worker()
+            if self._is_stopped():
+                return
             self._attach()
             self._receiver.on_restart()
             _log.info("%s: the engine's process was restarted", self._name)
 
-    async def _may_restart(self, reason: Exception, num_deaths: int) -> bool:
-        """Report a death and wait for the restart delay. Return False if the process must not be restarted."""
-        if num_deaths >= self._restarts.max_deaths:
+    def _is_stopped(self) -> bool:
+        """Complete a stop that was requested, once the worker has ended. Return False if none was."""
+        self._enter_stopped()
+        return self.state is LinkState.STOPPED
+
+    def _may_restart(self, reason: Exception, num_deaths: int) -> bool:
+        """Report a death. Return False if the process must not be restarted."""
+        if isinstance(reason, ModelChanged) or num_deaths >= self._restarts.max_deaths:
             _log.error("%s: the engine's process has died %d times: %s", self._name, num_deaths, reason)
+            self._enter(LinkState.DEAD)
             self._receiver.on_death(reason, None)
             return False
         delay_s = self._restarts.delay_s(num_deaths)
         message = "%s: the engine's process has died and will be restarted in %.1f s: %s"
         _log.error(message, self._name, delay_s, reason)
+        self._enter(LinkState.WAITING)
         self._receiver.on_death(reason, delay_s + self._launch_s)
+        return True
+
+    async def _wait_for_stop(self, delay_s: float) -> None:
+        """Return when a stop is requested, or after `delay_s` seconds."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(delay_s):
-                await self._stopping.wait()
-        return not self._stopping.is_set()
+                await self._stop_requested.wait()
 
-    async def _try_launch(self) -> Exception | None:
-        """Start the process again. Return the error if it could not be started."""
+    async def _try_load(self, worker: WorkerProcess) -> Exception | None:
+        """Load the model again. Return the error if that fails."""
         try:
-            await asyncio.to_thread(self.launch)
+            await asyncio.to_thread(self._load_again, worker)
         except Exception as error:  # noqa: BLE001  after any error the launch is retried
             return error
         return None
 
-    def _reap(self) -> str:
+    async def _end_worker(self) -> str:
         """End the process if it still runs, and return how it ended."""
-        if self._worker is None:
-            return "no worker process was running"
-        how = self._worker.kill()
-        self._worker = None
-        return how
+        worker, self._worker = self._worker, None
+        return "no worker process was running" if worker is None else await asyncio.to_thread(worker.kill)

@@ -37,6 +37,11 @@ class ThreadLink:
         """Do nothing, because a thread cannot be killed."""
 
     @property
+    def is_suspended(self) -> bool:
+        """Always False: a suspended process could not ask."""
+        return False
+
+    @property
     def can_relaunch(self) -> bool:
         """Always False: this process holds the weights."""
         return False

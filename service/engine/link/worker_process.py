@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 from service.engine.link import wire
@@ -20,6 +21,7 @@ _END_S = 1.0  # the time that a process has to end by itself after its socket wa
 _SLOW_IMPORTS = "service.engine.loading.generator"
 
 _prestarted: list[WorkerProcess] = []  # started, but without a Launch yet
+_loading: set[WorkerProcess] = set()
 
 
 class WorkerDied(Exception):  # noqa: N818  the name says what happened
@@ -48,6 +50,15 @@ class WorkerProcess:
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
             theirs.close()
 
+    @property
+    def is_suspended(self) -> bool:
+        """True if a signal such as SIGSTOP has stopped the process. Always False where there is no /proc."""
+        try:
+            status = Path(f"/proc/{self.process.pid}/stat").read_bytes()
+        except OSError:
+            return False
+        return status.rpartition(b")")[2].split()[0] in {b"T", b"t"}
+
     def launch(self, engine_spec: EngineSpec, *, heartbeat_interval_s: float) -> None:
         """Send the specification of the core to load. Call `until_ready` to wait for the result."""
         launch = Launch(engine_spec, heartbeat_interval_s, logging.getLogger().getEffectiveLevel())
@@ -56,11 +67,14 @@ class WorkerProcess:
 
     def until_ready(self) -> Ready:
         """Wait for the load. Raise ModelLoadError if the model cannot be loaded, WorkerDied if the process ends."""
+        _loading.add(self)
         try:
             return self._until_ready()
         except BaseException:
             self.kill()
             raise
+        finally:
+            _loading.discard(self)
 
     def kill(self) -> str:
         """End the process if it still runs, close its socket, and return how the process ended."""
@@ -85,6 +99,12 @@ class WorkerProcess:
 def prestart_workers(num_processes: int) -> None:
     """Start processes for later launches; they import slow modules while their parent prepares the launches."""
     _prestarted.extend(WorkerProcess(_SLOW_IMPORTS) for _ in range(num_processes))
+
+
+def end_unused_workers() -> None:
+    """Kill the processes that wait for a launch or load a model, at the end of this process."""
+    for worker in [*_prestarted, *_loading]:
+        worker.process.kill()
 
 
 def next_worker() -> WorkerProcess:

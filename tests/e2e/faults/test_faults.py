@@ -78,6 +78,31 @@ def test_a_stopped_engine_is_restarted(quick: Stack) -> None:
     quick.until_idle()
 
 
+def test_a_suspended_engine_rejects_calls() -> None:
+    """While an engine is suspended, readiness fails and calls are rejected, long before it counts as stalled."""
+    names = ("SLUICE_SERVICE_MAX_HEARTBEAT_AGE_S", "SLUICE_SERVICE_MAX_STALL_S")
+    stack = Stack("--model=demo=demo/model", environment=dict.fromkeys(names, "1000"))
+    try:
+        stack.wait_for("sluice is ready.")
+        (worker,) = stack.workers()
+        os.kill(worker, signal.SIGSTOP)
+        rejected = httpx.post(f"{stack.gateway}/v1/chat/completions", json=BODY | {"model": "demo"}, timeout=GUARD_S)
+        assert rejected.status_code == 503
+        assert rejected.headers["retry-after"]
+        assert "suspended" in rejected.json()["error"]["message"]
+        with grpc.insecure_channel(f"127.0.0.1:{stack.ports['service']}") as channel:
+            with pytest.raises(grpc.RpcError) as caught:
+                stub_of(channel).Chat(chat_request("demo"), timeout=GUARD_S)
+            assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+        wait_until(lambda: status_of(stack) == 503)
+        os.kill(worker, signal.SIGCONT)
+        wait_until(lambda: status_of(stack) == 200)
+        until_served(stack, "demo")
+        assert stack.workers() == [worker]
+    finally:
+        stack.stop()
+
+
 def test_a_stopped_service_continues(quick: Stack) -> None:
     """A service stopped for longer than an engine may stall completes its streams, and no engine is restarted."""
     service = quick.children()["service"]
@@ -138,7 +163,9 @@ def test_a_full_disk_changes_no_endpoint(quick: Stack) -> None:
     resource.prlimit(service, resource.RLIMIT_FSIZE, (10, limits[1]))
     try:
         refused = httpx.post(f"{quick.door}/api/2.0/serving-endpoints", json=body, timeout=GUARD_S)
-        assert refused.status_code == 500, refused.text
+        assert refused.status_code == 503, refused.text
+        assert refused.headers["retry-after"]
+        assert "their store can't be read or written; nothing was changed" in refused.text
         assert "File too large" not in refused.text
         assert httpx.get(endpoint, timeout=GUARD_S).status_code == 404
     finally:

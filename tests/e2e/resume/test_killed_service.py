@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -130,7 +130,8 @@ async def read_sse(
         try:
             async with http.stream("POST", "/v1/chat/completions", json=body, headers=headers) as answer:
                 if answer.status_code in {502, 503}:
-                    stream.breaks.append(f"{answer.status_code}: {await answer.aread()!r}")
+                    if stream.names:  # a new request may be rejected while a process is replaced
+                        stream.breaks.append(f"{answer.status_code}: {await answer.aread()!r}")
                     await asyncio.sleep(0.2)
                     continue
                 assert answer.status_code == 200, await answer.aread()
@@ -158,25 +159,89 @@ async def read_grpc(kind: CutKind, channel: grpc.aio.Channel, request: Any, even
     return events
 
 
-def progress(streams: Iterable[StreamedAnswer], lists: Iterable[list[Any]]) -> int:
-    """Return the amount received by all streams: characters over REST, events over gRPC."""
-    return sum(len(text) for each in streams for text in each.texts.values()) + sum(map(len, lists))
+class Readers:
+    """Concurrent readers of the same requests, over REST and over gRPC, each started again after its end."""
+
+    def __init__(
+        self,
+        http: httpx.AsyncClient,
+        channel: grpc.aio.Channel,
+        bodies: Sequence[dict[str, Any]],
+        calls: Sequence[tuple[CutKind, Any]],
+    ) -> None:
+        self.streams: list[tuple[int, StreamedAnswer]] = []  # with the index of their body
+        self.lists: list[tuple[tuple[CutKind, Any], list[Any]]] = []
+        self._http, self._channel = http, channel
+        self._bodies, self._calls = bodies, calls
+        self._tasks: dict[int, asyncio.Task[Any]] = {}  # by request
+
+    @property
+    def num_open(self) -> int:
+        """The number of answers that have not ended."""
+        return sum(not task.done() for task in self._tasks.values())
+
+    async def restart(self) -> None:
+        """Start all requests without an open answer, and return when every answer has begun."""
+        for index, body in enumerate(self._bodies):
+            if self._is_ready(index):
+                self.streams.append((index, StreamedAnswer()))
+                self._tasks[index] = asyncio.create_task(read_sse(self._http, body, self.streams[-1][1]))
+        for number, call in enumerate(self._calls, start=len(self._bodies)):
+            if self._is_ready(number):
+                self.lists.append((call, []))
+                reading = read_grpc(call[0], self._channel, call[1], self.lists[-1][1])
+                self._tasks[number] = asyncio.create_task(reading)
+        while not (  # noqa: ASYNC110  a reader's start has no event
+            all(each.names for _, each in self.streams) and all(events for _, events in self.lists)
+        ):
+            await asyncio.sleep(0.01)
+
+    async def until_further(self, amount: int) -> None:
+        """Return when the open answers have received `amount` characters or events more, or all have ended."""
+        goal = self._received() + amount
+        while self._received() < goal and self.num_open:  # noqa: ASYNC110  a reader's progress has no event
+            await asyncio.sleep(0.01)
+
+    async def until_done(self) -> None:
+        """Return when all answers have ended; raise the first failure."""
+        await asyncio.gather(*self._tasks.values())
+
+    def _is_ready(self, number: int) -> bool:
+        """Return whether a request has no open answer; raise the error of its last one if that failed."""
+        task = self._tasks.get(number)
+        if task is None or not task.done():
+            return task is None
+        task.result()
+        return True
+
+    def _received(self) -> int:
+        characters = sum(len(text) for _, each in self.streams for text in each.texts.values())
+        return characters + sum(len(events) for _, events in self.lists)
 
 
-async def kill(stack: Stack, victim: str) -> None:
-    """Kill the service, or its first engine, and return when another process has replaced it."""
+def processes(stack: Stack, victim: str) -> set[int]:
+    """Return the process of the service, or those of its engines."""
+    service = stack.children().get("service")
+    if service is None:
+        return set()
+    return set(child_pids(service)) if victim == "engine" else {service}
 
-    def pids() -> list[int]:
-        service = stack.children().get("service")
-        if service is None:
-            return []
-        return child_pids(service) if victim == "engine" else [service]
 
-    await asyncio.to_thread(wait_until, pids)
-    before = pids()
-    os.kill(before[0], signal.SIGKILL)
-    await asyncio.to_thread(until_ended, before[0])
-    await asyncio.to_thread(wait_until, lambda: set(pids()) - set(before))
+async def kill_during_answers(stack: Stack, victim: str, readers: Readers, draw: random.Random) -> int:
+    """Kill a process once answers have begun, and return how many it cut, when another process has replaced it."""
+    await asyncio.to_thread(wait_until, lambda: processes(stack, victim))
+    before = processes(stack, victim)
+    num_open = 0
+    while num_open < NUM_CUT / 3:  # answers that end before the kill prove nothing
+        await readers.restart()
+        await readers.until_further(draw.randrange(500, 4_000))
+        with stack.engine_held():
+            num_open = readers.num_open
+            if num_open >= NUM_CUT / 3:
+                os.kill(min(before), signal.SIGKILL)
+    await asyncio.to_thread(until_ended, min(before))
+    await asyncio.to_thread(wait_until, lambda: processes(stack, victim) - before)
+    return num_open
 
 
 def until_ended(pid: int) -> None:
@@ -208,35 +273,20 @@ async def test_200_streams_survive_the_death_of_their_service(killable: Stack, h
     """
     draw = random.Random(12)
     bodies = [random_body(draw) for _ in range(NUM_REST)]
-    asked = grpc_kinds(draw)
     async with grpc.aio.insecure_channel(f"127.0.0.1:{killable.ports['envoy']}") as channel:
         whole = await asyncio.gather(*(read_sse(http, body, StreamedAnswer()) for body in bodies))
-        streams: list[StreamedAnswer] = [StreamedAnswer() for _ in bodies]
-        lists: list[list[Any]] = [[] for _ in asked]
-        reading = [asyncio.create_task(read_sse(http, body, each)) for body, each in zip(bodies, streams, strict=True)]
-        reading += [
-            asyncio.create_task(read_grpc(kind, channel, request, events))  # type: ignore[arg-type]
-            for (kind, request), events in zip(asked, lists, strict=True)
-        ]
-        while not (all(each.names for each in streams) and all(lists)):  # noqa: ASYNC110  a reader's start has no event
-            await asyncio.sleep(0.01)
+        readers = Readers(http, channel, bodies, grpc_kinds(draw))
         num_cut = 0
-        for victim in ("service", "engine", "service", "service"):  # an answer survives at most four deaths
-            if num_cut >= NUM_CUT:
-                break
-            goal = progress(streams, lists) + draw.randrange(500, 4_000)
-            while progress(streams, lists) < goal:  # noqa: ASYNC110  a reader's progress has no event
-                await asyncio.sleep(0.01)
-            num_cut += sum(not task.done() for task in reading)
-            await kill(killable, victim)
+        for victim in ("service", "engine", "service"):
+            num_cut += await kill_during_answers(killable, victim, readers, draw)
             await until_served(http)
-        await asyncio.gather(*reading)
+        await readers.until_done()
         assert num_cut >= NUM_CUT
-        for expected, joined in zip(whole, streams, strict=True):
+        for index, joined in readers.streams:
             assert not joined.breaks
             assert len(joined.names) == 1
-            assert joined.answer() == expected.answer()
-        for (kind, request), events in zip(asked, lists, strict=True):
+            assert joined.answer() == whole[index].answer()
+        for (kind, request), events in readers.lists:
             assert [event.sequence_number for event in events] == list(range(len(events)))
             again = [event async for event in kind.read(channel, resumed(request, events[:1], replay=True))]
             assert kind.whole(events, cached=False) == kind.whole(again, cached=False)

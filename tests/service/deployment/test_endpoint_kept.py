@@ -83,7 +83,7 @@ async def test_settings_and_models_win_over_the_file(tmp_path: Path) -> None:
 
 
 async def test_change_that_cannot_be_stored_is_not_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The client gets INTERNAL, and the next request sees the file's state."""
+    """On a full disk the client gets UNAVAILABLE, and the next request sees the file's state."""
 
     def refuse(_self: SharedFile, _text: str) -> None:
         raise OSError(28, "No space left on device")
@@ -93,7 +93,8 @@ async def test_change_that_cannot_be_stored_is_not_made(tmp_path: Path, monkeypa
         with monkeypatch.context() as patch:
             patch.setattr(SharedFile, "write", refuse)
             refusal = await refused(run.update("x", *both(1, 99)))
-        assert (refusal.code, refusal.info.reason) == (Code.INTERNAL, "INTERNAL")
+        assert (refusal.code, refusal.info.reason) == (Code.UNAVAILABLE, "ENDPOINTS_UNAVAILABLE")
+        assert "their store can't be read or written; nothing was changed" in refusal.text
         assert await run.get("x") == before
         assert (await run.update("x", *both(2, 98))).config_version == 2
 

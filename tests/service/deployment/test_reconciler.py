@@ -60,6 +60,9 @@ class Store(DocumentStore[Changes]):
     def is_newer(self) -> bool:
         return self.document is not self._seen
 
+    def num_behind(self) -> int:
+        return 0
+
     def close(self) -> None:
         """Do nothing: no connection is open."""
 

@@ -15,6 +15,7 @@ from tests.redis_server import RedisServer
 from tests.service.deployment.test_endpoints_shared import until_equal
 from tests.service.endpoint_fakes import Serving, both, serving
 from tests.service.fakes import refused
+from tests.service.observability.test_observation import samples
 
 Code = grpc.StatusCode
 KEY = "sluice:endpoints"
@@ -61,6 +62,11 @@ def settings(redis: RedisServer) -> dict[str, Any]:
     return {"store": {"redis_url": redis.url, "redis_timeout_s": 5}}
 
 
+def num_unreadable(run: Serving) -> list[float]:
+    """Return the values of the metric of endpoints that the replica can't read."""
+    return list(samples(run, "sluice_endpoints_unreadable").values())
+
+
 async def delete(run: Serving, name: str) -> None:
     await run.endpoints.DeleteEndpoint(endpoint_pb2.DeleteEndpointRequest(name=name))
 
@@ -75,6 +81,7 @@ async def test_an_entry_that_an_older_replica_cannot_read_is_kept(
         pool = {"name": "pool", "entities": [{"name": "p", "pool": "gpu", "traffic_percentage": 100}]}
         newer.change("pool", pool)
         await until_equal(lambda: reason_of_create(run, "pool"), "ENDPOINT_EXISTS")
+        assert num_unreadable(run) == [1]
         for change in (run.update("pool", *both()), delete(run, "pool")):
             refusal = await refused(change)
             assert (refusal.code, refusal.info.reason) == (Code.FAILED_PRECONDITION, "ENDPOINT_READ_ONLY")

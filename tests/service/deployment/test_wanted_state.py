@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from service.deployment.wanted_state import LOOK_S, WantedState
+from service.deployment.wanted_state import WantedState
 from service.storage.document import DocumentStore, MemoryDocument
 from service.storage.shared_text import Outdated, SharedTextLost
 
@@ -21,6 +21,8 @@ class Scripted(DocumentStore[int]):
         self.others: int | None = None
         self.written: list[int] = []
         self.loss: Exception | None = None
+        self.behind = 0  # other replicas that don't know the number
+        self.num_records = 0
 
     def read(self) -> int:
         self._raise()
@@ -36,6 +38,11 @@ class Scripted(DocumentStore[int]):
     def is_newer(self) -> bool:
         self._raise()
         return self.others is not None
+
+    def num_behind(self) -> int:
+        self._raise()
+        self.num_records += 1
+        return self.behind
 
     def close(self) -> None:
         """Do nothing: no connection is open."""
@@ -64,6 +71,10 @@ class Ticks:
         self._asleep.clear()
         self._next.release()
         await self._asleep.wait()
+
+    def end(self) -> None:
+        """End the last sleep."""
+        self._next.release()
 
 
 async def ignore(_is_lost: bool) -> None:  # noqa: FBT001  the form of a listener
@@ -104,18 +115,23 @@ async def test_without_a_shared_store_a_change_is_kept_in_memory() -> None:
     assert (heard, state.newest, state.is_shared) == ([2], 2, False)
 
 
-async def test_others_know_a_change_after_a_number_of_looks() -> None:
-    """Time is counted in looks at the same interval: after three, every other replica has looked at least once."""
-    state, ticks = WantedState[int]("numbers", Scripted(), 1, lambda _: None), Ticks()
-    task = following(state, ticks)
-    await ticks.tick()
-    known = asyncio.create_task(state.until_known())
-    for _ in range(2):
-        await ticks.tick()
-        assert not known.done()
-    await ticks.tick()
+async def test_a_change_is_known_when_no_replica_is_behind() -> None:
+    """The store is asked until every other replica has recorded that it knows the change; each look records, too."""
+    store, ticks, asks = Scripted(), Ticks(), Ticks()
+    state = WantedState[int]("numbers", store, 1, lambda _: None, records_looks=True)
+    await state.until_known()
+    store.behind = 2
+    known = asyncio.create_task(state.until_known(asks.sleep))
+    await asks.tick()
+    assert not known.done()
+    store.behind = 0
+    asks.end()
     await known
-    assert set(ticks.waits) == {LOOK_S}
+    num_records, task = store.num_records, following(state, ticks)
+    await ticks.tick()
+    assert store.num_records == num_records + 1
+    store.behind, store.loss = 1, SharedTextLost("away")
+    await state.until_known()  # the others follow the change when the store is back
     task.cancel()
 
 

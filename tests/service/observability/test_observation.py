@@ -10,6 +10,7 @@ from sluice.v1 import sampling_pb2, serving_pb2
 
 from service.observability.telemetry import BoundedLabels, MetricsPage
 from tests.engine.fakes import until
+from tests.service.endpoint_fakes import Serving
 from tests.service.fakes import MODEL, Running, ScriptedRunner, refused, request, rest_of, running
 from tests.waiting import GUARD_S
 
@@ -23,7 +24,7 @@ async def chat_attributes(run: Running) -> dict[str, Any]:
     return dict((await run.ended_spans(5))[CHAT].attributes or {})
 
 
-def samples(run: Running, name: str) -> dict[frozenset[tuple[str, str]], float]:
+def samples(run: Running | Serving, name: str) -> dict[frozenset[tuple[str, str]], float]:
     """Return the values of one sample name by labels, as on the metrics page."""
     page = MetricsPage(run.telemetry.registry, "127.0.0.1", 0)
     try:

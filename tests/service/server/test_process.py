@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import shutil
 import signal
 import socket
 import sys
@@ -16,12 +18,14 @@ import pytest
 from grpc import aio
 from sluice.v1 import chat_pb2_grpc
 
-from tests.e2e.stack import free_ports
+from tests.e2e.stack import child_pids, free_ports, is_running
+from tests.engine.fakes import until
 from tests.service.fakes import MODEL, kinds_of, refused, request
 
 pytestmark = pytest.mark.slow  # each test starts a process
 
 ROOT = Path(__file__).resolve().parents[3]
+DEMO = ROOT / "demo" / "model"
 
 
 @dataclass
@@ -53,13 +57,15 @@ class Process:
 
 
 @asynccontextmanager
-async def started(path: str = "hello", flags: Mapping[str, object] | None = None) -> AsyncIterator[Process]:
+async def started(
+    path: str = "hello", flags: Mapping[str, object] | None = None, module: str = "tests.service.scripted_process"
+) -> AsyncIterator[Process]:
     """Run a service with a scripted model that repeats `path`; kill it at the end if it is still running."""
     (port,) = free_ports(1)
     chosen = {"port": port, "metrics-port": 0, "model": f"{MODEL}={path}", "drain-delay-s": 0, **(flags or {})}
     words = [f"--{name}={value}" for name, value in chosen.items()]
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.service.scripted_process", *words), cwd=ROOT, stderr=asyncio.subprocess.PIPE
+        *(sys.executable, "-m", module, *words), cwd=ROOT, stderr=asyncio.subprocess.PIPE
     )
     try:
         async with aio.insecure_channel(f"127.0.0.1:{port}") as channel:
@@ -84,6 +90,49 @@ async def test_process_stops_in_order(number: signal.Signals) -> None:
     assert kinds_of(refusal.events)[-1] == "usage"
     assert code == 0
     assert [json.loads(line)["message"] for line in lines][-1] == "stopped"
+
+
+@pytest.mark.parametrize("numbers", [[signal.SIGQUIT], [signal.SIGTERM, signal.SIGQUIT]])
+async def test_sigquit_ends_the_drain(numbers: list[signal.Signals]) -> None:
+    """As the first signal or during the drain, SIGQUIT ends the calls that still run, with a status."""
+    async with started(flags={"drain-timeout-s": 1000}) as run:
+        await run.until_logged("serving")
+        call = run.stream()
+        await call.read()
+        for number in numbers:
+            run.process.send_signal(number)
+            if number is signal.SIGTERM:
+                await run.until_logged("draining")
+        refusal = await refused(call)
+        code, _ = await run.rest()
+    assert (refusal.code, refusal.info.reason) == (grpc.StatusCode.UNAVAILABLE, "DRAINING")
+    assert code == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_stop_does_not_wait_for_a_worker_that_loads(number: signal.Signals) -> None:
+    """A service that is stopped while an engine's process loads a model ends, and that process with it."""
+    async with started(flags={"model": f"{MODEL}={DEMO}"}, module="service") as run:
+        await run.until_logged("listening")
+        (worker,) = child_pids(run.process.pid)
+        os.kill(worker, signal.SIGSTOP)  # it will never have loaded
+        run.process.send_signal(number)
+        code, lines = await run.rest()
+        await until(lambda: not is_running(worker))
+    assert code == 0, lines
+
+
+async def test_a_stop_does_not_wait_for_a_thread_that_loads(tmp_path: Path) -> None:
+    """A service that is stopped while a thread of it loads a model ends, whatever the thread waits for."""
+    shutil.copytree(DEMO, tmp_path / "model")
+    (tmp_path / "model" / "config.json").unlink()
+    os.mkfifo(tmp_path / "model" / "config.json")  # opening it waits for a writer
+    flags = {"model": f"{MODEL}={tmp_path / 'model'}", "engine.worker": "thread"}
+    async with started(flags=flags, module="service") as run:
+        await run.until_logged("listening")
+        run.process.send_signal(signal.SIGTERM)
+        code, lines = await run.rest()
+    assert code == 0, lines
 
 
 async def test_settings_are_read_again(tmp_path: Path) -> None:
