@@ -316,14 +316,14 @@ class Reconciler:
     async def _unload(self, name: str) -> None:
         for full in [full for full in self._adapters.served if full.rpartition(":")[0] == name]:
             self._adapters.gone(full)
-        if self._models.of(name) is State.SERVED:
+        if self._models.state_of(name) is State.SERVED:
             self._models.gone(name)
         with contextlib.suppress(ModelNotFound):  # it was removed while the store was lost
             await self._deployment.unload_model(name)
 
     async def _unload_adapter(self, full: str) -> None:
         model, _, name = full.rpartition(":")
-        if self._adapters.of(full) is State.SERVED:
+        if self._adapters.state_of(full) is State.SERVED:
             self._adapters.gone(full)
         with contextlib.suppress(RegistryError):  # it was removed while the store was lost
             await self._deployment.unload_adapter(model, name)

@@ -45,7 +45,7 @@ class States(Generic[Entry]):
         self._registry = registry
         self._items: dict[str, _Item[Entry]] = {}
 
-    def of(self, name: str) -> State | None:
+    def state_of(self, name: str) -> State | None:
         """Return the state of a name, or None if it has none."""
         item = self._items.get(name)
         return item.state if item is not None else None
@@ -81,7 +81,7 @@ class States(Generic[Entry]):
 
     def expect(self, wanted: Collection[str]) -> None:
         """Follow a change of what is wanted: new names are loading, and unserved names that aren't wanted are gone."""
-        for name in [name for name in self._items if name not in wanted and self.of(name) is not State.SERVED]:
+        for name in [name for name in self._items if name not in wanted and self.state_of(name) is not State.SERVED]:
             self.gone(name)
         for name in [name for name in wanted if name not in self._items]:
             self.loading(name)
