@@ -199,9 +199,9 @@ async def test_long_string_anywhere_is_rejected_before_it_is_tokenized(place: st
     template = StuckTemplate(threading.Event())
     preparation = preparation_of(template, tokenizer, max_model_len=64)
     tokenizer.num_characters = 0
+    asked = AnswerRequest("tiny", (conversation_with(place, "a" * 10_000),), "messages")
     with pytest.raises(PromptTooLong, match="at least") as caught:
-        conversation = conversation_with(place, "a" * 10_000)
-        await preparation.prepare(AnswerRequest("tiny", (conversation,), "messages"), "r")
+        await preparation.prepare(asked, "r")
     assert caught.value.field == "messages"
     assert tokenizer.num_characters == 0
     preparation.close()
