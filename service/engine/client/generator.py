@@ -202,9 +202,12 @@ class GeneratorClient(EngineClient[OpenGeneration]):
         if not waiting:
             return  # a request that exceeds the whole queue may still run alone
         key = requests[0].caller_id, requests[0].weight
-        queued = [(each.request.caller_id, each.request.weight, len(each.request.prompt_token_ids)) for each in waiting]
-        by_number = QueueShare(self._config.max_queue_requests, (QueuedRequest(*each, 1) for *each, _ in queued), *key)
-        by_tokens = QueueShare(self._config.max_queue_tokens, (QueuedRequest(*each) for each in queued), *key)
+        by_prompt = [
+            QueuedRequest(each.request.caller_id, each.request.weight, len(each.request.prompt_token_ids))
+            for each in waiting
+        ]
+        by_number = QueueShare(self._config.max_queue_requests, (each._replace(size=1) for each in by_prompt), *key)
+        by_tokens = QueueShare(self._config.max_queue_tokens, by_prompt, *key)
         if not by_number.has_capacity(len(requests)):
             message = f"{by_number.num_queued} requests wait already"
             for_all = not by_number.has_capacity(1)

@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from dataclasses import replace
+from typing import Any
 
 from sluice.v1 import chat_pb2, logprobs_pb2
 
@@ -79,9 +80,9 @@ async def test_answer_of_many_choices_with_logprobs_takes_many_turns() -> None:
         assert max(turns) < NUM_LOOKUPS / 6, stream
 
 
-async def _num_logprobs(stub: object, asked: chat_pb2.ChatRequest, *, stream: bool) -> int:
-    chat: chat_pb2.ChatResponse
+async def _num_logprobs(stub: Any, asked: chat_pb2.ChatRequest, *, stream: bool) -> int:
     if stream:
-        return sum([len(event.content_delta.logprobs) async for event in stub.StreamChat(asked)])  # type: ignore[attr-defined]
-    chat = await stub.Chat(asked)  # type: ignore[attr-defined]
+        events = [event async for event in stub.StreamChat(asked)]
+        return sum(len(event.content_delta.logprobs) for event in events)
+    chat = await stub.Chat(asked)
     return sum(len(choice.logprobs) for choice in chat.choices)
