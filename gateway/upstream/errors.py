@@ -26,7 +26,8 @@ _BY_CODE: Final = {
     grpc.StatusCode.ALREADY_EXISTS: (Reason.ENDPOINT_EXISTS, "the name is already in use"),
     grpc.StatusCode.ABORTED: (Reason.ENDPOINT_CHANGED, "it was changed by another client"),
     grpc.StatusCode.RESOURCE_EXHAUSTED: (Reason.QUEUE_FULL, "too many requests"),
-    grpc.StatusCode.CANCELLED: (Reason.CALLER_LEFT, "the request was cancelled"),
+    # The client still waits: the service's gRPC library ended a call that the service had not taken up in time.
+    grpc.StatusCode.CANCELLED: (Reason.UNAVAILABLE, "the service did not begin the request in time"),
     grpc.StatusCode.UNAVAILABLE: (Reason.UNAVAILABLE, "the service is not available"),
     grpc.StatusCode.DEADLINE_EXCEEDED: (Reason.DEADLINE_EXCEEDED, "the request timed out"),
     grpc.StatusCode.UNIMPLEMENTED: (Reason.UNIMPLEMENTED, "the service does not implement this"),

@@ -54,18 +54,19 @@ class AnswerEvents:
         """
         prompt_index = output.request_index
         if prompt_index not in self._lacks_prompt:
-            return (self._reader.read(output),)
+            return (await self._read(output),)
         if output.choice_index:
             self._early.append(output)
             return ()
         self._lacks_prompt.remove(prompt_index)
         waiting = [each for each in self._early if each.request_index == prompt_index]
         self._early = [each for each in self._early if each.request_index != prompt_index]
-        if len(output.prompt_logprobs) > MAX_INLINE_LOGPROBS:
-            first = await asyncio.to_thread(self._reader.read, output)
-        else:
-            first = self._reader.read(output)
-        return (first, *(self._reader.read(each) for each in waiting))
+        return [await self._read(each) for each in (output, *waiting)]
+
+    async def _read(self, output: GenerationOutput) -> Sequence[Event]:
+        if max(len(output.prompt_logprobs), len(output.logprobs)) > MAX_INLINE_LOGPROBS:
+            return await asyncio.to_thread(self._reader.read, output)
+        return self._reader.read(output)
 
     def fail(self) -> Sequence[Event]:
         """Return the events of an answer that fails after its first output."""

@@ -17,13 +17,14 @@ from service.answering.admission import admitted
 from service.answering.answer_events import MAX_INLINE_LOGPROBS, AnswerEvents
 from service.answering.content import AnswerContent
 from service.answering.kind import Answer, Kind, Message, Renderer, Request
+from service.answering.loop_turns import LoopTurns
 from service.answering.observation import Observation
 from service.answering.resumable_stream import ResumableStream
 from service.answering.stream_identity import stream_identity
 from service.calls.call import current_caller, current_request_id, current_wait_s, deadline_of, route_call
 from service.contract.parts.resume import stream_bytes
 from service.generation.errors import InvalidRequest
-from service.generation.outputs.events import Event, PromptLogprobs
+from service.generation.outputs.events import Event, PromptLogprobs, Text
 from service.observability.telemetry import Telemetry
 from service.prompting.preparation import PreparedAnswer
 from service.quota.charge import Charge
@@ -132,6 +133,7 @@ async def _event_groups(
 ) -> AsyncGenerator[Sequence[Event], None]:
     """Yield the events of the beginning, of each output and of the end."""
     has_tokens = False
+    turns = LoopTurns()
     try:
         async with model.engine.generate(*prepared.requests) as outputs:
             observation.admitted(answer.usage)
@@ -143,6 +145,7 @@ async def _event_groups(
                 has_tokens = True
                 for events in await answer.read(output):
                     yield events
+                await turns.count(output)
     except Exception:
         if has_tokens:
             yield answer.fail()
@@ -151,8 +154,8 @@ async def _event_groups(
 
 
 async def _render(renderer: Renderer[Message], events: Sequence[Event]) -> Sequence[Message]:
-    """Return the messages of a group of events. Another thread renders a long prompt's logprobs."""
-    if any(isinstance(event, PromptLogprobs) and len(event.logprobs) > MAX_INLINE_LOGPROBS for event in events[1:2]):
+    """Return the messages of a group of events. Another thread renders many logprobs."""
+    if any(isinstance(event, PromptLogprobs | Text) and len(event.logprobs) > MAX_INLINE_LOGPROBS for event in events):
         return await asyncio.to_thread(renderer.render, events)
     return renderer.render(events)
 

@@ -15,7 +15,14 @@ from service.engine.tokens.tokenizer import Tokenizer
 from service.generation.caller import ANONYMOUS, Caller
 from service.generation.errors import InvalidRequest, TemplateRejected, UnsupportedFeature, UnsupportedTask
 from service.generation.formats.constraint import Constraint
-from service.generation.prompts.conversation import Conversation, ImagePart, RawText, RawTokens, ReasoningEffort
+from service.generation.prompts.conversation import (
+    MAX_CHARACTERS,
+    Conversation,
+    ImagePart,
+    RawText,
+    RawTokens,
+    ReasoningEffort,
+)
 from service.generation.prompts.image import PromptImage
 from service.generation.requests.answer_request import AnswerRequest
 from service.generation.requests.parameters import SamplingParams, StopParams
@@ -167,11 +174,16 @@ class Preparation:
         forms = [prompt.form for prompt in encoded]
         return PreparedAnswer(requests, forms, sampling, roomiest.stopping, texts, encoded[0].effort)
 
-    async def tokens(self, conversation: Conversation, deadline: float | None = None) -> Sequence[int]:
-        """Return the tokens of a conversation's prompt of any length. Raise the same errors as `prepare`."""
+    async def tokens(
+        self, conversation: Conversation, deadline: float | None = None, workers: Workers | None = None
+    ) -> Sequence[int]:
+        """Return the tokens of a conversation's prompt, which may exceed the context. Raise the errors of `prepare`.
+
+        `workers` are the threads that render it, by default those of requests for answers.
+        """
         chat = self._chat_for(conversation)
         self._check_images(conversation)
-        prompt = await self._render(lambda: chat.render(conversation), conversation, deadline)
+        prompt = await self._render(lambda: chat.render(conversation), conversation, deadline, workers)
         return prompt.token_ids
 
     async def _encode(self, asked: AnswerRequest, budget: PromptBudget, deadline: float | None) -> list[_EncodedPrompt]:
@@ -181,7 +193,9 @@ class Preparation:
         encoded_raw: list[_EncodedPrompt] = []
         if raw:
             too_long = InvalidRequest(asked.prompts_field, f"took longer than {limit_s:g} s to encode")
-            num_characters = sum(len(prompt.text) for prompt in raw if isinstance(prompt, RawText))
+            num_characters = sum(
+                len(prompt.text if isinstance(prompt, RawText) else prompt.token_ids) for prompt in raw
+            )
             encoded_raw = await self._workers.run(
                 lambda: self._encode_raw(raw, asked, budget), deadline, too_long, num_characters=num_characters
             )
@@ -242,13 +256,20 @@ class Preparation:
         if self._images is not None:
             self._images.check_number([part for message in prompt.messages for part in message.images])
 
-    async def _render(self, work: Callable[[], _Result], prompt: Conversation, deadline: float | None) -> _Result:
-        limit_s = self._workers.limits.max_work_s
-        too_long = TemplateRejected(prompt.field, f"the chat template ran longer than {limit_s:g} s")
-        num_characters = sum(len(message.text) for message in prompt.messages)
-        num_characters += sum(len(function.parameters) for function in prompt.tools)
-        num_characters += len(prompt.schema.schema) if prompt.schema is not None else 0
-        return await self._workers.run(work, deadline, too_long, num_characters=num_characters)
+    async def _render(
+        self,
+        work: Callable[[], _Result],
+        prompt: Conversation,
+        deadline: float | None,
+        workers: Workers | None = None,
+    ) -> _Result:
+        workers = workers or self._workers
+        num_characters = prompt.num_characters
+        if num_characters > MAX_CHARACTERS:
+            message = f"has {num_characters} characters in all, with tools and calls; the limit is {MAX_CHARACTERS}"
+            raise InvalidRequest(prompt.field, message)
+        too_long = TemplateRejected(prompt.field, f"the chat template ran longer than {workers.limits.max_work_s:g} s")
+        return await workers.run(work, deadline, too_long, num_characters=num_characters)
 
     def _chat_for(self, prompt: Conversation) -> ChatModel:
         if self.chat is not None:

@@ -9,7 +9,6 @@ from service.generation.caller import ANONYMOUS, Caller
 from service.generation.requests.embedding import EmbeddingRequest, TokenIds
 from service.generation.requests.ranking import Activation, RankingOutput, TextsToRank
 from service.prompts.embeddings.embedding import EmbeddingPrompts
-from service.prompts.preparing.chunk import read_in_chunks
 from service.prompts.preparing.priority import check_priority
 from service.ranking.ranker import PreparedRanking, TokenCount
 
@@ -52,7 +51,7 @@ class BiEncoderRanker:
             return found
 
         sizes = [len(before) + len(text) for before, text, *_ in texts]
-        inputs = await read_in_chunks(self._prompts.pool, sizes, read)
+        inputs = await self._prompts.threads.read(sizes, read)
         request = EmbeddingRequest(request_id, inputs, deadline, caller.id, caller.weight, asked.priority)
 
         async def run() -> RankingOutput:

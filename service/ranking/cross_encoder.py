@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-
 from service.engine.interface.port import Embedder
 from service.generation.caller import ANONYMOUS, Caller
 from service.generation.requests.embedding import EmbeddingRequest
 from service.generation.requests.ranking import Activation, RankingOutput, TextsToRank
 from service.prompts.pairs.pair_reader import PairReader
+from service.prompts.preparing.chunk import TextThreads
 from service.ranking.ranker import PreparedRanking, read_pairs
-
-_NUM_THREADS = 2
 
 
 class CrossEncoderRanker:
@@ -21,18 +18,18 @@ class CrossEncoderRanker:
         self.activation: Activation = activation
         self._engine = engine
         self._reader = reader
-        self._pool = ThreadPoolExecutor(_NUM_THREADS, thread_name_prefix="pairs")
+        self._threads = TextThreads("pairs")
 
     def close(self) -> None:
         """Stop the worker threads; no request may be prepared afterwards."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._threads.close()
 
     async def prepare(
         self, asked: TextsToRank, request_id: str, deadline: float | None, caller: Caller = ANONYMOUS
     ) -> PreparedRanking:
         """Return the request ready to run. Raise the errors of a Ranker, and EngineOverloaded."""
         self._engine.reject_if_overloaded(caller.id, caller.weight, len(asked.pairs))
-        pairs, num_tokens = await read_pairs(asked, self._reader, self._pool, caller)
+        pairs, num_tokens = await read_pairs(asked, self._reader, self._threads, caller)
         request = EmbeddingRequest(
             request_id,
             [pair.token_ids for pair in pairs],

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,9 +17,9 @@ from service.generation.requests.ranking import Activation, RankingOutput, Texts
 from service.generation.requests.request import GenerationRequest
 from service.prompting.preparation import cache_group
 from service.prompts.pairs.pair_reader import PairReader, PairTokens
+from service.prompts.preparing.chunk import TextThreads
 from service.ranking.ranker import PreparedRanking, read_pairs
 
-_NUM_THREADS: Final = 2
 _AT_A_TIME: Final = 32  # prompts in the engine's queue, which other requests share
 _MAX_TRIALS: Final = 20  # to be admitted again, after some of a request's pairs were scored
 
@@ -34,18 +33,18 @@ class JudgeRanker:
         self._engine = engine
         self._reader = reader
         self._options = LogprobsOptions(token_ids=(yes_id, no_id))
-        self._pool = ThreadPoolExecutor(_NUM_THREADS, thread_name_prefix="pairs")
+        self._threads = TextThreads("pairs")
 
     def close(self) -> None:
         """Stop the worker threads; no request may be prepared afterwards."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._threads.close()
 
     async def prepare(
         self, asked: TextsToRank, request_id: str, deadline: float | None, caller: Caller = ANONYMOUS
     ) -> PreparedRanking:
         """Return the request ready to run. Raise the errors of a Ranker, and EngineOverloaded."""
         self._engine.reject_if_overloaded(caller.id, caller.weight, deadline)
-        pairs, num_tokens = await read_pairs(asked, self._reader, self._pool, caller)
+        pairs, num_tokens = await read_pairs(asked, self._reader, self._threads, caller)
 
         def request(index: int, pair: PairTokens) -> GenerationRequest:
             return GenerationRequest(

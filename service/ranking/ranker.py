@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -11,7 +10,7 @@ from service.generation.caller import Caller
 from service.generation.errors import InvalidRequest
 from service.generation.requests.ranking import Activation, RankingOutput, TextsToRank
 from service.prompts.pairs.pair_reader import PairReader, PairTexts, PairTokens
-from service.prompts.preparing.chunk import read_in_chunks
+from service.prompts.preparing.chunk import TextThreads
 from service.prompts.preparing.priority import check_priority
 
 MAX_TOKENS: Final = 1 << 20  # of all texts of one request
@@ -57,7 +56,7 @@ class TokenCount:
 
 
 async def read_pairs(
-    asked: TextsToRank, reader: PairReader, pool: ThreadPoolExecutor, caller: Caller
+    asked: TextsToRank, reader: PairReader, threads: TextThreads, caller: Caller
 ) -> tuple[list[PairTokens], int]:
     """Return the tokens of all pairs and their number. Raise InvalidRequest or PromptTooLong, with the field's name."""
     check_priority(asked.priority, caller)
@@ -83,4 +82,4 @@ async def read_pairs(
         return found
 
     sizes = [len(asked.queries[query]) + len(asked.documents[document]) for query, document in pairs]
-    return await read_in_chunks(pool, sizes, read), count.total
+    return await threads.read(sizes, read), count.total

@@ -12,6 +12,8 @@ from process.network.address import host_port
 from process.network.tls import CertificateFiles, TlsError, server_files
 from service.settings.config import Settings
 
+MAX_UNREQUESTED_S = 5  # calls that the event loop has not taken up by then are ended instead of served late
+
 _MAX_METADATA_BYTES = 24 << 10
 
 
@@ -54,6 +56,7 @@ def connection_options(settings: Settings) -> list[tuple[str, int]]:
         # The limits are equal: between a soft and a hard limit, gRPC rejects at random.
         ("grpc.max_metadata_size", _MAX_METADATA_BYTES),
         ("grpc.absolute_max_metadata_size", _MAX_METADATA_BYTES),
+        ("grpc.server_max_unrequested_time_in_server", MAX_UNREQUESTED_S),
         ("grpc.keepalive_time_ms", round(settings.keepalive_time_s * 1000)),
         ("grpc.keepalive_timeout_ms", round(settings.keepalive_timeout_s * 1000)),
         ("grpc.keepalive_permit_without_calls", 1),

@@ -59,7 +59,8 @@ class TokenServicer(token_pb2_grpc.TokenServiceServicer):
             return detokenize(model.tokenizer, request.token_ids, skip_special_tokens=request.skip_special_tokens)
 
         async with admitted(self._quota, model.name, ()):
-            text = await self._workers.read(decode, deadline_of(context), "token_ids")
+            num_tokens = len(request.token_ids)
+            text = await self._workers.read(decode, deadline_of(context), "token_ids", num_characters=num_tokens)
         return token_pb2.DetokenizeTextResponse(model=model.name, text=text)
 
     async def CountTokens(  # noqa: N802
@@ -86,7 +87,9 @@ class TokenServicer(token_pb2_grpc.TokenServiceServicer):
         if not request.return_tokens:
             return to_response()
         # On a worker thread, because there may be millions of tokens.
-        return await self._workers.read(to_response, deadline_of(context), "return_tokens")
+        return await self._workers.read(
+            to_response, deadline_of(context), "return_tokens", num_characters=len(token_ids)
+        )
 
     async def _tokenize_text(
         self, request: token_pb2.TokenizeTextRequest, deadline: float | None
@@ -113,7 +116,7 @@ class TokenServicer(token_pb2_grpc.TokenServiceServicer):
                 conversation = response_request.to_conversation(request.response)
             model = self._registry.visible_to(current_caller(), route_call).generator(name, deployment)
             async with admitted(self._quota, model.name, ()):
-                return model, await model.preparation.tokens(conversation, deadline)
+                return model, await model.preparation.tokens(conversation, deadline, self._workers)
         except InvalidRequest as error:
             error.field = f"{kind}.{error.field}"
             raise

@@ -69,7 +69,7 @@ export function draw(node, acts) {
   const content = element("div", "content");
   if (isUser) content.append(node.content);
   else if (node.logprobs?.length) content.append(shaded(node.logprobs));
-  else content.append(...markdown(node.content ?? ""));
+  else for (const each of markdown(node.content ?? "")) content.append(each);
   made.append(content, ...calls(node.tool_calls ?? []));
   const line = element("div", "facts", facts(node));
   if (acts) {

@@ -8,6 +8,7 @@ from collections import abc
 from functools import partial
 
 from service.engine.client.engine_client import EngineClient
+from service.engine.client.queue_share import QueuedRequest, QueueShare
 from service.engine.config.engine_config import EngineConfig
 from service.engine.interface.messages import Add, InputVector, Output
 from service.engine.interface.port import StepObserver
@@ -126,7 +127,8 @@ class EmbedderClient(EngineClient[OpenEmbedding]):
         num_before = _num_before(caller_id, weight, num_tokens, others)
         wait_s = num_before * self._stats.step_time_s / max(self._stats.step_tokens, 1)
         limit_s = self._config.max_queue_wait_s
-        is_full = len(others) >= self._config.max_queue_requests
+        queued = (QueuedRequest(each.caller_id, each.weight, 1) for each in others)
+        is_full = not QueueShare(self._config.max_queue_requests, queued, caller_id, weight).has_capacity(1)
         if is_full:
             message, retry_s = f"{len(others)} requests wait already", now - others[0].arrived
         elif num_before + num_tokens > self._config.max_queue_tokens:

@@ -17,6 +17,7 @@ from service.engine.client.open_generation import OpenGeneration, description_of
 from service.engine.client.output_stream import OutputStream
 from service.engine.client.overload import OverloadDetector
 from service.engine.client.pending_call import PendingCall
+from service.engine.client.queue_share import QueuedRequest, QueueShare
 from service.engine.client.queue_wait import KeyLoad, QueueWaitEstimator, has_small_load
 from service.engine.client.request_check import check_limit, check_request
 from service.engine.client.wakeups import WakeupLimiter
@@ -200,15 +201,19 @@ class GeneratorClient(EngineClient[OpenGeneration]):
         waiting = [each for each in self._requests() if each.is_waiting]
         if not waiting:
             return  # a request that exceeds the whole queue may still run alone
-        num_waiting_tokens = sum(len(each.request.prompt_token_ids) for each in waiting)
-        num_tokens = sum(len(request.prompt_token_ids) for request in requests)
-        for_all = False
-        if len(waiting) + len(requests) > self._config.max_queue_requests:
-            message = f"{len(waiting)} requests wait already"
-            for_all = len(waiting) >= self._config.max_queue_requests
-        elif num_waiting_tokens + num_tokens > self._config.max_queue_tokens:
-            message = f"requests with {num_waiting_tokens} prompt tokens wait already"
-            for_all = num_waiting_tokens >= self._config.max_queue_tokens
+        key = requests[0].caller_id, requests[0].weight
+        by_prompt = [
+            QueuedRequest(each.request.caller_id, each.request.weight, len(each.request.prompt_token_ids))
+            for each in waiting
+        ]
+        by_number = QueueShare(self._config.max_queue_requests, (each._replace(size=1) for each in by_prompt), *key)
+        by_tokens = QueueShare(self._config.max_queue_tokens, by_prompt, *key)
+        if not by_number.has_capacity(len(requests)):
+            message = f"{by_number.num_queued} requests wait already"
+            for_all = not by_number.has_capacity(1)
+        elif not by_tokens.has_capacity(sum(len(request.prompt_token_ids) for request in requests)):
+            message = f"requests with {by_tokens.num_queued} prompt tokens wait already"
+            for_all = not by_tokens.has_capacity(1)
         else:
             return
         raise EngineOverloaded(message, retry_after_s(self._clock() - waiting[0].arrived), for_all=for_all)

@@ -1,6 +1,8 @@
 """Threads that compile constraints while the engine computes steps.
 
-The limit of a compilation is in processor time, so that a busy machine does not make a constraint invalid.
+The limit of a compilation is in processor time, so that a busy machine does not make a constraint invalid. A slow
+compilation gives its slot to the next one, so that the constraints of other requests, also of the same key, do not wait
+for it.
 The client aborts compilations that are no longer needed, and those that other work delays for too long.
 """
 
@@ -23,8 +25,11 @@ from service.generation.formats.constraint import Constraint
 MAX_COMPILE_S = 5.0  # of processor time, per constraint
 
 _CHECK_S = 0.1  # interval at which the processor time of running compilations is checked
-_NUM_THREADS = 3
-_MAX_OF_CALLER = 2  # threads per API key, so that one key's slow constraints leave a thread to the others
+_NUM_SLOTS = 3
+_MAX_OF_CALLER = 2  # slots per API key, so that one key's constraints leave a slot to the others
+_SLOW_S = 0.25  # of processor time, after which a compilation is slow; usual schemas take a hundredth of it
+_MAX_SLOW = 5  # slow compilations, which need no slot
+_MAX_SLOW_OF_CALLER = 3
 
 _log = logging.getLogger(__name__)
 
@@ -49,6 +54,16 @@ class _Job:
     future: Future[tuple[ConstraintState, Compiled]] = field(default_factory=Future)
 
 
+@dataclass(slots=True)
+class _Compilation:
+    """A running job. It runs to its end, since a thread can't be stopped."""
+
+    job: _Job
+    began_s: float  # the processor time of its thread
+    is_slow: bool = False
+    has_failed: bool = False  # by its limit
+
+
 class Compilations:
     """The constraints that are queued, being compiled or compiled. Only the engine's thread calls it."""
 
@@ -62,13 +77,14 @@ class Compilations:
         self._compile_constraint = compile_constraint or _reject
         self._max_compile_s = max_compile_s
         self._thread_time = thread_time
-        self._threads = ThreadPoolExecutor(_NUM_THREADS, thread_name_prefix="constraint")
+        self._threads = ThreadPoolExecutor(_NUM_SLOTS + _MAX_SLOW, thread_name_prefix="constraint")
         self._futures: dict[int, Future[tuple[ConstraintState, Compiled]]] = {}
         self._lock = threading.Condition()  # guards the fields below, which the threads use; notified of changes
-        self._limits: dict[int, tuple[_Job, float]] = {}  # by thread: its job, and the thread's time at its limit
+        self._compiling: dict[int, _Compilation] = {}  # by thread
         self._is_closed = False
         self._waiting: OrderedDict[str, deque[_Job]] = OrderedDict()  # by caller, in the order of their turns
-        self._running: Counter[str] = Counter()
+        self._running: Counter[str] = Counter()  # by caller, those with a slot
+        self._slow: Counter[str] = Counter()  # by caller
 
     def open(self, emit: Emit) -> None:
         """Set the receiver of reports. A compilation is reported when it starts and when it ends."""
@@ -103,8 +119,8 @@ class Compilations:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _start(self) -> None:
-        """Start queued jobs on free threads."""
-        while self._running.total() < _NUM_THREADS:
+        """Start queued jobs in free slots."""
+        while self._running.total() < _NUM_SLOTS:
             caller_id = next((each for each in self._waiting if self._running[each] < _MAX_OF_CALLER), None)
             if caller_id is None:
                 return
@@ -119,7 +135,7 @@ class Compilations:
     def _run(self, job: _Job) -> None:
         thread_id = threading.get_ident()
         with self._lock:
-            self._limits[thread_id] = job, self._thread_time(thread_id) + self._max_compile_s
+            self._compiling[thread_id] = _Compilation(job, self._thread_time(thread_id))
             self._lock.notify_all()
         result: Future[tuple[ConstraintState, Compiled]] = Future()
         try:
@@ -127,27 +143,41 @@ class Compilations:
         except BaseException as error:  # noqa: BLE001  it becomes the future's exception
             result.set_exception(error)
         with self._lock:
-            was_within_limit = self._limits.pop(thread_id, None) is not None
-            self._running -= Counter([job.caller_id])
+            ended = self._compiling.pop(thread_id)
+            counter = self._slow if ended.is_slow else self._running
+            counter -= Counter([job.caller_id])
             self._start()
-        if not was_within_limit:
-            return  # the job has failed already
+        if ended.has_failed:
+            return
         if failure := result.exception():
             job.future.set_exception(failure)
         else:
             job.future.set_result(result.result())
 
     def _watch(self) -> None:
-        """Fail the jobs whose threads have used more processor time than allowed."""
+        """Move slow compilations out of their slots, and fail those that use more processor time than allowed."""
         while not self._is_closed:
             with self._lock:
-                self._lock.wait(_CHECK_S if self._limits else None)
-                used_s = {thread_id: self._thread_time(thread_id) for thread_id in self._limits}
-                exceeded = [each for each, (_, limit_s) in self._limits.items() if used_s[each] > limit_s]
-                jobs = [self._limits.pop(thread_id)[0] for thread_id in exceeded]
+                self._lock.wait(_CHECK_S if self._compiling else None)
+                jobs = [job for thread_id in list(self._compiling) if (job := self._check(thread_id))]
+                self._start()
             message = f"the constraint took longer than {self._max_compile_s:g} s of processor time to compile"
             for job in jobs:
                 job.future.set_exception(UnsupportedConstraint(_field(job.constraint), message))
+
+    def _check(self, thread_id: int) -> _Job | None:
+        """Release the slot of a thread's compilation if it is slow. Return its job if it must fail now."""
+        each = self._compiling[thread_id]
+        used_s, caller_id = self._thread_time(thread_id) - each.began_s, each.job.caller_id
+        has_capacity = self._slow.total() < _MAX_SLOW and self._slow[caller_id] < _MAX_SLOW_OF_CALLER
+        if used_s > _SLOW_S and not each.is_slow and has_capacity:
+            each.is_slow = True
+            self._running -= Counter([caller_id])
+            self._slow[caller_id] += 1
+        if used_s <= self._max_compile_s or each.has_failed:
+            return None
+        each.has_failed = True
+        return each.job
 
     def _compile(self, serial: int, constraint: Constraint) -> tuple[ConstraintState, Compiled]:
         self._emit(Report(started=[serial]))

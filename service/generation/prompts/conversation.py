@@ -12,6 +12,8 @@ from typing import TypeAlias
 
 from service.generation.formats.output_format import JsonSchema
 
+MAX_CHARACTERS = 4_194_304  # of all strings of a conversation; a raw prompt has the same limit in the contract
+
 
 class Role(enum.Enum):
     """The author of a message, by the name in chat templates."""
@@ -79,6 +81,13 @@ class Message:
         return "".join(part.text for part in self.content if isinstance(part, TextPart))
 
     @property
+    def num_characters(self) -> int:
+        """The number of characters of all strings except those of images and files."""
+        calls = sum(len(call.id) + len(call.name) + len(call.arguments) for call in self.tool_calls)
+        own = len(self.tool_call_id) + len(self.name or "") + len(self.reasoning or "")
+        return sum(len(part.text) for part in self.content if isinstance(part, TextPart)) + calls + own
+
+    @property
     def images(self) -> list[ImagePart]:
         """The image parts."""
         return [part for part in self.content if isinstance(part, ImagePart)]
@@ -93,6 +102,11 @@ class Function:
     parameters: str = ""
     strict: bool = False
     field: str = "tools"
+
+    @property
+    def num_characters(self) -> int:
+        """The number of characters of all strings."""
+        return len(self.name) + len(self.description) + len(self.parameters)
 
 
 class ToolMode(enum.Enum):
@@ -138,6 +152,18 @@ class Conversation:
     template_field: str = "model"  # the field of the request that requires a chat template
     cuts_text: bool = False  # whether truncation cuts the start of the last message instead of the oldest messages
     schema: JsonSchema | None = None  # of the answer, for templates that show it to the model
+
+    @property
+    def num_characters(self) -> int:
+        """The number of characters of all strings that a template may show, which bounds the work of rendering."""
+        described = self.schema
+        shown = len(described.schema) + len(described.name) + len(described.description) if described else 0
+        return (
+            sum(message.num_characters for message in self.messages)
+            + sum(function.num_characters for function in self.tools)
+            + len(self.template_variables)
+            + shown
+        )
 
 
 @dataclass(frozen=True, slots=True)

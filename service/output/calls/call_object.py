@@ -76,13 +76,13 @@ class CallObject:
         self._names = names
         self._keyed = keyed
         self._state = _State.BEFORE_OBJECT
-        self._string = ""  # the JSON text of the current string, including quotes
+        self._string: list[str] = []  # the JSON text of the current string, including quotes
         self._escaped = False
         self._key = ""
         self._keys: set[str] = set()
         self._name: str | None = None
         self._extent = ObjectExtent()
-        self._early_arguments = ""  # arguments that precede the name
+        self._early_arguments: list[str] = []  # arguments that precede the name
         self._arguments = ""
 
     def take_arguments(self) -> str:
@@ -111,12 +111,12 @@ class CallObject:
         if following is None:
             return Verdict.MALFORMED
         self._state = following
-        self._string = '"'
+        self._string = ['"']
         return Verdict.MORE
 
     def _begin_value(self, character: str) -> Verdict:
         if character == '"':
-            self._state, self._string = _State.STRING, '"'
+            self._state, self._string = _State.STRING, ['"']
             return Verdict.MORE
         if character == "{" and self._key == "arguments":
             self._state = _State.ARGUMENTS
@@ -128,18 +128,18 @@ class CallObject:
         if self.function is not None:
             self._arguments += character
         else:
-            self._early_arguments += character
+            self._early_arguments.append(character)
         if self._extent.feed(character):
             self._state = _State.AFTER_VALUE
         return Verdict.MORE
 
     def _feed_string(self, character: str) -> Verdict:
-        self._string += character
+        self._string.append(character)
         if self._escaped or character != '"':
             self._escaped = not self._escaped and character == "\\"
             return Verdict.MORE
         try:
-            text = json.loads(self._string, strict=False)
+            text = json.loads("".join(self._string), strict=False)
         except ValueError:
             return Verdict.MALFORMED
         return self._finish_key(text) if self._state is _State.KEY else self._finish_string(text)
@@ -168,7 +168,7 @@ class CallObject:
             self._name = text
             if self._early_arguments:
                 self._commit()
-                self._arguments += self._early_arguments
+                self._arguments += "".join(self._early_arguments)
         elif self._key == "arguments":
             if not _is_object(text):
                 return Verdict.MALFORMED
@@ -176,7 +176,7 @@ class CallObject:
             if self.function is not None:
                 self._arguments += text
             else:
-                self._early_arguments = text
+                self._early_arguments = [text]
         return Verdict.MORE
 
     def _commit(self) -> None:

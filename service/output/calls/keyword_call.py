@@ -41,9 +41,11 @@ class KeywordCallReader:
         self._before = Literal("" if isinstance(syntax, PythonicCall) else syntax.before)
         self._state = _State.NAME if self._before.is_complete else _State.BEFORE
         self._name = Name(names)
-        self._text = ""  # of the current key or value
+        self._text = ""  # of the current key
+        self._value: list[str] = []  # the characters of the current value
+        self._tail = ""  # the end of the value, as long as the longest quote
         self._quote = ""  # what ends the current string
-        self._quote_end = 0  # of its opening quote, in `_text`
+        self._quote_end = 0  # of its opening quote, in `_value`
         self._escaped = False
         self._depth = 0
         self._key = ""
@@ -98,37 +100,42 @@ class KeywordCallReader:
 
     def _feed_value(self, character: str) -> Verdict:
         if self._quote:
-            self._text += character
+            self._add(character)
             self._feed_quoted(character)
             return Verdict.MORE
         if self._depth == 0 and character in (",", self._close):
             return self._end_value(character)
-        self._text += character
+        self._add(character)
         if character in "([{":
             self._depth += 1
         elif character in ")]}":
             self._depth -= 1
         else:
-            self._quote = next((quote for quote in self._quotes if self._text.endswith(quote)), "")
-            self._quote_end = len(self._text)
+            self._quote = next((quote for quote in self._quotes if self._tail.endswith(quote)), "")
+            self._quote_end = len(self._value)
         return Verdict.MORE if 0 <= self._depth <= _MAX_DEPTH else Verdict.MALFORMED
+
+    def _add(self, character: str) -> None:
+        self._value.append(character)
+        self._tail = (self._tail + character)[-max(map(len, self._quotes)) :]
 
     def _feed_quoted(self, character: str) -> None:
         if self._is_python and (self._escaped or character == "\\"):
             self._escaped = not self._escaped
-        elif len(self._text) - self._quote_end >= len(self._quote) and self._text.endswith(self._quote):
+        elif len(self._value) - self._quote_end >= len(self._quote) and self._tail.endswith(self._quote):
             self._quote = ""
 
     def _end_value(self, character: str) -> Verdict:
         try:
-            value = python_value(self._text) if self._is_python else braced_value(self._text, self._quotes[0])
+            text = "".join(self._value)
+            value = python_value(text) if self._is_python else braced_value(text, self._quotes[0])
         except ValueError:
             return Verdict.MALFORMED
         opening = ", " if self._keys else "{"
         self._commit()
         self._keys.add(self._key)
         self._arguments += f"{opening}{json.dumps(self._key, ensure_ascii=False)}: {value}"
-        self._text, self._state = "", _State.KEY
+        self._value, self._tail, self._state = [], "", _State.KEY
         return self._finish() if character == self._close else Verdict.MORE
 
     def _finish(self) -> Verdict:

@@ -44,7 +44,8 @@ class TaggedCallReader:
         }
         closes = syntax.around_value.strip(" ") + syntax.value_close
         self._closes = tuple({closes, syntax.value_close})
-        self._text = ""  # of the current tag or key, or the part of a value that is held back
+        self._text = ""  # of the current tag or key, or the part of a value that may be its closing tag
+        self._value: list[str] = []  # the characters of a value that is returned when it is complete
         self._keys: set[str] = set()
         self._types = _STRING
         self._at_start = True  # of a value
@@ -125,15 +126,19 @@ class TaggedCallReader:
         return Verdict.MORE
 
     def _feed_value(self, character: str) -> Verdict:
-        self._text += character
-        if self._at_start and self._text == "\n" == self._syntax.around_value:
-            self._at_start, self._text = False, ""
+        if self._at_start and character == "\n" == self._syntax.around_value:
+            self._at_start = False
             return Verdict.MORE
         self._at_start = False
         if self._types == _STRING:
+            self._text += character
             return self._feed_string()
-        if self._text.endswith(self._syntax.value_close):
-            text = self._text[: -len(self._syntax.value_close)]
+        close = self._syntax.value_close
+        self._value.append(character)
+        self._text = (self._text + character)[-len(close) :]
+        if self._text == close:
+            text = "".join(self._value)[: -len(close)]
+            self._value.clear()
             if self._syntax.around_value:
                 text = text.removesuffix(self._syntax.around_value)
             self._arguments += json_value(text, self._types)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from service.generation.formats.constraint import ReasoningMarkers
 from service.generation.outputs.events import Text
+from service.output.parsers.blank_run import BLANKS, BlankRun
 from service.output.parsers.reasoning import num_marker_characters
-
-_WHITE_SPACE = " \t\r\n"
 
 
 class MarkedAnswerParser:
@@ -22,30 +21,36 @@ class MarkedAnswerParser:
         self._is_inside = False
         self._was_opened = False
         self._held = ""
+        self._blanks = BlankRun()  # after `_held`
         self._held_start = 0
 
     @property
     def num_held(self) -> int:
         """The number of the last characters that are held back until it is known whether they are content."""
-        return len(self._held)
+        return len(self._held) + self._blanks.length
 
     def feed(self, content: Text) -> list[Text]:
         """Take more text, and return the events that became known."""
+        if self._blanks.take(content.text):
+            return []
         if not self._held:
             self._held_start = content.start
-        self._held += content.text
+        self._held += self._blanks.end() + content.text
         if not self._is_inside:
             self._begin()
-        return self._take_known() if self._is_inside else []
+        events = self._take_known() if self._is_inside else []
+        self._blanks.begin(self._held)
+        return events
 
     def close(self) -> list[Text]:
         """End the text, and return the events of what was held back."""
+        self._held += self._blanks.end()
         events = [Text(self._choice_index, self._held, start=self._held_start)] if self._held else []
         self._skip(len(self._held))
         return events
 
     def _begin(self) -> None:
-        text = self._held.lstrip(_WHITE_SPACE)
+        text = self._held.lstrip(BLANKS)
         if not self._was_opened:
             if text.startswith(self._open):
                 self._was_opened = True
@@ -60,12 +65,12 @@ class MarkedAnswerParser:
     def _take_known(self) -> list[Text]:
         events = []
         while (end := self._held.find(self._close)) >= 0:
-            text = self._held[:end].rstrip(_WHITE_SPACE)
+            text = self._held[:end].rstrip(BLANKS)
             if text:
                 events.append(Text(self._choice_index, text, start=self._held_start))
             self._skip(end + len(self._close))
         sure = len(self._held) - num_marker_characters(self._held, self._close)
-        sure = len(self._held[:sure].rstrip(_WHITE_SPACE))
+        sure = len(self._held[:sure].rstrip(BLANKS))
         if sure:
             events.append(Text(self._choice_index, self._held[:sure], start=self._held_start))
             self._skip(sure)

@@ -10,8 +10,7 @@ import enum
 
 from service.generation.formats.constraint import ReasoningMarkers, ReasoningStart
 from service.generation.outputs.events import Reasoning, Text
-
-_WHITE_SPACE = " \t\r\n"
+from service.output.parsers.blank_run import BLANKS, BlankRun
 
 
 class _State(enum.Enum):
@@ -38,6 +37,7 @@ class ReasoningParser:
             ReasoningStart.OPEN: _State.INSIDE,
         }[start]
         self._held = ""
+        self._blanks = BlankRun()  # after `_held`
         self._held_start = 0
         self._content_start: int | None = 0 if start is ReasoningStart.NONE else None
         self._at_start = True  # no text of the reasoning was returned yet
@@ -50,11 +50,13 @@ class ReasoningParser:
     @property
     def num_held(self) -> int:
         """The number of the last characters that are held back until it is known whether they are content."""
-        return len(self._held)
+        return len(self._held) + self._blanks.length
 
     def feed(self, text: str) -> list[Reasoning | Text]:
         """Take more text, and return the events that became known. Once the content has begun, all text is content."""
-        self._held += text
+        if self._blanks.take(text):
+            return []
+        self._held += self._blanks.end() + text
         events: list[Reasoning | Text] = []
         if self._state is _State.BEFORE:
             self._open()
@@ -69,11 +71,12 @@ class ReasoningParser:
             events.append(Text(self._choice_index, self._held, start=self._held_start))
             self._held_start += len(self._held)
             self._held = ""
+        self._blanks.begin(self._held)
         return events
 
     def close(self) -> list[Reasoning | Text]:
         """End the text, and return the events of what was held back."""
-        held, start = self._held, self._held_start
+        held, start = self._held + self._blanks.end(), self._held_start
         self._skip(len(held))
         if self._state is _State.INSIDE and held:
             return [Reasoning(self._choice_index, held)]
@@ -81,7 +84,7 @@ class ReasoningParser:
 
     def _open(self) -> None:
         marker = self._markers.open
-        text = self._held.lstrip(_WHITE_SPACE)
+        text = self._held.lstrip(BLANKS)
         if text.startswith(marker):
             self._skip(len(self._held) - len(text) + len(marker))
             self._state = _State.INSIDE
@@ -93,13 +96,13 @@ class ReasoningParser:
     def _reason(self, events: list[Reasoning | Text]) -> None:
         marker = self._markers.close
         if self._at_start:
-            self._skip(len(self._held) - len(self._held.lstrip(_WHITE_SPACE)))
+            self._skip(len(self._held) - len(self._held.lstrip(BLANKS)))
         end = self._held.find(marker)
         if end < 0:
             num_known = len(self._held) - num_marker_characters(self._held, marker)
-            num_known = len(self._held[:num_known].rstrip(_WHITE_SPACE))
+            num_known = len(self._held[:num_known].rstrip(BLANKS))
         else:
-            num_known = len(self._held[:end].rstrip(_WHITE_SPACE))
+            num_known = len(self._held[:end].rstrip(BLANKS))
         if num_known:
             events.append(Reasoning(self._choice_index, self._held[:num_known]))
             self._at_start = False

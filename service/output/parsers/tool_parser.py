@@ -81,6 +81,10 @@ class ToolCallParser:
         """Take more text, and return the events that became known. `start` is its index in the choice's text."""
         if start is not None and not self._held:
             self._held_start = start
+        self._read(text)
+        return self._take_events()
+
+    def _read(self, text: str) -> None:
         position = 0
         while position < len(text):
             if self._state is _State.CALL:
@@ -92,7 +96,6 @@ class ToolCallParser:
             if position < len(text):
                 self._take(text[position])
                 position += 1
-        return self._take_events()
 
     def close(self) -> list[Delta]:
         """End the text, and return the events of what was held back."""
@@ -232,8 +235,7 @@ class ToolCallParser:
                 return
         held, self._held = self._held, ""
         self._state, self._in_frame = _State.TEXT, False
-        for earlier in held + character:
-            self._take(earlier)
+        self._read(held + character)
 
     def _begin_call(self, text: str) -> bool:
         """Continue inside a call that begins with `text`; return False if no call can begin with it."""

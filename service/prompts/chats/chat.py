@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from service.engine.tokens.tokenizer import Tokenizer
@@ -23,7 +23,7 @@ from service.prompts.tokens.control_tokens import ControlTokens, Marks
 from service.prompts.tokens.truncation import PromptBudget, fit_last_text, fit_messages
 
 _PROBE = "system-message"
-_LEFT_OUT = 4  # a prompt has at least one in this number of its messages' characters
+_LEFT_OUT = 4  # a prompt has at least one in this number of its conversation's characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,8 @@ class ChatPrompts:
         """
         messages = conversation.messages if messages is None else messages
         if budget is not None:  # a template may omit some of the text, but hardly this much
-            budget.check_length(sum(len(message.text) for message in messages) // _LEFT_OUT, conversation.field)
+            shown = replace(conversation, messages=messages, tools=conversation.tools if with_tools else ())
+            budget.check_length(shown.num_characters // _LEFT_OUT, conversation.field)
         plain = template_messages(
             messages,
             default_system_prompt=self._default_system_prompt,

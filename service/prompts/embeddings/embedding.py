@@ -5,9 +5,7 @@ Texts are tokenized on worker threads in chunks, so that a request with many or 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -19,10 +17,9 @@ from service.generation.errors import InvalidRequest, PromptTooLong
 from service.generation.prompts.conversation import RawText, RawTokens
 from service.generation.requests.embedding import EmbeddingRequest, Purpose, TextsToEmbed, TokenIds, Vector
 from service.prompts.embeddings.purpose import prompt_for
-from service.prompts.preparing.chunk import read_in_chunks
+from service.prompts.preparing.chunk import TextThreads
 from service.prompts.preparing.priority import check_priority
 
-_NUM_THREADS = 2
 _PROBE = "a"
 _MIN_NORM = 1e-12  # a vector of zeros stays one
 
@@ -55,7 +52,7 @@ class EmbeddingPrompts:
     ) -> None:
         """`max_model_len` includes the special tokens that the tokenizer adds to a text."""
         self.num_dimensions = num_dimensions
-        self.pool = ThreadPoolExecutor(_NUM_THREADS, thread_name_prefix="embedding-texts")
+        self.threads = TextThreads("embedding-texts")
         self._tokenizer = tokenizer
         self._max_model_len = max_model_len
         self._form = form
@@ -63,7 +60,7 @@ class EmbeddingPrompts:
 
     def close(self) -> None:
         """Stop the worker threads; no request may be prepared afterwards."""
-        self.pool.shutdown(wait=False, cancel_futures=True)
+        self.threads.close()
 
     async def prepare(
         self, asked: TextsToEmbed, request_id: str, deadline: float | None = None, caller: Caller = ANONYMOUS
@@ -83,7 +80,7 @@ class EmbeddingPrompts:
             len(given.token_ids) if isinstance(given, RawTokens) else len(before) + len(given.text)
             for given in asked.inputs
         ]
-        inputs = await read_in_chunks(self.pool, sizes, read)
+        inputs = await self.threads.read(sizes, read)
         return EmbeddingRequest(request_id, inputs, deadline, caller.id, caller.weight, asked.priority)
 
     async def finish(
@@ -95,7 +92,7 @@ class EmbeddingPrompts:
         def work() -> _Answer:
             return render([_cut(vector, num_dimensions).tolist() for vector in vectors])
 
-        return await asyncio.get_running_loop().run_in_executor(self.pool, work)
+        return await self.threads.run(work)
 
     def prompt(self, purpose: Purpose) -> str:
         """Return the prefix of a text for a purpose."""

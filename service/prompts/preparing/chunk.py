@@ -1,4 +1,4 @@
-"""Tokenize many texts in chunks, so that a large request doesn't delay others."""
+"""Threads that tokenize many texts in chunks, so that a large request doesn't delay others."""
 
 from __future__ import annotations
 
@@ -7,25 +7,50 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+_NUM_THREADS = 2
 _MAX_CHUNK_ITEMS = 64
 _MAX_CHUNK_CHARACTERS = 65_536  # or one longer text
 
 _Read = TypeVar("_Read")
+_Result = TypeVar("_Result")
 
 
-async def read_in_chunks(
-    pool: ThreadPoolExecutor, sizes: Sequence[int], read: Callable[[range], Iterable[_Read]]
-) -> list[_Read]:
-    """Return the joined results of `read` for runs of items, on the pool's threads; `sizes` are in characters."""
-    loop = asyncio.get_running_loop()
-    found: list[_Read] = []
-    for indices in chunks(sizes):
-        found += await loop.run_in_executor(pool, read, indices)
-    return found
+class TextThreads:
+    """The threads that tokenize the texts of one model. It is called on the event loop.
+
+    Of the texts that are longer than a chunk, one is read at a time, so that a thread is left to the others.
+    """
+
+    def __init__(self, name: str) -> None:
+        """`name` is the prefix of the threads' names."""
+        self._pool = ThreadPoolExecutor(_NUM_THREADS, thread_name_prefix=name)
+        self._turn = asyncio.Semaphore(1)  # for long texts
+
+    def close(self) -> None:
+        """Stop the threads; nothing may be run afterwards."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    async def run(self, work: Callable[[], _Result]) -> _Result:
+        """Return the result of `work`."""
+        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+
+    async def read(self, sizes: Sequence[int], read: Callable[[range], Iterable[_Read]]) -> list[_Read]:
+        """Return the joined results of `read` for runs of items; `sizes` are in characters."""
+        loop = asyncio.get_running_loop()
+        found: list[_Read] = []
+        for indices in chunks(sizes):
+            is_long = sizes[indices[0]] > _MAX_CHUNK_CHARACTERS
+            if is_long:
+                await self._turn.acquire()
+            reading = self._pool.submit(read, indices)
+            if is_long:  # also a cancelled request keeps its turn until the thread is free
+                reading.add_done_callback(lambda _: loop.call_soon_threadsafe(self._turn.release))
+            found += await asyncio.wrap_future(reading)
+        return found
 
 
 def chunks(sizes: Sequence[int]) -> Iterator[range]:
-    """Yield runs of indices, each of which takes a worker little time."""
+    """Yield runs of indices, each of which takes a worker little time, unless it is a single long text."""
     start = total = 0
     for index, size in enumerate(sizes):
         if index > start and (index - start == _MAX_CHUNK_ITEMS or total + size > _MAX_CHUNK_CHARACTERS):

@@ -22,8 +22,8 @@ from service.generation.errors import InvalidRequest
 
 _PRIVATE_USE = range(0xF0000, 0xFFFFE)
 _MAX_TRIALS = 4096  # to find marks: no legitimate text contains more of them
-# One of these marks, literally or in a form of `_escaped`.
-_SPELLED_MARK = re.compile("[\U000f0000-\U000f0fff]" r"|\\udb8[0-3]\\ud[c-f][0-9a-f]{2}|\\U000f0[0-9a-f]{3}")
+# One of these marks in a form of `_escaped`.
+_ESCAPED_MARK = re.compile(r"\\udb8[0-3]\\ud[c-f][0-9a-f]{2}|\\U000f0[0-9a-f]{3}")
 
 
 class Marks(NamedTuple):
@@ -62,7 +62,12 @@ class ControlTokens:
 
         Raise InvalidRequest for `field` if the strings contain the first thousands of possible marks.
         """
-        spelled = frozenset(_SPELLED_MARK.findall("\0".join(_strings(value))))
+        spelled: set[str] = set()
+        for text in _strings(value):
+            if not text.isascii():
+                spelled.update(text)
+            if "\\" in text:
+                spelled.update(_ESCAPED_MARK.findall(text))
         marks = map(chr, _PRIVATE_USE[:_MAX_TRIALS])
         unused = [*islice((mark for mark in marks if spelled.isdisjoint((mark, *_escaped(mark)))), 3)]
         if len(unused) < 3:
@@ -90,10 +95,13 @@ class ControlTokens:
                 rendered = rendered.replace(form, mark)
         spelled = f"{marks.open}({self._token.pattern}){marks.close}"
         token_ids: list[int] = []
+        ids_of_spelled: dict[str, list[int]] = {}
         # Splitting by a pattern with one group alternates between text and spelled tokens.
         for index, part in enumerate(re.split(spelled, rendered)):
             if index % 2 == 1:
-                token_ids += self._encode_spelled(part)
+                if part not in ids_of_spelled:
+                    ids_of_spelled[part] = self._encode_spelled(part)
+                token_ids += ids_of_spelled[part]
                 continue
             for segment in re.split(f"[{marks.open}{marks.close}]", part):
                 if segment:

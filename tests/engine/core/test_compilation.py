@@ -60,6 +60,33 @@ def test_a_caller_has_two_threads_and_leaves_one() -> None:
     assert bench.next() == {"a3"}
 
 
+def test_slow_constraints_do_not_delay_others_of_their_caller() -> None:
+    """A compilation that uses much processor time leaves its slot to the next constraint, also of the same caller."""
+    bench = CompilationBench()
+    bench.begin("", "slow1", "slow2", "a1")
+    assert bench.next(2) == {"slow1", "slow2"}
+    assert bench.begun.empty()
+    bench.thread_time_s += 1
+    assert bench.next() == {"a1"}
+    bench.end(3)
+
+
+def test_slow_constraints_are_bounded_by_caller() -> None:
+    """Three slow constraints of a caller run without a slot and two in slots; another caller's begin meanwhile."""
+    bench = CompilationBench()
+    bench.begin("a", *(f"a{index}" for index in range(9)))
+    for num in (2, 2, 1):  # two have slots, then the first two are slow, then a third
+        bench.next(num)
+        bench.thread_time_s += 1
+    bench.begin("b", "b1", "b2")
+    assert bench.next() == {"b1"}
+    assert bench.begun.empty()
+    bench.thread_time_s += 1
+    assert bench.next() == {"b2"}
+    bench.end(20)
+    assert bench.next(4) == {"a5", "a6", "a7", "a8"}
+
+
 def test_callers_with_queued_constraints_take_turns() -> None:
     """A new caller's constraint precedes the later ones of a caller with many queued constraints."""
     bench = CompilationBench()

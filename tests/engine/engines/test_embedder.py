@@ -96,6 +96,21 @@ async def test_queue_is_limited_by_requests(start: Starter) -> None:
         assert await engine.embed(embedding(1))
 
 
+async def test_key_that_fills_the_queue_leaves_others_their_share(start: Starter) -> None:
+    """Requests of another key are admitted up to its share of the queue."""
+    async with start.started_embedder(max_queue_requests=4) as (engine, script):
+        with script.paused():
+            waiting = [asyncio.create_task(engine.embed(embedding(1, caller_id="a"))) for _ in range(4)]
+            await begun(*waiting)
+            with pytest.raises(EngineOverloaded):
+                await engine.embed(embedding(1, caller_id="a"))
+            others = [asyncio.create_task(engine.embed(embedding(1, caller_id="b"))) for _ in range(2)]
+            await begun(*others)
+            with pytest.raises(EngineOverloaded):
+                await engine.embed(embedding(1, caller_id="b"))
+        await asyncio.gather(*waiting, *others)
+
+
 async def test_full_queue_rejects_before_texts_are_read(start: Starter) -> None:
     """A request is rejected by its minimum number of tokens, before tokenization."""
     async with start.started_embedder(max_queue_requests=3, max_queue_tokens=100) as (engine, script):
@@ -109,7 +124,7 @@ async def test_full_queue_rejects_before_texts_are_read(start: Starter) -> None:
             waiting.append(asyncio.create_task(engine.embed(embedding(1))))
             await begun(waiting[2])
             with pytest.raises(EngineOverloaded, match="3 requests wait already"):
-                engine.reject_if_overloaded("a", 1.0, 1)
+                engine.reject_if_overloaded("", 1.0, 1)
         await asyncio.gather(*waiting)
 
 

@@ -164,6 +164,31 @@ async def test_engine_rejects_requests_while_the_queue_is_full(start_thread: Sta
         assert tokens(await generate(engine, request("later"))) == sums(b"later", 8, 0)
 
 
+@pytest.mark.parametrize("sizes", [{"max_queue_requests": 6}, {"max_queue_tokens": 30}], ids=["requests", "tokens"])
+async def test_key_that_fills_the_queue_leaves_others_their_share(start_thread: Starter, sizes: dict[str, Any]) -> None:
+    """Another key is admitted up to its share of the queue; the key that has filled the queue is rejected."""
+    async with start_thread.started(**sizes) as (engine, script), AsyncExitStack() as readers:
+
+        async def enter(caller_id: str, num_prompts: int = 1) -> Any:
+            requests = [request("hello", caller_id=caller_id, max_tokens=2) for _ in range(num_prompts)]
+            return await readers.enter_async_context(engine.generate(*requests))
+
+        script.close_gate()
+        streams = [await enter("a", 9)]  # larger than the queue, which is empty
+        with pytest.raises(EngineOverloaded) as caught:
+            await enter("a")
+        assert caught.value.for_all
+        with pytest.raises(EngineOverloaded) as caught:
+            await enter("b", 4)
+        assert not caught.value.for_all
+        streams += [await enter("b", 2), await enter("b"), await enter("c", 2)]
+        for caller_id in "abc":
+            with pytest.raises(EngineOverloaded):
+                await enter(caller_id)
+        script.open_gate()
+        assert [len(tokens(await read(stream))) for stream in streams[1:3]] == [4, 2]
+
+
 async def test_engine_accepts_a_prompt_longer_than_the_queue_if_it_is_empty(start: Starter) -> None:
     """The limit of queued tokens does not limit the length of a prompt."""
     async with start.started(max_queue_tokens=10) as (engine, _):

@@ -24,7 +24,7 @@ STATUSES = [  # API.md 1.4
     (Code.NOT_FOUND, 404, "invalid_request_error", "model_not_found"),
     (Code.ALREADY_EXISTS, 409, "invalid_request_error", None),
     (Code.RESOURCE_EXHAUSTED, 429, "rate_limit_error", "rate_limit_exceeded"),
-    (Code.CANCELLED, 499, "request_cancelled", None),
+    (Code.CANCELLED, 503, "server_error", None),  # gRPC ends calls that the service has not taken up
     (Code.UNAVAILABLE, 503, "server_error", None),
     (Code.DEADLINE_EXCEEDED, 504, "server_error", "deadline_exceeded"),
     (Code.UNIMPLEMENTED, 501, "server_error", None),

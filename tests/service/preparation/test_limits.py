@@ -7,10 +7,26 @@ import threading
 from typing import Any
 
 import pytest
+import tokenizers
 
 from service.engine.tokens.tokenizer import FastTokenizer
-from service.generation.errors import DeadlineExceeded, EngineOverloaded, InvalidRequest, TemplateRejected
-from service.generation.prompts.conversation import RawText
+from service.generation.errors import (
+    DeadlineExceeded,
+    EngineOverloaded,
+    InvalidRequest,
+    PromptTooLong,
+    TemplateRejected,
+)
+from service.generation.formats.output_format import JsonSchema
+from service.generation.prompts.conversation import (
+    Conversation,
+    Function,
+    FunctionCall,
+    Message,
+    RawText,
+    Role,
+    TextPart,
+)
 from service.generation.requests.answer_request import AnswerRequest
 from service.prompting.preparation import Preparation
 from service.prompts.preparing.workers import WorkerLimits
@@ -133,4 +149,95 @@ async def test_loop_runs_while_a_template_does() -> None:
     assert not preparing.done()
     release.set()
     await preparing
+    preparation.close()
+
+
+def conversation_with(place: str, text: str) -> Conversation:
+    """Return a conversation with a text in one of its strings."""
+    call = FunctionCall("c", "f", text if place == "arguments" else "{}")
+    schema = f'{{"type": "object", "description": "{text}"}}'
+    return Conversation(
+        messages=(
+            user("hello"),
+            Message(
+                Role.ASSISTANT,
+                tool_calls=(call,),
+                reasoning=text if place == "reasoning" else None,
+                name=text if place == "name" else None,
+            ),
+            Message(Role.TOOL, (TextPart(text if place == "text" else "x"),), tool_call_id="c"),
+        ),
+        tools=(
+            Function(
+                "f",
+                description=text if place == "description" else "",
+                parameters=schema if place == "parameters" else "",
+            ),
+        ),
+        template_variables=f'{{"x": "{text}"}}' if place == "variables" else "",
+        schema=JsonSchema(schema, strict=False, field="f") if place == "schema" else None,
+    )
+
+
+PLACES = ["text", "arguments", "reasoning", "name", "description", "parameters", "variables", "schema"]
+
+
+class CountingTokenizer(FastTokenizer):
+    """A tokenizer in which every byte is a token, and which counts the characters that it encodes."""
+
+    def __init__(self) -> None:
+        alphabet = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
+        backend = tokenizers.Tokenizer(tokenizers.models.BPE({each: n for n, each in enumerate(alphabet)}, []))
+        backend.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+        backend.decoder = tokenizers.decoders.ByteLevel()
+        self.num_characters = 0
+        super().__init__(backend.to_str())
+
+    def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
+        self.num_characters += len(text)
+        return super().encode(text, add_special_tokens=add_special_tokens)
+
+
+@pytest.mark.parametrize("place", PLACES)
+async def test_long_string_anywhere_is_rejected_before_it_is_tokenized(place: str) -> None:
+    """Every string of a conversation counts, not only the text of messages."""
+    tokenizer = CountingTokenizer()
+    template = StuckTemplate(threading.Event())
+    preparation = preparation_of(template, tokenizer, max_model_len=64)
+    tokenizer.num_characters = 0
+    asked = AnswerRequest("tiny", (conversation_with(place, "a" * 10_000),), "messages")
+    with pytest.raises(PromptTooLong, match="at least") as caught:
+        await preparation.prepare(asked, "r")
+    assert caught.value.field == "messages"
+    assert tokenizer.num_characters == 0
+    preparation.close()
+
+
+@pytest.mark.parametrize("place", PLACES)
+async def test_conversation_of_any_length_has_a_limit_of_characters(place: str) -> None:
+    """Counting tokens rejects a conversation whose strings have more characters than a raw prompt may have."""
+    preparation = preparation_of(StuckTemplate(threading.Event()))
+    with pytest.raises(InvalidRequest, match=r"has \d+ characters in all.*; the limit is 4194304") as caught:
+        await preparation.tokens(conversation_with(place, "a" * 4_194_304))
+    assert caught.value.field == "messages"
+    preparation.close()
+
+
+@pytest.mark.parametrize("place", PLACES)
+async def test_long_string_anywhere_waits_for_other_long_texts(place: str) -> None:
+    """Long conversations are rendered one at a time, wherever their long strings are, and short ones meanwhile."""
+    release = threading.Event()
+    template = StuckTemplate(release)
+    preparation = preparation_of(template, limits=WorkerLimits(num_threads=2))
+    long = conversation_with(place, "a" * 150_000)
+    stuck = Conversation((*long.messages, user("stuck")), long.tools, template_variables=long.template_variables,
+                         schema=long.schema)  # fmt: skip
+    first = asyncio.create_task(preparation.tokens(stuck))
+    await asyncio.to_thread(template.entered.wait)
+    template.entered.clear()
+    second = asyncio.create_task(preparation.tokens(stuck))
+    assert await preparation.tokens(Conversation((user("fine"),)))
+    assert not template.entered.is_set()
+    release.set()
+    assert await first == await second
     preparation.close()

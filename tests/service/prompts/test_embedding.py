@@ -15,6 +15,7 @@ from service.generation.prompts.conversation import RawText, RawTokens
 from service.generation.requests.embedding import TextsToEmbed
 from service.prompts.embeddings.embedding import EmbeddingPrompts, EncoderForm
 from tests.engine.fakes import ByteTokenizer
+from tests.waiting import GUARD_S
 
 BEGIN, FINISH = 256, 257
 
@@ -217,3 +218,35 @@ def test_tokenizer_that_respells_its_text_is_rejected() -> None:
 
     with pytest.raises(ValueError, match="changes a text's own tokens"):
         EmbeddingPrompts(Respelling(), 8, 4)
+
+
+class GatedTokenizer(FramedTokenizer):
+    """A tokenizer that waits for a gate before it encodes a long text."""
+
+    def __init__(self) -> None:
+        self.gate = threading.Event()
+        self.begun = threading.Semaphore(0)
+        self.num_begun = 0
+
+    def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
+        if len(text) > 1000:
+            self.num_begun += 1
+            self.begun.release()
+            self.gate.wait(GUARD_S)
+        return super().encode(text, add_special_tokens=add_special_tokens)
+
+
+async def test_long_texts_leave_a_thread_to_others() -> None:
+    """Long texts are tokenized one at a time, also after a request was cancelled, and short texts meanwhile."""
+    tokenizer = GatedTokenizer()
+    prompts = EmbeddingPrompts(tokenizer, 300_000, 4)
+    first, second = (asyncio.create_task(tokens(prompts, "a" * 200_000)) for _ in range(2))
+    await asyncio.to_thread(tokenizer.begun.acquire)
+    first.cancel()
+    async with asyncio.timeout(GUARD_S):
+        assert await tokens(prompts, "ab") == [[BEGIN, 97, 98, FINISH]]
+    assert tokenizer.num_begun == 1
+    tokenizer.gate.set()
+    (token_ids,) = await second
+    assert len(token_ids) == 200_002
+    prompts.close()

@@ -21,7 +21,7 @@ from service.prompts.preparing.workers import WorkerLimits, Workers
 from tests.engine.constraints.fakes import ADDED, END, tokenizer_of
 from tests.service.contract.fakes import function, user
 from tests.service.fakes import MODEL, refused, request, running
-from tests.service.preparation.fakes import preparation_of
+from tests.service.preparation.fakes import chat, preparation_of
 from tests.service.prompts.fakes import CHATML
 
 NUM_MAX = 128  # the context length of the tests' model
@@ -264,6 +264,25 @@ async def test_many_long_texts_delay_only_each_other() -> None:
         await asyncio.sleep(0)
         refusal = await refused(token_pb2_grpc.TokenServiceStub(run.channel).TokenizeText(tokenize("x")))
         assert (await run.chat.Chat(request())).choices
+        release.set()
+        await asyncio.gather(*texts, return_exceptions=True)
+    assert (refusal.code, refusal.info.reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "QUEUE_FULL")
+
+
+async def test_chats_are_counted_on_threads_other_than_those_of_answers() -> None:
+    """A call that counts a chat's tokens waits for other counted texts, and answers are prepared meanwhile."""
+    release = threading.Event()
+    async with running() as run:
+        scripted = run.server.registry.visible_to(ANONYMOUS).generator(MODEL)
+        run.server.registry.add(replace(scripted, preparation=(preparation := preparation_of())))
+        readers = run.server.readers
+        readers.limits = replace(readers.limits, max_work_s=0.3)
+        texts = [
+            asyncio.create_task(readers.read(release.wait, None, "text")) for _ in range(readers.limits.num_threads)
+        ]
+        await asyncio.sleep(0)
+        refusal = await refused(token_pb2_grpc.TokenServiceStub(run.channel).CountTokens(count_chat(user("x"))))
+        assert await preparation.prepare(chat(), "r")
         release.set()
         await asyncio.gather(*texts, return_exceptions=True)
     assert (refusal.code, refusal.info.reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "QUEUE_FULL")
