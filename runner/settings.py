@@ -159,7 +159,7 @@ def check(settings: Settings) -> None:
             raise RunError(f"{used[port]} and {name} are both {port}; each needs its own port")
     for name, port in settings.ports().items():
         try:
-            _probe(settings.host, port)
+            probe_port(settings.host, port)
         except OSError as error:
             raise RunError(
                 f"cannot listen on {host_port(settings.host, port)} ({error.strerror}); "
@@ -181,7 +181,7 @@ def check(settings: Settings) -> None:
             raise RunError(f"certs_folder {tls.folder}: {getattr(error, 'strerror', None) or error}") from error
 
 
-def _probe(host: str, port: int) -> None:
+def probe_port(host: str, port: int) -> None:
     """Raise OSError if it is impossible to listen there."""
     family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     with socket.socket(family, kind, protocol) as probe:
