@@ -15,6 +15,7 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 import typer
 
 from cli.calls.options import AsJson, fail, print_json, print_table, say
+from cli.commands.key_usage import usage
 from service.auth.key import digest, new_id, new_key
 from service.auth.key_entry import KeyEntry, KeysError, to_entry, to_plain
 from service.auth.key_location import change_keys, keys_at
@@ -23,6 +24,7 @@ from service.generation.caller import Limits, Scope
 Result = TypeVar("Result")
 
 APP = typer.Typer(help="API keys of the service.", no_args_is_help=True, rich_markup_mode=None)
+APP.command()(usage)
 
 _DEFAULT_SCOPES = [Scope.GENERATE, Scope.EMBED, Scope.TOKENIZE, Scope.ENDPOINTS_READ]
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
