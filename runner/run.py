@@ -111,11 +111,11 @@ async def run(settings: Settings) -> None:
                 children.start(name, command)
             # Only now, so that the processes load while this one does.
             from runner.startup.greeting import greeting  # noqa: PLC0415
-            from runner.startup.readiness import EnvoyAddress, list_models, wait_until_ready  # noqa: PLC0415
+            from runner.startup.readiness import Entrance, list_models, wait_until_ready  # noqa: PLC0415
 
-            envoy = EnvoyAddress.from_settings(settings)
-            if await stop.run_until_stop(wait_until_ready(envoy), exit_of_any(), startup_timed_out()):
-                lines.write(greeting(settings, await asyncio.to_thread(list_models, envoy)))
+            entrance = Entrance.from_settings(settings)
+            if await stop.run_until_stop(wait_until_ready(entrance), exit_of_any(), startup_timed_out()):
+                lines.write(greeting(settings, await asyncio.to_thread(list_models, entrance)))
                 readable.has_greeted = True
                 await stop.run_until_stop(children.keep())
         finally:

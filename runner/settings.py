@@ -14,11 +14,13 @@ from pydantic import AfterValidator, AliasChoices, Field, field_validator, model
 from pydantic_settings import BaseSettings, CliPositionalArg, NoDecode, SettingsConfigDict
 
 from process.network.address import host_port
+from process.network.tls import TlsError
 from process.settings.quantities import Host, Seconds
 from process.settings.setting import UNIT
 from runner.proxy.envoy_config import Addresses
 from runner.proxy.envoy_tls import EnvoyTls
 from runner.tls.development_tls import DevelopmentTls
+from runner.tls.public_tls import PublicTls
 
 ENVOY_MARGIN_S = 10.0  # time in which the errors of cut requests pass through Envoy after the drain timeout
 ROOT = Path(__file__).resolve().parent.parent  # the folder of the processes' packages
@@ -109,6 +111,16 @@ class Settings(BaseSettings):
         "off",
         description="TLS of all connections, with development certificates; mutual: clients need a certificate too",
     )
+    cert_file: Path | None = Field(
+        None,
+        description="PEM file of the certificate chain that clients see instead of a development certificate; needs "
+        "key_file and tls",
+    )
+    key_file: Path | None = Field(None, description="PEM file of its private key, without a password")
+    client_ca_file: Path | None = Field(
+        None,
+        description="PEM file of the authorities that clients' certificates must be from; needs cert_file",
+    )
     certs_folder: Path = Field(
         default_factory=lambda: state_folder() / "certs",
         description="folder of these certificates, which are created at every start",
@@ -122,6 +134,16 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _has_names(self) -> Self:
         self.served()
+        return self
+
+    @model_validator(mode="after")
+    def _has_whole_tls(self) -> Self:
+        if (self.cert_file is None) != (self.key_file is None):
+            raise ValueError("cert_file and key_file need each other")
+        if self.cert_file is not None and self.tls == "off":
+            raise ValueError("cert_file needs tls: server, or mutual with client_ca_file")
+        if (self.client_ca_file is not None) != (self.cert_file is not None and self.tls == "mutual"):
+            raise ValueError("client_ca_file needs cert_file and tls: mutual, and these two need client_ca_file")
         return self
 
     def served(self) -> dict[str, str]:
@@ -139,12 +161,21 @@ class Settings(BaseSettings):
         """Return the run's certificates; None without TLS."""
         return None if self.tls == "off" else DevelopmentTls(self.certs_folder.resolve(), self.tls == "mutual")
 
+    def public_tls(self) -> PublicTls | None:
+        """Return the operator's own certificate of the public listener; None without one."""
+        if self.cert_file is None or self.key_file is None:
+            return None
+        authorities = None if self.client_ca_file is None else self.client_ca_file.absolute()
+        return PublicTls(self.cert_file.absolute(), self.key_file.absolute(), authorities)
+
     def addresses(self, secrets: Path) -> Addresses:
         """Return the addresses of Envoy's configuration. `secrets` is a folder of this run."""
         given = {field.name: getattr(self, field.name) for field in fields(Addresses) if field.name != "tls"}
         if (tls := self.development_tls()) is None:
             return Addresses(**given)
-        return Addresses(**given, tls=EnvoyTls(certificates=tls.folder, secrets=secrets, mutual=tls.mutual))
+        return Addresses(
+            **given, tls=EnvoyTls(certificates=tls.folder, secrets=secrets, mutual=tls.mutual, public=self.public_tls())
+        )
 
     def ports(self) -> dict[str, int]:
         """Return every port by the name of its setting."""
@@ -174,6 +205,16 @@ def check(settings: Settings) -> None:
         settings.endpoints_file.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RunError(f"endpoints_file {settings.endpoints_file}: {error.strerror}") from error
+    _check_tls(settings)
+
+
+def _check_tls(settings: Settings) -> None:
+    """Check the operator's own certificate, and create the development certificates."""
+    if (public := settings.public_tls()) is not None:
+        try:
+            public.check()
+        except TlsError as error:
+            raise RunError(str(error)) from error
     if (tls := settings.development_tls()) is not None:
         try:
             tls.make(settings.host)

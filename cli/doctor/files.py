@@ -12,6 +12,7 @@ from typing import Final
 from cryptography import x509
 
 from cli.doctor.checks import Finding, Status
+from process.network.tls import TlsError
 from runner.settings import Settings, is_hub_id
 from service.auth.key_entry import KeysError
 from service.auth.key_file import read_keys
@@ -31,6 +32,14 @@ def check_files(settings: Settings) -> Iterator[Finding]:
         yield _readable("config", settings.config)
     if settings.keys_file is not None:
         yield _keys(settings.keys_file)
+    if (public := settings.public_tls()) is not None:
+        try:
+            public.check()
+        except TlsError as error:
+            yield Finding("cert_file", Status.FAILED, str(error))
+        yield check_certificate(public.cert_file)
+        if public.client_ca_file is not None:
+            yield check_certificate(public.client_ca_file)
     if settings.tls != "off":
         yield _writable("certs_folder", settings.certs_folder)
 
