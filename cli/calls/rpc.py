@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, Final, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 from cli.calls.server import KEY_HINT, ServerError
+from cli.calls.tls_hint import tls_problem
 
 Answer = TypeVar("Answer", bound="_Message")
 
@@ -23,6 +25,7 @@ class _Message(Protocol):
 
 def call(url: str, key: str, ca_file: str, method: str, request: _Message, answer: type[Answer]) -> Answer:
     """Call `method` ("package.Service/Method") of the server at `url` and return its response. Raise ServerError."""
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its own log would repeat the error below
     import grpc  # noqa: PLC0415  imported on use, for a fast start
 
     parts = urlsplit(url)
@@ -39,7 +42,9 @@ def call(url: str, key: str, ca_file: str, method: str, request: _Message, answe
                 with open(ca_file, "rb") as file:  # noqa: PTH123  a plain path, as for httpx
                     authorities = file.read()
             channel = grpc.secure_channel(target, grpc.ssl_channel_credentials(authorities))
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise ServerError(f"--ca-file {ca_file}: {error.strerror or error}") from error
+    except ValueError as error:
         raise ServerError(f"{url}: {error}") from error
     with channel:
         call = channel.unary_unary(f"/{method}", request.__class__.SerializeToString, answer.FromString)
@@ -59,6 +64,8 @@ def _reason(url: str, error: Any) -> str:
     text = " ".join(str(error.details() or error.code().name).split())
     if any(name == "x-sluice-reason" for name, _ in error.trailing_metadata() or ()):
         return f"{text}; {KEY_HINT}" if error.code().name == "UNAUTHENTICATED" else text
+    if (problem := tls_problem(url, text)) is not None:
+        return problem
     if error.code().name == "UNAVAILABLE":
         return f"no gRPC at {url} ({text}): a gateway's port does not serve gRPC; `sluice serve` starts a server here"
     return f"{url} does not support this call ({error.code().name}: {text}); is it a server of this project?"
