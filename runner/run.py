@@ -25,6 +25,7 @@ from process.lifetime.scheduling import let_others_finish
 from process.logs.lines import Lines
 from process.settings.process_settings import read_settings
 from runner.processes.children import Children, DiedTooOften
+from runner.processes.json_log import json_line
 from runner.processes.readable import ReadableLog
 from runner.proxy.envoy_config import AddressError, envoy_config
 from runner.settings import ROOT, RunError, Settings, check, commands
@@ -54,7 +55,7 @@ class StopSignal:
 
     def _on_signal(self, number: signal.Signals) -> None:
         if self.number is None:
-            self._log_line("run: stopping when the running requests have ended; a second signal kills")
+            self._log_line("stopping when the running requests have ended; a second signal kills")
             self.number = number
             self._requested.set()
         else:
@@ -82,19 +83,28 @@ class StopSignal:
 async def run(settings: Settings) -> None:
     """Start all processes, serve until a signal or until a process dies too often, then stop all."""
     check(settings)
-    lines = Lines(sys.stdout.fileno(), "run: {} lines were dropped".format)
-    readable = ReadableLog()
+    lines = Lines(sys.stdout.fileno(), lambda number: own_line(settings, f"{number} lines were dropped"))
+    readable = ReadableLog(is_coloured=sys.stdout.isatty())
+
+    def log_own(text: str) -> None:
+        lines.write(own_line(settings, text))
 
     startup_timeout = StartupTimeout(READY_TIMEOUT_S)
-    is_terminal = sys.stdout.isatty()
+    log_format = settings.log_format
+    if log_format == "auto" and sys.stdout.isatty():
+        log_format = "text"
 
     def show(name: str, text: str) -> None:
         startup_timeout.observe(name, text)
-        if (shown := readable.line(name, text) if is_terminal else f"{name:7} | {text}") is not None:
+        if log_format == "text":
+            shown = readable.line(name, text)
+        else:
+            shown = json_line(name, text) if log_format == "json" else f"{name:7} | {text}"
+        if shown is not None:
             lines.write(shown)
 
-    children = Children(ROOT, lines.write, show)
-    stop = StopSignal(children, lines.write)
+    children = Children(ROOT, log_own, show)
+    stop = StopSignal(children, log_own)
 
     async def exit_of_any() -> None:
         name, code, last_line = await children.first_exit()
@@ -115,7 +125,8 @@ async def run(settings: Settings) -> None:
 
             entrance = Entrance.from_settings(settings)
             if await stop.run_until_stop(wait_until_ready(entrance), exit_of_any(), startup_timed_out()):
-                lines.write(greeting(settings, await asyncio.to_thread(list_models, entrance)))
+                text = greeting(settings, await asyncio.to_thread(list_models, entrance))
+                lines.write(json_line("run", text.strip()) if log_format == "json" else text)
                 readable.has_greeted = True
                 await stop.run_until_stop(children.keep())
         finally:
@@ -123,6 +134,11 @@ async def run(settings: Settings) -> None:
             number = stop.number or signal.SIGINT
             drain_s = settings.drain_timeout_s + (settings.drain_time_s if number is signal.SIGTERM else 0)
             await children.stop((number, signal.SIGINT), drain_s + STOP_MARGIN_S, drain_s)
+
+
+def own_line(settings: Settings, text: str) -> str:
+    """Return a line of the runner's own log."""
+    return json_line("run", text) if settings.log_format == "json" else f"run: {text}"
 
 
 def main() -> int:
@@ -137,7 +153,7 @@ def main() -> int:
     try:
         asyncio.run(run(settings))
     except (RunError, AddressError, DiedTooOften) as error:
-        print_error(str(error))
+        Lines(sys.stderr.fileno(), str).write(own_line(settings, str(error)))
         return 1
     return 0
 

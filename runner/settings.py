@@ -96,6 +96,11 @@ class Settings(BaseSettings):
         description="time after SIGTERM during which requests are accepted while health checks fail; Ctrl-C skips it",
     )
     drain_timeout_s: Seconds = Field(22, description="time for running requests to end, in each process")
+    log_format: Literal["auto", "text", "json"] = Field(
+        "auto",
+        description="format of the processes' log on standard output; text: short lines for people; json: one object "
+        "per line, with the process's name as `process`; auto: text on a terminal, elsewhere JSON after the name",
+    )
     otlp_endpoint: str | None = Field(
         None,
         validation_alias=AliasChoices("otlp_endpoint", "SLUICE_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"),

@@ -58,9 +58,9 @@ async def test_a_dead_process_is_restarted_and_the_others_continue(output: Outpu
     ):
         await children.keep()
     await children.stop([signal.SIGTERM], 10, 10)
-    assert [line for line in output if line.startswith("run: ")] == [
-        "run: weak exited with code 3; it will be restarted in 0.01 s",
-        "run: weak exited with code 3; it will be restarted in 0.02 s",
+    assert [line for line in output if line.startswith("weak exited")] == [
+        "weak exited with code 3; it will be restarted in 0.01 s",
+        "weak exited with code 3; it will be restarted in 0.02 s",
     ]
     assert output.count("weak    | up") == 3
     assert output.count("steady  | up") == 1
