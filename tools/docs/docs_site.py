@@ -48,8 +48,8 @@ NAVIGATION: Final[Navigation] = {
         "models", "endpoints", "loading", "checkpoints", "tools", "images", "adapters", "parallel", "demo_model",
     ],
     "Operation": [
-        "deployment", "operations", "settings", "metrics", "envoy", "reliability", "performance", "gpu", "scale",
-        "measurements",
+        "production", "deployment", "operations", "backup", "settings", "metrics", "envoy", "reliability",
+        "performance", "gpu", "scale", "measurements",
     ],
     "Alerts": ["runbooks/index", "runbooks/*"],
     "Security": ["security", "keys", "limits", "fairness", "tls"],
