@@ -26,16 +26,13 @@ def usage(
 ) -> None:
     """Show each key's tokens and rejected requests per model since the services started."""
     counts = _counts([_page(url) for url in metrics])
-    rows = [
-        {"key": key, "model": model, **dict(zip(_COLUMNS, numbers, strict=True))}
-        for (key, model), numbers in sorted(counts.items())
-        if key_id in {"", key}
-    ]
+    shown = {pair: numbers for pair, numbers in sorted(counts.items()) if key_id in {"", pair[0]}}
     if as_json:
-        print_json(rows)
+        values = ((pair, dict(zip(_COLUMNS, numbers, strict=True))) for pair, numbers in shown.items())
+        print_json([{"key": key, "model": model, **each} for (key, model), each in values])
         return
     heads = ("KEY", "MODEL", "INPUT TOKENS", "OUTPUT TOKENS", "REJECTED REQUESTS")
-    print_table([heads, *(tuple(f"{each:,}" if isinstance(each, int) else each for each in r.values()) for r in rows)])
+    print_table([heads, *((*pair, *(f"{each:,}" for each in numbers)) for pair, numbers in shown.items())])
 
 
 def _counts(pages: Sequence[str]) -> dict[tuple[str, str], list[int]]:

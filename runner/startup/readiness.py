@@ -30,11 +30,11 @@ _UNHEALTHY: Final = {"failed_active_health_check", "pending_active_hc"}
 class Entrance:
     """The addresses, host:port, at which the runner asks whether the product serves; Envoy's, unless `admin` is set."""
 
-    rest: str
-    grpc: str
+    rest_address: str
+    grpc_address: str
     context: ssl.SSLContext | None = None  # None without TLS
     credentials: grpc.ChannelCredentials | None = None  # None without TLS
-    admin: str | None = None  # Envoy's admin interface, if `rest` and `grpc` are those of gateway and service
+    admin: str | None = None  # Envoy's admin interface, if the others are those of gateway and service
 
     @classmethod
     def from_settings(cls, settings: Settings) -> Entrance:
@@ -52,13 +52,13 @@ class Entrance:
     @property
     def url(self) -> str:
         """The base URL of the REST APIs."""
-        return f"{'http' if self.context is None else 'https'}://{self.rest}"
+        return f"{'http' if self.context is None else 'https'}://{self.rest_address}"
 
     def channel(self) -> grpc.Channel:
         """Return a new gRPC channel."""
         if self.credentials is None:
-            return grpc.insecure_channel(self.grpc)
-        return grpc.secure_channel(self.grpc, self.credentials)
+            return grpc.insecure_channel(self.grpc_address)
+        return grpc.secure_channel(self.grpc_address, self.credentials)
 
 
 async def wait_until_ready(entrance: Entrance) -> None:
