@@ -117,11 +117,15 @@ async def test_a_living_process_renews_its_leases(redis: RedisServer) -> None:
     async with store_of(redis, lease_s=0.6) as store:
         assert (await store.take(Demand((), [SLOTS], "alive"))).is_granted
         client = Redis.from_url(redis.url)
-        (key,) = await client.keys("*slots*")
+
+        async def end() -> float:
+            """Return the end of the lease, or 0 while it is lost because the process was too slow."""
+            return max([await client.zscore(key, "alive") or 0 for key in await client.keys("*slots*")], default=0)
+
         for _ in range(2):
-            before = await client.zscore(key, "alive") or 0
+            before = await end()
             async with asyncio.timeout(GUARD_S):
-                while (await client.zscore(key, "alive") or 0) <= before:  # noqa: ASYNC110  the server is asked
+                while await end() <= before:  # noqa: ASYNC110  the server is asked
                     await asyncio.sleep(0.02)
         await client.aclose()
 
@@ -147,9 +151,9 @@ async def test_nothing_is_left_of_full_buckets_and_free_slots(redis: RedisServer
         (await store.take(demand)).give_back(demand)
         client = Redis.from_url(redis.url)
         await until_keys(client, 0)
-        await store.take(draw(MINUTE, 10))
+        await store.take(draw(MINUTE, 1000))
         (key,) = await client.keys("*")
-        assert 0 < await client.pttl(key) < 3000
+        assert 0 < await client.pttl(key) <= 1000 * (PERIOD_S + 1)
         await client.aclose()
 
 
