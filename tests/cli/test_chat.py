@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.cli.terminal import Terminal
+from tests.e2e.faults.test_client_disconnect import until_call_ended
 from tests.e2e.stack import ROOT, Stack
-from tests.waiting import GUARD_S, wait_until
+from tests.waiting import GUARD_S
 
 GREEDY = ["--set", "temperature=0"]
 QUESTION = "Who are you?"
@@ -160,7 +161,7 @@ def test_ctrl_c_stops_an_answer_and_not_the_program(stack: Stack) -> None:
                 terminal.type("\x03")
                 terminal.until("ended by ")
                 ending = terminal.until("> ")
-                wait_until(lambda before=num_ended: len(stack.generation_lines()) > before)
+                until_call_ended(stack, num_ended)
                 is_stopped = "Ctrl-C" in ending and '"status":"CANCELLED"' in stack.generation_lines()[-1]
         stack.until_idle()
         terminal.type("/set max_tokens=5\n")

@@ -10,8 +10,9 @@ import pytest
 
 from gateway.openapi.document import build_document
 from gateway.routes.surfaces import SURFACES
+from tests.e2e.faults.test_client_disconnect import until_call_ended
 from tests.e2e.stack import ROOT, Stack
-from tests.waiting import GUARD_S, wait_until
+from tests.waiting import GUARD_S
 
 ANSWER = "I am sluice-demo, the small demo model of the sluice service."
 
@@ -74,7 +75,7 @@ def test_stop_frees_what_the_answer_held(stack: Stack) -> None:
                 process.stdin.write("held\n")
                 process.stdin.flush()
                 found = json.loads(process.stdout.readline())
-                wait_until(lambda before=num_ended: len(stack.generation_lines()) > before)
+                until_call_ended(stack, num_ended)
                 is_stopped = '"status":"CANCELLED"' in stack.generation_lines()[-1]
     assert "ended by your stop" in found["facts"][0]
     assert found["length"] > 20
