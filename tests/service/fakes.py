@@ -183,7 +183,7 @@ async def running(
 
 def settings_of(**values: Any) -> Settings:
     """Return settings for a test: free ports and no delays."""
-    quick = {"port": 0, "metrics_port": 0, "drain_delay_s": 0, "drain_timeout_s": 10, "model": {MODEL: "nowhere"}}
+    quick = {"port": 0, "metrics_port": 0, "drain_delay_s": 0, "drain_timeout_s": GUARD_S, "model": {MODEL: "nowhere"}}
     return Settings(**{**quick, **values})
 
 
