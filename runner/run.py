@@ -32,7 +32,7 @@ from runner.settings import ROOT, RunError, Settings, check, commands
 from runner.startup.startup_timeout import StartupTimeout
 
 READY_TIMEOUT_S = 300  # without progress; loading a large model from a slow disk takes long
-_DEATHS = {  # by the signal that ended a process
+_DEATHS: dict[int, str] = {  # by the signal that ended a process
     signal.SIGKILL: " (killed, as the kernel does if memory is short; `sluice check` shows a model's need)",
     signal.SIGABRT: " (aborted, often after a failed allocation; `sluice check` shows a model's need of memory)",
 }
