@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic_settings import SettingsConfigDict
 
@@ -47,6 +49,12 @@ class Settings(ProcessSettings):
 
     target_tls: TargetTlsSettings = Field(TargetTlsSettings(), description="TLS of connections to the service")
     auth: AuthSettings = Field(AuthSettings(), description="requests without credentials")
+
+    sampling_defaults: Literal["dialect", "model"] = Field(
+        "dialect",
+        description="sampling parameters that a request omits: those that its API documents, where it documents any, or"
+        " the model's own; the OpenAI style, Anthropic's and gRPC always have the model's",
+    )
 
     request_deadline_s: Interval = Field(600, description="longest duration of a generation")
     resume_timeout_s: Seconds = Field(

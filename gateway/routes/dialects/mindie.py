@@ -29,6 +29,7 @@ from gateway.dialects.mindie.model import (
     to_model_readiness,
     to_server_metadata,
 )
+from gateway.dialects.mindie.sampling_defaults import MINDIE_DEFAULTS
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.http_request import HttpRequest
 from gateway.routes.examples.example import MODEL_NAME
@@ -87,7 +88,7 @@ def _parameters(form: str) -> list[Parameter]:
 
 def _generate(form: str, *, stream: bool) -> Operation:
     path, summary = ("generate_stream", "Generates a text, streamed.") if stream else ("generate", "Generates a text.")
-    handler = Generation(partial(MindieTranslator, stream=stream), check_vocabulary)
+    handler = Generation(partial(MindieTranslator, stream=stream), check_vocabulary, MINDIE_DEFAULTS)
     return Operation(
         "POST", f"{form}/{path}", summary, handler, [_BODY], streams=stream, parameters=_parameters(form),
         is_closed=True,
