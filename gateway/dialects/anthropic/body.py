@@ -30,6 +30,7 @@ from gateway.dialects.seam.contract_copy import copy_fields
 from gateway.dialects.seam.contract_limit import check_length, put
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.json_body import is_given
+from gateway.dialects.seam.model_name import ModelName
 
 _CALLER_NAMES: Final = {  # a field's path, or its first parts, in ChatRequest → in the client's body
     "sampling": "",
@@ -63,7 +64,7 @@ class Metadata(msgspec.Struct, forbid_unknown_fields=True):
 class PromptBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """The fields that form the prompt. A field of type Raw is accepted and ignored, unless it is in `_REJECTED`."""
 
-    model: str
+    model: ModelName = None
     messages: Annotated[list[TurnMessage], Meta(min_length=1)]
     system: str | list[OnlyText] | None = None
     tools: list[Tool] | None = None
@@ -90,7 +91,7 @@ class PromptBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         for i, message in enumerate(self.messages):
             turns.add(message, f"messages.{i}")
         request = chat_pb2.ChatRequest(
-            model=self.model,
+            model=self.model or "",
             messages=turns.messages,
             tools=[to_tool(tool, f"tools.{i}") for i, tool in enumerate(self.tools or ())],
         )

@@ -20,13 +20,14 @@ from gateway.dialects.openai_family.chat.encoder import ChatEncoder
 from gateway.dialects.openai_family.parameters.stream_options import StreamOptions, request_usage
 from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.json_body import decode
+from gateway.dialects.seam.model_name import ModelName
 from gateway.dialects.seam.translator import ParsedRequest
 
 
 class DatabricksChatBody(ChatBody, kw_only=True):
     """The body of a chat."""
 
-    model: str | None = None
+    model: ModelName = None
     stream_options: StreamOptions | None = None
     prompt_cache_key: str | None = None
     extra_params: dict[str, str] | None = None

@@ -24,6 +24,7 @@ from gateway.dialects.seam.caller_name import dotted
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.json_body import decode, is_given
+from gateway.dialects.seam.model_name import ModelName
 from gateway.dialects.seam.translator import ParsedRequest
 
 _REJECTED: Final = {
@@ -41,7 +42,7 @@ class ChatCompletionBody(ChatBody, kw_only=True):
     The fields from `response_format` on are extensions of other servers: docs/api/extensions.md.
     """
 
-    model: str
+    model: ModelName = None
     top_k: TopK | None = None
     prompt_cache_key: str | None = None
     stream_options: StreamOptions | None = None
@@ -107,7 +108,7 @@ class ChatCompletionBody(ChatBody, kw_only=True):
     def to_chat(self) -> chat_pb2.ChatRequest:
         """Return the contract's request. Raise Failure if it can't be served or represented."""
         self.check()
-        request = self.to_request(self.model)
+        request = self.to_request(self.model or "")
         set_extensions(self, request)
         if self.chat_template_kwargs is not None:
             request.chat_template_kwargs = msgspec.json.encode(self.chat_template_kwargs).decode()

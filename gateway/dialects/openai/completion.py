@@ -18,13 +18,14 @@ from gateway.dialects.seam.caller_name import dotted
 from gateway.dialects.seam.failure import Failure
 from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.json_body import decode
+from gateway.dialects.seam.model_name import ModelName
 from gateway.dialects.seam.translator import ParsedRequest
 
 
 class OpenAICompletionBody(CompletionBody, kw_only=True):
     """The body of `POST /v1/completions`. The fields from `response_format` on are extensions of other servers."""
 
-    model: str
+    model: ModelName = None
     top_k: TopK | None = None
     stream_options: StreamOptions | None = None
     prompt_cache_key: str | None = None
@@ -56,7 +57,7 @@ class OpenAICompletionBody(CompletionBody, kw_only=True):
 
     def to_completion(self) -> completion_pb2.CompleteRequest:
         """Return the contract's request. Raise Failure if it can't be served or represented."""
-        request = self.to_request(self.model)
+        request = self.to_request(self.model or "")
         set_extensions(self, request)
         if self.prompt_logprobs is not None and self.echo and self.logprobs is not None:
             raise Failure.of_field("prompt_logprobs", "can't be combined with echo and logprobs, which include it")

@@ -14,6 +14,7 @@ from gateway.dialects.openai_family.embeddings.encoder import EmbeddingEncoder
 from gateway.dialects.seam.failure import Failure
 from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.json_body import decode
+from gateway.dialects.seam.model_name import ModelName
 from gateway.dialects.seam.translator import ParsedRequest
 
 _WHOLE_MODEL: Final = -1  # value of vLLM's truncate_prompt_tokens: the model's maximum length
@@ -22,7 +23,7 @@ _WHOLE_MODEL: Final = -1  # value of vLLM's truncate_prompt_tokens: the model's 
 class OpenAIEmbeddingBody(EmbeddingBody, kw_only=True):
     """The body of `POST /v1/embeddings`."""
 
-    model: str
+    model: ModelName = None
     encoding_format: Literal["float", "base64"] | None = None
     user: str | None = None
     truncate_prompt_tokens: int | None = None
@@ -46,7 +47,7 @@ class OpenAIEmbeddingTranslator(OpenAIErrors):
         """Parse a request. Raise Failure."""
         body = decode(http_request.body, self.decoder)
         return ParsedRequest(
-            request=body.to_request(body.model),
+            request=body.to_request(body.model or ""),
             stream=False,
             encoder=EmbeddingEncoder(as_base64=body.encoding_format == "base64"),
             caller_name=body.caller_name,

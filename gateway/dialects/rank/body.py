@@ -11,6 +11,7 @@ from sluice.v1.serving_pb2 import ERROR_BEHAVIOR_TRUNCATE
 from gateway.dialects.seam.caller_name import dotted, renamed
 from gateway.dialects.seam.contract_limit import check_length, put
 from gateway.dialects.seam.failure import Failure, Reason
+from gateway.dialects.seam.model_name import ModelName
 
 _WHOLE_MODEL: Final = -1  # value of vLLM's truncate_prompt_tokens: the model's maximum length
 _OPTIONS: Final = {
@@ -29,7 +30,7 @@ class DocumentBody(msgspec.Struct):
 class _Common(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """The shared fields of both bodies. Ranges are the contract's."""
 
-    model: str
+    model: ModelName = None
     max_tokens_per_doc: int | None = None
     truncation: bool | None = None
     truncate_prompt_tokens: int | None = None
@@ -80,7 +81,7 @@ class RerankBody(_Common, kw_only=True):
             text = "vectors are not answered here; ask /v1/embeddings for them"
             raise Failure.of_field("return_embeddings", text, Reason.UNSUPPORTED_FIELD)
         check_length(rank_pb2.RankRequest, "documents", self.documents, "documents")
-        request = rank_pb2.RankRequest(model=self.model, query=self.query, documents=self.texts)
+        request = rank_pb2.RankRequest(model=self.model or "", query=self.query, documents=self.texts)
         put(request, "top_n", self.top_n, "top_n")
         self._fill(request, truncates=True)
         return request
@@ -104,7 +105,7 @@ class ScoreBody(_Common, kw_only=True):
         first, second = _listed(self.text_1), _listed(self.text_2)
         check_length(rank_pb2.ScoreRequest, "queries", first, "text_1")
         check_length(rank_pb2.ScoreRequest, "documents", second, "text_2")
-        request = rank_pb2.ScoreRequest(model=self.model, queries=first, documents=second)
+        request = rank_pb2.ScoreRequest(model=self.model or "", queries=first, documents=second)
         self._fill(request, truncates=False)
         return request
 

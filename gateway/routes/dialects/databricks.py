@@ -11,7 +11,8 @@ from gateway.dialects.databricks.completion import DatabricksCompletionBody, Dat
 from gateway.dialects.databricks.embedding import DatabricksEmbeddingBody, DatabricksEmbeddingTranslator
 from gateway.dialects.databricks.error import DatabricksErrors
 from gateway.dialects.databricks.invocation import InvocationTranslator
-from gateway.dialects.databricks.response import DatabricksResponseTranslator, InvocationResponseBody
+from gateway.dialects.databricks.response import DatabricksResponseTranslator
+from gateway.dialects.openai_family.responses.body import ResponseBody
 from gateway.dialects.seam.sampling_defaults import UNMODIFIED
 from gateway.dialects.seam.translator import Translator
 from gateway.routes.examples.example import (
@@ -45,7 +46,7 @@ DATABRICKS: Final = Surface(
                   _sampling(InvocationTranslator), streams=True, parameters=[ENDPOINT_NAME],
                   bodies=[chat(DatabricksChatBody), completion(DatabricksCompletionBody),
                           embedding(DatabricksEmbeddingBody, embedder_in="name"),
-                          response(InvocationResponseBody)]),
+                          response(ResponseBody)]),
         Operation("POST", f"{_ROOT}/chat/completions", "Creates a chat completion.",
                   _sampling(DatabricksChatTranslator), [chat(DatabricksChatBody, **BY_MODEL)], streams=True),
         Operation("POST", f"{_ROOT}/completions", "Creates text completions.",

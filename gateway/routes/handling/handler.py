@@ -63,9 +63,14 @@ class Generation:
     def endpoint(self, upstream: Upstream, error_response: ToErrorResponse, settings: Settings) -> ASGIApp:  # noqa: ARG002
         """Return the ASGI application. The translator creates its errors, since it may know more of the request."""
         resuming = ResumingClient(upstream.client, settings.resume_timeout_s)
-        client = resuming if self.prepare is None else PreparedClient(resuming, partial(self.prepare, upstream))
+        client = PreparedClient(resuming, partial(self._prepare, upstream))
         defaults = self.documented if settings.sampling_defaults == "dialect" else MODELS_OWN
         return GenerationEndpoint(self.translator, client, settings, authentication_first(upstream.client), defaults)
+
+    async def _prepare(self, upstream: Upstream, request: Any, caller: Caller) -> None:
+        if self.prepare is not None:
+            await self.prepare(upstream, request, caller)
+        await upstream.choice.complete(request, caller)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +132,7 @@ async def _call(
     except Failure as failure:
         raise await authentication_first(upstream.client)(failure, caller) from None
     try:
+        await upstream.choice.complete(parsed.request, caller)
         return parsed, await upstream.client.call(parsed.request, caller)
     except Failure as failure:
         raise failure.renamed(parsed.caller_name) from None

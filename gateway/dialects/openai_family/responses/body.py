@@ -33,6 +33,7 @@ from gateway.dialects.seam.caller_name import dotted, renamed
 from gateway.dialects.seam.contract_limit import check_length, put
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.json_body import is_given
+from gateway.dialects.seam.model_name import ModelName
 
 _REJECTED: Final = {
     "context_management": "context compaction is not available",
@@ -76,7 +77,7 @@ class ReasoningConfig(msgspec.Struct, forbid_unknown_fields=True):
 class ResponseBody(DrawingBody, kw_only=True):
     """The body of a request. Fields of type Raw are checked for presence only."""
 
-    model: str
+    model: ModelName = None
     input: Input
     instructions: str | None = None
     max_output_tokens: int | None = None
