@@ -94,7 +94,7 @@ def _only(endpoints: Sequence[Endpoint], tasks: Sequence[AbstractSet[Task]]) -> 
     """Return the name of the only model of the tasks. Raise Failure if there are several or none."""
     able = _able(endpoints, tasks)
     if not able:
-        raise Failure(Reason.TASK_NOT_SERVED, "no served model supports this task")
+        raise Failure.of_field("model", "no served model supports this task", Reason.TASK_NOT_SERVED)
     if len(able) > 1:
         raise Failure.of_field("model", "required when several models are served", Reason.MISSING_FIELD)
     return able[0]

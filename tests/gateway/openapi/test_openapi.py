@@ -116,7 +116,7 @@ def test_examples_of_parameters_go_with_the_bodies(document: dict[str, Any]) -> 
         "DatabricksChatBody": "sluice-demo",
         "DatabricksCompletionBody": "sluice-demo",
         "DatabricksEmbeddingBody": "all-minilm-l6-v2",
-        "InvocationResponseBody": "sluice-demo",
+        "ResponseBody": "sluice-demo",
     }
     assert set(asked["requestBody"]["content"]["application/json"]["examples"]) == set(
         asked["parameters"][0]["examples"]

@@ -103,7 +103,8 @@ async def test_task_that_no_model_serves(gateway: Gateway, service: GoldenServic
     embedder = type(served)(endpoints=[served.endpoints[1]])  # type: ignore[operator,union-attr]
     service.answers = {**said.CHATS["text"], "ListEndpoints": [embedder]}
     answer = await gateway.http.post("/v1/chat/completions", json=MESSAGES)
-    assert (answer.status_code, answer.json()["error"]["code"]) == (404, "unsupported_value")
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"], error["param"]) == (404, "unsupported_value", "model")
 
 
 async def test_streams_need_no_name_either(gateway: Gateway, service: GoldenService) -> None:
