@@ -97,6 +97,8 @@ class Answering:
         point = answer_request.resume
         if point is not None and not stream:
             raise InvalidRequest("resume", "only a streaming call can be resumed")
+        if not stream:
+            answer_request = replace(answer_request, separates_tokens=False)
         begun_by = point.identity.model if point is not None else ""
         caller = current_caller()
         model = self._registry.visible_to(caller, route_call).generator(

@@ -163,6 +163,7 @@ class Preparation:
                 adapter=self._adapter,
                 skip_special_tokens=asked.skip_special_tokens and not prompt.shows_special_tokens,
                 truncates_at_deadline=asked.truncates,
+                separates_tokens=asked.separates_tokens,
                 prompt_field=asked.prompts[index].field,
                 max_tokens_field=asked.max_tokens_field,
                 images=prompt.images,

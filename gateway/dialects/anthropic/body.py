@@ -31,6 +31,7 @@ from gateway.dialects.seam.contract_limit import check_length, put
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.json_body import is_given
 from gateway.dialects.seam.model_name import ModelName
+from gateway.dialects.seam.output_interval import check_interval
 
 _CALLER_NAMES: Final = {  # a field's path, or its first parts, in ChatRequest → in the client's body
     "sampling": "",
@@ -155,6 +156,7 @@ class MessagesBody(PromptBody, kw_only=True):
     watermark: bool | None = None
     min_tokens: int | None = None
     ignore_eos: bool | None = None
+    output_interval_ms: int | None = None
     priority: int | None = None
     cache_salt: str | None = None
 
@@ -170,6 +172,9 @@ class MessagesBody(PromptBody, kw_only=True):
         put(request.sampling, "top_k", self.top_k or None, "top_k")  # 0 means no limit
         copy_fields(self, request.stopping)
         copy_fields(self, request.serving)
+        check_interval(self.output_interval_ms, "output_interval_ms")
+        if self.output_interval_ms == 0:
+            request.serving.separate_tokens = True
         if self.stop_sequences is not None:
             check_length(sampling_pb2.StopParams, "stop", self.stop_sequences, "stop_sequences")
             request.stopping.stop.extend(self.stop_sequences)

@@ -14,7 +14,7 @@ from sluice.v1 import response_pb2, serving_pb2
 
 from gateway.dialects.openai_family.chat.body import EFFORTS
 from gateway.dialects.openai_family.parameters.sampling import CALLER_NAMES, DrawingBody
-from gateway.dialects.openai_family.parameters.stream_options import StreamOptions, streamed_usage
+from gateway.dialects.openai_family.parameters.stream_options import StreamOptions, separate_tokens, streamed_usage
 from gateway.dialects.openai_family.responses.item import Input, item_name, to_items
 from gateway.dialects.openai_family.responses.tool import (
     Format,
@@ -160,6 +160,7 @@ class ResponseBody(DrawingBody, kw_only=True):
             request.tool_choice.CopyFrom(to_tool_choice(self.tool_choice))
         if self.reasoning is not None and self.reasoning.effort is not None:
             request.reasoning_effort = EFFORTS[self.reasoning.effort]
+        separate_tokens(request.serving, self.stream_options)
         if self.truncation == "auto":
             request.serving.error_behavior = serving_pb2.ERROR_BEHAVIOR_TRUNCATE
         return request
