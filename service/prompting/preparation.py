@@ -25,7 +25,7 @@ from service.generation.prompts.conversation import (
 )
 from service.generation.prompts.image import PromptImage
 from service.generation.requests.answer_request import AnswerRequest
-from service.generation.requests.parameters import SamplingParams, StopParams
+from service.generation.requests.parameters import LogprobsOptions, SamplingParams, StopParams
 from service.generation.requests.request import GenerationRequest
 from service.images.positions import place_images
 from service.output.answers.choice import AnswerForm
@@ -284,6 +284,10 @@ class Preparation:
         for name, values in asked.sampling.token_values().items():
             for token_id in values:
                 check_token(token_id, f"sampling.{name}[{token_id}]", self.tokenizer.vocab_size)
+        for name in ("logprobs", "prompt_logprobs"):
+            options: LogprobsOptions | None = getattr(asked, name)
+            for index, token_id in enumerate(options.token_ids if options is not None else ()):
+                check_token(token_id, f"{name}.token_ids[{index}]", self.tokenizer.vocab_size)
         for index, token_id in enumerate(asked.stopping.stop_token_ids):
             check_token(token_id, f"stopping.stop_token_ids[{index}]", self.tokenizer.vocab_size)
 

@@ -45,12 +45,18 @@ class OpenAICompletionBody(CompletionBody, kw_only=True):
     skip_special_tokens: bool | None = None
     spaces_between_special_tokens: bool | None = None
     prompt_logprobs: int | None = None
+    logprob_token_ids: list[int] | None = None
     return_token_ids: bool | None = None
     best_of: int | None = None
     use_beam_search: bool | None = None
     length_penalty: float | None = None
     early_stopping: bool | None = None
     logits_processors: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    request_id: str | None = None
+    details: bool | None = None
+    documents: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    provider: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    transforms: list[str] | None = None
 
     def __post_init__(self) -> None:
         drop_disabled_top_k(self)

@@ -57,5 +57,6 @@ def spelled_prompt_logprobs(
 
 
 def _spelled(tokenizer: Tokenizer, logprob: TokenLogprob) -> SpelledLogprob:
-    top = tuple(SpelledLogprob(token_id, tokenizer.token_bytes(token_id), value) for token_id, value in logprob.top)
+    listed = dict(logprob.top).items()  # a requested token may also be one of the most likely
+    top = tuple(SpelledLogprob(token_id, tokenizer.token_bytes(token_id), value) for token_id, value in listed)
     return SpelledLogprob(logprob.token_id, tokenizer.token_bytes(logprob.token_id), logprob.logprob, top)

@@ -105,6 +105,7 @@ class ResponseBody(DrawingBody, kw_only=True):
     top_logprobs: int | None = None
     truncation: Literal["auto", "disabled"] | None = None
     metadata: dict[str, str] | None = None
+    chat_template_kwargs: dict[str, msgspec.Raw] | None = None
     prompt_cache_key: str | None = None
     stream_options: StreamOptions | None = None
     store: bool | None = None
@@ -158,6 +159,8 @@ class ResponseBody(DrawingBody, kw_only=True):
                 request.output_constraint.CopyFrom(constraint)
         if self.tool_choice is not None:
             request.tool_choice.CopyFrom(to_tool_choice(self.tool_choice))
+        if self.chat_template_kwargs is not None:
+            request.chat_template_kwargs = msgspec.json.encode(self.chat_template_kwargs).decode()
         if self.reasoning is not None and self.reasoning.effort is not None:
             request.reasoning_effort = EFFORTS[self.reasoning.effort]
         separate_tokens(request.serving, self.stream_options)
