@@ -85,7 +85,7 @@ OPENAI: Final = Surface(
     operations=(
         *_operations("/v1"),
         *_operations("/openai/v1"),
-        *_responses("/openai"),
+        *_operations("/openai"),
         *_tokens(""),
         *_tokens("/v1"),
         _post(f"{_DEPLOYMENT}/chat/completions", "Creates a chat completion.", Generation(DeploymentChatTranslator),

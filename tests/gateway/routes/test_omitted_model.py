@@ -20,7 +20,7 @@ PROMPT: Final[_Body] = {"prompt": "a"}
 INPUT: Final[_Body] = {"input": "a"}
 RERANK: Final[_Body] = {"query": "a", "documents": ["b", "c"]}
 PAIRS: Final[_Body] = {"text_1": "a", "text_2": "b"}
-VERSION: Final = {"anthropic-version": "2023-06-01"}
+OPENAI: Final = ("/v1", "/openai/v1", "/openai")
 
 
 class Call(NamedTuple):
@@ -33,10 +33,10 @@ class Call(NamedTuple):
 
 
 CALLS: Final[Sequence[Call]] = [
-    *(Call(f"{base}/chat/completions", MESSAGES, said.CHATS["text"], "m") for base in ("/v1", "/openai/v1")),
-    *(Call(f"{base}/completions", PROMPT, said.COMPLETIONS["text"], "m") for base in ("/v1", "/openai/v1")),
-    *(Call(f"{base}/embeddings", INPUT, said.VECTORS, "e") for base in ("/v1", "/openai/v1")),
-    *(Call(f"{base}/responses", INPUT, said.response("text"), "m") for base in ("/v1", "/openai/v1", "/openai")),
+    *(Call(f"{base}/chat/completions", MESSAGES, said.CHATS["text"], "m") for base in OPENAI),
+    *(Call(f"{base}/completions", PROMPT, said.COMPLETIONS["text"], "m") for base in OPENAI),
+    *(Call(f"{base}/embeddings", INPUT, said.VECTORS, "e") for base in OPENAI),
+    *(Call(f"{base}/responses", INPUT, said.response("text"), "m") for base in OPENAI),
     Call("/v1/responses/input_tokens", INPUT, said.COUNT, "m"),
     Call("/serving-endpoints/chat/completions", MESSAGES, said.CHATS["text"], "m"),
     Call("/serving-endpoints/completions", PROMPT, said.COMPLETIONS["text"], "m"),
@@ -45,6 +45,8 @@ CALLS: Final[Sequence[Call]] = [
     Call("/chat/completions", MESSAGES, said.CHATS["text"], "m"),
     Call("/embeddings", INPUT, said.VECTORS, "e"),
     Call("/v1/messages", {**MESSAGES, "max_tokens": 9}, said.CHATS["text"], "m"),
+    Call("/v2/chat", MESSAGES, said.CHATS["text"], "m"),
+    Call("/v2/embed", {"texts": ["a"]}, said.VECTORS, "e"),
     Call("/v1/messages/count_tokens", MESSAGES, said.COUNT, "m"),
     *(Call(path, RERANK, said.RANKS, "e") for path in ("/v1/rerank", "/v2/rerank", "/rerank")),
     *(Call(path, PAIRS, said.RANKS, "e") for path in ("/v1/score", "/score")),
