@@ -112,7 +112,7 @@ async def run(settings: Settings) -> None:
 
     async def exit_of_any() -> None:
         name, code, last_line = await children.first_exit()
-        how = _DEATHS.get(abs(code) % 128, "")
+        how = _DEATHS.get(-code if code < 0 else code - 128, "")  # 128 + signal: through a shell
         raise RunError(f"{name} exited with code {code}{how}: {last_line or 'its log is empty'}")
 
     async def startup_timed_out() -> None:
