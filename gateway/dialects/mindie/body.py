@@ -12,10 +12,13 @@ from gateway.dialects.seam.contract_copy import copy_fields
 from gateway.dialects.seam.contract_limit import put
 from gateway.dialects.seam.failure import Failure
 from gateway.dialects.seam.output_interval import check_interval
+from gateway.dialects.seam.sampling_defaults import UNMODIFIED, SamplingDefaults
 
 _MAX_INT32: Final = 2**31 - 1
 _MAX_SEED: Final = 2**64 - 1
 _LEAST_PRIORITY: Final = 5  # MindIE's default; the contract's is 0; lower values are served first in both
+
+MINDIE_DEFAULTS: Final[SamplingDefaults] = {**UNMODIFIED, "repetition_penalty": 1, "typical_p": 1}  # as documented
 
 Share = Annotated[float, Meta(gt=0, le=1)]
 Above0 = Annotated[float, Meta(gt=0)]

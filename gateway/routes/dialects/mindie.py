@@ -18,7 +18,7 @@ from gateway.dialects.mindie.answer import (
     ServerMetadata,
     TritonError,
 )
-from gateway.dialects.mindie.body import GenerateBody
+from gateway.dialects.mindie.body import MINDIE_DEFAULTS, GenerateBody
 from gateway.dialects.mindie.error import MindieErrors
 from gateway.dialects.mindie.generate import MindieTranslator
 from gateway.dialects.mindie.model import (
@@ -29,7 +29,6 @@ from gateway.dialects.mindie.model import (
     to_model_readiness,
     to_server_metadata,
 )
-from gateway.dialects.mindie.sampling_defaults import MINDIE_DEFAULTS
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.http_request import HttpRequest
 from gateway.routes.examples.example import MODEL_NAME

@@ -71,7 +71,7 @@ def check_chat_streams_what_it_answers_whole(url: str, _: str) -> None:
 def check_chat_goes_on(url: str, _: str) -> None:
     """An answer goes back as it came, after a system message."""
     client = cohere.ClientV2(base_url=url, api_key="unused")
-    messages = [{"role": "system", "content": "Be brief."}, *QUESTION]
+    messages: Any = [{"role": "system", "content": "Be brief."}, *QUESTION]
     answer = client.chat(messages=messages, **GREEDY)
     messages = [*messages, answer.message, {"role": "user", "content": [{"type": "text", "text": "And now?"}]}]
     assert client.chat(messages=messages, **GREEDY).message.content
@@ -81,7 +81,7 @@ def check_chat_calls_tools(url: str, _: str) -> None:
     """A required call matches the tool's schema, whole and streamed, and its result is answered."""
     client = cohere.ClientV2(base_url=url, api_key="unused")
     asked: Any = {**GREEDY, "tools": [TOOL], "max_tokens": 100}
-    messages = [{"role": "user", "content": "What is the weather in Oslo?"}]
+    messages: Any = [{"role": "user", "content": "What is the weather in Oslo?"}]
     answer = client.chat(messages=messages, tool_choice="REQUIRED", **asked)
     assert answer.finish_reason == "TOOL_CALL"
     (call, *_) = answer.message.tool_calls
@@ -175,16 +175,17 @@ def check_errors(url: str, lonely_url: str) -> None:
             assert words in error.body["message"], error
         else:
             raise AssertionError(f"no error for {fields}")
-    for fields, words in (
+    chats: Any = (
         ({"temperature": 3}, "temperature: "),
         ({"messages": [{"role": "human", "content": "hi"}]}, "did you mean user?"),
         ({"citation_options": {"mode": "ACCURATE"}}, "citation_options.mode: "),
-    ):
-        for ask in (client.chat, lambda **given: list(client.chat_stream(**given))):
+    )
+    for given, words in chats:
+        for ask in (client.chat, lambda **all_of: list(client.chat_stream(**all_of))):
             try:
-                ask(**{"messages": QUESTION, **GREEDY, **fields}, request_options=no_retry)
+                ask(**{"messages": QUESTION, **GREEDY, **given}, request_options=no_retry)
             except ApiError as error:
                 assert error.status_code == 400, error
                 assert words in error.body["message"], error
             else:
-                raise AssertionError(f"no error for {fields}")
+                raise AssertionError(f"no error for {given}")

@@ -143,7 +143,7 @@ def test_stream_of_reasoning_and_text() -> None:
 def test_stream_of_calls() -> None:
     """The pieces of a call's arguments are those of the whole answer."""
     events = stream_of(said.CHATS["tools"]["StreamChat"])
-    (whole,) = said.CHATS["tools"]["Chat"]
+    whole: Any = said.CHATS["tools"]["Chat"][0]
     answer = json.loads(CohereEncoder().whole(whole))
     for index, call in enumerate(answer["message"]["tool_calls"]):
         mine = [event for event in events if event.get("index") == index and event["type"].startswith("tool-call")]

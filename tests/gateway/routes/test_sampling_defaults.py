@@ -8,13 +8,13 @@ import pytest
 
 from tests.gateway import golden_answers as said
 from tests.gateway.conftest import Gateway
-from tests.gateway.golden_service import GoldenService, golden_service
+from tests.gateway.golden_service import Answers, GoldenService, golden_service
 
 service = pytest.fixture(golden_service)
 
 CHAT: Final[dict[str, Any]] = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
 DOCUMENTED: Final = {"temperature": "1.0", "top_p": "1.0"}
-CALLS: Final[dict[str, tuple[str, dict[str, Any], said.Answers]]] = {
+CALLS: Final[dict[str, tuple[str, dict[str, Any], Answers]]] = {
     "azure": ("/chat/completions", CHAT, {**said.CHATS["text"], **said.SERVED}),
     "invocation": ("/serving-endpoints/m/invocations", CHAT | {"stream": False}, said.CHATS["text"]),
     "chat": ("/serving-endpoints/chat/completions", CHAT, said.CHATS["text"]),
@@ -22,7 +22,7 @@ CALLS: Final[dict[str, tuple[str, dict[str, Any], said.Answers]]] = {
     "response": ("/serving-endpoints/responses", {"model": "m", "input": "hi"}, said.response("text")),
     "mindie": ("/v2/models/m/generate", {"text_input": "a", "parameters": {"do_sample": True}}, said.GENERATION),
 }
-OF_MODELS: Final[dict[str, tuple[str, dict[str, Any], said.Answers]]] = {
+OF_MODELS: Final[dict[str, tuple[str, dict[str, Any], Answers]]] = {
     "openai": ("/v1/chat/completions", CHAT, said.CHATS["text"]),
     "openai_completion": ("/v1/completions", {"model": "m", "prompt": "a"}, said.COMPLETIONS["text"]),
     "openai_response": ("/v1/responses", {"model": "m", "input": "hi"}, said.response("text")),
