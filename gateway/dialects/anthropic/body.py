@@ -27,7 +27,7 @@ from gateway.dialects.anthropic.thinking import (
 from gateway.dialects.anthropic.tool import Tool, ToolChoice, is_parallel, to_tool, to_tool_choice
 from gateway.dialects.seam.caller_name import dotted, renamed
 from gateway.dialects.seam.contract_copy import copy_fields
-from gateway.dialects.seam.contract_limit import check_length, put
+from gateway.dialects.seam.contract_limit import check_length
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.json_body import is_given
 from gateway.dialects.seam.model_name import ModelName
@@ -168,8 +168,7 @@ class MessagesBody(PromptBody, kw_only=True):
     def to_request(self) -> tuple[chat_pb2.ChatRequest, Turns]:
         """Return the complete ChatRequest, and the Turns of its messages as `to_chat` does. Raise Failure."""
         request, turns = self.to_chat()
-        copy_fields(self, request.sampling, but={"top_k"})
-        put(request.sampling, "top_k", self.top_k or None, "top_k")  # 0 means no limit
+        copy_fields(self, request.sampling)
         copy_fields(self, request.stopping)
         copy_fields(self, request.serving)
         check_interval(self.output_interval_ms, "output_interval_ms")

@@ -157,7 +157,7 @@ class CohereChatBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         ):
             if value is not None:
                 setattr(sampling, name, value)
-        put(sampling, "top_k", self.k or None, "k")  # 0 means no limit
+        put(sampling, "top_k", self.k, "k")
         put(sampling, "seed", self.seed, "seed")
         put(request.stopping, "max_tokens", self.max_tokens, "max_tokens")
         check_length(sampling_pb2.StopParams, "stop", self.stop_sequences or (), "stop_sequences")

@@ -18,7 +18,9 @@ _MAX_INT32: Final = 2**31 - 1
 _MAX_SEED: Final = 2**64 - 1
 _LEAST_PRIORITY: Final = 5  # MindIE's default; the contract's is 0; lower values are served first in both
 
-MINDIE_DEFAULTS: Final[SamplingDefaults] = {**UNMODIFIED, "repetition_penalty": 1, "typical_p": 1}  # as documented
+MINDIE_DEFAULTS: Final[SamplingDefaults] = {  # as documented
+    **UNMODIFIED, "top_k": 0, "repetition_penalty": 1, "typical_p": 1,
+}  # fmt: skip
 
 Share = Annotated[float, Meta(gt=0, le=1)]
 Above0 = Annotated[float, Meta(gt=0)]
@@ -85,8 +87,7 @@ class GenerateBody(msgspec.Struct, forbid_unknown_fields=True):
             text_input=self.text_input,
         )
         copy_fields(given, request, "parameters.")
-        copy_fields(given, request.sampling, "parameters.", but={"top_k"})
-        put(request.sampling, "top_k", given.top_k or None, "parameters.top_k")  # 0 means no limit
+        copy_fields(given, request.sampling, "parameters.")
         copy_fields(given, request.stopping, "parameters.")
         put(request.stopping, "max_tokens", given.max_new_tokens, "parameters.max_new_tokens")
         if given.priority is not None:

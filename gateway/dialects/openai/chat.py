@@ -12,7 +12,7 @@ import msgspec
 from sluice.v1 import chat_pb2
 
 from gateway.dialects.openai.error import OpenAIErrors, OpenAIStreamErrors
-from gateway.dialects.openai.extension import TopK, drop_disabled_top_k, set_extensions
+from gateway.dialects.openai.extension import TopK, normalise_top_k, set_extensions
 from gateway.dialects.openai.output_format import AnyFormat, StructuredOutputs, constraint_name
 from gateway.dialects.openai.reasoning_options import ReasoningOptions
 from gateway.dialects.openai_family.answers.extra_fields import ExtraFields
@@ -97,7 +97,7 @@ class ChatCompletionBody(ChatBody, kw_only=True):
     include_reasoning: bool | None = None
 
     def __post_init__(self) -> None:
-        drop_disabled_top_k(self)
+        normalise_top_k(self)
 
     def check(self) -> None:
         """Raise Failure for fields that would have to be ignored, and for fields that contradict each other."""

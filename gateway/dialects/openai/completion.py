@@ -8,7 +8,7 @@ import msgspec
 from sluice.v1 import completion_pb2
 
 from gateway.dialects.openai.error import OpenAIErrors, OpenAIStreamErrors
-from gateway.dialects.openai.extension import TopK, drop_disabled_top_k, set_extensions
+from gateway.dialects.openai.extension import TopK, normalise_top_k, set_extensions
 from gateway.dialects.openai.output_format import AnyFormat, StructuredOutputs, constraint_name
 from gateway.dialects.openai_family.answers.extra_fields import ExtraFields
 from gateway.dialects.openai_family.completions.body import CompletionBody
@@ -59,7 +59,7 @@ class OpenAICompletionBody(CompletionBody, kw_only=True):
     transforms: list[str] | None = None
 
     def __post_init__(self) -> None:
-        drop_disabled_top_k(self)
+        normalise_top_k(self)
 
     def to_completion(self) -> completion_pb2.CompleteRequest:
         """Return the contract's request. Raise Failure if it can't be served or represented."""

@@ -17,7 +17,7 @@ from gateway.dialects.seam.contract_limit import check_length, put
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.json_body import is_given
 
-_NO_TOP_K: Final = frozenset({-1, 0})  # vLLM's and SGLang's values that disable it
+_NO_TOP_K: Final = -1  # vLLM's and SGLang's value that disables it; another one is 0, as in the contract
 TopK: TypeAlias = Annotated[int, msgspec.Meta(ge=-1)]
 _BEAMS: Final = "beam search is not available"
 # Rejected fields, with the neutral values that clients send by default.
@@ -48,10 +48,10 @@ class Extended(FormatBody, Protocol):
     return_token_ids: bool | None
 
 
-def drop_disabled_top_k(body: Extended) -> None:
-    """Unset `top_k` if it has one of the values that disable it in vLLM and SGLang."""
-    if body.top_k in _NO_TOP_K:
-        body.top_k = None
+def normalise_top_k(body: Extended) -> None:
+    """Set `top_k` to the contract's value that disables it, if it has vLLM's and SGLang's."""
+    if body.top_k == _NO_TOP_K:
+        body.top_k = 0
 
 
 def set_extensions(body: Extended, request: ChatRequest | CompleteRequest) -> None:

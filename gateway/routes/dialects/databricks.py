@@ -13,7 +13,7 @@ from gateway.dialects.databricks.error import DatabricksErrors
 from gateway.dialects.databricks.invocation import InvocationTranslator
 from gateway.dialects.databricks.response import DatabricksResponseTranslator
 from gateway.dialects.openai_family.responses.body import ResponseBody
-from gateway.dialects.seam.sampling_defaults import UNMODIFIED
+from gateway.dialects.seam.sampling_defaults import UNMODIFIED, SamplingDefaults
 from gateway.dialects.seam.translator import Translator
 from gateway.routes.examples.example import (
     BY_EMBEDDER,
@@ -30,10 +30,11 @@ from gateway.routes.operation import Operation
 from gateway.routes.surface import Surface
 
 _ROOT: Final = "/serving-endpoints"
+_DEFAULTS: Final[SamplingDefaults] = {**UNMODIFIED, "top_k": 0}  # as documented
 
 
 def _sampling(translator: Callable[[], Translator]) -> Generation:
-    return Generation(translator, documented=UNMODIFIED)
+    return Generation(translator, documented=_DEFAULTS)
 
 
 DATABRICKS: Final = Surface(

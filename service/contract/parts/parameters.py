@@ -11,7 +11,15 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 from sluice.v1 import logprobs_pb2, sampling_pb2
 
-from service.generation.requests.parameters import LogprobsOptions, Range, Ranges, SamplingParams, StopParams
+from service.generation.requests.parameters import (
+    LogprobsOptions,
+    Range,
+    Ranges,
+    SamplingParams,
+    StopParams,
+    Trait,
+    parameters_with,
+)
 
 _Params = TypeVar("_Params", SamplingParams, StopParams)
 
@@ -52,9 +60,12 @@ def stopping_message(params: StopParams) -> sampling_pb2.StopParams:
 
 def _to_values(message: Message, kind: type[_Params]) -> _Params:
     given: dict[str, Any] = {}
+    counts = parameters_with(Trait.COUNT, kind)
     for field, value in message.ListFields():
         if field.is_repeated:
             given[field.name] = dict(value) if field.message_type is not None else tuple(value)
+        elif field.name in counts:
+            given[field.name] = value or None
         else:
             given[field.name] = value
     return kind(**given)
@@ -81,6 +92,8 @@ def _ranges(descriptor: Any, prefix: str) -> Iterator[tuple[str, Range]]:
             continue
         rules = getattr(field.GetOptions().Extensions[validate_pb2.field], _RULES[field.type])
         bounds = {_BOUNDS[name]: getattr(rules, name) for name in _BOUNDS if rules.HasField(name)}
+        if field.type == FieldDescriptor.TYPE_UINT32:
+            bounds.setdefault("at_least", 0)
         yield f"{prefix}.{field.name}", Range(**bounds)
 
 
