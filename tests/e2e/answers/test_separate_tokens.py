@@ -45,6 +45,11 @@ def of_message(event: Mapping[str, Any]) -> str:
     return event["delta"].get("text", "") if event["type"] == "content_block_delta" else ""
 
 
+def of_cohere(event: Mapping[str, Any]) -> str:
+    """Return the text of an event of Cohere's."""
+    return event["delta"]["message"]["content"]["text"] if event["type"] == "content-delta" else ""
+
+
 def of_generation(event: Mapping[str, Any]) -> str:
     """Return the text of an event of MindIE's."""
     text: str = event["text_output"]
@@ -68,6 +73,7 @@ CALLS: Final[list[tuple[str, Mapping[str, Any], Callable[[Mapping[str, Any]], st
     ("/chat/completions", {**CHAT, **INTERVAL}, of_chat),
     (f"/serving-endpoints/{MODEL}/invocations", {**CHAT, **INTERVAL}, of_chat),
     ("/v1/messages", {**CHAT, "stream": True, "output_interval_ms": 0}, of_message),
+    ("/v2/chat", {**CHAT, "stream": True, "output_interval_ms": 0}, of_cohere),
     (f"/v2/models/{MODEL}/generate_stream", GENERATION, of_generation),
 ]
 

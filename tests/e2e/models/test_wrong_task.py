@@ -24,6 +24,8 @@ CALLS: Final[list[tuple[str, Mapping[str, Any], int]]] = [
     ("/v1/messages", {**CHAT, "max_tokens": 4}, 400),
     ("/v1/messages/count_tokens", CHAT, 400),
     (f"/openai/deployments/{EMBEDDER}/chat/completions", {"messages": MESSAGES}, 400),
+    ("/v2/chat", CHAT, 400),
+    ("/v2/embed", {"model": GENERATOR, "texts": ["hi"]}, 400),
     ("/chat/completions", CHAT, 404),  # as Azure documents it
     ("/serving-endpoints/chat/completions", CHAT, 400),
     (f"/serving-endpoints/{EMBEDDER}/invocations", {"messages": MESSAGES}, 400),
