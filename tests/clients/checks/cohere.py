@@ -84,11 +84,11 @@ def check_chat_calls_tools(url: str, _: str) -> None:
     messages: Any = [{"role": "user", "content": "What is the weather in Oslo?"}]
     answer = client.chat(messages=messages, tool_choice="REQUIRED", **asked)
     assert answer.finish_reason == "TOOL_CALL"
-    (call, *_) = answer.message.tool_calls
+    call = answer.message.tool_calls[0]
     assert call.function.name == "get_weather"
     assert json.loads(call.function.arguments)["city"] in {"Oslo", "Rome"}
     events = list(client.chat_stream(messages=messages, tool_choice="REQUIRED", **asked))
-    (start, *_) = [event for event in events if event.type == "tool-call-start"]
+    start = next(event for event in events if event.type == "tool-call-start")
     assert start.delta.message.tool_calls.function.name == "get_weather"
     pieces = [
         event.delta.message.tool_calls.function.arguments

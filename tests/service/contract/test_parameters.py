@@ -114,7 +114,7 @@ def test_zero_is_a_value(zero: str) -> None:
 def test_zero_of_a_count_is_off() -> None:
     """A `top_k` of 0 is given, so that no default of the model replaces it, and turns the parameter off."""
     message = sampling_pb2.SamplingParams(top_k=0)
-    assert (to_sampling(message).top_k, given_sampling(message)) == (None, {"top_k"})
+    assert (to_sampling(message).top_k, given_sampling(message)) == (None, frozenset({"top_k"}))
 
 
 def test_sampling_defaults_are_echoed() -> None:
