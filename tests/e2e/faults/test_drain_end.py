@@ -45,7 +45,6 @@ BODIES: dict[str, tuple[str, dict[str, Any]]] = {
     "openai": ("/v1/chat/completions", CHAT | LONG),
     "completions": ("/v1/completions", {"model": "demo", "prompt": "hi", **LONG}),
     "anthropic": ("/v1/messages", CHAT | LONG),
-    "cohere": ("/v2/chat", CHAT | LONG),
     "databricks": ("/serving-endpoints/demo/invocations", {"messages": CHAT["messages"], **LONG}),
 }
 
