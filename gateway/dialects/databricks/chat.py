@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 from sluice.v1 import chat_pb2
 
-from gateway.dialects.databricks.effort import DEFAULT_EFFORT
+from gateway.dialects.databricks.defaults import DEFAULT_EFFORT
 from gateway.dialects.databricks.error import DatabricksErrors, DatabricksStream
 from gateway.dialects.databricks.target import check_extra_params, endpoint_name, wants_stream
 from gateway.dialects.databricks.tool import check_tools

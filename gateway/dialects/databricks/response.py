@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.dialects.databricks.effort import DEFAULT_EFFORT
+from gateway.dialects.databricks.defaults import DEFAULT_EFFORT
 from gateway.dialects.databricks.error import DatabricksErrors
 from gateway.dialects.databricks.target import endpoint_name
 from gateway.dialects.databricks.tool import check_tools

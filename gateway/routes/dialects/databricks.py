@@ -8,12 +8,12 @@ from typing import Final
 from gateway.dialects.databricks.answer import DatabricksError
 from gateway.dialects.databricks.chat import DatabricksChatBody, DatabricksChatTranslator
 from gateway.dialects.databricks.completion import DatabricksCompletionBody, DatabricksCompletionTranslator
+from gateway.dialects.databricks.defaults import DATABRICKS_DEFAULTS
 from gateway.dialects.databricks.embedding import DatabricksEmbeddingBody, DatabricksEmbeddingTranslator
 from gateway.dialects.databricks.error import DatabricksErrors
 from gateway.dialects.databricks.invocation import InvocationTranslator
 from gateway.dialects.databricks.response import DatabricksResponseTranslator
 from gateway.dialects.openai_family.responses.body import ResponseBody
-from gateway.dialects.seam.sampling_defaults import UNMODIFIED, SamplingDefaults
 from gateway.dialects.seam.translator import Translator
 from gateway.routes.examples.example import (
     BY_EMBEDDER,
@@ -30,11 +30,10 @@ from gateway.routes.operation import Operation
 from gateway.routes.surface import Surface
 
 _ROOT: Final = "/serving-endpoints"
-_DEFAULTS: Final[SamplingDefaults] = {**UNMODIFIED, "top_k": 0}  # as documented
 
 
 def _sampling(translator: Callable[[], Translator]) -> Generation:
-    return Generation(translator, documented=_DEFAULTS)
+    return Generation(translator, documented=DATABRICKS_DEFAULTS)
 
 
 DATABRICKS: Final = Surface(
