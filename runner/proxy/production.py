@@ -135,7 +135,7 @@ def _inner(
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the configuration. Return the exit code, 2 for an invalid fleet."""
+    """Write the configuration. Return the exit code, 1 for an invalid fleet."""
     parser = argparse.ArgumentParser(
         prog="sluice envoy", description="Write Envoy's configuration for several gateways and services."
     )
@@ -162,21 +162,26 @@ def main(arguments: Sequence[str]) -> int:
             chosen.output.write_text(text, encoding="utf-8")
     except (FleetError, AddressError, OSError) as error:
         sys.stderr.write(f"sluice envoy: {error}\n")
-        return 2
+        return 1
     return 0
 
 
 def _write_given(fleet: Fleet, given: Sequence[str]) -> None:
     if fleet.hosts_folder is None:
         raise FleetError("--hosts needs a hosts_folder in the fleet's file")
+    found: list[tuple[str, list[Host]]] = []
     for each in given:
         pool, _, hosts = each.partition("=")
         if pool not in fleet.pools():
             raise FleetError(f"--hosts {each}: there is no pool {pool!r}; there are {', '.join(fleet.pools())}")
         try:
-            write_hosts(fleet.hosts_folder, pool, [Host.parse(host) for host in hosts.split(",") if host])
+            found.append((pool, [Host.parse(host) for host in hosts.split(",") if host]))
+            for host in found[-1][1]:
+                host.require_ip()
         except ValueError as error:
             raise FleetError(f"--hosts {each}: {error}") from error
+    for pool, parsed in found:
+        write_hosts(fleet.hosts_folder, pool, parsed)
 
 
 if __name__ == "__main__":
