@@ -73,7 +73,7 @@ def door_with(stack: Stack, change: Callable[[dict[str, Any]], None]) -> Door:
 
 
 class SlowUpstream:
-    """An HTTP server: /v1/slow waits for `release`, /v1/large is 32 MiB, and every other response is empty."""
+    """An HTTP server: /v1/slow and operators' pages wait for `release`, /v1/large is 32 MiB, all others are empty."""
 
     def __init__(self) -> None:
         self.release = release = threading.Event()
@@ -82,7 +82,7 @@ class SlowUpstream:
             protocol_version = "HTTP/1.1"
 
             def do_GET(self) -> None:
-                if self.path == "/v1/slow":
+                if self.path in {"/v1/slow", "/metrics", "/status.json"}:
                     release.wait(GUARD_S)
                 body = bytes(32 << 20) if self.path == "/v1/large" else b""
                 self.send_response(200)

@@ -67,6 +67,7 @@ def test_limits_are_those_of_the_one_file() -> None:
     breakers = {each["name"]: each["circuit_breakers"] for each in single["static_resources"]["clusters"]}
     for cluster in made["static_resources"]["clusters"]:
         assert cluster["circuit_breakers"] == breakers[cluster["name"].removesuffix("-affinity")]
+    assert {*breakers, "service-affinity"} == {each["name"] for each in made["static_resources"]["clusters"]}
 
 
 def test_names_of_models_are_as_gateways_write_them() -> None:
@@ -76,7 +77,13 @@ def test_names_of_models_are_as_gateways_write_them() -> None:
     (host,) = connection_manager(config)["route_config"]["virtual_hosts"]
     routes = {route["name"]: route for route in host["routes"]}
     to_services = ["grpc-large-affinity", "grpc-large", "grpc-service-affinity", "grpc-service"]
-    assert [name for name in routes if name.startswith("grpc")] == to_services
+    assert [name for name in routes if name.startswith("grpc") and "-check-" not in name] == [
+        "grpc-watch-large",
+        "grpc-watch-service",
+        *to_services,
+    ]
+    watches = [routes[f"grpc-watch-{pool}"]["route"]["cluster"] for pool in ("large", "service")]
+    assert watches == ["large-watch", "service-watch"]
     _, by_model = routes["grpc-large"]["match"]["headers"]
     assert by_model == {"name": "x-sluice-model", "string_match": {"safe_regex": {"regex": r"org%2Fm\-1\.5|b"}}}
 

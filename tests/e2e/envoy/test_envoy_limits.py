@@ -141,8 +141,8 @@ def test_a_forgotten_call_ends(stack: Stack) -> None:
         stub: Any = health_pb2_grpc.HealthStub(channel)
         with pytest.raises(grpc.RpcError):
             list(stub.Watch(health_pb2.HealthCheckRequest()))
-        assert door.stat("cluster.service.upstream_rq_max_duration_reached") == 1
-        assert door.stat("cluster.service.upstream_rq_active") == 0
+        assert door.stat("cluster.service-watch.upstream_rq_max_duration_reached") == 1
+        assert door.stat("cluster.service-watch.upstream_rq_active") == 0
         serves(door)
 
 
@@ -152,7 +152,7 @@ def test_many_streams_on_one_connection(stack: Stack) -> None:
         stub: Any = health_pb2_grpc.HealthStub(channel)  # it ships no types
         calls = [stub.Watch(health_pb2.HealthCheckRequest()) for _ in range(1000)]
         assert {next(call).status for call in calls} == {health_pb2.HealthCheckResponse.SERVING}
-        assert door.stat("cluster.service.upstream_rq_active") == 1000
+        assert door.stat("cluster.service-watch.upstream_rq_active") == 1000
         for call in calls:
             call.cancel()
 

@@ -10,23 +10,28 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from sluice.v1 import chat_pb2_grpc
 
+from runner.proxy.envoy_config import connection_manager
 from tests.e2e.answers.test_chat import grpc_request
-from tests.e2e.connections import connections, serves
+from tests.e2e.connections import connections, door_with, serves
 from tests.e2e.door import Door, http_filter
+from tests.e2e.envoy.http2 import CHAT, WATCH, begun_calls, resets
 from tests.e2e.stack import Stack
 
-PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + b"\x04" + bytes(5)  # with an empty SETTINGS frame
-CANCEL = (8).to_bytes(4, "big")
 SERVING = health_pb2.HealthCheckResponse.SERVING
-WATCH, CHAT = "/grpc.health.v1.Health/Watch", "/sluice.v1.ChatService/StreamChat"
 OWN = [("grpc.use_local_subchannel_pool", 1)]
 NUM_STREAMS = 1024  # as many as a connection may have
+
+
+def share(config: dict[str, Any]) -> None:
+    """Send a watch of health, the one call that a test can keep running, to the pool of all other calls."""
+    (host,) = connection_manager(config)["route_config"]["virtual_hosts"]
+    host["routes"] = [route for route in host["routes"] if route["name"] != "grpc-watch"]
 
 
 @pytest.fixture
 def door(stack: Stack) -> Iterator[Door]:
     """Envoy with the product's configuration."""
-    with Door(stack.ports["gateway"], stack.ports["service"]) as running:
+    with door_with(stack, share) as running:
         yield running
 
 
@@ -51,34 +56,6 @@ def test_a_client_that_vanishes_with_many_streams_cuts_no_other(door: Door) -> N
     serves(door)
 
 
-def literal(name: str, value: str) -> bytes:
-    """Return a header of HPACK that needs no table."""
-    return b"\x10" + bytes([len(name)]) + name.encode() + bytes([len(value)]) + value.encode()
-
-
-def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
-    """Return a frame of HTTP/2."""
-    return len(payload).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + payload
-
-
-def begun_calls(count: int, path: str, message: bytes, *, reset: bool = False) -> bytes:
-    """Return the bytes of calls with a complete request on a new connection, each followed by its reset if `reset`."""
-    names = {":method": "POST", ":scheme": "http", ":path": path, ":authority": "a"}
-    names |= {"content-type": "application/grpc", "te": "trailers", "authorization": "Bearer wrong"}
-    headers = b"".join(literal(*each) for each in names.items())
-    body = b"\0" + len(message).to_bytes(4, "big") + message
-    streams = range(1, 2 * count, 2)
-    return PREFACE + b"".join(
-        frame(1, 4, number, headers) + frame(0, 1, number, body) + (frame(3, 0, number, CANCEL) if reset else b"")
-        for number in streams
-    )
-
-
-def resets(count: int) -> bytes:
-    """Return the bytes that cancel these calls."""
-    return b"".join(frame(3, 0, number, CANCEL) for number in range(1, 2 * count, 2))
-
-
 def test_many_cancelled_calls_cut_no_other(door: Door) -> None:
     """3,800 calls that are cancelled at once end no call of another connection."""
     with grpc.insecure_channel(door.target, OWN) as other:
@@ -95,7 +72,7 @@ def test_many_cancelled_calls_cut_no_other(door: Door) -> None:
 
 
 def test_a_flood_of_resets_reaches_no_service(stack: Stack) -> None:
-    """Of 12,000 calls that are cancelled at once, fewer than a tenth are forwarded; another call continues meanwhile."""
+    """Of 12,000 calls that are cancelled at once, fewer than a tenth are forwarded; another call continues."""
 
     def change(config: dict[str, Any]) -> None:  # what is tested is not the limit by address
         (descriptor,) = http_filter(config, "local_ratelimit")["descriptors"]
