@@ -94,7 +94,10 @@ class SlowUpstream:
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002 the library's name
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        class Server(ThreadingHTTPServer):
+            request_queue_size = 128  # the default of 5 delays connections that are opened together
+
+        self._server = Server(("127.0.0.1", 0), Handler)
         self.port = self._server.server_address[1]
         self._thread = threading.Thread(target=self._server.serve_forever)
 

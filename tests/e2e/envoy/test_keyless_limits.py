@@ -44,12 +44,18 @@ def test_requests_for_metrics_take_no_health_check(stack: Stack) -> None:
         with ThreadPoolExecutor(100) as pool:
             paths = ["/metrics", "/status.json"] * 50
             answers = [pool.submit(httpx.get, door.url + path, timeout=GUARD_S) for path in paths]
-            door.until(lambda: door.stat("cluster.gateway-operators.upstream_rq_pending_overflow") == 68)
+            stats = [
+                f"cluster.gateway-operators.upstream_rq_{name}"
+                for name in ("pending_overflow", "active", "pending_active")
+            ]
+            door.until(lambda: sum(map(door.stat, stats)) == 100)
             for path in ("/livez", "/healthz", "/readyz"):
                 assert httpx.get(door.url + path, timeout=GUARD_S).status_code == 200
             upstream.release.set()
             codes = sorted(answer.result().status_code for answer in answers)
-        assert codes == [200] * 32 + [503] * 68
+        num_served = codes.count(200)  # a request also waits while its connection is opened
+        assert 16 <= num_served <= 32
+        assert codes == [200] * num_served + [503] * (100 - num_served)
 
 
 def test_an_address_cannot_occupy_metrics(stack: Stack) -> None:
