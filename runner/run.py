@@ -32,7 +32,7 @@ from runner.settings import ROOT, RunError, Settings, check, commands
 from runner.startup.startup_timeout import StartupTimeout
 
 READY_TIMEOUT_S = 300  # without progress; loading a large model from a slow disk takes long
-_DEATHS = {  # by the signal that ended a process
+_DEATHS: dict[int, str] = {  # by the signal that ended a process
     signal.SIGKILL: " (killed, as the kernel does if memory is short; `sluice check` shows a model's need)",
     signal.SIGABRT: " (aborted, often after a failed allocation; `sluice check` shows a model's need of memory)",
 }
@@ -112,7 +112,7 @@ async def run(settings: Settings) -> None:
 
     async def exit_of_any() -> None:
         name, code, last_line = await children.first_exit()
-        how = _DEATHS.get(abs(code) % 128, "")
+        how = _DEATHS.get(-code if code < 0 else code - 128, "")  # 128 + signal: through a shell
         raise RunError(f"{name} exited with code {code}{how}: {last_line or 'its log is empty'}")
 
     async def startup_timed_out() -> None:

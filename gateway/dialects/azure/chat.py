@@ -28,6 +28,7 @@ NAMED: Final = frozenset(
         "model",
         "messages",
         "max_tokens",
+        "max_completion_tokens",
         "response_format",
         "seed",
         "stop",
