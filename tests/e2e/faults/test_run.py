@@ -165,7 +165,7 @@ def until_served(stack: Stack, model: str) -> None:
     def served() -> bool:
         body = {"model": model, "messages": [{"role": "user", "content": "hi"}], "max_tokens": 1}
         try:
-            rest = httpx.post(f"{stack.door}/v1/chat/completions", json=body)
+            rest = httpx.post(f"{stack.door}/v1/chat/completions", json=body, timeout=GUARD_S)
             with grpc.insecure_channel(stack.door.removeprefix("http://")) as channel:
                 chat_pb2_grpc.ChatServiceStub(channel).Chat(chat_request(model, max_tokens=1))
         except (httpx.TransportError, grpc.RpcError):
@@ -229,7 +229,7 @@ def test_run_on_an_ipv6_address() -> None:
         for name in ("envoy", "gateway"):
             url = f"http://[::1]:{stack.ports[name]}"
             assert url in stack.output
-            assert httpx.get(f"{url}/v1/models").json()["data"]
+            assert httpx.get(f"{url}/v1/models", timeout=GUARD_S).json()["data"]
         assert f"[::1]:{stack.ports['service']}   gRPC" in stack.output
     finally:
         code = stack.stop()
