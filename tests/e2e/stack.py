@@ -237,3 +237,14 @@ class Stack:
             assert self.process.stdout is not None
             self.process.stdout.close()
             self._folder.cleanup()
+
+
+@contextlib.contextmanager
+def started(*options: str, environment: Mapping[str, str] | None = None) -> Iterator[Stack]:
+    """Yield the product when it is ready, and stop it at the end, which must succeed."""
+    stack = Stack(*options, environment=environment)
+    try:
+        stack.wait_for("sluice is ready.")
+        yield stack
+    finally:
+        assert stack.stop() == 0, stack.output

@@ -25,7 +25,7 @@ from sluice.v1 import chat_pb2_grpc
 from tests.e2e.faults.test_drain import under
 from tests.e2e.faults.test_run import chat_request, until_served
 from tests.e2e.relay import Relay
-from tests.e2e.stack import HOLDABLE, PORTS, ROOT, Stack, free_ports, suspend
+from tests.e2e.stack import HOLDABLE, PORTS, ROOT, Stack, free_ports, started, suspend
 from tests.soak import requests as kinds
 from tests.soak.load import DONE, Load
 from tests.waiting import GUARD_S, wait_until
@@ -40,12 +40,8 @@ BODY = {"model": "sluice-demo", "messages": [{"role": "user", "content": "hi"}],
 def running(*options: str, **settings: object) -> Iterator[Stack]:
     """Yield the product with these settings of the service, ready, and stop it."""
     environment = {f"SLUICE_SERVICE_{name.upper()}": str(value) for name, value in settings.items()}
-    stack = Stack(*options, environment=HOLDABLE | environment)
-    try:
-        stack.wait_for("sluice is ready.")
+    with started(*options, environment=HOLDABLE | environment) as stack:
         yield stack
-    finally:
-        assert stack.stop() == 0, stack.output
 
 
 @pytest.fixture(scope="module")
