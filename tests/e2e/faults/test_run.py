@@ -15,7 +15,7 @@ import httpx
 import pytest
 from sluice.v1 import chat_pb2, chat_pb2_grpc, content_pb2, sampling_pb2
 
-from tests.e2e.stack import ROOT, Stack, is_running
+from tests.e2e.stack import ROOT, Stack, is_running, suspend
 from tests.waiting import GUARD_S, wait_until
 
 
@@ -52,7 +52,7 @@ def test_run_restarts_a_dead_process_while_the_others_continue() -> None:
         with grpc.insecure_channel(stack.door.removeprefix("http://")) as channel:
             call = chat_pb2_grpc.ChatServiceStub(channel).StreamChat(chat_request("demo", max_tokens=1500))
             first = next(call)
-            stack.process.send_signal(signal.SIGSTOP)  # so that it does not restart the gateway yet
+            suspend(stack.process.pid)  # so that it does not restart the gateway yet
             os.kill(before["gateway"], signal.SIGKILL)
             wait_until(lambda: not is_running(before["gateway"]))
             ready = httpx.get(f"{stack.door}/readyz", timeout=GUARD_S)  # answered by Envoy
@@ -67,7 +67,7 @@ def test_run_restarts_a_dead_process_while_the_others_continue() -> None:
         stack.wait_for("run: envoy exited with code 137; it will be restarted in 0.5 s")
         until_served(stack, "demo")
         workers = stack.workers()
-        os.kill(workers[0], signal.SIGSTOP)  # it handles no signal and notices no closed socket
+        suspend(workers[0])  # it handles no signal and notices no closed socket
         os.kill(before["service"], signal.SIGKILL)
         stack.wait_for("run: service exited with code -9; it will be restarted in 0.5 s")
         until_served(stack, "demo")
@@ -123,7 +123,7 @@ def test_run_is_killed_by_a_second_signal() -> None:
         with grpc.insecure_channel(stack.door.removeprefix("http://")) as channel:
             call = chat_pb2_grpc.ChatServiceStub(channel).StreamChat(chat_request("demo", n=16, max_tokens=1500))
             next(call)
-            os.kill(stack.workers()[0], signal.SIGSTOP)  # so that the request cannot end
+            suspend(stack.workers()[0])  # so that the request cannot end
             stack.process.send_signal(signal.SIGINT)
             stack.wait_for("run: stopping when the running requests have ended; a second signal kills")
             stack.process.send_signal(signal.SIGINT)
