@@ -126,8 +126,8 @@ async def test_compilation_that_finds_no_thread_may_be_retried(start: Starter) -
         script.pause_compiling()
         compiling: list[asyncio.Task[object]] = []
         while script.num_compiling() < 2:  # a slow machine may not start one within the short limit
-            for text in "ab":
-                compiling.append(asyncio.create_task(generate(engine, request(constraint=constraint(text)))))
+            both = [request(constraint=constraint(text)) for text in ("a", "b")]
+            compiling.extend(asyncio.create_task(generate(engine, each)) for each in both)
             await until(lambda: script.num_compiling() == 2 or all(each.done() for each in compiling))
         with pytest.raises(EngineOverloaded, match="busy") as caught:
             await generate(engine, request(constraint=constraint("c")))
