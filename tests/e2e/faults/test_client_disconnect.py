@@ -32,6 +32,7 @@ from sluice.v1 import (
 )
 
 from tests.e2e.stack import Stack
+from tests.service.contract.fakes import user
 from tests.waiting import GUARD_S, wait_until
 
 MODEL = "sluice-demo"
@@ -110,8 +111,7 @@ def until_idle_after_hold(stack: Stack) -> None:
 
     Its metrics are old until then; commands are handled in order, so a request of its own comes after them.
     """
-    message = content_pb2.Message(role=content_pb2.ROLE_USER, content=[content_pb2.ContentPart(text="Hello!")])
-    short = chat_pb2.ChatRequest(model=MODEL, messages=[message], stopping=sampling_pb2.StopParams(max_tokens=1))
+    short = chat_pb2.ChatRequest(model=MODEL, messages=[user("Hello!")], stopping=sampling_pb2.StopParams(max_tokens=1))
     with grpc.insecure_channel(f"127.0.0.1:{stack.ports['service']}") as channel:
         chat_pb2_grpc.ChatServiceStub(channel).Chat(short, timeout=GUARD_S)
     stack.until_idle()
@@ -182,7 +182,7 @@ def test_disconnect_frees_everything(stack: Stack, endless: Endless, door: str, 
 
 LONG_CHAT = chat_pb2.ChatRequest(
     model=MODEL,
-    messages=[content_pb2.Message(role=content_pb2.ROLE_USER, content=[content_pb2.ContentPart(text=LONG)])],
+    messages=[user(LONG)],
     sampling=sampling_pb2.SamplingParams(temperature=1, top_p=1),
     stopping=ENDLESS,
     n=4,

@@ -13,9 +13,10 @@ from pathlib import Path
 import grpc
 import httpx
 import pytest
-from sluice.v1 import chat_pb2, chat_pb2_grpc, content_pb2, sampling_pb2
+from sluice.v1 import chat_pb2, chat_pb2_grpc, sampling_pb2
 
 from tests.e2e.stack import ROOT, Stack, is_running, suspend
+from tests.service.contract.fakes import user
 from tests.waiting import GUARD_S, wait_until
 
 
@@ -153,10 +154,9 @@ def chat_request(model: str, n: int = 1, max_tokens: int = 20) -> chat_pb2.ChatR
 
     Its text is drawn, because speculation would generate repetition at once.
     """
-    message = content_pb2.Message(role=content_pb2.ROLE_USER, content=[content_pb2.ContentPart(text="Count to 1000.")])
     stopping = sampling_pb2.StopParams(max_tokens=max_tokens, ignore_eos=True)
     drawn = sampling_pb2.SamplingParams(temperature=1, top_p=1)
-    return chat_pb2.ChatRequest(model=model, messages=[message], n=n, stopping=stopping, sampling=drawn)
+    return chat_pb2.ChatRequest(model=model, messages=[user("Count to 1000.")], n=n, stopping=stopping, sampling=drawn)
 
 
 def until_served(stack: Stack, model: str) -> None:
