@@ -12,11 +12,16 @@ from service.settings.image_settings import ImageSettings
 MAX_URL: Final = 8192  # characters
 _PORTS: Final = {"https": 443, "http": 80}
 _NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
-# IPv4's deprecated address forms, site-local addresses, and NAT64 prefixes for private networks.
+_UNICAST: Final = ipaddress.ip_network("2000::/3")  # IPv6's only range of public addresses, apart from NAT64's
+# Networks that some versions of `ipaddress` call global: IANA's registries of special-purpose addresses, and a cloud's
+# internal service for its machines.
 _NOT_PUBLIC: Final = [
     ipaddress.ip_network(each)
-    for each in ("::/96", "::ffff:0:0:0/96", "fec0::/10", "64:ff9b:1::/48", "168.63.129.16/32")
-]  # the last one is a cloud's internal service for its machines
+    for each in (
+        "192.0.0.0/24", "192.31.196.0/24", "192.52.193.0/24", "192.88.99.0/24", "192.175.48.0/24", "168.63.129.16/32",
+        "2001::/23", "2620:4f:8000::/48", "3fff::/20",
+    )
+]  # fmt: skip
 
 _Ip: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -75,6 +80,8 @@ def is_public(address: str) -> bool:
 
 
 def _is_public(ip: _Ip) -> bool:
+    if isinstance(ip, ipaddress.IPv6Address) and ip not in _UNICAST:
+        return False
     return ip.is_global and not ip.is_multicast and not any(ip in network for network in _NOT_PUBLIC)
 
 
