@@ -62,6 +62,36 @@ async def test_a_v1alpha_stub_finds_the_services() -> None:
     assert descriptor_pb2.FileDescriptorProto.FromString(content).name == "sluice/v1/chat.proto"
 
 
+@pytest.mark.parametrize(
+    ("symbol", "file"),
+    [
+        ("sluice.v1.ChatService", "sluice/v1/chat.proto"),
+        ("sluice.v1.ChatService.StreamChat", "sluice/v1/chat.proto"),
+        ("sluice.v1.ChatRequest", "sluice/v1/chat.proto"),
+        ("sluice.v1.ChatRequest.model", "sluice/v1/chat.proto"),
+        ("sluice.v1.StreamChatResponse.event", "sluice/v1/chat.proto"),
+        ("sluice.v1.Task", "sluice/v1/model.proto"),
+        ("sluice.v1.TASK_CHAT", "sluice/v1/model.proto"),
+        ("sluice.v1.policy", "sluice/v1/rpc.proto"),
+        ("grpc.health.v1.Health.Check", "grpc_health/v1/health.proto"),
+        ("grpc.reflection.v1.ServerReflection.ServerReflectionInfo", "grpc/reflection/v1/reflection.proto"),
+        ("sluice.v1.ChatService.Nothing", None),
+        ("sluice.v1", None),
+        ("", None),
+    ],
+)
+async def test_server_reflects_every_kind_of_symbol(symbol: str, file: str | None) -> None:
+    """Reflection finds the file of a service, method, message, field, oneof, enum, value and extension."""
+    async with running() as run:
+        stub: Any = reflection_pb2_grpc.ServerReflectionStub(run.channel)  # type: ignore[arg-type]  # it takes both
+        asked = reflection_pb2.ServerReflectionRequest(file_containing_symbol=symbol)
+        (answer,) = [each async for each in stub.ServerReflectionInfo(iter([asked]))]
+    files = answer.file_descriptor_response.file_descriptor_proto
+    names = [descriptor_pb2.FileDescriptorProto.FromString(content).name for content in files]
+    assert names[:1] == ([file] if file else [])
+    assert answer.error_response.error_code == (0 if file else grpc.StatusCode.NOT_FOUND.value[0])
+
+
 async def test_server_lists_and_describes_models() -> None:
     """ListModels has every model, GetModel the requested one, and an unknown one is NOT_FOUND."""
     async with running() as run:
