@@ -50,8 +50,10 @@ class ConfiguredModels:
         return own | {adapted_name(each.model, each.name): each for each in changes.adapters}
 
     def unloaded(self, changes: Changes) -> Collection[str]:
-        """The names of the models that clients have unloaded."""
-        return {*self._models} & changes.unloaded
+        """The names of the models that clients have unloaded, and of all adapters that are not served therefore."""
+        adapters = {adapted_name(name, each): name for name, model in self._models.items() for each in model.adapters}
+        gone = {full for full, name in adapters.items() if {full, name} & changes.unloaded}
+        return gone | ({*self._models} & changes.unloaded)
 
     def gone_model(self, entry: LoadedModel, changes: Changes) -> ModelSettings | None:
         """Return the unloaded model of the settings that `entry` asks for: its path and nothing else, or None."""

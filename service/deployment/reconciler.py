@@ -69,7 +69,7 @@ class Reconciler:
 
     @property
     def unloaded(self) -> Collection[str]:
-        """The models of the settings that clients have unloaded."""
+        """The models and adapters of the settings that clients have unloaded."""
         return self._configured.unloaded(self.wanted.newest)
 
     async def begin(self, configured: Sequence[ModelSettings]) -> Sequence[ModelSettings]:

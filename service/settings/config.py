@@ -51,7 +51,7 @@ class EntitySettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: PlainName = Field(description="name, unique in its endpoint, by which requests can choose it")
-    model: ModelName = Field(description="name of a served model")
+    model: ModelName = Field(description="name of a served model, or MODEL:NAME of an adapter")
     traffic_percentage: Annotated[int, Field(ge=0, le=100, json_schema_extra={UNIT: "percent"})] = Field(
         description="share of the endpoint's requests; the shares of an endpoint add up to 100"
     )
@@ -289,13 +289,14 @@ class Settings(ProcessSettings):
             if len(model.adapters) > most:
                 yield f"models.{index}.adapters: {len(model.adapters)} exceed engine.max_adapters, {most}"
         models = {model.name for model in self.served_models()}
+        adapters = {f"{model.name}:{adapter}" for model in self.models for adapter in model.adapters}
         if (name := _duplicate([endpoint.name for endpoint in self.endpoints])) is not None:
             yield f"endpoints: duplicate name {name!r}"
         for index, endpoint in enumerate(self.endpoints):
             if endpoint.name in models:
                 yield f"endpoints.{index}.name: {endpoint.name!r} is the name of a model"
             for entity in endpoint.entities:
-                if entity.model not in models:
+                if entity.model not in models | adapters:
                     yield f"endpoints.{index}.entities: no model named {entity.model!r} is served"
 
 

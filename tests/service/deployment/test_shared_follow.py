@@ -110,6 +110,27 @@ async def test_an_endpoint_of_the_settings_outlives_its_model(settings: dict[str
         assert await reason(run, "prod") == "MODEL_NOT_FOUND"
 
 
+async def test_an_endpoint_of_the_settings_may_serve_an_adapter(
+    settings: dict[str, Any], adapter_loads: list[Exception]
+) -> None:
+    """An entity of the settings may be MODEL:ADAPTER; the start doesn't fail if clients have unloaded either."""
+    assert not adapter_loads
+    share = {"name": "x", "model": "c:french", "traffic_percentage": 100}
+    settings["endpoints"] = [EndpointSettings.model_validate({"name": "prod", "entities": [share]})]
+    settings["models"] = [with_adapter()]
+    async with serving("a", **settings) as run:
+        assert (await run.chat.Chat(request(model="prod"))).model == "c:french"
+        await unload_adapter(run, "c", "french")
+    async with serving("a", **settings) as run:
+        assert await reason(run, "prod") == "MODEL_NOT_FOUND"
+        await load_adapter(run, "c", "french", "french")
+        assert await reason(run, "prod") == ""
+        await unload(run, "c")
+    async with serving("a", **settings) as run:
+        assert await listed(run) == ["a"]
+        assert await reason(run, "prod") == "MODEL_NOT_FOUND"
+
+
 @pytest.mark.parametrize("error", [EngineRestarting("it restarts", 0.1), RuntimeError("nobody knows")])
 async def test_a_failed_adapter_is_loaded_later(
     settings: dict[str, Any], adapter_loads: list[Exception], error: Exception
