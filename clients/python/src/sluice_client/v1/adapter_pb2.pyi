@@ -75,7 +75,9 @@ class LoadAdapterRequest(_message.Message):
     model: _builtins.str
     """The name of the served base model, 1 to 256 characters. Required."""
     name: _builtins.str
-    """The adapter's new name: 1 to 256 letters, digits, dots, underscores and dashes. Required."""
+    """The adapter's new name: 1 to 256 letters, digits, dots, underscores and dashes, but not `.` or
+    `..`. Required.
+    """
     path: _builtins.str
     """The adapter's folder in PEFT's format, below the service's setting `adapters_root`: a path relative to that, or an
     absolute one. 1 to 4,096 characters. Required.

@@ -88,8 +88,8 @@ class ServedEntity(_message.Message):
     MODEL_FIELD_NUMBER: _builtins.int
     TRAFFIC_PERCENTAGE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """The name of the entity, unique within the endpoint: 1 to 256 letters, digits, dots, underscores and dashes.
-    Required.
+    """The name of the entity, unique within the endpoint: 1 to 256 letters, digits, dots, underscores and dashes,
+    but not `.` or `..`. Required.
     """
     model: _builtins.str
     """The name of a served model, 1 to 256 characters. Required. If the model is no longer served after a restart, the
@@ -210,7 +210,9 @@ class CreateEndpointRequest(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     ENTITIES_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """The name: 1 to 256 letters, digits, dots, underscores and dashes. Required."""
+    """The name: 1 to 256 letters, digits, dots, underscores and dashes, but not `.` or
+    `..`. Required.
+    """
     @_builtins.property
     def entities(self) -> _containers.RepeatedCompositeFieldContainer[Global___ServedEntity]:
         """The models that serve the endpoint, 1 to 16. Required."""

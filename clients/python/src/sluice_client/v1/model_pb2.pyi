@@ -303,7 +303,7 @@ class LoadModelRequest(_message.Message):
     MAX_MODEL_LEN_FIELD_NUMBER: _builtins.int
     CACHE_SHARE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """The model's new name, 1 to 256 characters. Required."""
+    """The model's new name, 1 to 256 characters, but not `.` or `..`. Required."""
     path: _builtins.str
     """The model's folder below the service's setting `models_root`: a path relative to that, or an absolute one. 1 to
     4,096 characters. Required.
