@@ -11,6 +11,7 @@ import pytest
 pytestmark = pytest.mark.slow  # buf comes with npm
 
 ROOT = Path(__file__).resolve().parents[2]
+BUF = ROOT / ".cache/npm/node_modules/.bin/buf"
 TEMPERATURE = "optional float temperature = 1"
 
 
@@ -19,7 +20,7 @@ def checkout(tmp_path: Path) -> Path:
     """A copy of the contract, its checks and the installed tools, in a folder that is no git repository."""
     for name in ("proto", "tools"):
         shutil.copytree(ROOT / name, tmp_path / name)
-    for name in ("buf.rules.yaml", "pyproject.toml"):
+    for name in ("buf.rules.yaml", "buf.yaml", "pyproject.toml"):
         shutil.copy(ROOT / name, tmp_path)
     for name in (".cache", ".venv"):
         (tmp_path / name).symlink_to(ROOT / name)
@@ -49,10 +50,24 @@ def replace(file: Path, old: str, new: str) -> None:
 
 
 def test_the_current_contract_passes(checkout: Path) -> None:
-    """The release is stored without imports; without a main branch only the release is compared."""
+    """Without a main branch only the release is compared."""
     status, output = run(checkout, "tools/contract/breaking.sh")
     assert (status, output.splitlines()[0].split("/")[:2]) == (0, ["against proto", "released"])
     assert output.endswith("skipped: there is no contract on a branch main\n")
+
+
+def test_a_clean_clone_compares_with_the_release(tmp_path: Path) -> None:
+    """buf alone compares the contract without rules with the release, and finds what breaks it."""
+    for name in ("proto", "generated/proto"):
+        shutil.copytree(ROOT / name, tmp_path / name)
+    shutil.copy(ROOT / "buf.yaml", tmp_path)
+    (released,) = (tmp_path / "proto/released").iterdir()
+    compare = (str(BUF), "breaking", "generated/proto", "--against", str(released.relative_to(tmp_path)))
+    assert run(tmp_path, *compare) == (0, "")
+    replace(tmp_path / "generated/proto/sluice/v1/sampling.proto", TEMPERATURE, TEMPERATURE.replace("float", "double"))
+    status, output = run(tmp_path, *compare)
+    assert status != 0
+    assert 'Field "1" with name "temperature" on message "SamplingParams" changed type' in output
 
 
 def test_a_changed_type_breaks_the_release(checkout: Path) -> None:

@@ -11,7 +11,11 @@ if [ -e "$release" ]; then
     exit 1
 fi
 mkdir -p proto/released
-# Without imports: protovalidate's file is not part of the repository; tools/contract/breaking.sh adds it.
-buf build --config buf.rules.yaml --path proto/sluice --as-file-descriptor-set --exclude-imports --exclude-source-info -o "$release"
+# Without the rules, so that a clean clone, which lacks protovalidate's file, can compare with it too.
+plain=$(mktemp -d)
+trap 'rm -rf "$plain"' EXIT
+plugin='{"local": [".venv/bin/python", "tools/contract/protoc_gen_plain_proto.py"], "out": "'$plain'", "strategy": "all"}'
+buf generate --config buf.rules.yaml --template '{"version": "v2", "plugins": ['"$plugin"']}'
+buf build "$plain" --exclude-source-info -o "$release"
 find proto/released -name '*.binpb' ! -name "$version.binpb" -delete
 echo "wrote $release"
