@@ -33,11 +33,11 @@ def dev(
     """Create ca.pem, server.pem and client.pem with their keys, *-key.pem.
 
     An existing authority is kept: a repeated call renews the certificates, and clients that trust the authority trust
-    the new certificates too.
+    the new certificates too. Files that this command did not make are not overwritten.
     """
     try:
         made = make_certificates(folder, name, days)
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError) as error:
         typer.echo(f"sluice: {folder}: {getattr(error, 'strerror', None) or error}", err=True)
         raise typer.Exit(1) from error
     for path in made:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -17,11 +18,15 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 Key: TypeAlias = ec.EllipticCurvePrivateKey
 
 MAX_DAYS: Final = 3650
+_AUTHORITY: Final = "sluice development authority"
 _LEAVES = {"server": ExtendedKeyUsageOID.SERVER_AUTH, "client": ExtendedKeyUsageOID.CLIENT_AUTH}
 
 
 def make_certificates(folder: Path, names: Sequence[str], days: int) -> list[Path]:
-    """Write the files atomically and return their paths. Raise OSError, or ValueError for invalid keys."""
+    """Write the files atomically and return their paths.
+
+    Raise OSError, and ValueError for a file in the folder that an earlier call did not make; then nothing is written.
+    """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     authority, authority_key = _authority(folder)
     alternatives = [_subject_alternative_name(each) for each in names]
@@ -41,23 +46,68 @@ def make_certificates(folder: Path, names: Sequence[str], days: int) -> list[Pat
 
 
 def _authority(folder: Path) -> tuple[x509.Certificate, Key]:
-    """Return the certificate and key of the folder's authority, which are created if they do not exist."""
-    certificate_file, key_file = folder / "ca.pem", folder / "ca-key.pem"
-    if certificate_file.exists() and key_file.exists():
-        key = serialization.load_pem_private_key(key_file.read_bytes(), None)
-        if not isinstance(key, ec.EllipticCurvePrivateKey):
-            raise ValueError("ca-key.pem must be an elliptic curve key, as this command creates it")
-        return x509.load_pem_x509_certificate(certificate_file.read_bytes()), key
+    """Return the certificate and key of the folder's authority, which are created if they do not exist.
+
+    Raise ValueError for files that can't be overwritten: those of another program.
+    """
+    if found := _read_authority(folder):
+        _check_leaves(folder, found[0])
+        return found
+    _check_leaves(folder, None)
     key = ec.generate_private_key(ec.SECP256R1())
-    builder = _builder("sluice development authority", key, MAX_DAYS)
+    builder = _builder(_AUTHORITY, key, MAX_DAYS)
     certificate = (
-        builder.issuer_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "sluice development authority")]))
+        builder.issuer_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, _AUTHORITY)]))
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_KEY_CERT_SIGN, critical=True)
         .sign(key, hashes.SHA256())
     )
     _write(folder, "ca", certificate, key)
     return certificate, key
+
+
+def _read_authority(folder: Path) -> tuple[x509.Certificate, Key] | None:
+    """Return the authority that an earlier call made, or None. Raise ValueError for another one, or half of one."""
+    certificate_file, key_file = folder / "ca.pem", folder / "ca-key.pem"
+    if not certificate_file.exists():
+        if key_file.exists():
+            raise _foreign(key_file)
+        return None
+    if not key_file.exists():
+        raise _foreign(certificate_file)
+    try:
+        certificate = x509.load_pem_x509_certificate(certificate_file.read_bytes())
+        key = serialization.load_pem_private_key(key_file.read_bytes(), None)
+        certificate.verify_directly_issued_by(certificate)
+    except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm) as error:
+        raise _foreign(certificate_file) from error
+    names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    is_own = [name.value for name in names] == [_AUTHORITY] and key.public_key() == certificate.public_key()
+    if not isinstance(key, ec.EllipticCurvePrivateKey) or not is_own:
+        raise _foreign(certificate_file)
+    return certificate, key
+
+
+def _check_leaves(folder: Path, authority: x509.Certificate | None) -> None:
+    """Raise ValueError for a certificate that the authority did not sign, and for a key without a certificate."""
+    for leaf in _LEAVES:
+        certificate_file, key_file = folder / f"{leaf}.pem", folder / f"{leaf}-key.pem"
+        if certificate_file.exists():
+            if authority is None:
+                raise _foreign(certificate_file)
+            try:
+                x509.load_pem_x509_certificate(certificate_file.read_bytes()).verify_directly_issued_by(authority)
+            except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm) as error:
+                raise _foreign(certificate_file) from error
+        elif key_file.exists():
+            raise _foreign(key_file)
+
+
+def _foreign(file: Path) -> ValueError:
+    return ValueError(
+        f"{file.name} is not of the development certificates made here, and is not overwritten; choose another "
+        "folder, or move the file away"
+    )
 
 
 _KEY_CERT_SIGN = x509.KeyUsage(

@@ -57,7 +57,7 @@ def test_the_current_contract_passes(checkout: Path) -> None:
 
 
 def test_a_clean_clone_compares_with_the_release(tmp_path: Path) -> None:
-    """buf alone compares the contract without rules with the release, and finds what breaks it."""
+    """The tool buf alone compares the contract without rules with the release, and finds what breaks it."""
     for name in ("proto", "generated/proto"):
         shutil.copytree(ROOT / name, tmp_path / name)
     shutil.copy(ROOT / "buf.yaml", tmp_path)
