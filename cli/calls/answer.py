@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from cli.calls.server import Server
+
+_MIN_TIMED_S: Final = 0.02  # shorter answers arrive at once, so that their speed is unknown
 
 
 @dataclass(slots=True)
@@ -29,7 +31,7 @@ class Answer:
         rest_s = self.took_s - self.first_s
         if self.num_tokens is not None:
             parts.insert(0, f"{self.num_tokens} tokens")
-            if self.num_tokens > 1 and rest_s > 0:
+            if self.num_tokens > 1 and rest_s > _MIN_TIMED_S:
                 parts.insert(1, f"{(self.num_tokens - 1) / rest_s:.0f} tokens/s")
         if self.finish_reason not in {"", "stop"}:
             parts.append(f"ended by {self.finish_reason}")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from cli.calls.answer import Answer
 from tests.cli.terminal import Terminal
 from tests.e2e.stack import ROOT, Stack
 from tests.waiting import GUARD_S, wait_until
@@ -164,3 +165,18 @@ def test_ctrl_c_stops_an_answer_and_not_the_program(stack: Stack) -> None:
         terminal.until("> ")
         terminal.type("/exit\n")
         assert terminal.end() == 0
+
+
+@pytest.mark.parametrize(
+    ("num_tokens", "took_s", "summary"),
+    [
+        (101, 1.5, "101 tokens, 100 tokens/s, first after 500 ms"),
+        (101, 0.5002, "101 tokens, first after 500 ms"),
+        (1, 1.5, "1 tokens, first after 500 ms"),
+        (None, 1.5, "first after 500 ms"),
+    ],
+)
+def test_speed_is_shown_if_it_was_measured(num_tokens: int | None, took_s: float, summary: str) -> None:
+    """An answer whose chunks arrive at once has no speed, as on the chat page."""
+    answer = Answer(text="x", num_tokens=num_tokens, first_s=0.5, took_s=took_s)
+    assert answer.summary() == summary
