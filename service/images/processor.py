@@ -29,8 +29,10 @@ class ImageProcessor:
         from transformers import AutoConfig, AutoImageProcessor  # noqa: PLC0415  few models take images
 
         try:
-            config = AutoConfig.from_pretrained(folder)
-            self._processor: Any = AutoImageProcessor.from_pretrained(folder, backend="pil")  # type: ignore[no-untyped-call]
+            config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+            self._processor: Any = AutoImageProcessor.from_pretrained(  # type: ignore[no-untyped-call]
+                folder, backend="pil", trust_remote_code=False
+            )
             self.form = _image_form(config, tokenizer)
         except Exception as error:  # transformers raises many types, and all mean the same here
             raise ModelLoadError(f"{folder}: the image processor can't be loaded: {error}") from error

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from service.engine.building.engines import BuiltEncoder, build_encoder
@@ -218,6 +218,16 @@ def test_missing_weights_are_refused(tmp_path: Path) -> None:
     config = transformers.AutoConfig.from_pretrained(tmp_path)
     config.num_hidden_layers = 3
     with pytest.raises(ModelLoadError, match=r"missing tensors: .*layer\.2"):
+        load_encoder(config, SentenceFiles(tmp_path), "float32", "cpu")
+
+
+def test_pickled_weights_are_refused(tmp_path: Path) -> None:
+    """A pickle is never read; the error says what to do."""
+    save_encoder("bert", tmp_path)
+    torch.save(load_file(tmp_path / "model.safetensors"), tmp_path / "pytorch_model.bin")
+    (tmp_path / "model.safetensors").unlink()
+    config = transformers.AutoConfig.from_pretrained(tmp_path)
+    with pytest.raises(ModelLoadError, match=r"pytorch_model\.bin is a pickle, which is not read"):
         load_encoder(config, SentenceFiles(tmp_path), "float32", "cpu")
 
 

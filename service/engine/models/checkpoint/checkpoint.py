@@ -23,6 +23,7 @@ from safetensors import SafetensorError, safe_open
 from service.generation.errors import ModelLoadError
 
 _INDEX = "model.safetensors.index.json"
+_PICKLES = {".bin", ".pt", ".pth", ".ckpt"}
 _NUM_SAMPLES, _SAMPLE_BYTES = 64, 4096
 _INDICES = "position_ids"  # a tensor of old encoders: 0, 1, 2, …
 TYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
@@ -65,7 +66,7 @@ class Checkpoint:
         """
         self.folder = folder
         self.on_read: Callable[[int], None] | None = None  # called with the size of each tensor when it is read
-        self._files = _files_of(folder) if files is None else list(files)
+        self._files = weight_files(folder) if files is None else list(files)
         self._locations: dict[str, _TensorLocation] = {}
         self._taken: set[str] = set()
         for file in self._files:
@@ -208,12 +209,13 @@ def _locations_in(file: Path) -> dict[str, _TensorLocation]:
     }
 
 
-def _files_of(folder: Path) -> list[Path]:
+def weight_files(folder: Path) -> list[Path]:
+    """Return the safetensors files of a model's folder. Raise ModelLoadError if there are none, or one is missing."""
     single, index = folder / "model.safetensors", folder / _INDEX
     if single.is_file():
         return [single]
     if not index.is_file():
-        raise ModelLoadError(f"{folder} holds neither model.safetensors nor {_INDEX}")
+        raise ModelLoadError(f"{folder} holds neither model.safetensors nor {_INDEX}{_hint(folder)}")
     try:
         names = sorted(set(json.loads(index.read_text())["weight_map"].values()))
     except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
@@ -223,3 +225,17 @@ def _files_of(folder: Path) -> list[Path]:
         if not file.is_file():
             raise ModelLoadError(f"{file} is named in {_INDEX} and missing")
     return files
+
+
+def _hint(folder: Path) -> str:
+    """Return what to do about a folder whose weights have another format; empty if there is nothing to advise."""
+    files = sorted(file for file in folder.iterdir() if file.suffix in _PICKLES | {".gguf"})
+    if not files:
+        return "; weights in other formats must be converted first (docs/checkpoints.md)"
+    if files[0].suffix == ".gguf":
+        return f"; convert its GGUF file: sluice convert {files[0]} NEW-FOLDER"
+    return (
+        f"; {files[0].name} is a pickle, which is not read because it can run code. Convert a file that you trust, as "
+        "transformers.AutoModel's from_pretrained and save_pretrained do, or choose a model that is published as "
+        "safetensors (docs/checkpoints.md)"
+    )

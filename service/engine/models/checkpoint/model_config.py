@@ -108,16 +108,30 @@ def read_model_config(folder: Path) -> Any:
 
 def read_transformers_config(folder: Path) -> Any:
     """Read `folder`/config.json with transformers. Raise ModelLoadError if that fails."""
-    from transformers import AutoConfig  # noqa: PLC0415  it takes seconds
+    from transformers import CONFIG_MAPPING, AutoConfig  # noqa: PLC0415  it takes seconds
 
     try:
-        config = AutoConfig.from_pretrained(folder)
+        raw = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        kind = raw.get("model_type") if isinstance(raw, dict) else None
+        if isinstance(kind, str) and kind not in CONFIG_MAPPING:
+            raise ValueError(_unknown(kind, has_code="auto_map" in raw))  # noqa: TRY301  shorter than a function
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
     except Exception as error:  # any error means that the model cannot be loaded
         raise ModelLoadError(f"{folder / 'config.json'} can't be used: {error}") from error
     for part in (config, config.get_text_config()):
         if hasattr(part, "quantization_config"):
             del part.quantization_config
     return config
+
+
+def _unknown(kind: str, *, has_code: bool) -> str:
+    """Return why a model of an unknown type can't be served, and what to do."""
+    if not has_code:
+        return f"the model_type {kind!r} is not supported; docs/models.md lists the supported ones"
+    return (
+        f"the model_type {kind!r} needs Python code of the model's folder (auto_map), which is never run; serve a "
+        "model of a supported type (docs/models.md), which many authors publish as well, often with the suffix -hf"
+    )
 
 
 def _decoder_config(raw: dict[str, Any]) -> DecoderConfig | None:

@@ -16,6 +16,7 @@ from torch.nn.functional import normalize
 from transformers import AutoModel
 from transformers.utils.logging import disable_progress_bar
 
+from service.engine.models.checkpoint.checkpoint import weight_files
 from service.engine.models.checkpoint.encoders.sentence_files import SentenceFiles
 from service.engine.models.checkpoint.packed.packed_checkpoint import reject_packed
 from service.engine.models.encoders.dense import load_dense
@@ -74,10 +75,13 @@ def load_encoder(config: Any, files: SentenceFiles, dtype: str, device: str) -> 
 def from_folder(kind: Any, folder: Path, config: Any, dtype: str) -> Any:
     """Load a model with one of transformers' auto classes. Raise ModelLoadError if that fails."""
     reject_unsupported(folder, config)
+    weight_files(folder)
     disable_progress_bar()  # type: ignore[no-untyped-call]  # the load shows its own progress
     config.use_cache = False  # decoders need no cache, because texts are not continued
     try:
-        loaded: Any = kind.from_pretrained(folder, config=config, dtype=getattr(torch, dtype), output_loading_info=True)
+        loaded: Any = kind.from_pretrained(
+            folder, config=config, dtype=getattr(torch, dtype), output_loading_info=True, use_safetensors=True
+        )
         model, report = loaded
     except Exception as error:  # any error means that the model cannot be loaded
         raise ModelLoadError(f"{folder} can't be loaded: {error}") from error

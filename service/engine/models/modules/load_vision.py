@@ -32,7 +32,9 @@ def load_vision(config: Any, folder: Path, dtype: str, device: str) -> VisionBac
     """Load a model for which `vision_unsupported_reason` is None. Raise ModelLoadError if that fails."""
     register_attention()
     try:
-        processor: Any = AutoImageProcessor.from_pretrained(folder, backend="pil")  # type: ignore[no-untyped-call]
+        processor: Any = AutoImageProcessor.from_pretrained(  # type: ignore[no-untyped-call]
+            folder, backend="pil", trust_remote_code=False
+        )
         loaded: Any = AutoModelForImageTextToText.from_pretrained(
             folder,
             config=config,

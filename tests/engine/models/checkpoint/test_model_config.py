@@ -115,6 +115,37 @@ def test_wrong_file_is_refused(values: dict[str, Any], tmp_path: Path) -> None:
         read_model_config(write(tmp_path, model_type="llama", **values))
 
 
+CODE = {"AutoConfig": "configuration_mine.MyConfig", "AutoModelForCausalLM": "modeling_mine.MyModel"}
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (
+            {"auto_map": CODE},
+            r"config\.json can't be used: the model_type 'mine' needs Python code .* never run; ",
+        ),
+        ({}, r"config\.json can't be used: the model_type 'mine' is not supported; docs/models\.md lists"),
+    ],
+)
+def test_unknown_model_type_is_one_line(
+    values: dict[str, Any], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error says what to do, and nobody is asked on standard input whether to run the folder's code."""
+    monkeypatch.setattr("sys.stdin", None)
+    with pytest.raises(ModelLoadError, match=message) as raised:
+        read_model_config(write(tmp_path, model_type="mine", **values))
+    assert "\n" not in str(raised.value)
+    assert "trust_remote_code" not in str(raised.value)
+
+
+def test_a_known_type_is_read_without_the_code_of_its_folder(tmp_path: Path) -> None:
+    """Code of the folder is not run, although config.json names some."""
+    assert isinstance(read_model_config(write(tmp_path, model_type="llama", auto_map=CODE)), DecoderConfig)
+    config = read_model_config(write(tmp_path, model_type="gpt_neox", auto_map=CODE))
+    assert isinstance(config, transformers.GPTNeoXConfig)
+
+
 ROPES: dict[str, dict[str, Any]] = {
     "linear": {"factor": 4.0},
     "llama3": {
