@@ -44,7 +44,8 @@ async def disconnected(receive: Receive) -> None:
 
 
 def _check_type(headers: Mapping[str, str]) -> None:
-    content_type, _, parameters = headers.get("content-type", "application/json").partition(";")
+    # Without a content type, browsers send the requests of any site's pages.
+    content_type, _, parameters = headers.get("content-type", "").partition(";")
     if content_type.strip().lower() != "application/json":
         raise Failure(Reason.NOT_JSON, "the content-type must be application/json")
     for parameter in parameters.split(";"):

@@ -103,7 +103,8 @@ async def test_the_loop_runs_meanwhile(waits_in: str, stream: bool) -> None:  # 
     async def send(message: Any) -> None:
         sent.append(message)
 
-    scope = {"type": "http", "headers": [], "state": {"request_id": "r"}, "path_params": {}, "query_string": b""}
+    headers = [(b"content-type", b"application/json")]
+    scope = {"type": "http", "headers": headers, "state": {"request_id": "r"}, "path_params": {}, "query_string": b""}
     await asyncio.gather(endpoint(scope, receive, send), gate.open_from_the_loop())
     assert sent[0]["status"] == 200
     assert not sent[-1].get("more_body")
