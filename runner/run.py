@@ -27,8 +27,9 @@ from process.settings.process_settings import read_settings
 from runner.processes.children import Children, DiedTooOften
 from runner.processes.readable import ReadableLog
 from runner.proxy.envoy_config import AddressError, envoy_config
-from runner.settings import ROOT, RunError, Settings, check, commands
+from runner.settings import ROOT, RunError, Settings, check, commands, make_certificates
 from runner.startup.startup_timeout import StartupTimeout
+from runner.state import StateError, claimed, make_operator_token
 
 READY_TIMEOUT_S = 300  # without progress; loading a large model from a slow disk takes long
 STOP_MARGIN_S = 40.0  # time of a process to end by itself after its drain timeout
@@ -82,6 +83,13 @@ class StopSignal:
 async def run(settings: Settings) -> None:
     """Start all processes, serve until a signal or until a process dies too often, then stop all."""
     check(settings)
+    with claimed(settings.state()):
+        await _run(settings)
+
+
+async def _run(settings: Settings) -> None:
+    make_certificates(settings)
+    operator_token = make_operator_token(settings.state())
     lines = Lines(sys.stdout.fileno(), "run: {} lines were dropped".format)
     readable = ReadableLog()
 
@@ -107,7 +115,7 @@ async def run(settings: Settings) -> None:
     with tempfile.TemporaryDirectory(prefix="sluice-envoy-") as folder:
         envoy_yaml = write_envoy_config(settings, Path(folder))
         try:
-            for name, command in commands(settings, envoy_yaml).items():
+            for name, command in commands(settings, envoy_yaml, operator_token).items():
                 children.start(name, command)
             # Only now, so that the processes load while this one does.
             from runner.startup.greeting import greeting  # noqa: PLC0415
@@ -136,8 +144,9 @@ def main() -> int:
     let_others_finish()  # service, gateway and Envoy inherit it
     try:
         asyncio.run(run(settings))
-    except (RunError, AddressError, DiedTooOften) as error:
-        print_error(str(error))
+    except (RunError, StateError, AddressError, DiedTooOften) as error:
+        for line in str(error).splitlines():
+            print_error(line)
         return 1
     return 0
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final, Protocol, TypeVar
 from urllib.parse import urlsplit
 
+from cli.calls.operator_token import operator_token
 from cli.calls.server import KEY_HINT, ServerError
 
 Answer = TypeVar("Answer", bound="_Message")
@@ -22,7 +23,10 @@ class _Message(Protocol):
 
 
 def call(url: str, key: str, ca_file: str, method: str, request: _Message, answer: type[Answer]) -> Answer:
-    """Call `method` ("package.Service/Method") of the server at `url` and return its response. Raise ServerError."""
+    """Call `method` ("package.Service/Method") of the server at `url` and return its response. Raise ServerError.
+
+    Without a key, a server on this machine gets its operator token.
+    """
     import grpc  # noqa: PLC0415  imported on use, for a fast start
 
     parts = urlsplit(url)
@@ -41,6 +45,7 @@ def call(url: str, key: str, ca_file: str, method: str, request: _Message, answe
             channel = grpc.secure_channel(target, grpc.ssl_channel_credentials(authorities))
     except (OSError, ValueError) as error:
         raise ServerError(f"{url}: {error}") from error
+    key = key or operator_token(url)
     with channel:
         call = channel.unary_unary(f"/{method}", request.__class__.SerializeToString, answer.FromString)
         try:

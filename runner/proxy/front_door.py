@@ -14,12 +14,13 @@ if __name__ == "__main__":
 
 import argparse
 import json
+import socket
 import subprocess
 import sys
 import time
-import urllib.request
 from collections.abc import Sequence
-from http.client import HTTPResponse
+from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException, HTTPResponse
 
 from runner.processes.lifeline import die_with_parent
 from runner.proxy.closing import listeners_of, num_waiting, reject_new_connections
@@ -31,7 +32,10 @@ _ACCEPT_S = 1.0  # the time for Envoy to accept established connections, which u
 
 
 class EnvoyProcess:
-    """An Envoy process with its admin interface at `admin` (host:port). Signals must be blocked in all threads."""
+    """An Envoy process with its admin interface at `admin`, host:port or the path of a Unix socket.
+
+    Signals must be blocked in all threads.
+    """
 
     def __init__(self, command: Sequence[str], admin: str) -> None:
         self._admin = admin
@@ -65,7 +69,7 @@ class EnvoyProcess:
 
     def _stop_listening(self) -> None:
         """Close the listeners after all established connections are accepted, because closing resets the others."""
-        port = int(self._admin.rpartition(":")[2])
+        port = None if _is_path(self._admin) else int(self._admin.rpartition(":")[2])
         with listeners_of(self._process.pid, but_port=port) as listeners:
             reject_new_connections(listeners)
             until = time.monotonic() + _ACCEPT_S
@@ -102,15 +106,45 @@ class EnvoyProcess:
             sys.stderr.write(f"front_door: Envoy's {path} failed: {error}\n")
 
     def _open(self, path: str, method: str) -> HTTPResponse:
-        request = urllib.request.Request(f"http://{self._admin}{path}", method=method)
-        answer: HTTPResponse = urllib.request.urlopen(request, timeout=_ADMIN_TIMEOUT_S)  # noqa: S310 always http
+        """Return the response to a request to the admin interface. Raise OSError, also for an error status."""
+        connection = _connection(self._admin)
+        try:
+            connection.request(method, path, headers={"connection": "close"})
+            answer = connection.getresponse()
+        except HTTPException as error:
+            raise OSError(f"{type(error).__name__}: {error}") from error
+        if answer.status != HTTPStatus.OK:
+            raise OSError(f"HTTP status {answer.status}")
         return answer
+
+
+class _SocketConnection(HTTPConnection):
+    """An HTTP connection to a Unix socket."""
+
+    def __init__(self, path: str, timeout_s: float) -> None:
+        super().__init__("localhost", timeout=timeout_s)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
+
+
+def _connection(admin: str) -> HTTPConnection:
+    if _is_path(admin):
+        return _SocketConnection(admin, _ADMIN_TIMEOUT_S)
+    return HTTPConnection(admin, timeout=_ADMIN_TIMEOUT_S)
+
+
+def _is_path(admin: str) -> bool:
+    return admin.startswith("/")
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run Envoy until it exits or is stopped. Return its exit code, 0 after a drain."""
     parser = argparse.ArgumentParser(prog="front_door", description="Run Envoy, and drain it at SIGTERM.")
-    parser.add_argument("admin", help="host:port of Envoy's admin interface")
+    parser.add_argument("admin", help="Envoy's admin interface: host:port, or the path of a Unix socket")
     parser.add_argument("--drain-time-s", type=int, default=3, help="seconds to accept connections after SIGTERM")
     parser.add_argument("--drain-timeout-s", type=float, default=22, help="seconds for running requests to end")
     parser.add_argument("command", nargs="+", help="Envoy and its arguments")
