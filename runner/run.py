@@ -32,6 +32,10 @@ from runner.startup.startup_timeout import StartupTimeout
 from runner.state import StateError, claimed, make_operator_token
 
 READY_TIMEOUT_S = 300  # without progress; loading a large model from a slow disk takes long
+_DEATHS = {  # by the signal that ended a process
+    signal.SIGKILL: " (killed, as the kernel does if memory is short; `sluice check` shows a model's need)",
+    signal.SIGABRT: " (aborted, often after a failed allocation; `sluice check` shows a model's need of memory)",
+}
 STOP_MARGIN_S = 40.0  # time of a process to end by itself after its drain timeout
 
 
@@ -106,7 +110,8 @@ async def _run(settings: Settings) -> None:
 
     async def exit_of_any() -> None:
         name, code, last_line = await children.first_exit()
-        raise RunError(f"{name} exited with code {code}: {last_line or 'its log is empty'}")
+        how = _DEATHS.get(abs(code) % 128, "")
+        raise RunError(f"{name} exited with code {code}{how}: {last_line or 'its log is empty'}")
 
     async def startup_timed_out() -> None:
         await startup_timeout.end()

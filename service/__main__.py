@@ -13,12 +13,13 @@ if __name__ == "__main__":
 
 import sys
 from functools import partial
+from typing import Final
 
 import uvloop
 
 from process.errors import ConfigError
 from process.lifetime.abandoned import exit_if_abandoned, run_abandonable
-from process.lifetime.exit import exit_with
+from process.lifetime.exit import exit_with, require_address_space, shortage
 from process.lifetime.scheduling import let_others_finish
 from process.lifetime.stop import StopSignal
 from process.logs.logs import configure_logs
@@ -38,6 +39,8 @@ from service.server.server import EngineDied
 from service.settings.config import PROGRAM, Settings
 from service.settings.model_settings import ModelSettings
 
+_LEAST_ADDRESS_SPACE: Final = 1 << 30  # bytes; with less, gRPC aborts the process
+
 
 async def load_from_folder(settings: ModelSettings, observer: StepObserver) -> ServedModel:
     """Load a model from its folder, off the event loop. A stop does not wait for it. Raises ModelLoadError."""
@@ -54,6 +57,7 @@ def main(load: LoadModel = load_from_folder) -> None:
     except ConfigError as error:
         exit_with(PROGRAM, error, 2)
     configure_logs(settings.log_level, call_context)
+    require_address_space(PROGRAM, _LEAST_ADDRESS_SPACE)
     limit_primitive_cache()  # before engines start, because their processes inherit it
     if load is load_from_folder:
         prestart_workers(sum(model.engine.worker == "process" for model in settings.served_models() if model.engine))
@@ -61,6 +65,10 @@ def main(load: LoadModel = load_from_folder) -> None:
         uvloop.run(_run(settings, load))
     except (StartError, ModelLoadError, EngineDied) as error:
         exit_with(PROGRAM, error, 1)
+    except (MemoryError, RuntimeError, OSError) as error:
+        if (reason := shortage(error)) is None:
+            raise
+        exit_with(PROGRAM, reason, 1)
     finally:
         end_unused_workers()
     exit_if_abandoned(0)

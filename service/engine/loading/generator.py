@@ -23,7 +23,7 @@ from service.engine.device.device_memory import (
     graph_bytes,
     require_capacity,
 )
-from service.engine.device.memory import cache_bytes
+from service.engine.device.memory import cache_bytes, require_host_memory
 from service.engine.interface.description import ComputeDtype, GeneratorDescription, ModelInfo
 from service.engine.link.engine_spec import BuiltCore, HelperProcesses
 from service.engine.loading.drafter import DraftModel, load_draft_model
@@ -51,6 +51,7 @@ _FINGERPRINTED = (
     "chat_template.jinja",
 )
 _BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}  # of a weight
+_QUANTIZED_BYTES = {"int8": 1, "int4": 0.5}  # of a weight, without its scales
 _CPU_OUTPUT_INTERVAL_S = 0.02  # 50 chunks per second; a reader could not distinguish more
 
 _log = logging.getLogger(__name__)
@@ -139,6 +140,9 @@ def _load(
     if memory is not None:
         require_capacity(memory, config.device_memory, _weight_bytes(spec) // num_ranks, folder)
         spec = replace(spec, max_graph_bytes=graph_bytes(memory))
+    else:
+        stored = _QUANTIZED_BYTES.get(config.quantization or "", _BYTES[spec.dtype])
+        require_host_memory(int(checkpoint.num_parameters * stored), folder)
     with load_progress(model, checkpoint.num_bytes // num_ranks) as on_read:
         checkpoint.on_read = on_read
         backend = chosen.load(spec)

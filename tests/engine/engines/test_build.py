@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import resource
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -40,9 +41,12 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def set_available_memory(monkeypatch: pytest.MonkeyPatch, host: Path, num_bytes: int) -> None:
-    """Let the host have this much available memory, in whole KiB, and no container limit."""
-    (host / "meminfo").write_text(f"MemTotal: 1 kB\nMemAvailable: {num_bytes // 1024} kB\n")
+def set_available_memory(
+    monkeypatch: pytest.MonkeyPatch, host: Path, num_bytes: int, swap_bytes: int = 1_000_000_000
+) -> None:
+    """Let the host have this much available memory, in whole KiB, swap space for weights, and no container limit."""
+    text = f"MemTotal: 1 kB\nMemAvailable: {num_bytes // 1024} kB\nSwapFree: {swap_bytes // 1024} kB\n"
+    (host / "meminfo").write_text(text)
     monkeypatch.setattr(memory, "MEMINFO", host / "meminfo")
     monkeypatch.setattr(memory, "CGROUP", host)
 
@@ -173,6 +177,22 @@ def test_memory_is_limited_by_the_container(tmp_path: Path, monkeypatch: pytest.
     assert memory.cache_bytes() == 1_000_000
     (tmp_path / "memory.max").write_text("max\n")
     assert memory.cache_bytes() > 1_000_000
+
+
+def test_memory_is_limited_by_the_address_space(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit of `ulimit -v` minus what is mapped counts if it is smaller than the available memory."""
+    mapped = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (mapped + 64 * 2**20, resource.RLIM_INFINITY))
+    assert memory.available_host_bytes() <= 65 * 2**20
+
+
+def test_weights_that_do_not_fit_are_not_read(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model larger than the memory is rejected with both sizes, instead of being loaded until the kernel kills."""
+    set_available_memory(monkeypatch, tmp_path_factory.mktemp("host"), 4096, swap_bytes=4096)
+    with pytest.raises(ModelLoadError, match=r"the weights take 0\.\d GB, and 0\.0 GB of memory are available"):
+        build_engine(str(folder), EngineConfig(worker="thread"), compute_dtype="float32")
 
 
 def test_build_limits_the_context(folder: Path) -> None:
