@@ -14,7 +14,7 @@ import asyncio
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +32,9 @@ from runner.startup.startup_timeout import StartupTimeout
 from runner.state import StateError, claimed, make_operator_token
 
 READY_TIMEOUT_S = 300  # without progress; loading a large model from a slow disk takes long
-_DEATHS = {  # by the signal that ended a process
-    signal.SIGKILL: " (killed, as the kernel does if memory is short; `sluice check` shows a model's need)",
-    signal.SIGABRT: " (aborted, often after a failed allocation; `sluice check` shows a model's need of memory)",
+_DEATHS: Mapping[int, str] = {  # by the signal that ended a process
+    signal.SIGKILL: "killed, as the kernel does if memory is short; `sluice check` shows a model's need",
+    signal.SIGABRT: "aborted, often after a failed allocation; `sluice check` shows a model's need of memory",
 }
 STOP_MARGIN_S = 40.0  # time of a process to end by itself after its drain timeout
 
@@ -110,8 +110,7 @@ async def _run(settings: Settings) -> None:
 
     async def exit_of_any() -> None:
         name, code, last_line = await children.first_exit()
-        how = _DEATHS.get(abs(code) % 128, "")
-        raise RunError(f"{name} exited with code {code}{how}: {last_line or 'its log is empty'}")
+        raise RunError(f"{name} exited with code {code}{how_it_died(code)}: {last_line or 'its log is empty'}")
 
     async def startup_timed_out() -> None:
         await startup_timeout.end()
@@ -136,6 +135,12 @@ async def _run(settings: Settings) -> None:
             number = stop.number or signal.SIGINT
             drain_s = settings.drain_timeout_s + (settings.drain_time_s if number is signal.SIGTERM else 0)
             await children.stop((number, signal.SIGINT), drain_s + STOP_MARGIN_S, drain_s)
+
+
+def how_it_died(code: int) -> str:
+    """Return a likely reason for an exit code in brackets; empty if there is none."""
+    text = _DEATHS.get(-code if code < 0 else code - 128, "")
+    return f" ({text})" if text else ""
 
 
 def main() -> int:

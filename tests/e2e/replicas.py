@@ -90,7 +90,8 @@ class Replicas:
             return
         command = [sys.executable, "-m", name.partition("-")[0], f"--port={self._ports[name]}"]
         if name in self.services:
-            command += [f"--metrics-port={self._ports[f'{name}-metrics']}", *self._options]
+            command += [f"--metrics-port={self._ports[f'{name}-metrics']}", "--auth.allow-anonymous-changes"]
+            command += self._options
         else:
             command += [f"--target={self.address(self._targets.get(name, 'inner'))}"]
         self._run(name, command)

@@ -11,6 +11,7 @@ from sluice.v1 import model_pb2
 
 from process.errors import ConfigError
 from process.settings.process_settings import read_settings
+from runner.run import how_it_died
 from runner.settings import ROOT, RunError, Settings, check
 from runner.startup.greeting import greeting
 from runner.state import StateError, claimed, make_operator_token
@@ -138,3 +139,12 @@ def test_invalid_origins_are_rejected(origin: str, monkeypatch: pytest.MonkeyPat
     arguments = [f"--cors-origins={origin}"]
     with pytest.raises(ConfigError, match="is not an origin; expected SCHEME://HOST"):
         read_settings(Settings, arguments)
+
+
+@pytest.mark.parametrize(
+    ("code", "words"), [(-9, "killed"), (137, "killed"), (-6, "aborted"), (134, "aborted"), (1, ""), (9, ""), (2, "")]
+)
+def test_the_end_by_a_signal_has_a_likely_reason(code: int, words: str) -> None:
+    """A process that the kernel kills or that aborts leaves no reason in its log."""
+    assert how_it_died(code).startswith(f" ({words}, " if words else "")
+    assert bool(how_it_died(code)) is bool(words)

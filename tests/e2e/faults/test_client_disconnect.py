@@ -62,7 +62,7 @@ class Endless:
         is_generate = self.path.endswith("generate")
         path = f"{self.path}_stream" if is_generate and stream else self.path
         body = json.dumps(self.body if is_generate else self.body | {"stream": stream}).encode()
-        head = f"POST {path} HTTP/1.1\r\nhost: sluice\r\ncontent-type: application/json\r\n"
+        head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
         head += f"extra-parameters: pass-through\r\ncontent-length: {len(body)}\r\n\r\n"
         connection = socket.create_connection(("127.0.0.1", port), timeout=GUARD_S)
         connection.sendall(head.encode() + body)

@@ -122,7 +122,7 @@ def test_changes_need_the_operator_token(local: Stack) -> None:
         ):
             with pytest.raises(grpc.RpcError) as raised:
                 stub.UnloadModel(request, metadata=metadata, timeout=GUARD_S)
-            assert raised.value.code() is code  # type: ignore[attr-defined]  # it is a call too
+            assert raised.value.code() is code
     delete = httpx.delete(
         f"{base}{ENDPOINTS}/mine", headers={"authorization": f"Bearer {token(local)}"}, timeout=GUARD_S
     )

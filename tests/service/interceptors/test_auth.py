@@ -222,7 +222,7 @@ async def test_changes_without_keys_need_the_operator_token(
         assert await outcome(run.chat.Chat(request(), metadata=metadata)) is None
         for name, rpc in RPCS.items():
             if rpc.kind == rpc_pb2.RPC_KIND_CHANGE:
-                call = run.channel.unary_unary(f"/{name}", rpc.request.SerializeToString)
+                call: Any = run.channel.unary_unary(f"/{name}", rpc.request.SerializeToString)
                 found = await outcome(call(rpc.request(), metadata=metadata))
                 assert found == (reason or "INVALID_FIELD"), name
 
