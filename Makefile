@@ -41,7 +41,7 @@ fuzz:  ## send random bodies and messages to the whole product, EXAMPLES (300) o
 check:  ## run the static checks: lint, types, imports, protobuf, generated code, Envoy, word list, scripts
 	@tools/install.sh dev npm validate shell && BASE=$(BASE) tools/check.sh
 docs:  ## build the documentation, which the gateway then serves at /docs/
-	@tools/install.sh run docs && $(PY) -m tools.docs.docs_site
+	@tools/install.sh docs && $(PY) -m tools.docs.docs_site
 sanitize:  ## run the C++ backend's fuzzer with sanitizers for memory, undefined behaviour and threads
 	@tools/install.sh cmake && for kind in memory threads; do PATH="$$PWD/.venv/bin:$$PATH" native/sanitize.sh $$kind || exit; done
 generate:  ## generate code from proto/, and the pages of fields and settings

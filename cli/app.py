@@ -26,8 +26,8 @@ APP.add_typer(keys.APP, name="keys")
 APP.add_typer(certs.APP, name="certs")
 
 
-def _show_version(is_asked: bool) -> None:  # noqa: FBT001  typer's callback signature
-    if is_asked:
+def _show_version(is_requested: bool) -> None:  # noqa: FBT001  typer's callback signature
+    if is_requested:
         typer.echo(installed_version())
         raise typer.Exit
 

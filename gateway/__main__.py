@@ -164,7 +164,7 @@ def reloading_context(files: CertificateFiles) -> ssl.SSLContext:
 
 
 def listen_all(settings: Settings) -> Mapping[ListenerAudience, socket.socket]:
-    """Return the shared listener, or those for clients and operators. Raises OSError that names the address."""
+    """Return the shared listener, or those for clients and operators. Raise OSError that names the address."""
     addresses = {ListenerAudience.ALL: (settings.host, settings.port)}
     if settings.admin_port is not None:
         addresses = {

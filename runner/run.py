@@ -25,6 +25,7 @@ from process.lifetime.scheduling import let_others_finish
 from process.logs.lines import Lines
 from process.settings.process_settings import read_settings
 from runner.processes.children import Children, DiedTooOften
+from runner.processes.json_log import json_line
 from runner.processes.readable import ReadableLog
 from runner.proxy.envoy_config import AddressError, envoy_config
 from runner.settings import ROOT, RunError, Settings, check, commands, make_certificates
@@ -59,7 +60,7 @@ class StopSignal:
 
     def _on_signal(self, number: signal.Signals) -> None:
         if self.number is None:
-            self._log_line("run: stopping when the running requests have ended; a second signal kills")
+            self._log_line("stopping when the running requests have ended; a second signal kills")
             self.number = number
             self._requested.set()
         else:
@@ -94,19 +95,28 @@ async def run(settings: Settings) -> None:
 async def _run(settings: Settings) -> None:
     make_certificates(settings)
     operator_token = make_operator_token(settings.state())
-    lines = Lines(sys.stdout.fileno(), "run: {} lines were dropped".format)
-    readable = ReadableLog()
+    lines = Lines(sys.stdout.fileno(), lambda number: own_line(settings, f"{number} lines were dropped"))
+    readable = ReadableLog(is_coloured=sys.stdout.isatty())
+
+    def log_own(text: str) -> None:
+        lines.write(own_line(settings, text))
 
     startup_timeout = StartupTimeout(READY_TIMEOUT_S)
-    is_terminal = sys.stdout.isatty()
+    log_format = settings.log_format
+    if log_format == "auto" and sys.stdout.isatty():
+        log_format = "text"
 
     def show(name: str, text: str) -> None:
         startup_timeout.observe(name, text)
-        if (shown := readable.line(name, text) if is_terminal else f"{name:7} | {text}") is not None:
+        if log_format == "text":
+            shown = readable.line(name, text)
+        else:
+            shown = json_line(name, text) if log_format == "json" else f"{name:7} | {text}"
+        if shown is not None:
             lines.write(shown)
 
-    children = Children(ROOT, lines.write, show)
-    stop = StopSignal(children, lines.write)
+    children = Children(ROOT, log_own, show)
+    stop = StopSignal(children, log_own)
 
     async def exit_of_any() -> None:
         name, code, last_line = await children.first_exit()
@@ -123,11 +133,12 @@ async def _run(settings: Settings) -> None:
                 children.start(name, command)
             # Only now, so that the processes load while this one does.
             from runner.startup.greeting import greeting  # noqa: PLC0415
-            from runner.startup.readiness import EnvoyAddress, list_models, wait_until_ready  # noqa: PLC0415
+            from runner.startup.readiness import Entrance, list_models, wait_until_ready  # noqa: PLC0415
 
-            envoy = EnvoyAddress.from_settings(settings)
-            if await stop.run_until_stop(wait_until_ready(envoy), exit_of_any(), startup_timed_out()):
-                lines.write(greeting(settings, await asyncio.to_thread(list_models, envoy)))
+            entrance = Entrance.from_settings(settings)
+            if await stop.run_until_stop(wait_until_ready(entrance), exit_of_any(), startup_timed_out()):
+                text = greeting(settings, await asyncio.to_thread(list_models, entrance))
+                lines.write(json_line("run", text.strip()) if log_format == "json" else text)
                 readable.has_greeted = True
                 await stop.run_until_stop(children.keep())
         finally:
@@ -143,6 +154,11 @@ def how_it_died(code: int) -> str:
     return f" ({text})" if text else ""
 
 
+def own_line(settings: Settings, text: str) -> str:
+    """Return a line of the runner's own log."""
+    return json_line("run", text) if settings.log_format == "json" else f"run: {text}"
+
+
 def main() -> int:
     """Return the exit code: 0 after Ctrl-C, 1 if the run failed, 2 for invalid settings."""
     try:
@@ -156,7 +172,7 @@ def main() -> int:
         asyncio.run(run(settings))
     except (RunError, StateError, AddressError, DiedTooOften) as error:
         for line in str(error).splitlines():
-            print_error(line)
+            Lines(sys.stderr.fileno(), str).write(own_line(settings, line))
         return 1
     return 0
 

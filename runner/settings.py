@@ -14,12 +14,14 @@ from pydantic_settings import BaseSettings, CliPositionalArg, NoDecode, Settings
 
 from process.network.address import host_port
 from process.network.loopback import is_loopback
+from process.network.tls import TlsError
 from process.settings.quantities import Host, Origin, Seconds
 from process.settings.setting import UNIT
 from runner.proxy.envoy_config import Addresses
 from runner.proxy.envoy_tls import EnvoyTls
 from runner.state import default_state_folder
 from runner.tls.development_tls import DevelopmentTls
+from runner.tls.public_tls import PublicTls
 
 ADMIN_SOCKET = "admin.sock"  # in the run's folder
 _ADMIN_HOST = "127.0.0.1"
@@ -93,6 +95,11 @@ class Settings(BaseSettings):
         description="time after SIGTERM during which requests are accepted while health checks fail; Ctrl-C skips it",
     )
     drain_timeout_s: Seconds = Field(22, description="time for running requests to end, in each process")
+    log_format: Literal["auto", "text", "json"] = Field(
+        "auto",
+        description="format of the processes' log on standard output; text: short lines for people; json: one object "
+        "per line, with the process's name as `process`; auto: text on a terminal, elsewhere JSON after the name",
+    )
     otlp_endpoint: str | None = Field(
         None,
         validation_alias=AliasChoices("otlp_endpoint", "SLUICE_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"),
@@ -107,6 +114,16 @@ class Settings(BaseSettings):
     tls: Literal["off", "server", "mutual"] = Field(
         "off",
         description="TLS of all connections, with development certificates; mutual: clients need a certificate too",
+    )
+    cert_file: Path | None = Field(
+        None,
+        description="PEM file of the certificate chain that clients see instead of a development certificate; needs "
+        "key_file and tls",
+    )
+    key_file: Path | None = Field(None, description="PEM file of its private key, without a password")
+    client_ca_file: Path | None = Field(
+        None,
+        description="PEM file of the authorities that clients' certificates must be from; needs cert_file",
     )
     certs_folder: Path | None = Field(
         None,
@@ -123,6 +140,16 @@ class Settings(BaseSettings):
         self.served()
         return self
 
+    @model_validator(mode="after")
+    def _has_whole_tls(self) -> Self:
+        if (self.cert_file is None) != (self.key_file is None):
+            raise ValueError("cert_file and key_file need each other")
+        if self.cert_file is not None and self.tls == "off":
+            raise ValueError("cert_file needs tls: server, or mutual with client_ca_file")
+        if (self.client_ca_file is not None) != (self.cert_file is not None and self.tls == "mutual"):
+            raise ValueError("client_ca_file needs cert_file and tls: mutual, and these two need client_ca_file")
+        return self
+
     def served(self) -> dict[str, str]:
         """Return the folder or hub id of each model by its name. Raise ValueError for two models of one name."""
         found: dict[str, str] = {}
@@ -136,7 +163,7 @@ class Settings(BaseSettings):
 
     def development_tls(self) -> DevelopmentTls | None:
         """Return the run's certificates; None without TLS."""
-        return None if self.tls == "off" else DevelopmentTls(self._certs_folder(), self.tls == "mutual")
+        return None if self.tls == "off" else DevelopmentTls(self.certs(), self.tls == "mutual")
 
     def state(self) -> Path:
         """Return the absolute path of the state folder."""
@@ -146,8 +173,16 @@ class Settings(BaseSettings):
         """Return the absolute path of the endpoints' file."""
         return self.state() / "endpoints.json" if self.endpoints_file is None else self.endpoints_file.resolve()
 
-    def _certs_folder(self) -> Path:
+    def certs(self) -> Path:
+        """Return the absolute path of the folder of development certificates."""
         return self.state() / "certs" if self.certs_folder is None else self.certs_folder.resolve()
+
+    def public_tls(self) -> PublicTls | None:
+        """Return the operator's own certificate of the public listener; None without one."""
+        if self.cert_file is None or self.key_file is None:
+            return None
+        authorities = None if self.client_ca_file is None else self.client_ca_file.absolute()
+        return PublicTls(self.cert_file.absolute(), self.key_file.absolute(), authorities)
 
     def addresses(self, secrets: Path) -> Addresses:
         """Return the addresses of Envoy's configuration. `secrets` is a folder of this run."""
@@ -157,7 +192,9 @@ class Settings(BaseSettings):
         given["is_private"] = is_loopback(self.host) and not self.allow_anonymous
         if (tls := self.development_tls()) is None:
             return Addresses(**given)
-        return Addresses(**given, tls=EnvoyTls(certificates=tls.folder, secrets=secrets, mutual=tls.mutual))
+        return Addresses(
+            **given, tls=EnvoyTls(certificates=tls.folder, secrets=secrets, mutual=tls.mutual, public=self.public_tls())
+        )
 
     def ports(self) -> dict[str, int]:
         """Return every port by the name of its setting."""
@@ -175,10 +212,15 @@ def check(settings: Settings) -> None:
         settings.endpoints().parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RunError(f"endpoints_file {settings.endpoints()}: {error.strerror}") from error
+    if (public := settings.public_tls()) is not None:
+        try:
+            public.check()
+        except TlsError as error:
+            raise RunError(str(error)) from error
 
 
 def make_certificates(settings: Settings) -> None:
-    """Create the run's certificates, if it has TLS. Raise RunError."""
+    """Create the run's development certificates, if it has TLS. Raise RunError."""
     if (tls := settings.development_tls()) is not None:
         try:
             tls.make(settings.host)
@@ -195,7 +237,7 @@ def _port_problems(settings: Settings) -> Iterator[str]:
     for port, name in used.items():
         host = _ADMIN_HOST if name == "envoy_admin_port" else settings.host
         try:
-            _probe(host, port)
+            probe_port(host, port)
         except OSError as error:
             yield (
                 f"cannot listen on {host_port(host, port)} ({error.strerror}); "
@@ -209,7 +251,7 @@ def _model_problems(settings: Settings) -> Iterator[str]:
             yield f"model {name}: {model} has no config.json; expected a model's folder or a hub id, ORG/MODEL"
 
 
-def _probe(host: str, port: int) -> None:
+def probe_port(host: str, port: int) -> None:
     """Raise OSError if it is impossible to listen there."""
     family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     with socket.socket(family, kind, protocol) as probe:

@@ -43,7 +43,7 @@ _LEAST_ADDRESS_SPACE: Final = 1 << 30  # bytes; with less, gRPC aborts the proce
 
 
 async def load_from_folder(settings: ModelSettings, observer: StepObserver) -> ServedModel:
-    """Load a model from its folder, off the event loop. A stop does not wait for it. Raises ModelLoadError."""
+    """Load a model from its folder, off the event loop. A stop does not wait for it. Raise ModelLoadError."""
     served = await run_abandonable("load", partial(load_model, settings, observer))
     freeze_heap()
     return served

@@ -136,6 +136,7 @@ zig_part() {
 
 tool_part() {  # tool_part EXTRA: a tool in an environment of its own, for the target of its name
     local folder=.venvs/tool-$1
+    python_environment  # without the product's packages
     [ "$folder/.installed" -nt constraints.txt ] && return
     say "installing $1 into $folder"
     [ -x "$folder/bin/python" ] || .venv/bin/python -m venv --without-pip "$folder"

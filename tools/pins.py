@@ -83,7 +83,7 @@ def versions(text: str) -> list[str]:
 def hashed(resolved: str, text: str) -> list[str]:
     """Return name, version and hashes of each resolved package (`name==version` lines).
 
-    Raises PinError for a package that isn't pinned.
+    Raise PinError for a package that isn't pinned.
     """
     known, lines = pins(text), []
     for name, version in pins(resolved):
@@ -123,7 +123,7 @@ def install(python: str, extras: str, *options: str) -> None:
 
 
 def run_uv(*arguments: str | Path) -> None:
-    """Run uv, quietly, after installing it if it is missing. Raises CalledProcessError if it fails."""
+    """Run uv, quietly, after installing it if it is missing. Raise CalledProcessError if it fails."""
     uv = Path(sys.prefix, "bin", "uv")
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
     if not uv.exists():

@@ -73,7 +73,7 @@ class WordList:
 
 
 def word_list(text: str) -> WordList:
-    """Read the list's file: sections in brackets, an entry a line. Raises ValueError for a malformed line."""
+    """Read the list's file: sections in brackets, an entry a line. Raise ValueError for a malformed line."""
     sections: dict[str, list[str]] = {"words": [], "names": [], "roots": [], "exceptions": []}
     entries: list[str] | None = None
     for line in (line.strip() for line in text.splitlines()):

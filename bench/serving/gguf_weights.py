@@ -78,7 +78,7 @@ def _write(folder: Path, path: Path) -> None:
 
 
 def gguf_name(name: str) -> str:
-    """Return the GGUF name of a checkpoint's tensor. Raises KeyError for a tensor that llama.cpp doesn't know."""
+    """Return the GGUF name of a checkpoint's tensor. Raise KeyError for a tensor that llama.cpp doesn't know."""
     module, _, kind = name.rpartition(".")
     if not module.startswith("model.layers."):
         return f"{_OUTSIDE[module]}.{kind}"

@@ -46,8 +46,8 @@ def read_answer(
     Closing the iterator aborts the answer. Raise ServerError.
     """
     begun = time.monotonic()
-    asked = {**body, "stream_options": {"include_usage": True}}
-    with server.stream("/v1/chat/completions", asked) as events:
+    request_body = {**body, "stream_options": {"include_usage": True}}
+    with server.stream("/v1/chat/completions", request_body) as events:
         for event in events:
             for choice in event.get("choices") or ():
                 delta = choice.get("delta") or {}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, Final, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 from cli.calls.operator_token import operator_token
 from cli.calls.server import KEY_HINT, ServerError
+from cli.calls.tls_hint import tls_problem
 
 Answer = TypeVar("Answer", bound="_Message")
 
@@ -27,6 +29,7 @@ def call(url: str, key: str, ca_file: str, method: str, request: _Message, answe
 
     Without a key, a server on this machine gets its operator token.
     """
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its own log would repeat the error below
     import grpc  # noqa: PLC0415  imported on use, for a fast start
 
     parts = urlsplit(url)
@@ -43,7 +46,9 @@ def call(url: str, key: str, ca_file: str, method: str, request: _Message, answe
                 with open(ca_file, "rb") as file:  # noqa: PTH123  a plain path, as for httpx
                     authorities = file.read()
             channel = grpc.secure_channel(target, grpc.ssl_channel_credentials(authorities))
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise ServerError(f"--ca-file {ca_file}: {error.strerror or error}") from error
+    except ValueError as error:
         raise ServerError(f"{url}: {error}") from error
     key = key or operator_token(url)
     with channel:
@@ -64,6 +69,8 @@ def _reason(url: str, error: Any) -> str:
     text = " ".join(str(error.details() or error.code().name).split())
     if any(name == "x-sluice-reason" for name, _ in error.trailing_metadata() or ()):
         return f"{text}; {KEY_HINT}" if error.code().name == "UNAUTHENTICATED" else text
+    if (problem := tls_problem(url, text)) is not None:
+        return problem
     if error.code().name == "UNAVAILABLE":
         return f"no gRPC at {url} ({text}): a gateway's port does not serve gRPC; `sluice serve` starts a server here"
     return f"{url} does not support this call ({error.code().name}: {text}); is it a server of this project?"

@@ -9,6 +9,8 @@ from typing import Any, Final
 
 import httpx
 
+from cli.calls.tls_hint import tls_problem
+
 DEFAULT_URL: Final = "http://127.0.0.1:8080"
 _TIMEOUT: Final = httpx.Timeout(30, read=600)  # a request may be queued before its first token
 KEY_HINT: Final = "give a key by SLUICE_API_KEY"
@@ -30,7 +32,9 @@ class Server:
 
             verify = ssl.create_default_context(cafile=ca_file) if self.url.startswith("https") else True
             self._client = httpx.Client(base_url=self.url, headers=headers, timeout=_TIMEOUT, verify=verify)
-        except (httpx.InvalidURL, OSError, ValueError, UnicodeError) as error:
+        except OSError as error:  # OpenSSL's errors are OSErrors, too
+            raise ServerError(f"--ca-file {ca_file}: {error.strerror or error}") from error
+        except (httpx.InvalidURL, ValueError, UnicodeError) as error:
             raise ServerError(f"{url}: {error}") from error
 
     def close(self) -> None:
@@ -94,11 +98,14 @@ class Server:
         try:
             yield
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            if (problem := tls_problem(self.url, str(error))) is not None:
+                raise ServerError(problem) from error
             raise ServerError(f"no server at {self.url} ({error}); `sluice serve` starts one here") from error
         except httpx.TimeoutException as error:
             raise ServerError(f"{self.url} did not respond in time") from error
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise ServerError(f"{self.url}: {error or type(error).__name__}") from error
+            problem = tls_problem(self.url, str(error))
+            raise ServerError(problem or f"{self.url}: {str(error) or type(error).__name__}") from error
 
 
 def _events(answer: httpx.Response) -> Iterator[dict[str, Any]]:

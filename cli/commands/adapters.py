@@ -67,7 +67,7 @@ def load(
 
 @APP.command()
 def unload(name: Name, as_json: AsJson = False, url: Urls = [DEFAULT], key: Key = "", ca_file: CaFile = "") -> None:
-    """Stop serving an adapter. Returns when its running requests have ended and its memory is free."""
+    """Stop serving an adapter. Return when its running requests have ended and its memory is free."""
     from sluice.v1 import adapter_pb2  # noqa: PLC0415  imported on use, for a fast start
 
     model, own = _parts(name)

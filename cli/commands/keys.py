@@ -1,4 +1,4 @@
-"""`sluice keys`: create, list, rotate and revoke API keys in the service's keys file.
+"""`sluice keys`: create, list, edit, rotate, revoke and enable API keys in the service's keys file.
 
 A key is printed once, when it is created; the file stores only its hash. Errors exit with code 1 and one line.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, TypeAlias, TypeVar
@@ -15,6 +15,7 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 import typer
 
 from cli.calls.options import AsJson, fail, print_json, print_table, say
+from cli.commands.key_usage import usage
 from service.auth.key import digest, new_id, new_key
 from service.auth.key_entry import KeyEntry, KeysError, to_entry, to_plain
 from service.auth.key_location import change_keys, keys_at
@@ -23,6 +24,7 @@ from service.generation.caller import Limits, Scope
 Result = TypeVar("Result")
 
 APP = typer.Typer(help="API keys of the service.", no_args_is_help=True, rich_markup_mode=None)
+APP.command()(usage)
 
 _DEFAULT_SCOPES = [Scope.GENERATE, Scope.EMBED, Scope.TOKENIZE, Scope.ENDPOINTS_READ]
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -60,7 +62,7 @@ def create(
     """Create a key and print it; it can't be shown again. Creates the file if it does not exist."""
     key_id = key_id or new_id()
     key = new_key(key_id)
-    in_all, by_model = _limits(limit)
+    in_all, by_model = _limits(limit, {}, {})
     given = {
         "id": key_id,
         "name": name,
@@ -98,7 +100,10 @@ def list_keys(file: File, as_json: AsJson = False) -> None:
 @APP.command()
 def show(key_id: KeyId, file: File, as_json: AsJson = False) -> None:
     """Show the stored fields of a key. The key itself is not stored."""
-    entry = _checked(lambda: _find(keys_at(file), key_id))
+    _show_entry(_checked(lambda: _find(keys_at(file), key_id)), as_json=as_json)
+
+
+def _show_entry(entry: KeyEntry, *, as_json: bool) -> None:
     if as_json:
         print_json(_public_fields(entry))
         return
@@ -128,6 +133,52 @@ def revoke(
         print_json(_public_fields(entry))
     else:
         typer.echo(f"{key_id} is revoked")
+
+
+@APP.command()
+def enable(key_id: KeyId, file: File, as_json: AsJson = False) -> None:
+    """Enable a revoked key again. An expired key stays expired; `edit --expires` changes the date."""
+
+    def change(entries: list[KeyEntry]) -> tuple[list[KeyEntry], KeyEntry]:
+        return _replaced(entries, _find(entries, key_id), {"disabled": False})
+
+    _show_entry(_changed(file, change), as_json=as_json)
+
+
+@APP.command()
+def edit(
+    key_id: KeyId,
+    file: File,
+    name: Annotated[str | None, typer.Option(help="A description of the key's owner.")] = None,
+    scope: Annotated[list[Scope], typer.Option(help="All operations that the key allows; repeatable.")] = [],
+    model: Annotated[list[str], typer.Option(help="All patterns of model names; repeatable.")] = [],
+    endpoint: Annotated[list[str], typer.Option(help="All patterns of endpoint names; repeatable.")] = [],
+    limit: Annotated[
+        list[str], typer.Option(metavar="[MODEL:]NAME=N", help="A limit to set; NAME= without a number removes it.")
+    ] = [],
+    min_priority: Annotated[int | None, typer.Option(help="The best queue priority, -100 to 100.")] = None,
+    weight: Annotated[float | None, typer.Option(help="Its weight in fair sharing between keys.")] = None,
+    cache_group: Annotated[str | None, typer.Option(help="Keys of one group share cached prompts.")] = None,
+    expires: Annotated[str | None, typer.Option(help="A date, a time from now such as 90d, or never.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Change the rights of a key. The key itself, and what no option names, stay."""
+    lists = {"scopes": scope, "models": model, "endpoints": endpoint}
+    values = {"name": name, "min_priority": min_priority, "weight": weight, "cache_group": cache_group}
+    given: dict[str, Any] = {field: value for field, value in lists.items() if value}
+    given |= {field: value for field, value in values.items() if value is not None}
+    if expires is not None:
+        given["expires"] = None if expires == "never" else _instant(expires)
+    if not given and not limit:
+        raise typer.BadParameter("nothing to change; give an option such as --limit or --expires")
+
+    def change(entries: list[KeyEntry]) -> tuple[list[KeyEntry], KeyEntry]:
+        entry = _find(entries, key_id)
+        plain = to_plain(entry)
+        in_all, by_model = _limits(limit, plain.get("limits", {}), plain.get("limits_by_model", {}))
+        return _replaced(entries, entry, {**given, "limits": in_all, "limits_by_model": by_model})
+
+    _show_entry(_changed(file, change), as_json=as_json)
 
 
 @APP.command()
@@ -174,17 +225,32 @@ def _find(entries: Iterable[KeyEntry], key_id: str) -> KeyEntry:
     return found
 
 
-def _limits(given: Iterable[str]) -> tuple[dict[str, int], dict[str, dict[str, int]]]:
-    """Parse texts such as `max_n=4` and `llama-3:max_tokens=512` to limits in total and per model."""
-    in_all: dict[str, int] = {}
-    by_model: dict[str, dict[str, int]] = {}
+def _replaced(entries: Iterable[KeyEntry], entry: KeyEntry, values: dict[str, Any]) -> tuple[list[KeyEntry], KeyEntry]:
+    """Return `entries` with new values of `entry`, and the new entry. Raise KeysError for invalid values."""
+    changed = to_entry({**to_plain(entry), **values}, "the key")
+    return [changed if each is entry else each for each in entries], changed
+
+
+def _limits(
+    given: Iterable[str], in_all: Mapping[str, int], by_model: Mapping[str, Mapping[str, int]]
+) -> tuple[dict[str, int], dict[str, dict[str, int]]]:
+    """Return limits in total and per model, changed by texts such as `max_n=4` and `llama-3:max_tokens=512`.
+
+    A text without a number removes a limit.
+    """
+    changed = dict(in_all)
+    changed_by_model = {model: dict(limits) for model, limits in by_model.items()}
     for each in given:
         target, _, value = each.rpartition("=")
         model, colon, name = target.rpartition(":")
-        if name not in _LIMITS or not value.isdecimal():
+        if name not in _LIMITS or not (value.isdecimal() or (not value and "=" in each)):
             raise typer.BadParameter(f"{each!r} must be NAME=N or MODEL:NAME=N; the names are {', '.join(_LIMITS)}")
-        (by_model.setdefault(model, {}) if colon else in_all)[name] = int(value)
-    return in_all, by_model
+        limits = changed_by_model.setdefault(model, {}) if colon else changed
+        if value:
+            limits[name] = int(value)
+        else:
+            limits.pop(name, None)
+    return changed, {model: limits for model, limits in changed_by_model.items() if limits}
 
 
 def _instant(text: str) -> datetime | None:

@@ -70,7 +70,7 @@ def load(
 
 @APP.command()
 def unload(name: Name, as_json: AsJson = False, url: Urls = [DEFAULT], key: Key = "", ca_file: CaFile = "") -> None:
-    """Stop serving a model and its adapters. Returns when running requests have ended and its memory is free."""
+    """Stop serving a model and its adapters. Return when running requests have ended and its memory is free."""
     _change("Unload", name, "is unloaded", as_json, url, key, ca_file)
 
 

@@ -1,4 +1,4 @@
-"""`sluice serve`, `check`, `convert`, `config`, `envoy`, `ray`: commands that replace this process by a program.
+"""`sluice serve`, `doctor`, `check`, `convert`, `config`, `envoy`, `ray`: commands that become another program.
 
 The process is replaced (exec), so that signals reach the program and its exit code is the command's. The programs
 import settings and model code; other commands start fast without them.
@@ -17,6 +17,11 @@ _CONTEXT = {"allow_extra_args": True, "ignore_unknown_options": True, "help_opti
 def serve(context: typer.Context) -> None:
     """Run service, gateway and Envoy with given models or the bundled ones; --help lists the settings."""
     _exec_module("runner", context.args)
+
+
+def doctor(context: typer.Context) -> None:
+    """Check memory, ports, permissions, certificates, versions and instruction set; takes the settings of serve."""
+    _exec_module("cli.doctor", context.args)
 
 
 def check(context: typer.Context) -> None:
@@ -47,7 +52,7 @@ def ray(context: typer.Context) -> None:
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands to `app`."""
-    for command in (serve, check, convert, config, envoy, ray):
+    for command in (serve, doctor, check, convert, config, envoy, ray):
         app.command(context_settings=_CONTEXT)(command)
 
 

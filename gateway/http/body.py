@@ -17,7 +17,7 @@ class CallerLeft(Exception):  # noqa: N818  a name states the condition
 
 
 async def read_json_body(headers: Mapping[str, str], receive: Receive, max_bytes: int) -> bytes:
-    """Return the complete body. Raises Failure (413, 415), and CallerLeft if the client disconnects first."""
+    """Return the complete body. Raise Failure (413, 415), and CallerLeft if the client disconnects first."""
     _check_type(headers)
     length = headers.get("content-length", "")
     if length.isdecimal() and int(length) > max_bytes:

@@ -35,7 +35,7 @@ class EventId:
 
     @classmethod
     def from_headers(cls, headers: Mapping[str, str]) -> Self | None:
-        """Return the event after which a request resumes, or None. Raises Failure (400) if it is malformed."""
+        """Return the event after which a request resumes, or None. Raise Failure (400) if it is malformed."""
         text = headers.get(HEADER, "").strip()
         if not text:
             return None
@@ -59,7 +59,7 @@ class EventMarks:
     """Adds ids to the events of one stream, and drops events that the client has received already."""
 
     def __init__(self, headers: Mapping[str, str]) -> None:
-        """Read the request's headers. Raises Failure (400)."""
+        """Read the request's headers. Raise Failure (400)."""
         self.last = EventId.from_headers(headers)
         self._has_ids = self.last is not None or _is_on(headers.get(SWITCH, ""))
         self._head = b""  # the common beginning of the ids

@@ -41,7 +41,7 @@ PAGE: Final = b"""<!doctype html>
 
 
 def read_assets() -> dict[str, tuple[bytes, str]]:
-    """Return (content, media type) of each file that the page loads. Raises FileNotFoundError if one is missing."""
+    """Return (content, media type) of each file that the page loads. Raise FileNotFoundError if one is missing."""
     spec = find_spec("swagger_ui")
     if spec is None or spec.origin is None:
         raise FileNotFoundError("the package swagger-ui-py is not installed")

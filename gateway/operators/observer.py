@@ -140,7 +140,7 @@ class _Exchange:
         self._cost = collect_cost()
 
     async def send(self, message: Message) -> None:
-        """Send a message of the application. Raises CallerLeft if the client reads nothing for too long."""
+        """Send a message of the application. Raise CallerLeft if the client reads nothing for too long."""
         if message["type"] == "http.response.start":
             self.is_started = True
             self.status = message["status"]

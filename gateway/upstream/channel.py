@@ -44,7 +44,7 @@ class Channel:
 
 @contextlib.asynccontextmanager
 async def open_channel(settings: Settings) -> AsyncIterator[Channel]:
-    """Open a channel, which survives restarts of the service: calls fail while it is unreachable. Raises TlsError."""
+    """Open a channel, which survives restarts of the service: calls fail while it is unreachable. Raise TlsError."""
     files = target_files(settings.target_tls)
     channel = Channel(settings, files)
     watching = None if files is None else asyncio.create_task(channel.watch(files))

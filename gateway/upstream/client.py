@@ -1,6 +1,6 @@
 """The gateway's client of the service: one channel, and the calls on it.
 
-Each call has metadata, a deadline and a client span; leaving a call before its end cancels it. Raises Failure, never
+Each call has metadata, a deadline and a client span; leaving a call before its end cancels it. Raise Failure, never
 gRPC's own errors. Used on the event loop that opened it only.
 """
 
@@ -86,7 +86,7 @@ class ServiceClient:
     @classmethod
     @contextlib.asynccontextmanager
     async def connect(cls, settings: Settings, telemetry: Telemetry) -> AsyncIterator[ServiceClient]:
-        """Open a client with its own channel. Raises TlsError."""
+        """Open a client with its own channel. Raise TlsError."""
         async with open_channel(settings) as channel:
             client = cls(channel.current, settings, telemetry)
             channel.on_change = client.use
@@ -98,7 +98,7 @@ class ServiceClient:
         self._health: Any = health_pb2_grpc.HealthStub(channel)  # it ships no types
 
     async def call(self, request: Message, caller: Caller, affinity: str = "", *, spent_s: float = 0.0) -> Any:
-        """Call the unary RPC of the request's type and return its response. Raises Failure.
+        """Call the unary RPC of the request's type and return its response. Raise Failure.
 
         `spent_s` is the time that earlier attempts have taken, in seconds.
         """
@@ -129,30 +129,30 @@ class ServiceClient:
                 yield aiter(call)
 
     async def list_models(self, caller: Caller) -> list[model_pb2.Model]:
-        """Return all models. Raises Failure."""
+        """Return all models. Raise Failure."""
         return list((await self.call(model_pb2.ListModelsRequest(), caller)).models)
 
     async def get_model(self, name: str, caller: Caller) -> model_pb2.Model:
-        """Return one model. Raises Failure."""
+        """Return one model. Raise Failure."""
         answer: model_pb2.GetModelResponse = await self.call(model_pb2.GetModelRequest(model=name), caller)
         return answer.model
 
     async def get_load(self, caller: Caller) -> load_pb2.GetLoadResponse:
-        """Return the load of the service. Raises Failure."""
+        """Return the load of the service. Raise Failure."""
         answer: load_pb2.GetLoadResponse = await self.call(load_pb2.GetLoadRequest(), caller)
         return answer
 
     async def list_endpoints(self, caller: Caller) -> list[endpoint_pb2.Endpoint]:
-        """Return all endpoints, including those of models. Raises Failure."""
+        """Return all endpoints, including those of models. Raise Failure."""
         return list((await self.call(endpoint_pb2.ListEndpointsRequest(), caller)).endpoints)
 
     async def get_endpoint(self, name: str, caller: Caller) -> endpoint_pb2.Endpoint:
-        """Return one endpoint. Raises Failure."""
+        """Return one endpoint. Raise Failure."""
         answer: endpoint_pb2.GetEndpointResponse = await self.call(endpoint_pb2.GetEndpointRequest(name=name), caller)
         return answer.endpoint
 
     async def delete_endpoint(self, name: str, caller: Caller, version: int | None = None) -> None:
-        """Delete an endpoint; with `version`, only if it has that version. Raises Failure."""
+        """Delete an endpoint; with `version`, only if it has that version. Raise Failure."""
         await self.call(endpoint_pb2.DeleteEndpointRequest(name=name, config_version=version), caller)
 
     async def unready_reason(self) -> str | None:

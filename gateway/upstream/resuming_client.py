@@ -33,7 +33,7 @@ class ResumingClient:
         self._timeout_s = timeout_s
 
     async def call(self, request: Message, caller: Caller, affinity: str = "") -> Any:
-        """Return the answer of a unary call, like `ServiceClient.call`. Raises Failure."""
+        """Return the answer of a unary call, like `ServiceClient.call`. Raise Failure."""
         retries = _Retries(self._timeout_s)
         while True:
             try:

@@ -39,6 +39,10 @@ RUNNER = frozenset(
         "SLUICE_TLS",
         "SLUICE_CERTS_FOLDER",
         "SLUICE_CORS_ORIGINS",
+        "SLUICE_LOG_FORMAT",
+        "SLUICE_CERT_FILE",
+        "SLUICE_KEY_FILE",
+        "SLUICE_CLIENT_CA_FILE",
     }
 )
 COMMAND = frozenset({"SLUICE_URL", "SLUICE_API_KEY", "SLUICE_CA_FILE"})  # of commands that call a server

@@ -37,7 +37,13 @@ class ProcessTelemetry:
     """A process's tracer, meter and registry, until `shutdown`. Thread-safe."""
 
     def __init__(
-        self, service_name: str, scope: str, otlp_endpoint: str | None, span_processors: Sequence[SpanProcessor] = ()
+        self,
+        service_name: str,
+        scope: str,
+        otlp_endpoint: str | None,
+        span_processors: Sequence[SpanProcessor] = (),
+        *,
+        export_timeout_s: float = EXPORT_TIMEOUT_S,
     ) -> None:
         """`otlp_endpoint` is host:port or a URL; a connection without a scheme is in plain text."""
         resource = Resource.create({"service.name": service_name, **_version()})
@@ -52,8 +58,8 @@ class ProcessTelemetry:
             from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter  # noqa: PLC0415
 
             url = otlp_endpoint if "://" in otlp_endpoint else f"http://{otlp_endpoint}"
-            processors.append(BatchSpanProcessor(OTLPSpanExporter(endpoint=url, timeout=EXPORT_TIMEOUT_S)))
-            exporter = OTLPMetricExporter(endpoint=url, timeout=EXPORT_TIMEOUT_S)
+            processors.append(BatchSpanProcessor(OTLPSpanExporter(endpoint=url, timeout=export_timeout_s)))
+            exporter = OTLPMetricExporter(endpoint=url, timeout=export_timeout_s)
             readers.append(PeriodicExportingMetricReader(exporter))
         self._tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
         for processor in processors:
@@ -88,7 +94,7 @@ class ProcessTelemetry:
         return [] if self._loop is None else [Observation(len(asyncio.all_tasks(self._loop)))]
 
     def shutdown(self) -> None:
-        """Export the rest and shut down. Blocks up to `EXPORT_TIMEOUT_S`: call it off the event loop, once, last."""
+        """Export the rest and shut down. Blocks up to the export timeout: call it off the event loop, once, last."""
         with ThreadPoolExecutor(2) as pool:  # concurrently: a collector that is gone costs one timeout
             for done in (pool.submit(self._tracers.shutdown), pool.submit(self._meters.shutdown)):
                 done.result()

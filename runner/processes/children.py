@@ -193,6 +193,6 @@ class Children:
                 last_line = await child.last_line()
                 raise DiedTooOften(f"{text}, the last time with code {code}, and is not started again: {last_line}")
             delay_s = restarts.delay_s(len(deaths))
-            self._report(f"run: {child.name} exited with code {code}; it will be restarted in {delay_s:g} s")
+            self._report(f"{child.name} exited with code {code}; it will be restarted in {delay_s:g} s")
             await asyncio.sleep(delay_s)
             child.start()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import datetime
 from typing import Any, Final
 
@@ -10,6 +11,7 @@ from process.logs.loading_progress import LOADED_BYTES
 from process.logs.terminal import plain, spelled
 
 _DIM, _RED, _YELLOW, _BOLD, _PLAIN = "\x1b[2m", "\x1b[31m", "\x1b[33m", "\x1b[1m", "\x1b[0m"
+_COLOUR: Final = re.compile(r"\x1b\[[0-9]+m")
 _COLOURS: Final = {"warning": _YELLOW, "error": _RED, "critical": _RED}
 _STANDARD_FIELDS: Final = {"time", "level", "logger", "message", "trace_id", "span_id", "exception", LOADED_BYTES}
 _REQUESTS: Final = {"request", "call"}  # the messages of the gateway's and the service's access log
@@ -19,10 +21,16 @@ _UVICORN: Final = "uvicorn."  # its lines repeat the gateway's own
 class ReadableLog:
     """A formatter of log lines for people, called once per line."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_coloured: bool = True) -> None:
+        self._is_coloured = is_coloured
         self.has_greeted = False  # before that, all requests are the runner's own
 
     def line(self, name: str, text: str) -> str | None:
+        """Return the line to show for a log line of the process `name`, or None to hide it."""
+        shown = self._coloured_line(name, text)
+        return shown if shown is None or self._is_coloured else _COLOUR.sub("", shown)
+
+    def _coloured_line(self, name: str, text: str) -> str | None:
         """Return the line to show for a log line of the process `name`, or None to hide it.
 
         Envoy's access lines are hidden, because gateway and service log requests too. Lines that are not JSON are

@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from runner.tls.public_tls import PublicTls
+
 _TYPES = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3."
 _SERVER_NAME = "localhost"  # in the certificates of service and gateway
+_PUBLIC = "public-"  # the prefix of the secrets of the operator's own certificate
 _OLDEST = {"tls_minimum_protocol_version": "TLSv1_2"}
 
 
@@ -23,6 +26,7 @@ class EnvoyTls:
     certificates: Path
     secrets: Path
     mutual: bool = False
+    public: PublicTls | None = None  # the certificate of the first listener instead of `certificates`
 
     def apply(self, config: dict[str, Any]) -> None:
         """Write the SDS files, and add TLS to the listeners and clusters of a configuration.
@@ -32,6 +36,8 @@ class EnvoyTls:
         for name in ("server", "client"):
             self._write(name, tls_certificate=self._pair(name))
         self._write("callers", validation_context={"trusted_ca": self._file("ca"), **self._watched})
+        if self.public is not None:
+            self._write_public(self.public)
         names = [{"san_type": "DNS", "matcher": {"exact": _SERVER_NAME}}]
         self._write(
             "upstreams",
@@ -43,19 +49,30 @@ class EnvoyTls:
         )
         for index, listener in enumerate(config["static_resources"]["listeners"]):
             (chain,) = listener["filter_chains"]
-            chain["transport_socket"] = self._downstream_tls(mutual=self.mutual or index > 0)
+            prefix = _PUBLIC if self.public is not None and index == 0 else ""
+            chain["transport_socket"] = self._downstream_tls(prefix, mutual=self.mutual or index > 0)
         for cluster in config["static_resources"]["clusters"]:
             if cluster["name"] != "otlp":
                 cluster["transport_socket"] = self._upstream_tls("http/1.1" if cluster["name"] == "gateway" else "h2")
 
-    def _downstream_tls(self, *, mutual: bool) -> dict[str, Any]:
+    def _write_public(self, public: PublicTls) -> None:
+        pair = {
+            "certificate_chain": {"filename": str(public.cert_file)},
+            "private_key": {"filename": str(public.key_file)},
+        }
+        self._write(f"{_PUBLIC}server", tls_certificate={**pair, **_watched(public.cert_file.parent)})
+        if (authorities := public.client_ca_file) is not None:
+            trusted = {"trusted_ca": {"filename": str(authorities)}, **_watched(authorities.parent)}
+            self._write(f"{_PUBLIC}callers", validation_context=trusted)
+
+    def _downstream_tls(self, prefix: str, *, mutual: bool) -> dict[str, Any]:
         common = {
             "alpn_protocols": ["h2", "http/1.1"],
             "tls_params": _OLDEST,
-            "tls_certificate_sds_secret_configs": [self._secret("server")],
+            "tls_certificate_sds_secret_configs": [self._secret(f"{prefix}server")],
         }
         if mutual:
-            common["validation_context_sds_secret_config"] = self._secret("callers")
+            common["validation_context_sds_secret_config"] = self._secret(f"{prefix}callers")
         typed = {"@type": f"{_TYPES}DownstreamTlsContext", "require_client_certificate": mutual}
         return {"name": "envoy.transport_sockets.tls", "typed_config": {**typed, "common_tls_context": common}}
 
@@ -81,7 +98,7 @@ class EnvoyTls:
 
     @property
     def _watched(self) -> dict[str, Any]:
-        return {"watched_directory": {"path": str(self.certificates)}}
+        return _watched(self.certificates)
 
     def _path(self, name: str) -> Path:
         return self.secrets / f"{name}.json"
@@ -89,3 +106,7 @@ class EnvoyTls:
     def _write(self, name: str, **content: Any) -> None:
         secret = {"@type": f"{_TYPES}Secret", "name": name, **content}
         self._path(name).write_text(json.dumps({"resources": [secret]}))
+
+
+def _watched(folder: Path) -> dict[str, Any]:
+    return {"watched_directory": {"path": str(folder)}}

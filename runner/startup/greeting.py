@@ -25,7 +25,10 @@ def greeting(settings: Settings, models: Sequence[model_pb2.Model]) -> str:
     """Return the text. `models` is empty if only API keys may list them; the example is then a chat request."""
     tls = settings.development_tls()
     scheme, flags = ("http", "") if tls is None else ("https", tls.curl_flags())
-    base = f"{scheme}://{host_port(settings.host, settings.envoy_port)}"
+    host = settings.host
+    if (public := settings.public_tls()) is not None:
+        flags, host = public.curl_flags(), public.host_name() or host
+    base = f"{scheme}://{host_port(host, settings.envoy_port)}"
     metrics = f"http://{host_port(_METRICS_HOST, settings.service_metrics_port)}/metrics"
     names = ", ".join(model.name for model in models) or ", ".join(settings.served()) or "the bundled ones"
     return f"""

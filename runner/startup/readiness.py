@@ -1,8 +1,13 @@
-"""Wait until the service and the gateway are ready, as seen through Envoy, and list the models."""
+"""Wait until the service and the gateway are ready, as seen through Envoy, and list the models.
+
+Clients of a public listener with the operator's own certificate may need a certificate that the runner doesn't have.
+The runner then asks gateway and service directly, and Envoy's admin interface whether it has found both healthy.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import ssl
 import urllib.request
 from dataclasses import dataclass
@@ -17,60 +22,80 @@ from runner.settings import Settings
 
 _TIMEOUT_S: Final = 2.0
 _POLL_S: Final = 0.1
+_UPSTREAMS: Final = {"gateway", "service"}
+_UNHEALTHY: Final = {"failed_active_health_check", "pending_active_hc"}
 
 
 @dataclass(frozen=True, slots=True)
-class EnvoyAddress:
-    """The address of Envoy. `context` and `credentials` are for TLS, and None without TLS."""
+class Entrance:
+    """The addresses, host:port, at which the runner asks whether the product serves; Envoy's, unless `admin` is set."""
 
-    address: str  # host:port
-    context: ssl.SSLContext | None = None
-    credentials: grpc.ChannelCredentials | None = None
+    rest_address: str
+    grpc_address: str
+    context: ssl.SSLContext | None = None  # None without TLS
+    credentials: grpc.ChannelCredentials | None = None  # None without TLS
+    admin: str | None = None  # Envoy's admin interface, if the others are those of gateway and service
 
     @classmethod
-    def from_settings(cls, settings: Settings) -> EnvoyAddress:
-        """Return the address of the run's Envoy."""
-        address, tls = host_port(settings.host, settings.envoy_port), settings.development_tls()
+    def from_settings(cls, settings: Settings) -> Entrance:
+        """Return the addresses of a run."""
+        envoy, tls = host_port(settings.host, settings.envoy_port), settings.development_tls()
         if tls is None:
-            return cls(address)
-        return cls(address, tls.client_ssl_context(), grpc.ssl_channel_credentials(*tls.client_pems()))
+            return cls(envoy, envoy)
+        context, credentials = tls.client_ssl_context(), grpc.ssl_channel_credentials(*tls.client_pems())
+        if settings.public_tls() is None:
+            return cls(envoy, envoy, context, credentials)
+        gateway = host_port(settings.host, settings.gateway_port)
+        service = host_port(settings.host, settings.service_port)
+        return cls(gateway, service, context, credentials, f"127.0.0.1:{settings.envoy_admin_port}")
 
     @property
     def url(self) -> str:
         """The base URL of the REST APIs."""
-        return f"{'http' if self.context is None else 'https'}://{self.address}"
+        return f"{'http' if self.context is None else 'https'}://{self.rest_address}"
 
     def channel(self) -> grpc.Channel:
         """Return a new gRPC channel."""
         if self.credentials is None:
-            return grpc.insecure_channel(self.address)
-        return grpc.secure_channel(self.address, self.credentials)
+            return grpc.insecure_channel(self.grpc_address)
+        return grpc.secure_channel(self.grpc_address, self.credentials)
 
 
-async def wait_until_ready(envoy: EnvoyAddress) -> None:
+async def wait_until_ready(entrance: Entrance) -> None:
     """Return when Envoy serves REST and gRPC: /readyz returns 200, and gRPC's health check SERVING."""
-    while not await asyncio.to_thread(_is_ready, envoy):  # noqa: ASYNC110 another process becomes ready without an event
+    while not await asyncio.to_thread(_is_ready, entrance):  # noqa: ASYNC110 another process becomes ready without an event
         await asyncio.sleep(_POLL_S)
 
 
-def list_models(envoy: EnvoyAddress) -> list[model_pb2.Model]:
+def list_models(entrance: Entrance) -> list[model_pb2.Model]:
     """Return the served models in the order of the settings, or none if the call fails, since it may require a key."""
     try:
-        with envoy.channel() as channel:
+        with entrance.channel() as channel:
             stub: Any = model_pb2_grpc.ModelServiceStub(channel)
             return list(stub.ListModels(model_pb2.ListModelsRequest(), timeout=_TIMEOUT_S).models)
     except grpc.RpcError:
         return []
 
 
-def _is_ready(envoy: EnvoyAddress) -> bool:
+def _is_ready(entrance: Entrance) -> bool:
     try:
         with (
-            urllib.request.urlopen(f"{envoy.url}/readyz", timeout=_TIMEOUT_S, context=envoy.context),  # noqa: S310  the URL is not from a client
-            envoy.channel() as channel,
+            urllib.request.urlopen(f"{entrance.url}/readyz", timeout=_TIMEOUT_S, context=entrance.context),  # noqa: S310  the URL is not from a client
+            entrance.channel() as channel,
         ):
             health: Any = health_pb2_grpc.HealthStub(channel)  # grpc_health has no type hints
             answer = health.Check(health_pb2.HealthCheckRequest(), timeout=_TIMEOUT_S)
-            return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
+            is_serving = bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
+        return is_serving and (entrance.admin is None or _has_healthy_hosts(entrance.admin))
     except (OSError, grpc.RpcError):  # urllib's errors are OSErrors
         return False
+
+
+def _has_healthy_hosts(admin: str) -> bool:
+    """Return whether Envoy serves and has found all its upstreams healthy. Raise OSError if it doesn't respond."""
+    with urllib.request.urlopen(f"http://{admin}/ready", timeout=_TIMEOUT_S):  # another status is an OSError
+        pass
+    with urllib.request.urlopen(f"http://{admin}/clusters?format=json", timeout=_TIMEOUT_S) as answer:
+        clusters = json.load(answer)["cluster_statuses"]
+    hosts = [host for cluster in clusters if cluster["name"] in _UPSTREAMS for host in cluster["host_statuses"]]
+    return all(_UNHEALTHY.isdisjoint(host.get("health_status", {})) for host in hosts)

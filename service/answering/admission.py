@@ -15,7 +15,7 @@ from service.quota.quota import TOKENS, Quota
 
 @asynccontextmanager
 async def admitted(quota: Quota, model: str, uses: Collection[Measure] = TOKENS) -> AsyncIterator[Charge]:
-    """Charge the current call's use of `model` while the block runs. Raises what `Quota.admit` raises."""
+    """Charge the current call's use of `model` while the block runs. Raise what `Quota.admit` raises."""
     try:
         async with quota.admit(current_caller(), model, _report_limits, uses) as charge:
             yield charge

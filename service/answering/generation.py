@@ -60,7 +60,7 @@ class Answering:
         self._max_answer_bytes = max_answer_bytes
 
     async def whole(self, kind: Kind[Request, Message, Answer], request: Request, context: Context) -> Answer:
-        """Return the fold of the stream. Raises what `stream` raises, and InvalidRequest if the answer is too large."""
+        """Return the fold of the stream. Raise what `stream` raises, and InvalidRequest if the answer is too large."""
         folding = kind.fold()
         num_bytes = 0
         async with aclosing(self._messages(kind, request, context, stream=False)) as messages:
@@ -73,7 +73,7 @@ class Answering:
         return folding.response
 
     def _size(self, answer: Answer) -> int:
-        """Return the size in bytes. Raises InvalidRequest if it exceeds the limit."""
+        """Return the size in bytes. Raise InvalidRequest if it exceeds the limit."""
         num_bytes = answer.ByteSize()
         if num_bytes > self._max_answer_bytes:
             raise InvalidRequest("logprobs", _TOO_LARGE.format(self._max_answer_bytes))
@@ -84,7 +84,7 @@ class Answering:
     ) -> AsyncGenerator[Message, None]:
         """Yield the numbered messages of one call.
 
-        Raises the errors of preparation and of the engine; if there were tokens, after their usage was sent.
+        Raise the errors of preparation and of the engine; if there were tokens, after their usage was sent.
         """
         async with aclosing(self._messages(kind, request, context, stream=True)) as messages:
             async for message in messages:

@@ -26,7 +26,7 @@ class ResumableStream(Generic[Message]):
     def __init__(self, num_choices: int, identity: bytes = b"", point: ResumePoint | None = None) -> None:
         """`identity` is sent with the first message; empty if the stream can't be resumed. `point` resumes a stream.
 
-        Raises InvalidRequest for a position in another stream, and CannotResume if a deadline has cut the stream off.
+        Raise InvalidRequest for a position in another stream, and CannotResume if a deadline has cut the stream off.
         """
         self._identity = identity
         self._next_number = 0
@@ -62,7 +62,7 @@ class ResumableStream(Generic[Message]):
 
         `messages` are the rendered `events`, which are those of one output, of the beginning or of the end.
 
-        Raises InvalidRequest if the answer ends before the position at which it is resumed, and CannotResume if it does
+        Raise InvalidRequest if the answer ends before the position at which it is resumed, and CannotResume if it does
         not end where it had ended before.
         """
         return self._number(events, messages) if self._point is None else self._resume(self._point, events, messages)

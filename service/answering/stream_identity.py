@@ -21,7 +21,7 @@ _DIGEST_SIZE = 8  # bytes
 def stream_identity(model: ServedGenerator, prepared: PreparedAnswer, point: ResumePoint | None) -> StreamIdentity:
     """Return the identity of a new stream, or of the stream that `point` resumes.
 
-    Raises CannotResume if the answer's tokens may differ from those of the stream.
+    Raise CannotResume if the answer's tokens may differ from those of the stream.
     """
     new = _new_identity(model, prepared)
     if point is None:

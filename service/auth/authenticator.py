@@ -39,7 +39,7 @@ class Authenticator:
     ) -> None:
         """`shared` are the keys in the replicas' store, if configured; `clock` returns seconds since the epoch.
 
-        Raises KeysError or SignersError for an invalid file.
+        Raise KeysError or SignersError for an invalid file.
         """
         self._clock = clock
         self._source: WatchedFile[list[KeyEntry]] | SharedKeys | None = shared
@@ -50,7 +50,7 @@ class Authenticator:
         self.is_stale = False  # whether the newest version of the keys can't be used, so that an earlier one is
 
     async def identify(self, credential: str | None) -> Caller:
-        """Return the holder of `credential`, an API key or a token. Raises AuthError."""
+        """Return the holder of `credential`, an API key or a token. Raise AuthError."""
         if not credential:
             raise MissingKey
         if credential.startswith(PREFIX):

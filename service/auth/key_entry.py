@@ -44,7 +44,7 @@ class KeyEntry(Grant):
 
 
 def load(text: str) -> list[KeyEntry]:
-    """Parse the text of a keys file. Raises KeysError."""
+    """Parse the text of a keys file. Raise KeysError."""
     try:
         document = yaml.safe_load(text)
     except yaml.YAMLError as error:
@@ -92,7 +92,7 @@ def _without_nulls(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def to_entry(given: object, position: str) -> KeyEntry:
-    """Return the entry of plain values; `position` identifies it in errors. Raises KeysError."""
+    """Return the entry of plain values; `position` identifies it in errors. Raise KeysError."""
     if isinstance(given, dict) and isinstance(given.get("id"), str):
         position += f" ({given['id'][:64]})"
     try:

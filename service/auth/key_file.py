@@ -17,7 +17,7 @@ from service.auth.key_entry import KeyEntry, KeysError, dump, load
 
 
 def read_keys(path: Path) -> list[KeyEntry]:
-    """Return the keys of a file. Raises KeysError, whose text begins with the path."""
+    """Return the keys of a file. Raise KeysError, whose text begins with the path."""
     try:
         return load(path.read_text(encoding="utf-8"))
     except KeysError as error:
@@ -28,7 +28,7 @@ def read_keys(path: Path) -> list[KeyEntry]:
 
 
 def reread_keys(path: Path) -> list[KeyEntry]:
-    """Return the keys of a file that has changed. Raises KeysError, also for a file without any text.
+    """Return the keys of a file that has changed. Raise KeysError, also for a file without any text.
 
     Such a file is being written, or was truncated by a full disk; it must not revoke all keys.
     """
@@ -39,7 +39,7 @@ def reread_keys(path: Path) -> list[KeyEntry]:
 
 
 def write_keys(path: Path, entries: Iterable[KeyEntry]) -> None:
-    """Replace the keys of the file; they are on disk when this returns. Raises KeysError."""
+    """Replace the keys of the file; they are on disk when this returns. Raise KeysError."""
     try:
         _replace(path.resolve(), dump(entries))
     except OSError as error:
@@ -48,7 +48,7 @@ def write_keys(path: Path, entries: Iterable[KeyEntry]) -> None:
 
 @contextlib.contextmanager
 def lock_keys(path: Path) -> Iterator[None]:
-    """Lock the file's folder against other writers. Raises KeysError if the folder does not exist."""
+    """Lock the file's folder against other writers. Raise KeysError if the folder does not exist."""
     try:
         folder = os.open(path.resolve().parent, os.O_RDONLY | os.O_DIRECTORY)
     except OSError as error:

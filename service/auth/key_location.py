@@ -18,12 +18,12 @@ _MAX_TRIES = 8
 
 
 def keys_at(location: str) -> list[KeyEntry]:
-    """Return the keys at a file's path or a store's URL. Raises KeysError."""
+    """Return the keys at a file's path or a store's URL. Raise KeysError."""
     return _shared(location).content if location.startswith(_SCHEMES) else read_keys(Path(location))
 
 
 def change_keys(location: str, change: Change, *, must_exist: bool = True) -> KeyEntry:
-    """Read, change and write the keys atomically. Returns the entry that `change` names. Raises KeysError."""
+    """Read, change and write the keys atomically. Return the entry that `change` names. Raise KeysError."""
     if location.startswith(_SCHEMES):
         return _change_shared(location, change)
     path = Path(location)

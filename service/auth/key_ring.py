@@ -37,7 +37,7 @@ class KeyRing:
         return len(self._held)
 
     def caller(self, key: str, now: float) -> Caller:
-        """Return the holder of `key` at `now`, in epoch seconds. Raises InvalidKey, ExpiredKey or DisabledKey.
+        """Return the holder of `key` at `now`, in epoch seconds. Raise InvalidKey, ExpiredKey or DisabledKey.
 
         Only holders of the correct key learn that it has expired or was revoked.
         """

@@ -12,13 +12,13 @@ class SharedKeys:
     """The newest valid keys. All methods block, and may be used by one thread at a time."""
 
     def __init__(self, text: SharedText) -> None:
-        """Read the keys. Raises KeysError."""
+        """Read the keys. Raise KeysError."""
         self._text = text
         self._is_lost = False
         self.content = self._read()
 
     def refresh(self) -> bool:
-        """Reload the keys. Return True if they changed. Raises KeysError once per failure, and keeps the keys."""
+        """Reload the keys. Return True if they changed. Raise KeysError once per failure, and keeps the keys."""
         try:
             if not self._text.is_newer():
                 self._is_lost = False
@@ -33,7 +33,7 @@ class SharedKeys:
         return True
 
     def write(self, entries: list[KeyEntry]) -> None:
-        """Replace all keys. Raises KeysError, or Outdated."""
+        """Replace all keys. Raise KeysError, or Outdated."""
         try:
             self._text.write(dump(entries))
         except SharedTextLost as error:

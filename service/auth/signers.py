@@ -62,7 +62,7 @@ class Signers:
 
 
 def read_signers(location: str, algorithms: Iterable[str]) -> Signers:
-    """Return the key set at `location`, a path or a URL. May take seconds. Raises SignersError."""
+    """Return the key set at `location`, a path or a URL. May take seconds. Raise SignersError."""
     try:
         text = _fetch(location) if is_url(location) else Path(location).read_bytes()
         document = json.loads(text)

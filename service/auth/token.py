@@ -51,7 +51,7 @@ def looks_like_token(credential: str) -> bool:
 
 
 def read_token(token: str, signers: Signers, settings: AuthSettings) -> Caller:
-    """Return the holder of `token`. Raises InvalidToken, ExpiredToken or UnknownSigner."""
+    """Return the holder of `token`. Raise InvalidToken, ExpiredToken or UnknownSigner."""
     try:
         header = jwt.get_unverified_header(token)
         algorithm, key_id = header.get("alg"), header.get("kid")

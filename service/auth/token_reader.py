@@ -28,7 +28,7 @@ class TokenReader:
     """Maps tokens to callers."""
 
     def __init__(self, location: str, settings: AuthSettings, clock: Callable[[], float] = time.monotonic) -> None:
-        """`location` is the setting `jwks`. Raises SignersError for an invalid file; a URL is fetched later."""
+        """`location` is the setting `jwks`. Raise SignersError for an invalid file; a URL is fetched later."""
         self._location = location
         self._settings = settings
         self._clock = clock
@@ -41,7 +41,7 @@ class TokenReader:
             self._signers = self._file.content
 
     async def caller(self, token: str) -> Caller:
-        """Return the holder of a token. Raises InvalidToken, ExpiredToken, or SignersUnknown without a key set."""
+        """Return the holder of a token. Raise InvalidToken, ExpiredToken, or SignersUnknown without a key set."""
         seen = self._signers
         try:
             return self._read(token)

@@ -17,7 +17,7 @@ class WatchedFile(Generic[Content]):
     def __init__(
         self, path: Path, read: Callable[[Path], Content], reread: Callable[[Path], Content] | None = None
     ) -> None:
-        """Load the file with `read`, and later versions with `reread`, if given. Raises the exceptions of `read`."""
+        """Load the file with `read`, and later versions with `reread`, if given. Raise the exceptions of `read`."""
         self._path = path
         self._read = reread or read
         self._seen = file_state(self._path)
@@ -26,7 +26,7 @@ class WatchedFile(Generic[Content]):
     def refresh(self) -> bool:
         """Reload the file if it has changed. Return True if the content is new.
 
-        Raises the exceptions of `reread` once for each version of the file; the previous content then stays.
+        Raise the exceptions of `reread` once for each version of the file; the previous content then stays.
         """
         state = file_state(self._path)
         if state == self._seen:

@@ -27,7 +27,7 @@ _BYTES: Final = {"float32": 4.0, "float16": 2.0, "bfloat16": 2.0, "int8": 1.02, 
 
 
 def check_model(model: str, config: EngineConfig, dtype: Any, device: str) -> dict[str, Any]:
-    """Return a report of `model`, a folder or hub id. Raises ModelLoadError for a model that would not load."""
+    """Return a report of `model`, a folder or hub id. Raise ModelLoadError for a model that would not load."""
     folder = find_folder(model)
     if is_cross_encoder(folder) or is_encoder(folder):
         return _encoder(folder, config, dtype, device)

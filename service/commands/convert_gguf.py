@@ -47,7 +47,7 @@ class Source:
     """A GGUF file's metadata and tensors, under the names that transformers uses."""
 
     def __init__(self, file: Path) -> None:
-        """Raises ModelLoadError for a file that isn't GGUF, or a model of an unsupported architecture."""
+        """Raise ModelLoadError for a file that isn't GGUF, or a model of an unsupported architecture."""
         import gguf  # noqa: PLC0415  installed with the extra `gguf`
 
         self._file = file
@@ -67,7 +67,7 @@ class Source:
         return self._value("tokenizer.ggml.model", ""), self._value("tokenizer.ggml.pre", "")
 
     def config(self, dtype: str) -> dict[str, Any]:
-        """Return the content of config.json. Raises ModelLoadError for a variant that can't be converted."""
+        """Return the content of config.json. Raise ModelLoadError for a variant that can't be converted."""
         if self._value("split.count", 1) > 1:
             raise ModelLoadError(
                 f"{self._file}: it is one of several files; llama-gguf-split --merge makes one of them"
@@ -165,7 +165,7 @@ class Source:
 
 
 def convert(file: Path, folder: Path, dtype: str) -> None:
-    """Write `folder`, which must not exist. Raises ModelLoadError."""
+    """Write `folder`, which must not exist. Raise ModelLoadError."""
     if folder.exists():
         raise ModelLoadError(f"{folder} exists already")
     source = Source(file)

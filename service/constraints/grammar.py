@@ -18,9 +18,9 @@ from service.generation.formats.json_text import parse_json
 from service.generation.formats.output_format import JsonObject, JsonSchema, OutputFormat, Regex, TextGrammar
 
 
-def format_grammar(wanted: OutputFormat) -> Grammar:
+def format_grammar(output_format: OutputFormat) -> Grammar:
     """Return the grammar of an output format. Raise InvalidRequest for an unreadable schema or GBNF."""
-    match wanted:
+    match output_format:
         case JsonObject(field):
             return _json_grammar({"type": "object"}, field, strict=False)
         case JsonSchema(text, strict, field):
@@ -33,8 +33,8 @@ def format_grammar(wanted: OutputFormat) -> Grammar:
         case TextGrammar(text, field):
             return Grammar(_to_lark(text, field), field)
         case _:
-            texts = " | ".join(quote(text) for text in wanted.texts)
-            return Grammar(f"start: {texts}\n", wanted.field, texts=tuple(wanted.texts))
+            texts = " | ".join(quote(text) for text in output_format.texts)
+            return Grammar(f"start: {texts}\n", output_format.field, texts=tuple(output_format.texts))
 
 
 def _to_lark(text: str, field: str) -> str:

@@ -36,7 +36,7 @@ class LoadedModel(BaseModel):
     cache_share: float | None = None
 
     def to_settings(self, engine: EngineSettings) -> ModelSettings:
-        """Return the model's settings; `engine` has the service's. Raises ValueError for an invalid combination."""
+        """Return the model's settings; `engine` has the service's. Raise ValueError for an invalid combination."""
         own = {name: getattr(self, name) for name in ("max_model_len", "quantization", "backend")}
         changes: dict[str, Any] = {name: value for name, value in own.items() if value is not None}
         return ModelSettings(
@@ -72,7 +72,7 @@ class Changes(BaseModel):
 
     @classmethod
     def of_text(cls, text: str) -> Changes:
-        """Return the changes of a text. Raises ValueError."""
+        """Return the changes of a text. Raise ValueError."""
         return cls.model_validate_json(text)
 
     def to_text(self) -> str:
@@ -85,13 +85,13 @@ class Changes(BaseModel):
         return kept | {each.name: each for each in self.models}
 
     def with_model(self, model: LoadedModel, configured: Iterable[str] = ()) -> Changes:
-        """Add a model. Raises ModelExists for a wanted name, even if it is not loaded yet."""
+        """Add a model. Raise ModelExists for a wanted name, even if it is not loaded yet."""
         if model.name in self.wanted_models(configured):
             raise ModelExists(model.name)
         return self.model_copy(update={"models": (*self.models, model), "asleep": self.asleep - {model.name}})
 
     def with_own_model(self, name: str, configured: Iterable[str]) -> Changes:
-        """Restore an unloaded model of the settings, with its adapters. Raises ModelExists if it isn't unloaded."""
+        """Restore an unloaded model of the settings, with its adapters. Raise ModelExists if it isn't unloaded."""
         if name in self.wanted_models(configured):
             raise ModelExists(name)
         kept = {each for each in self.unloaded if name not in {each, each.rpartition(":")[0]}}
@@ -114,13 +114,13 @@ class Changes(BaseModel):
         return self.model_copy(update={"asleep": self.asleep | {name} if is_asleep else self.asleep - {name}})
 
     def with_adapter(self, adapter: LoadedAdapter) -> Changes:
-        """Add an adapter. Raises AdapterExists for a wanted name, even if it is not loaded yet."""
+        """Add an adapter. Raise AdapterExists for a wanted name, even if it is not loaded yet."""
         if any((each.model, each.name) == (adapter.model, adapter.name) for each in self.adapters):
             raise AdapterExists(adapter.name)
         return self.model_copy(update={"adapters": (*self.adapters, adapter)})
 
     def with_own_adapter(self, model: str, name: str) -> Changes:
-        """Restore an unloaded adapter of the settings. Raises AdapterExists if it isn't unloaded."""
+        """Restore an unloaded adapter of the settings. Raise AdapterExists if it isn't unloaded."""
         full = f"{model}:{name}"
         if full not in self.unloaded or any((each.model, each.name) == (model, name) for each in self.adapters):
             raise AdapterExists(name)
@@ -145,7 +145,7 @@ class ChangesJson:
         return Changes()
 
     def parse(self, text: str) -> Changes:
-        """Return the changes of a text. Raises ValueError."""
+        """Return the changes of a text. Raise ValueError."""
         return Changes.of_text(text)
 
     def dump(self, document: Changes) -> str:

@@ -70,7 +70,7 @@ class Deployment:
     async def load_model(self, model: ModelSettings) -> ServedModel:
         """Load and serve a model, whose settings are filled in, with its adapters.
 
-        Raises ModelExists, ModelLoadError, and what `load_adapter` raises.
+        Raise ModelExists, ModelLoadError, and what `load_adapter` raises.
         """
         if self._registry.is_taken_for_load(model.name):
             raise ModelExists(model.name)
@@ -91,7 +91,7 @@ class Deployment:
     async def load_client_model(self, model: ModelSettings) -> ServedModel:
         """Load and serve a model that a client asked for, from a folder below `models_root`.
 
-        Raises like `load_model`, LoadingOff, and InvalidRequest for another folder.
+        Raise the errors of `load_model`, LoadingOff, and InvalidRequest for another folder.
         """
         if (root := self._settings.models_root) is None:
             raise LoadingOff("models", "models_root")
@@ -101,7 +101,7 @@ class Deployment:
         )
 
     async def unload_model(self, name: str) -> None:
-        """Stop serving a model and its adapters, and return when its memory is free. Raises ModelNotFound."""
+        """Stop serving a model and its adapters, and return when its memory is free. Raise ModelNotFound."""
         served = self._visible.own(name)
         self._registry.remove(name)
         self._adapters = {full: each for full, each in self._adapters.items() if each.served.description.parent != name}
@@ -111,13 +111,13 @@ class Deployment:
         _log.info("model was unloaded", extra={"fields": {"model": name}})
 
     async def sleep(self, name: str) -> None:
-        """Free a model's memory until it is woken. Raises ModelNotFound or CannotSleep."""
+        """Free a model's memory until it is woken. Raise ModelNotFound or CannotSleep."""
         if not (served := self._visible.own(name)).engine.is_asleep:
             await served.engine.sleep(self._settings.drain_timeout_s)
             _log.info("model sleeps", extra={"fields": {"model": name}})
 
     async def wake(self, name: str) -> None:
-        """Load a sleeping model again. Raises ModelNotFound or ModelLoadError."""
+        """Load a sleeping model again. Raise ModelNotFound or ModelLoadError."""
         if (served := self._visible.own(name)).engine.is_asleep:
             await served.engine.wake()
             _log.info("model is awake", extra={"fields": {"model": name}})
@@ -125,7 +125,7 @@ class Deployment:
     async def load_adapter(self, model: str, name: str, folder: Path) -> None:
         """Load and serve an adapter of a model from a folder.
 
-        Raises ModelNotFound, UnsupportedTask, AdapterExists, AdapterRejected, TooManyAdapters, and engine errors.
+        Raise ModelNotFound, UnsupportedTask, AdapterExists, AdapterRejected, TooManyAdapters, and engine errors.
         """
         served = self._visible.base(model)
         if self._registry.is_taken_for_adapter(served.name, name):
@@ -139,14 +139,14 @@ class Deployment:
     async def load_client_adapter(self, model: str, name: str, path: str) -> None:
         """Load and serve an adapter that a client asked for, from a folder below `adapters_root`.
 
-        Raises like `load_adapter`, LoadingOff, and InvalidRequest for another folder.
+        Raise the errors of `load_adapter`, LoadingOff, and InvalidRequest for another folder.
         """
         if (root := self._settings.adapters_root) is None:
             raise LoadingOff("adapters", "adapters_root")
         await self.load_adapter(model, name, await asyncio.to_thread(below, root, path))
 
     async def unload_adapter(self, model: str, name: str) -> None:
-        """Stop serving an adapter, and return when its memory is free. Raises ModelNotFound or AdapterNotFound."""
+        """Stop serving an adapter, and return when its memory is free. Raise ModelNotFound or AdapterNotFound."""
         served = self._visible.base(model)
         adapter = self._registry.find(adapted_name(model, name))
         if not isinstance(adapter, ServedGenerator):
@@ -162,7 +162,7 @@ class Deployment:
 
 
 def below(root: Path, path: str) -> Path:
-    """Return the folder of a client's path. Raises InvalidRequest unless it is below `root`, links followed."""
+    """Return the folder of a client's path. Raise InvalidRequest unless it is below `root`, links followed."""
     try:
         folder = (root / path).resolve()
         is_allowed = folder.is_relative_to(root.resolve()) and folder.is_dir()

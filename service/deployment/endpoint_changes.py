@@ -51,7 +51,7 @@ class EndpointChanges:
     async def add(self, name: str, create: Callable[[], Endpoint]) -> Endpoint:
         """Create an endpoint, `create()`, and return it.
 
-        Raises EndpointExists if the name is taken, even by an endpoint that the caller can't see, TooManyEndpoints,
+        Raise EndpointExists if the name is taken, even by an endpoint that the caller can't see, TooManyEndpoints,
         EndpointsUnavailable, and what `create` raises.
         """
 
@@ -68,7 +68,7 @@ class EndpointChanges:
     async def change(self, name: str, caller: Caller, update: Callable[[Endpoint], Endpoint]) -> Endpoint:
         """Replace an endpoint by `update` of it, and return the new one.
 
-        Raises EndpointNotFound if the caller can't see it, EndpointReadOnly for one of the settings or one that can't
+        Raise EndpointNotFound if the caller can't see it, EndpointReadOnly for one of the settings or one that can't
         be read, EndpointsUnavailable, and what `update` raises.
         """
 
@@ -79,7 +79,7 @@ class EndpointChanges:
         return await asyncio.shield(self._keep(changed))
 
     async def remove(self, name: str, caller: Caller, check: Callable[[Endpoint], None] = lambda _: None) -> None:
-        """Delete an endpoint. Raises like `change`, and what `check` of the endpoint raises."""
+        """Delete an endpoint. Raise the errors of `change`, and what `check` of the endpoint raises."""
 
         def removed(document: EndpointDocument) -> tuple[EndpointDocument, None]:
             check(self._changeable(name, caller))

@@ -37,14 +37,14 @@ class ModelChanges:
         self._engine = engine
 
     def adapters(self, caller: Caller, model: str = "") -> Sequence[ServedAdapter]:
-        """The adapters of a model, or of all, that a caller may use. Raises ModelNotFound or UnsupportedTask."""
+        """The adapters of a model, or of all, that a caller may use. Raise ModelNotFound or UnsupportedTask."""
         visible = self._registry.visible_to(caller)
         if model:
             visible.base(model)
         return [self._deployment.adapter(each.name) for each in visible.adapters(model)]
 
     async def load_model(self, entry: LoadedModel, caller: Caller) -> ServedModel:
-        """Load and serve a model. Raises InvalidRequest, ModelExists, LoadingOff or ModelLoadError."""
+        """Load and serve a model. Raise InvalidRequest, ModelExists, LoadingOff or ModelLoadError."""
         name = entry.name
         _check_name(name, caller)
 
@@ -67,7 +67,7 @@ class ModelChanges:
         return await self._applied_everywhere(Proposal(name, change, check, step, served))
 
     async def unload_model(self, name: str, caller: Caller) -> None:
-        """Stop serving a model and its adapters. Raises ModelNotFound."""
+        """Stop serving a model and its adapters. Raise ModelNotFound."""
         visible = self._registry.visible_to(caller)
 
         def check() -> None:
@@ -81,17 +81,17 @@ class ModelChanges:
         await self._reconciler.apply(Proposal(name, change, check, step, _nothing, is_tried_first=False))
 
     async def sleep(self, name: str, caller: Caller) -> None:
-        """Free a model's memory until it is woken. Raises ModelNotFound or CannotSleep."""
+        """Free a model's memory until it is woken. Raise ModelNotFound or CannotSleep."""
         await self._reconciler.apply(self._sleep(name, caller, is_asleep=True))
 
     async def wake(self, name: str, caller: Caller) -> None:
-        """Load a sleeping model again. Raises ModelNotFound or ModelLoadError."""
+        """Load a sleeping model again. Raise ModelNotFound or ModelLoadError."""
         await self._applied_everywhere(self._sleep(name, caller, is_asleep=False))
 
     async def load_adapter(self, entry: LoadedAdapter, caller: Caller) -> ServedAdapter:
         """Load and serve an adapter.
 
-        Raises ModelNotFound, UnsupportedTask, AdapterExists, AdapterRejected, TooManyAdapters, LoadingOff,
+        Raise ModelNotFound, UnsupportedTask, AdapterExists, AdapterRejected, TooManyAdapters, LoadingOff,
         InvalidRequest, or engine errors.
         """
         full = adapted_name(entry.model, entry.name)
@@ -111,7 +111,7 @@ class ModelChanges:
         )
 
     async def unload_adapter(self, model: str, name: str, caller: Caller) -> None:
-        """Stop serving an adapter. Raises ModelNotFound, UnsupportedTask or AdapterNotFound."""
+        """Stop serving an adapter. Raise ModelNotFound, UnsupportedTask or AdapterNotFound."""
         visible, full = self._registry.visible_to(caller), adapted_name(model, name)
 
         def check() -> None:

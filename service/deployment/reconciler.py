@@ -73,7 +73,7 @@ class Reconciler:
         return self._configured.unloaded(self.wanted.newest)
 
     async def begin(self, configured: Sequence[ModelSettings]) -> Sequence[ModelSettings]:
-        """Read the wanted state, and return the configured models to load. Raises OSError or SharedTextLost."""
+        """Read the wanted state, and return the configured models to load. Raise OSError or SharedTextLost."""
         self._configured = ConfiguredModels(configured)
         await self.wanted.read()
         to_load = self._configured.wanted(self.wanted.newest)
@@ -81,7 +81,7 @@ class Reconciler:
         return sorted(to_load, key=lambda model: model.name not in self.wanted.newest.asleep)
 
     async def load(self, model: ModelSettings) -> None:
-        """Load and serve a configured model at the start. Raises like `Deployment.load_model`."""
+        """Load and serve a configured model at the start. Raise the errors of `Deployment.load_model`."""
         self._models.loading(model.name)
         try:
             await self._deployment.load_model(model)
@@ -127,14 +127,14 @@ class Reconciler:
     async def apply(self, proposal: Proposal[_Result]) -> _Result:
         """Return when a proposal is applied and stored; it goes on if its caller leaves.
 
-        Raises what kept it from being applied, and ChangesUnavailable.
+        Raise what kept it from being applied, and ChangesUnavailable.
         """
         self._proposals.append(proposal)
         self._has_work.set()
         return await asyncio.shield(proposal.outcome)
 
     async def bring_model(self, name: str, target: Changes, *, may_load: bool = True) -> None:
-        """Serve or unload one model as `target` says. Raises like `Deployment`."""
+        """Serve or unload one model as `target` says. Raise the errors of `Deployment`."""
         models = target.wanted_models(self._configured.names)
         is_wanted = name in models
         if name in self._models.served and (not is_wanted or self._models.served[name] != models[name]):
@@ -147,7 +147,7 @@ class Reconciler:
             await self._load(name, models[name], target)
 
     async def bring_sleep(self, name: str, target: Changes, *, may_load: bool = True) -> None:
-        """Put one model to sleep or wake it as `target` says. Raises like `Deployment`."""
+        """Put one model to sleep or wake it as `target` says. Raise the errors of `Deployment`."""
         del may_load  # waking a model that is to be awake undoes a sleep
         if name in target.asleep:
             await self._deployment.sleep(name)
@@ -155,7 +155,7 @@ class Reconciler:
             await self._wake(name, target)
 
     async def bring_adapter(self, full: str, target: Changes, *, may_load: bool = True) -> None:
-        """Serve or unload one adapter as `target` says. Raises like `Deployment`."""
+        """Serve or unload one adapter as `target` says. Raise the errors of `Deployment`."""
         wanted = self._configured.wanted_adapters(target)
         if full in self._adapters.served and (full not in wanted or self._adapters.served[full] != wanted[full]):
             if full in wanted:
@@ -165,7 +165,7 @@ class Reconciler:
             await self._load_adapter(full, wanted[full], target)
 
     async def add_adapter(self, full: str, target: Changes, *, may_load: bool = True) -> None:
-        """Load an adapter that only `target` has. Raises like `Deployment`, AdapterExists for one that is served."""
+        """Load an adapter that only `target` has. Raise the errors of `Deployment`; AdapterExists if it is served."""
         if may_load:
             await self._load_adapter(full, self._configured.wanted_adapters(target)[full], target)
         else:

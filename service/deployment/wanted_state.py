@@ -51,12 +51,12 @@ class WantedState(Generic[Document]):
         return self._store.is_shared
 
     async def read(self) -> None:
-        """Read the document at the start. Raises OSError or SharedTextLost."""
+        """Read the document at the start. Raise OSError or SharedTextLost."""
         async with self._using_store:
             self._take(await asyncio.to_thread(self._store.read))
 
     async def look(self) -> None:
-        """Take over what other replicas changed. Raises OSError or SharedTextLost."""
+        """Take over what other replicas changed. Raise OSError or SharedTextLost."""
         if self._store.is_shared:
             async with self._using_store:
                 await self._look()
@@ -64,7 +64,7 @@ class WantedState(Generic[Document]):
     async def keep(self, change: Callable[[Document], Document]) -> None:
         """Store and take over `change` of the newest document.
 
-        Raises what `change` raises, OSError or SharedTextLost if the store fails, and Outdated if other replicas keep
+        Raise what `change` raises, OSError or SharedTextLost if the store fails, and Outdated if other replicas keep
         changing the document; nothing is changed then.
         """
         async with self._using_store:

@@ -53,8 +53,8 @@ class LoadReports(Policy):
         usage = waiting = cache = 0.0
         for stats in self._engines():
             used = 1 - stats.num_free_blocks / stats.num_blocks if stats.num_blocks else 0.0
-            asked = (stats.num_running + stats.num_waiting) / stats.max_running if stats.max_running else 0.0
-            usage, cache, waiting = max(usage, used, asked), max(cache, used), waiting + stats.num_waiting
+            demand = (stats.num_running + stats.num_waiting) / stats.max_running if stats.max_running else 0.0
+            usage, cache, waiting = max(usage, used, demand), max(cache, used), waiting + stats.num_waiting
         # The names of vLLM's reports. An idle replica reports a small utilization, since balancers divide by it.
         named = {"kv_cache_usage_perc": cache, "num_requests_waiting": waiting}
         report = self._served, self._failed, max(usage, 0.001), named

@@ -23,7 +23,7 @@ from service.settings.model_settings import ModelSettings
 def load_encoder(settings: ModelSettings, folder: Path, observer: StepObserver) -> ServedEncoder:
     """Load the encoder of `folder`; its engine is not started.
 
-    `settings` must have every value filled in. Raises ModelLoadError.
+    `settings` must have every value filled in. Raise ModelLoadError.
     """
     assert settings.dtype and settings.device and settings.engine  # noqa: S101, PT018
     if settings.rank is not None:
@@ -44,7 +44,7 @@ def load_encoder(settings: ModelSettings, folder: Path, observer: StepObserver) 
 def load_cross_encoder(settings: ModelSettings, folder: Path, observer: StepObserver) -> ServedCrossEncoder:
     """Load the cross-encoder of `folder`; its engine is not started.
 
-    `settings` must have every value filled in. Raises ModelLoadError.
+    `settings` must have every value filled in. Raise ModelLoadError.
     """
     assert settings.dtype and settings.device and settings.engine  # noqa: S101, PT018
     built = build_cross_encoder(

@@ -42,7 +42,7 @@ _log = logging.getLogger(__name__)
 
 
 def load_model(settings: ModelSettings, observer: StepObserver) -> ServedModel:
-    """Load a model; its engine is not started. `settings` must have every value filled in. Raises ModelLoadError."""
+    """Load a model; its engine is not started. `settings` must have every value filled in. Raise ModelLoadError."""
     folder = find_folder(settings.path)
     if is_cross_encoder(folder):
         return load_cross_encoder(settings, folder, observer)
@@ -89,7 +89,7 @@ def load_model(settings: ModelSettings, observer: StepObserver) -> ServedModel:
 
 
 def _ranker(settings: ModelSettings, built: BuiltEngine, tokenizer: FastTokenizer) -> JudgeRanker | None:
-    """Return the ranker, or None without the setting `rank`. Raises ModelLoadError unless each word is one token."""
+    """Return the ranker, or None without the setting `rank`. Raise ModelLoadError unless each word is one token."""
     if (rank := settings.rank) is None:
         return None
     ids = []
@@ -103,7 +103,7 @@ def _ranker(settings: ModelSettings, built: BuiltEngine, tokenizer: FastTokenize
 
 
 def _image_reader(settings: ModelSettings, built: BuiltEngine, limits: WorkerLimits) -> ImageReader | None:
-    """Return the image reader, or None if the model or its settings take no images. Raises ModelLoadError."""
+    """Return the image reader, or None if the model or its settings take no images. Raise ModelLoadError."""
     image_settings = settings.images or ImageSettings()
     if not built.info.takes_images or not image_settings.max_images:
         return None

@@ -105,7 +105,7 @@ class MetricsPage:
     """Serves the registry in Prometheus' format on every path, in a thread of its own."""
 
     def __init__(self, registry: CollectorRegistry, host: str, port: int) -> None:
-        """Start serving. Raises OSError if it can't listen on the port."""
+        """Start serving. Raise OSError if it can't listen on the port."""
         self._server: WSGIServer
         self._thread: threading.Thread
         self._server, self._thread = start_http_server(port, host, registry)

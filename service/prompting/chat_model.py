@@ -17,8 +17,9 @@ from service.generation.formats.json_text import parse_parameters
 from service.generation.prompts.conversation import Conversation, ReasoningEffort, ToolMode
 from service.generation.prompts.image import ImageForm
 from service.output.answers.choice import AnswerForm
+from service.output.families.object_calls import PLAIN_JSON
 from service.output.families.reasoning_families import reasoning_markers
-from service.output.families.tool_families import PLAIN_JSON, tool_syntax
+from service.output.families.tool_families import tool_syntax
 from service.output.families.tool_syntax import ChannelCall, TemplatedCall, ToolSyntax
 from service.prompts.chats.chat import ChatPrompts, RenderedPrompt
 from service.prompts.chats.reasoning_effort import DefaultEffort, EffortRules, ReasoningBudgets

@@ -54,7 +54,7 @@ class Charge:
     async def open(self, uses: Collection[Measure]) -> None:
         """Admit the request; `uses` are the token limits that apply.
 
-        Raises RateLimited, ConcurrencyLimited, LimitExceeded, or QuotaUnavailable.
+        Raise RateLimited, ConcurrencyLimited, LimitExceeded, or QuotaUnavailable.
         """
         limits = [each for each in self._limits if each.measure is Measure.REQUESTS or each.measure in uses]
         slots = [each for each in self._limits if each.measure is Measure.CONCURRENT_REQUESTS]
@@ -64,37 +64,37 @@ class Charge:
         draws = [Draw(each.bucket, int(each.measure is Measure.REQUESTS), 1) for each in limits]
         await self._take(limits, draws, slots)
 
-    def bound(self, asked: AnswerRequest) -> AnswerRequest:
-        """Return `asked` with the caller's maximum of `max_tokens`, if it has none. Raises LimitExceeded."""
+    def bound(self, request: AnswerRequest) -> AnswerRequest:
+        """Return `request` with the caller's maximum of `max_tokens`, if it has none. Raise LimitExceeded."""
         for limit in self._limits:
-            if limit.measure is Measure.MAX_N and asked.n > limit.value:
-                raise LimitExceeded.of_value("n", asked.n, limit)
-            if limit.measure is Measure.MAX_TOKENS and (asked.stopping.max_tokens or 0) > limit.value:
-                raise LimitExceeded.of_value(asked.max_tokens_field, asked.stopping.max_tokens or 0, limit)
+            if limit.measure is Measure.MAX_N and request.n > limit.value:
+                raise LimitExceeded.of_value("n", request.n, limit)
+            if limit.measure is Measure.MAX_TOKENS and (request.stopping.max_tokens or 0) > limit.value:
+                raise LimitExceeded.of_value(request.max_tokens_field, request.stopping.max_tokens or 0, limit)
         largest = min((each.value for each in self._limits if each.measure is Measure.MAX_TOKENS), default=None)
-        if largest is None or asked.stopping.max_tokens is not None:
-            return asked
-        return replace(asked, stopping=replace(asked.stopping, max_tokens=largest))
+        if largest is None or request.stopping.max_tokens is not None:
+            return request
+        return replace(request, stopping=replace(request.stopping, max_tokens=largest))
 
-    async def take_for(self, asked: AnswerRequest, requests: Sequence[GenerationRequest]) -> None:
+    async def take_for(self, request: AnswerRequest, requests: Sequence[GenerationRequest]) -> None:
         """Take the tokens of the prompts, and the maximum of the answers.
 
-        The maximum is the request's `max_tokens` for each answer, or else the expected number, up to the limit. Raises
+        The maximum is the request's `max_tokens` for each answer, or else the expected number, up to the limit. Raise
         the same errors as `open`.
         """
-        num_input = sum(len(request.prompt_token_ids) for request in requests)
-        num_most = sum(request.n * (request.stopping.max_tokens or 0) for request in requests)
-        is_asked = asked.stopping.max_tokens is not None
-        if not is_asked:
+        num_input = sum(len(each.prompt_token_ids) for each in requests)
+        num_most = sum(each.n * (each.stopping.max_tokens or 0) for each in requests)
+        is_limited = request.stopping.max_tokens is not None
+        if not is_limited:
             num_most = sum(
-                request.n * min(request.stopping.max_tokens or 0, self._expected_output_tokens) for request in requests
+                each.n * min(each.stopping.max_tokens or 0, self._expected_output_tokens) for each in requests
             )
         limits, draws = [], []
         for limit in self._limits:
             if limit.measure is Measure.INPUT_TOKENS:
-                field, num_tokens = asked.prompts_field, num_input
+                field, num_tokens = request.prompts_field, num_input
             elif limit.measure is Measure.OUTPUT_TOKENS:
-                field, num_tokens = asked.max_tokens_field, num_most if is_asked else min(num_most, limit.value)
+                field, num_tokens = request.max_tokens_field, num_most if is_limited else min(num_most, limit.value)
             else:
                 continue
             limits.append(limit)
@@ -102,7 +102,7 @@ class Charge:
         await self._take(limits, draws)
 
     async def take_input(self, num_tokens: int, field: str) -> None:
-        """Take the tokens of a request without generated tokens. Raises the same errors as `open`."""
+        """Take the tokens of a request without generated tokens. Raise the same errors as `open`."""
         limits = [each for each in self._limits if each.measure is Measure.INPUT_TOKENS]
         await self._take(limits, [_draw(each, field, num_tokens) for each in limits])
 

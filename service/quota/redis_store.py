@@ -34,7 +34,7 @@ def check_url(url: str) -> None:
 class RedisStore:
     """A `Store` that several replicas share. No call takes longer than `timeout_s`.
 
-    `take` raises StoreLost. Returns are sent in the background; tokens and slots whose return is lost become available
+    `take` raises StoreLost. Return are sent in the background; tokens and slots whose return is lost become available
     again with time.
     """
 
@@ -70,7 +70,7 @@ class RedisStore:
             await self._redis.set(f"{_PREFIX}probe", 1, px=_PROBE_MS)
 
     async def take(self, demand: Demand) -> Reading:
-        """Take a demand as Store.take. Raises StoreLost."""
+        """Take a demand as Store.take. Raise StoreLost."""
         taking = asyncio.ensure_future(self._taken(demand))
         try:
             return await asyncio.shield(taking)

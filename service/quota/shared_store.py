@@ -43,7 +43,7 @@ class SharedStore:
             self._lose(error)
 
     async def take(self, demand: Demand) -> Reading:
-        """Take a demand as Store.take. Raises QuotaUnavailable."""
+        """Take a demand as Store.take. Raise QuotaUnavailable."""
         if not self.is_lost:
             try:
                 return await self._remote.take(demand)

@@ -63,7 +63,7 @@ class EndpointTable:
     def choose(self, endpoint: Endpoint, deployment: str, model: str = "") -> ServedEntity:
         """Return and count the entity for the next request: the one named `deployment`, or one drawn by traffic.
 
-        Without a name, an entity of `model` is preferred. Raises DeploymentNotFound.
+        Without a name, an entity of `model` is preferred. Raise DeploymentNotFound.
         """
         entity = self._entity(endpoint, deployment, model)
         self._num_requests[endpoint.name, entity.name] += 1

@@ -76,14 +76,14 @@ class VisibleModels:
         return found if found is not None and self._caller.may_use(found.name) else None
 
     def own(self, name: str) -> ServedModel:
-        """Return the model of exactly that name, which is no adapter. Raises ModelNotFound."""
+        """Return the model of exactly that name, which is no adapter. Raise ModelNotFound."""
         model = self.find(name)
         if model is None or model.name != name or model.description.parent:
             raise ModelNotFound(name)
         return model
 
     def base(self, name: str) -> ServedGenerator:
-        """Return a model that takes adapters. Raises ModelNotFound, and UnsupportedTask for a model that takes none."""
+        """Return a model that takes adapters. Raise ModelNotFound, and UnsupportedTask for a model that takes none."""
         if (model := self.find(name)) is None:
             raise ModelNotFound(name)
         if not isinstance(model, ServedGenerator):
@@ -102,7 +102,7 @@ class VisibleModels:
         return endpoint if endpoint is not None and self._reaches(endpoint) else None
 
     def endpoint(self, name: str) -> Endpoint:
-        """Return the endpoint of that name. Raises EndpointNotFound."""
+        """Return the endpoint of that name. Raise EndpointNotFound."""
         if (found := self.find_endpoint(name)) is None:
             raise EndpointNotFound(name)
         return found
@@ -118,7 +118,7 @@ class VisibleModels:
         The entity is the one named `deployment`, or without a name one drawn by traffic percentage. `began` is the
         model that began the answer, which is preferred as long as the endpoint has it.
 
-        Raises ModelNotFound, ModelNotLoaded, or DeploymentNotFound if the endpoint has no such deployment.
+        Raise ModelNotFound, ModelNotLoaded, or DeploymentNotFound if the endpoint has no such deployment.
         """
         self._check_loaded(name)
         if (model := self.find(name)) is None:
@@ -135,7 +135,7 @@ class VisibleModels:
     def leading(self, name: str) -> ServedModel:
         """Return the model of that name, or the one with the largest traffic percentage of the endpoint.
 
-        Raises ModelNotFound or ModelNotLoaded.
+        Raise ModelNotFound or ModelNotLoaded.
         """
         self._check_loaded(name)
         if (model := self.find(name)) is not None:
@@ -147,7 +147,7 @@ class VisibleModels:
     def generator(self, name: str, deployment: str = "", version: str = "", began: str = "") -> ServedGenerator:
         """Return a generative model, resolved like `get`, of `version` if one is given.
 
-        Raises UnsupportedTask or VersionNotFound for another model.
+        Raise UnsupportedTask or VersionNotFound for another model.
         """
         model = self.get(name, deployment, began)
         if not isinstance(model, ServedGenerator):
@@ -158,7 +158,7 @@ class VisibleModels:
         return model
 
     def encoder(self, name: str, deployment: str = "") -> ServedEncoder:
-        """Return an embedding model, resolved like `get`. Raises UnsupportedTask for another model."""
+        """Return an embedding model, resolved like `get`. Raise UnsupportedTask for another model."""
         model = self.get(name, deployment)
         if not isinstance(model, ServedEncoder):
             does = "generates text" if isinstance(model, ServedGenerator) else "ranks texts"
@@ -166,7 +166,7 @@ class VisibleModels:
         return model
 
     def ranking(self, name: str, deployment: str = "") -> RankingModel:
-        """Return a model that ranks, resolved like `get`. Raises UnsupportedTask for another model."""
+        """Return a model that ranks, resolved like `get`. Raise UnsupportedTask for another model."""
         model = self.get(name, deployment)
         if model.ranker is None:
             raise UnsupportedTask(f"the model {model.name!r} generates text; it ranks only by the setting `rank`")
@@ -175,7 +175,7 @@ class VisibleModels:
     def new_endpoint(self, name: str, entities: Sequence[ServedEntity], absent: Collection[str] = ()) -> Endpoint:
         """Return an endpoint created now. Models in `absent` need not be served.
 
-        Raises ModelNotFound, or InvalidRequest for entities that can't be combined.
+        Raise ModelNotFound, or InvalidRequest for entities that can't be combined.
         """
         check_shares(entities)
         return Endpoint.now(name, self._common_task([entity.model for entity in entities], absent), entities)

@@ -22,7 +22,7 @@ class StartError(Exception):
 
 
 def listen(server: aio.Server, settings: Settings) -> int:
-    """Listen on the configured address, and return the port. Raises StartError."""
+    """Listen on the configured address, and return the port. Raise StartError."""
     host, port = settings.host, settings.port
     address = host_port(host, port)
     try:

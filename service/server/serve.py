@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 async def serve(
     settings: Settings, load_model: LoadModel, stop: StopSignal, reload: Reload[Settings] | None = None
 ) -> None:
-    """Serve from start to stop. Returns when drained after `stop`; raises StartError, ModelLoadError or EngineDied."""
+    """Serve from start to stop. Return when drained after `stop`. Raise StartError, ModelLoadError or EngineDied."""
     telemetry = Telemetry(settings.otlp_endpoint)
     try:
         check_free(settings.metrics_host, settings.metrics_port)

@@ -62,7 +62,7 @@ class Server:
     """The gRPC server with everything on it. `start`, `load`, `watch` until a stop, `drain`, `close`."""
 
     def __init__(self, settings: Settings, telemetry: Telemetry) -> None:
-        """Raises StartError if the keys can't be read."""
+        """Raise StartError if the keys can't be read."""
         self._settings = settings
         self.health = Health(SERVICES)
         self.registry = Registry()
@@ -115,7 +115,7 @@ class Server:
         return [] if form == "none" else [LoadReports(form, lambda: (each.engine.stats() for each in registry.loaded))]
 
     async def start(self) -> int:
-        """Listen, with health NOT_SERVING, and return the port. Raises StartError if the address can't be used."""
+        """Listen, with health NOT_SERVING, and return the port. Raise StartError if the address can't be used."""
         check_free(self._settings.host, self._settings.port)
         await self.health.enter(ServingPhase.STARTING)
         await self.quota.start()
@@ -128,7 +128,7 @@ class Server:
     async def load(self, models: Sequence[ModelSettings], load_model: LoadModel) -> None:
         """Load all models, one after the other, and serve.
 
-        Raises StartError for unusable endpoints, and what `load_model` raises. With `leave_out_failed_models` a model
+        Raise StartError for unusable endpoints, and what `load_model` raises. With `leave_out_failed_models` a model
         that can't be loaded is left out instead, as long as another one is served.
         """
         try:
@@ -171,7 +171,7 @@ class Server:
             raise StartError(f"models: {model.name}: {error}") from error
 
     def apply(self, settings: Settings) -> None:
-        """Apply the CHANGEABLE settings of `settings`, all or none. Raises ConfigError."""
+        """Apply the CHANGEABLE settings of `settings`, all or none. Raise ConfigError."""
         try:
             configured = self._configured(settings)
         except StartError as error:
@@ -184,7 +184,7 @@ class Server:
         return [_endpoint(self.registry, endpoint, absent) for endpoint in settings.endpoints]
 
     async def watch(self) -> None:
-        """Publish health from the engines' heartbeats. Raises EngineDied as soon as an engine has died."""
+        """Publish health from the engines' heartbeats. Raise EngineDied as soon as an engine has died."""
         checked_at = time.monotonic()
         while True:
             failures = {served.engine.failed: served.name for served in self.registry.loaded}
@@ -244,7 +244,7 @@ class Server:
 
 
 def _endpoint(registry: Registry, settings: EndpointSettings, absent: Collection[str]) -> Endpoint:
-    """Return an endpoint of the settings. Raises StartError."""
+    """Return an endpoint of the settings. Raise StartError."""
     entities = [ServedEntity(**entity.model_dump()) for entity in settings.entities]
     try:
         return registry.visible_to(ANONYMOUS).new_endpoint(settings.name, entities, absent)

@@ -52,7 +52,7 @@ def operator_access(settings: Settings) -> OperatorAccess:
 
 
 def authenticator(settings: Settings) -> Authenticator | None:
-    """The configured authenticator, or None if authentication is off. Raises StartError."""
+    """The configured authenticator, or None if authentication is off. Raise StartError."""
     try:
         shared = None
         if settings.auth.keys_in_store and settings.store.redis_url is not None:

@@ -30,16 +30,16 @@ class EmbeddingServicer(embedding_pb2_grpc.EmbeddingServiceServicer):
         self._quota = quota
 
     async def Embed(self, request: embedding_pb2.EmbedRequest, context: Context) -> embedding_pb2.EmbedResponse:  # noqa: N802
-        asked = to_texts(request)
+        texts = to_texts(request)
         caller = current_caller()
-        model = self._registry.visible_to(caller, route_call).encoder(asked.model, asked.deployment)
+        model = self._registry.visible_to(caller, route_call).encoder(texts.model, texts.deployment)
         deadline = deadline_of(context)
         with Operation(self._telemetry, "embeddings", model.name, deadline) as operation:
-            if asked.dimensions is not None:
-                operation.set({"gen_ai.embeddings.dimension.count": asked.dimensions})
+            if texts.dimensions is not None:
+                operation.set({"gen_ai.embeddings.dimension.count": texts.dimensions})
             async with admitted(self._quota, model.name, (Measure.INPUT_TOKENS,)) as charge:
-                model.engine.reject_if_overloaded(caller.id, caller.weight, len(asked.inputs))
-                prepared = await model.prompts.prepare(asked, current_request_id(), deadline, caller)
+                model.engine.reject_if_overloaded(caller.id, caller.weight, len(texts.inputs))
+                prepared = await model.prompts.prepare(texts, current_request_id(), deadline, caller)
                 num_tokens = sum(map(len, prepared.inputs))
                 await charge.take_input(num_tokens, "inputs")
                 charge.count(lambda: Usage(num_tokens))
@@ -61,4 +61,4 @@ class EmbeddingServicer(embedding_pb2_grpc.EmbeddingServiceServicer):
                     usage=usage_pb2.Usage(prompt_tokens=num_tokens),
                 )
 
-            return await model.prompts.finish(output.vectors, asked.dimensions, respond)
+            return await model.prompts.finish(output.vectors, texts.dimensions, respond)

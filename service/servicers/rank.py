@@ -61,15 +61,15 @@ class RankServicer(rank_pb2_grpc.RankServiceServicer):
             usage=usage_pb2.Usage(prompt_tokens=scored.num_tokens),
         )
 
-    async def _score(self, asked: TextsToRank, context: Context, *, raw: bool) -> _Scored:
+    async def _score(self, texts: TextsToRank, context: Context, *, raw: bool) -> _Scored:
         caller = current_caller()
-        model = self._registry.visible_to(caller, route_call).ranking(asked.model, asked.deployment)
+        model = self._registry.visible_to(caller, route_call).ranking(texts.model, texts.deployment)
         deadline = deadline_of(context)
         # The GenAI conventions have no name for this operation.
         with Operation(self._telemetry, "rank", model.name, deadline) as operation:
-            operation.set({"sluice.rank.document.count": len(asked.documents)})
+            operation.set({"sluice.rank.document.count": len(texts.documents)})
             async with admitted(self._quota, model.name, (Measure.INPUT_TOKENS,)) as charge:
-                prepared = await model.ranker.prepare(asked, current_request_id(), deadline, caller)
+                prepared = await model.ranker.prepare(texts, current_request_id(), deadline, caller)
                 await charge.take_input(prepared.num_tokens, "documents")
                 charge.count(lambda: Usage(prepared.num_tokens))
                 answer_id, created_ns = uuid.uuid4().hex, time.time_ns()

@@ -301,7 +301,7 @@ class Settings(ProcessSettings):
 
 
 def _checked(redis_url: str | None) -> str | None:
-    """Return the URL. Raises ValueError if Redis's client doesn't accept it."""
+    """Return the URL. Raise ValueError if Redis's client doesn't accept it."""
     if redis_url is not None:
         # Imported late: most services need no Redis.
         from service.quota.redis_store import check_url  # noqa: PLC0415

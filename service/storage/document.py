@@ -13,18 +13,18 @@ class TextStore(Protocol):
     """A text that several processes read and write. Its methods block. A method that raises changes nothing."""
 
     def read(self) -> str | None:
-        """Return the newest text, or None if there is none. Raises OSError or SharedTextLost."""
+        """Return the newest text, or None if there is none. Raise OSError or SharedTextLost."""
 
     def write(self, text: str) -> None:
-        """Replace the text that was read or written last. Raises OSError, SharedTextLost, or Outdated."""
+        """Replace the text that was read or written last. Raise OSError, SharedTextLost, or Outdated."""
 
     def is_newer(self) -> bool:
-        """Return whether another process has changed the text. Raises OSError or SharedTextLost."""
+        """Return whether another process has changed the text. Raise OSError or SharedTextLost."""
 
     def num_behind(self) -> int:
         """Record that this process knows the text read or written last, and return how many others don't know it.
 
-        A process that has recorded nothing for `RECORD_S` seconds doesn't count. Raises OSError or SharedTextLost.
+        A process that has recorded nothing for `RECORD_S` seconds doesn't count. Raise OSError or SharedTextLost.
         """
 
     def unreadable(self, reason: str) -> Exception:
@@ -41,7 +41,7 @@ class Format(Protocol[Document]):
         """The document of a store that has none yet."""
 
     def parse(self, text: str) -> Document:
-        """Return the document of a text. Raises ValueError."""
+        """Return the document of a text. Raise ValueError."""
 
     def dump(self, document: Document) -> str:
         """Return the text of a document."""
@@ -53,18 +53,18 @@ class DocumentStore(Protocol[Document]):
     is_shared: bool  # whether it is kept outside this process, where others may change it
 
     def read(self) -> Document:
-        """Return the newest document. Raises OSError or SharedTextLost, also for a text that can't be parsed."""
+        """Return the newest document. Raise OSError or SharedTextLost, also for a text that can't be parsed."""
 
     def write(self, document: Document) -> None:
-        """Replace the document that was read or written last. Raises OSError or SharedTextLost, or Outdated."""
+        """Replace the document that was read or written last. Raise OSError or SharedTextLost, or Outdated."""
 
     def is_newer(self) -> bool:
-        """Return whether the document isn't the one that was read or written last. Raises OSError or SharedTextLost."""
+        """Return whether the document isn't the one that was read or written last. Raise OSError or SharedTextLost."""
 
     def num_behind(self) -> int:
         """Record that this process knows the document read or written last, and return how many others don't.
 
-        Raises OSError or SharedTextLost.
+        Raise OSError or SharedTextLost.
         """
 
     def close(self) -> None:

@@ -53,7 +53,7 @@ class SharedText:
     """A `TextStore` in one Redis key."""
 
     def __init__(self, url: str, name: str, timeout_s: float = 1.0) -> None:
-        """Connect on first use. Raises ValueError for an invalid URL."""
+        """Connect on first use. Raise ValueError for an invalid URL."""
         # Imported late: most services share nothing.
         from redis import Redis  # noqa: PLC0415
         from redis.backoff import NoBackoff  # noqa: PLC0415
@@ -74,7 +74,7 @@ class SharedText:
         self._text: str | None = None
 
     def read(self) -> str | None:
-        """Return the newest text, or None if there is none. Raises SharedTextLost."""
+        """Return the newest text, or None if there is none. Raise SharedTextLost."""
         with _asking():
             revision, text = self._redis.hmget(self._name, "revision", "text")
             if self._text is not None and _number(revision or _NONE) < _number(self._revision):
@@ -85,7 +85,7 @@ class SharedText:
         return self._text
 
     def write(self, text: str) -> None:
-        """Replace the text that was read or written last. Raises SharedTextLost or Outdated."""
+        """Replace the text that was read or written last. Raise SharedTextLost or Outdated."""
         revision = f"{_number(self._revision) + 1}-{secrets.token_hex(8)}"
         with _asking():
             is_done = self._write(keys=[self._name], args=[self._revision, revision, text])
@@ -94,14 +94,14 @@ class SharedText:
         self._revision, self._text = revision, text
 
     def is_newer(self) -> bool:
-        """Return whether the text isn't the one that was read or written last. Raises SharedTextLost."""
+        """Return whether the text isn't the one that was read or written last. Raise SharedTextLost."""
         with _asking():
             return bool((self._redis.hget(self._name, "revision") or _NONE) != self._revision)
 
     def num_behind(self) -> int:
         """Record that this process knows the text read or written last, and return how many others don't know it.
 
-        Raises SharedTextLost.
+        Raise SharedTextLost.
         """
         with _asking():
             return int(self._record(keys=[self._known], args=[self._reader, _number(self._revision), RECORD_S]))

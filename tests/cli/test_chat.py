@@ -11,8 +11,9 @@ import pytest
 
 from cli.calls.answer import Answer
 from tests.cli.terminal import Terminal
+from tests.e2e.faults.test_client_disconnect import until_call_ended
 from tests.e2e.stack import ROOT, Stack
-from tests.waiting import GUARD_S, wait_until
+from tests.waiting import GUARD_S
 
 GREEDY = ["--set", "temperature=0"]
 QUESTION = "Who are you?"
@@ -151,13 +152,19 @@ def test_ctrl_c_stops_an_answer_and_not_the_program(stack: Stack) -> None:
         terminal.until("> ")
         terminal.interrupt_until("Ctrl-D or /exit exits")
         terminal.until("> ")
-        terminal.type("Count to 1000.\n")
-        terminal.until("Count to 1000.\n")
-        terminal.until("e")  # some of the answer
-        terminal.type("\x03")
-        terminal.until("ended by Ctrl-C")
-        terminal.until("> ")
-        wait_until(lambda: not stack.metric("sluice_engine_sequences_running"))
+        is_stopped = False
+        while not is_stopped:  # an answer that has ended before the engine is held proves nothing
+            num_ended = len(stack.generation_lines())
+            terminal.type("Count to 1000.\n")
+            terminal.until("Count to 1000.\n")
+            terminal.until("e")  # some of the answer
+            with stack.engine_held():
+                terminal.type("\x03")
+                terminal.until("ended by ")
+                ending = terminal.until("> ")
+                until_call_ended(stack, num_ended)
+                is_stopped = "Ctrl-C" in ending and '"status":"CANCELLED"' in stack.generation_lines()[-1]
+        stack.until_idle()
         terminal.type("/set max_tokens=5\n")
         terminal.until("> ")
         terminal.type("And then?\n")

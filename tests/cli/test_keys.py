@@ -100,9 +100,41 @@ def test_rotated_key_is_valid_for_the_overlap(path: Path) -> None:
     assert ring(path).caller(newest, now).id == "team"
 
 
+def test_enabled_key_is_accepted_again(path: Path) -> None:
+    """A revoked key is accepted again once it is enabled."""
+    key = keys_json(path, "create", "--id", "team")["key"]
+    keys(path, "revoke", "team")
+    assert keys_json(path, "enable", "team")["state"] == "active"
+    assert ring(path).caller(key, time.time()).id == "team"
+
+
+def test_edit_changes_what_its_options_name(path: Path) -> None:
+    """The key stays valid; named fields and limits change, an empty limit is removed, and all else stays."""
+    options = ("--name=a", "--scope=embed", "--limit=max_n=2", "--limit=m-*:max_tokens=3", "--expires=1d")
+    key = keys_json(path, "create", "--id", "team", *options)["key"]
+    keys(path, "create", "--id", "other")
+    changes = ("--limit=max_n=", "--limit=max_tokens=9", "--model=m-1", "--model=m-2", "--weight=2", "--expires=never")
+    edited = keys_json(path, "edit", "team", *changes)
+    assert (edited["name"], edited["scopes"], edited["models"]) == ("a", ["embed"], ["m-1", "m-2"])
+    assert (edited["limits"], edited["limits_by_model"]) == ({"max_tokens": 9}, {"m-*": {"max_tokens": 3}})
+    assert "expires" not in edited
+    caller = ring(path).caller(key, time.time())
+    assert (caller.weight, caller.limits.max_n, caller.limits.max_tokens) == (2.0, None, 9)
+    assert [entry.id for entry in read_keys(path)] == ["team", "other"]
+
+
+def test_edit_without_an_option_is_an_error(path: Path) -> None:
+    """An edit without a change exits with code 2 and names options."""
+    keys(path, "create", "--id", "team")
+    assert "nothing to change; give an option such as --limit" in " ".join(keys(path, "edit", "team", code=2).split())
+
+
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
+        (("edit", "nobody", "--weight", "2"), "there is no key 'nobody'"),
+        (("enable", "nobody"), "there is no key 'nobody'"),
+        (("edit", "team", "--weight", "0"), "weight: Input should be greater than 0"),
         (("show", "nobody"), "there is no key 'nobody'"),
         (("revoke", "nobody"), "there is no key 'nobody'"),
         (("rotate", "nobody"), "there is no key 'nobody'"),

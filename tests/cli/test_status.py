@@ -16,6 +16,7 @@ from tests.waiting import wait_until
 
 def test_a_server_is_shown_by_model(stack: Stack) -> None:
     """The table has the load of each model."""
+    stack.until_idle()
     heads, first, second = sluice("status", "--over", "0.1", url=stack.door).stdout.splitlines()
     assert heads.split("  ")[0] == "SERVER"
     assert first.split() == [stack.door, "ready", installed_version(), "sluice-demo", "0", "0", "0", "%", "0"]

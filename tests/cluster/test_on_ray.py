@@ -12,8 +12,9 @@ from tests.cluster.ray_fleet import RayFleet
 from tests.e2e.faults.test_drain import check_all_done, under, until_num
 from tests.e2e.stack import ROOT
 from tests.soak.load import Load
+from tests.waiting import GUARD_S
 
-pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.ray
 
 SETTINGS = {"auth": {"allow_anonymous": True}}  # and the bundled models
 QUICK = {"target_sequences": 2, "up_after_s": 1, "down_after_s": 4}
@@ -93,7 +94,7 @@ async def test_a_pool_is_empty_until_it_is_called() -> None:
     with RayFleet([pool(1, 1), {**pool(0, 1, "second", scaling=QUICK), "settings": second}]) as fleet:
         await until_served(fleet, 1)
         assert fleet.hosts("second") == []
-        async with httpx.AsyncClient(base_url=fleet.door, timeout=60) as caller:
+        async with httpx.AsyncClient(base_url=fleet.door, timeout=GUARD_S) as caller:
             refused: set[tuple[int, str | None]] = set()
             while (answer := await ask(caller, {"model": "second", **body})).status_code != 200:
                 refused.add((answer.status_code, answer.headers.get("retry-after")))

@@ -14,7 +14,8 @@ import grpc
 import httpx
 from sluice.v1 import chat_pb2, chat_pb2_grpc, content_pb2, logprobs_pb2, sampling_pb2, tool_pb2, usage_pb2
 
-TIMEOUT_S = 110.0
+from tests.waiting import GUARD_S
+
 Fields = dict[str, Any]
 
 
@@ -119,7 +120,7 @@ class StreamedGrpc:
     channel: grpc.Channel
 
     def ask(self, **fields: Any) -> Answer:
-        events = chat_pb2_grpc.ChatServiceStub(self.channel).StreamChat(_request(fields), timeout=TIMEOUT_S)
+        events = chat_pb2_grpc.ChatServiceStub(self.channel).StreamChat(_request(fields), timeout=GUARD_S)
         answer = Answer()
         for event in events:
             kind = event.WhichOneof("event")

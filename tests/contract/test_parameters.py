@@ -9,9 +9,10 @@ import httpx
 import pytest
 from sluice.v1 import watermark_pb2, watermark_pb2_grpc
 
-from tests.contract.doors import TIMEOUT_S, Answer, Door, StreamedGrpc, StreamedRest, WholeRest
+from tests.contract.doors import Answer, Door, StreamedGrpc, StreamedRest, WholeRest
 from tests.contract.parameters import GREEDY, ROWS, WILD, Row
 from tests.e2e.stack import Stack
+from tests.waiting import GUARD_S
 
 DOORS = ("rest", "sse", "grpc")
 
@@ -20,7 +21,7 @@ DOORS = ("rest", "sse", "grpc")
 def doors(stack: Stack) -> Iterator[dict[str, Door]]:
     """The three doors: whole answers over REST, streamed answers over REST, and streams over gRPC."""
     target = f"127.0.0.1:{stack.ports['service']}"
-    with httpx.Client(base_url=stack.gateway, timeout=TIMEOUT_S) as client, grpc.insecure_channel(target) as channel:
+    with httpx.Client(base_url=stack.gateway, timeout=GUARD_S) as client, grpc.insecure_channel(target) as channel:
         made = (WholeRest(client), StreamedRest(client), StreamedGrpc(channel))
         yield dict(zip(DOORS, made, strict=True))
 
@@ -70,7 +71,7 @@ def test_cached_tokens_are_reported(door: Door, request: pytest.FixtureRequest) 
 def test_usage_is_streamed_only_if_requested(stack: Stack, options: dict[str, object]) -> None:
     """Without `include_usage` no chunk has a usage; with it, as the doors check, the last chunk has one."""
     body = {"model": "sluice-demo", "messages": [{"role": "user", "content": "hi"}], "stream": True, **GREEDY}
-    answer = httpx.post(f"{stack.gateway}/v1/chat/completions", json=body | options, timeout=60)
+    answer = httpx.post(f"{stack.gateway}/v1/chat/completions", json=body | options, timeout=GUARD_S)
     assert answer.text.endswith("data: [DONE]\n\n")
     assert '"usage"' not in answer.text
 
@@ -84,7 +85,7 @@ def test_watermark_is_found_in_the_products_text(doors: dict[str, Door], stack: 
             fields = WILD | {"logit_bias": {}, "max_tokens": 100, "n": 10, "watermark": is_marked}
             texts = [choice.text for choice in doors["rest"].ask(**fields).choices.values()]
             asked = watermark_pb2.DetectWatermarkRequest(model="sluice-demo", text="\n".join(texts))
-            scores.append(stub.DetectWatermark(asked, timeout=60))
+            scores.append(stub.DetectWatermark(asked, timeout=GUARD_S))
     marked, plain = scores
     assert marked.z_score > 4
     assert abs(plain.z_score) < 4

@@ -14,9 +14,9 @@ import httpx
 import yaml
 
 from tests.e2e.stack import free_ports
+from tests.waiting import GUARD_S
 
 RULES = Path(__file__).parents[2] / "deploy" / "prometheus" / "rules.yaml"
-TIMEOUT_S = 60
 
 
 def hurried(rules: str) -> str:
@@ -65,10 +65,10 @@ async def prometheus(folder: Path, targets: Mapping[str, list[str]]) -> AsyncIte
     try:
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http:
             server = PrometheusServer(http)
-            async with asyncio.timeout(TIMEOUT_S):
+            async with asyncio.timeout(GUARD_S):
                 while not await server.is_ready():  # noqa: ASYNC110  it is another process
                     await asyncio.sleep(0.1)
             yield server
     finally:
         process.terminate()
-        process.wait(TIMEOUT_S)
+        process.wait(GUARD_S)

@@ -23,7 +23,7 @@ from tests.e2e.stack import free_ports
 from tests.service.fakes import Running, ScriptedRunner, request, rest_of, running
 from tests.waiting import GUARD_S
 
-pytestmark = [pytest.mark.deploy, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.deploy
 
 FIRED = {
     "SluiceServiceDown",

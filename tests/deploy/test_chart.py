@@ -192,6 +192,16 @@ def test_values_are_checked() -> None:
     assert "extensionService" in failure(OPEN | {"pools": {"default": {"inferencePool": {"enabled": True}}}})
 
 
+def test_alerts_name_the_operator_s_pages() -> None:
+    """The base URL precedes the name of each alert's page; the default is the path in this repository."""
+    for base, given in (("docs/runbooks/", {}), ("https://x.example/r/", {"runbookBaseUrl": "https://x.example/r/"})):
+        done = rendered(OPEN | {"monitoring": {"rules": True, **given}})
+        assert done.returncode == 0, done.stderr
+        (rules,) = [each for each in json.loads(done.stdout) if each["kind"] == "PrometheusRule"]
+        alerts = [rule for group in rules["spec"]["groups"] for rule in group["rules"] if "alert" in rule]
+        assert {each["annotations"]["runbook_url"] for each in alerts} == {f"{base}{a['alert']}.md" for a in alerts}
+
+
 def test_rules_are_prometheus_own() -> None:
     """The chart's copy equals Prometheus' rules; Helm reads no files outside of the chart."""
     assert (CHART / "rules.yaml").read_text() == (ROOT / "deploy" / "prometheus" / "rules.yaml").read_text()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,35 @@ def test_units_are_systemd_s() -> None:
     done = subprocess.run(["systemd-analyze", "verify", *UNITS], capture_output=True, text=True, check=False)
     complaints = [line for line in done.stderr.splitlines() if line and "is not executable" not in line]
     assert complaints == []
+
+
+@pytest.mark.parametrize(("name", "flags"), [("service", ()), ("gateway", ("--gateway",))])
+def test_sample_settings_of_units_are_valid(name: str, flags: tuple[str, ...]) -> None:
+    """`sluice config` accepts the sample file, which the unit's command names."""
+    sample = ROOT / "deploy" / "systemd" / f"{name}.yaml"
+    command = [sys.executable, "-m", "cli", "config", *flags, "--config", str(sample), "--json"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    unit = sample.with_name(f"sluice-{name}.service").read_text()
+    assert f"--config=/etc/sluice/{name}.yaml" in unit
+
+
+def test_sample_keys_are_the_unit_s_credential() -> None:
+    """The sample's keys file is the credential that the unit loads."""
+    unit = ROOT / "deploy" / "systemd" / "sluice-service.service"
+    name = re.findall(r"^LoadCredential=(\S+):/etc/sluice/keys.yaml$", unit.read_text(), re.MULTILINE)[0]
+    sample = yaml.safe_load(unit.with_name("service.yaml").read_text())
+    assert sample["auth"]["keys_file"] == f"/run/credentials/{unit.name}/{name}"
+
+
+def test_sample_fleet_is_valid() -> None:
+    """`sluice envoy` accepts the sample, and the gateway's target is the fleet's inner listener."""
+    folder = ROOT / "deploy" / "systemd"
+    command = [sys.executable, "-m", "cli", "envoy", str(folder / "fleet.yaml")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    fleet = yaml.safe_load((folder / "fleet.yaml").read_text())
+    assert yaml.safe_load((folder / "gateway.yaml").read_text())["target"] == fleet["inner"]
 
 
 def test_units_have_the_scheduling_of_make_run() -> None:

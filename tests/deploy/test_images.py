@@ -135,7 +135,7 @@ def test_envoy_s_image_serves(open_folder: Path) -> None:
 
 def check_until_healthy(environment: Path, process: subprocess.Popen[bytes], kind: str, target: str) -> None:
     """Repeat the image's health check until it succeeds."""
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + GUARD_S
     command: list[str | Path] = [environment / "bin" / "python", CHECK, kind, target]
     while subprocess.run(command, capture_output=True, check=False).returncode != 0:
         assert process.poll() is None, "it has ended"

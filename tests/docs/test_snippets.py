@@ -7,6 +7,7 @@ import json
 import subprocess
 import tomllib
 from collections.abc import Callable, Mapping
+from configparser import ConfigParser
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,11 @@ def check_typescript(code: str) -> None:
     assert "…" not in code
 
 
+def check_unit(code: str) -> None:
+    """Check a part of a systemd unit, in which names may repeat."""
+    ConfigParser(strict=False).read_string(code)
+
+
 CHECKS: Mapping[str, Callable[[str], object]] = {
     "python": ast.parse,
     "sh": check_shell,
@@ -34,6 +40,7 @@ CHECKS: Mapping[str, Callable[[str], object]] = {
     "json": json.loads,
     "yaml": lambda code: list(yaml.safe_load_all(code)),
     "toml": tomllib.loads,
+    "ini": check_unit,
     "ts": check_typescript,
     "": lambda code: code,  # output of programs, and drawings
 }

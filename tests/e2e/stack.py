@@ -21,7 +21,11 @@ ROOT = Path(__file__).resolve().parents[2]
 _claims: list[int] = []  # open sockets, until the process ends
 PORTS = ("envoy", "envoy_admin", "gateway", "service", "service_metrics")
 # A product whose tests hold an engine: it is not restarted and health does not fail meanwhile.
-HOLDABLE = {"SLUICE_SERVICE_MAX_STALL_S": "1e6", "SLUICE_SERVICE_MAX_HEARTBEAT_AGE_S": "1e6"}
+HOLDABLE = {
+    "SLUICE_SERVICE_MAX_STALL_S": "1e6",
+    "SLUICE_SERVICE_MAX_HEARTBEAT_AGE_S": "1e6",
+    "SLUICE_SERVICE_ENGINE__REJECT_WHILE_SUSPENDED": "false",
+}
 
 
 def free_ports(count: int) -> list[int]:

@@ -25,8 +25,8 @@ from service.generation.formats.constraint import ReasoningStart
 from service.generation.outputs.output import GenerationOutput
 from service.output.answers.answer import AnswerReader
 from service.output.answers.choice import AnswerForm
+from service.output.families.object_calls import HERMES
 from service.output.families.reasoning_families import THINK
-from service.output.families.tool_families import HERMES
 from tests.engine.fakes import ChunkTokenizer, group_of, request
 from tools.docs.docs_site import ROOT
 

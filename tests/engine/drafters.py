@@ -20,8 +20,8 @@ class SumDrafter:
         self._wrong = wrong
         self._random = random.Random(seed)
 
-    def guess(self, wanted: abc.Sequence[DraftRequest]) -> list[list[int]]:
-        return [self._guess(*each) for each in wanted]
+    def guess(self, requests: abc.Sequence[DraftRequest]) -> list[list[int]]:
+        return [self._guess(*each) for each in requests]
 
     def _guess(self, sequence: Sequence, after: list[int], most: int) -> list[int]:
         self.num_guessed += most

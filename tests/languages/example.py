@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import httpx
 
 from tests.e2e.stack import ROOT
+from tests.waiting import GUARD_S
 
 FOLDER = ROOT / "examples"
 JARS = "/usr/share/java"
@@ -63,7 +64,7 @@ def expected_answer(door: str) -> str:
     """Return the answer to the examples' first question, over REST."""
     messages = [{"role": "user", "content": "What is the capital of France?"}]
     body = {"model": "sluice-demo", "temperature": 0, "messages": messages}
-    answer = httpx.post(f"{door}/v1/chat/completions", json=body, timeout=60).json()
+    answer = httpx.post(f"{door}/v1/chat/completions", json=body, timeout=GUARD_S).json()
     return str(answer["choices"][0]["message"]["content"])
 
 

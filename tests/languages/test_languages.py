@@ -10,8 +10,7 @@ import pytest
 
 from tests.e2e.stack import Stack
 from tests.languages.example import EXAMPLES, FOLDER, Example, expected_answer, faults
-
-pytestmark = pytest.mark.timeout(300)
+from tests.waiting import GUARD_S
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +40,6 @@ def test_csharp_is_parsed() -> None:
     if lacking := [each for each in ("mcs", "protoc") if shutil.which(each) is None]:
         pytest.skip(f"csharp can't be parsed here without {', '.join(lacking)}; make test-languages installs all")
     command = ["make", "--silent", "-C", str(FOLDER / "csharp")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=GUARD_S)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("parsed: ")

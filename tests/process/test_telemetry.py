@@ -19,7 +19,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from prometheus_client import generate_latest
 
 from process.distribution import installed_version
-from process.telemetry.telemetry import EXPORT_TIMEOUT_S, ProcessTelemetry
+from process.telemetry.telemetry import ProcessTelemetry
 from tests.waiting import GUARD_S
 
 
@@ -70,7 +70,7 @@ def collector() -> Iterator[Collector]:
 
 def measured(endpoint: str | None) -> ProcessTelemetry:
     """Return telemetry with a span and a measurement to export."""
-    telemetry = ProcessTelemetry("sluice-test", "sluice.test", endpoint)
+    telemetry = ProcessTelemetry("sluice-test", "sluice.test", endpoint, export_timeout_s=GUARD_S)
     telemetry.tracer.start_span("work").end()
     telemetry.meter.create_counter("work").add(3)
     return telemetry
@@ -82,7 +82,7 @@ def test_shutdown_exports_traces_and_metrics_concurrently(collector: Collector, 
     measured(endpoint.format(collector.port)).shutdown()
     assert collector.is_awaited == [True, True]
     # gRPC rounds deadlines up.
-    assert all(0 < remaining_s < EXPORT_TIMEOUT_S + 1 for remaining_s in collector.remaining_s)
+    assert all(0 < remaining_s < GUARD_S + 1 for remaining_s in collector.remaining_s)
 
 
 def test_resource_names_the_process_and_its_version(collector: Collector) -> None:

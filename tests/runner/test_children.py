@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 
 from runner.processes.children import Children, DiedTooOften, Restarts
+from tests.waiting import GUARD_S
 
 ROOT = Path(__file__).resolve().parents[2]
-SLEEPER = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)"]
+SLEEPER = [sys.executable, "-c", "import signal; print('up', flush=True); signal.pause()"]
 AT_ONCE = Restarts(first_delay_s=0.01, max_deaths=3)
 
 
@@ -43,7 +44,7 @@ async def test_a_very_long_line_does_not_block_a_child(output: Output) -> None:
     children = children_of(output)
     children.start("child", [sys.executable, "-c", "print('a' * 5_000_000); print('after')"])
     assert await children.first_exit() == ("child", 0, "after")
-    await children.stop([signal.SIGTERM], 10, 10)
+    await children.stop([signal.SIGTERM], GUARD_S, GUARD_S)
     assert output[-1] == "child   | after"
 
 
@@ -57,10 +58,10 @@ async def test_a_dead_process_is_restarted_and_the_others_continue(output: Outpu
         DiedTooOften, match=r"^weak has exited 3 times in \d+ s, the last time with code 3, and is not "
     ):
         await children.keep()
-    await children.stop([signal.SIGTERM], 10, 10)
-    assert [line for line in output if line.startswith("run: ")] == [
-        "run: weak exited with code 3; it will be restarted in 0.01 s",
-        "run: weak exited with code 3; it will be restarted in 0.02 s",
+    await children.stop([signal.SIGTERM], GUARD_S, GUARD_S)
+    assert [line for line in output if line.startswith("weak exited")] == [
+        "weak exited with code 3; it will be restarted in 0.01 s",
+        "weak exited with code 3; it will be restarted in 0.02 s",
     ]
     assert output.count("weak    | up") == 3
     assert output.count("steady  | up") == 1
@@ -74,7 +75,7 @@ async def test_deaths_are_forgotten_after_the_window(output: Output) -> None:
     keeping = asyncio.create_task(children.keep())
     await output.until("weak    | up", 5)
     keeping.cancel()
-    await children.stop([signal.SIGTERM], 10, 10)
+    await children.stop([signal.SIGTERM], GUARD_S, GUARD_S)
 
 
 async def test_a_stop_is_in_reverse_order_and_by_the_signals_given(output: Output) -> None:
@@ -89,14 +90,14 @@ async def test_a_stop_is_in_reverse_order_and_by_the_signals_given(output: Outpu
     for name in ("first", "second", "third"):
         children.start(name, [sys.executable, "-c", script])
     await output.until("up", 3)
-    await children.stop([signal.SIGTERM, signal.SIGINT], 10, 10)
+    await children.stop([signal.SIGTERM, signal.SIGINT], GUARD_S, GUARD_S)
     assert output[-3:] == ["third   | SIGTERM", "second  | SIGINT", "first   | SIGINT"]
 
 
 async def test_a_process_that_does_not_stop_is_killed(output: Output) -> None:
     """A child stopped by SIGSTOP ignores SIGTERM, and is killed with its descendants."""
     children = children_of(output)
-    script = f"import subprocess, time; subprocess.Popen({SLEEPER!r}); time.sleep(60)"
+    script = f"import signal, subprocess; subprocess.Popen({SLEEPER!r}); signal.pause()"
     children.start("deaf", [sys.executable, "-c", script])
     await output.until("up")
     (pid,) = session_pids(os.getpid())
@@ -114,7 +115,7 @@ async def test_descendants_of_a_dead_child_are_killed(output: Output) -> None:
     name, code, last_line = await children.first_exit()
     assert (name, code) == ("parent", 0)
     assert last_line in {"up", *(line.partition("| ")[2] for line in output)}
-    await children.stop([signal.SIGTERM], 10, 10)
+    await children.stop([signal.SIGTERM], GUARD_S, GUARD_S)
     (line,) = (line for line in output if "pid" in line)
     await until_gone(lambda: int(line.rsplit(maxsplit=1)[1]) in set(all_pids()))
 
@@ -126,7 +127,7 @@ def test_no_child_outlives_a_killed_parent(tmp_path: Path) -> None:
         "async def run():\n"
         "    children = Children(pathlib.Path('.'), lambda line: print(line, flush=True))\n"
         f"    children.start('child', {SLEEPER!r})\n"
-        "    await asyncio.sleep(60)\n"
+        "    await asyncio.Event().wait()\n"
         "asyncio.run(run())\n"
     )
     with subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, stdout=subprocess.PIPE) as parent:

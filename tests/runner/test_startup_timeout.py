@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from runner.startup.startup_timeout import StartupTimeout
 
 PROGRESS = json.dumps({"logger": "any", "message": "downloading o/m: 1.0 of 9.0 MB, 1 MB/s", "loaded_bytes": 1_000_000})
@@ -31,7 +29,6 @@ def test_progress_makes_it_longer() -> None:
     assert startup_timeout.left_s == 0
 
 
-@pytest.mark.timeout(30)
 async def test_its_end_is_waited_for() -> None:
     """`end` returns when the time is over."""
     await StartupTimeout(0.01).end()

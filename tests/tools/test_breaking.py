@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import GUARD_S
+
 pytestmark = pytest.mark.slow  # buf comes with npm
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,7 +32,7 @@ def checkout(tmp_path: Path) -> Path:
 def run(checkout: Path, *command: str) -> tuple[int, str]:
     """Run a command in the checkout. Return its exit status and output."""
     done = subprocess.run(
-        command, cwd=checkout, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=100, check=False
+        command, cwd=checkout, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=GUARD_S, check=False
     )
     return done.returncode, done.stdout
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -63,3 +66,13 @@ def test_navigation_includes_unnamed_pages(tmp_path: Path) -> None:
     assert found == {"First": ["b", "a"], "Alerts": ["alerts/index", "alerts/x", "alerts/y"], "More": ["new"]}
     with pytest.raises(SiteError, match="lost"):
         complete({"First": ["lost"]}, tmp_path)
+
+
+def test_the_site_is_built_without_the_product() -> None:
+    """The tool imports the standard library only, and the target installs no package of the product."""
+    command = [sys.executable, "-S", "-c", "import tools.docs.docs_site"]
+    done = subprocess.run(command, cwd=ROOT, env={}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    recipe = re.search(r"^docs:.*\n\t(.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert recipe is not None
+    assert "install.sh docs &&" in recipe[1]

@@ -16,6 +16,7 @@ from jsonschema import Draft202012Validator
 from gateway.config import Settings as GatewaySettings
 from process.settings.json_schema import json_schema
 from service.settings.config import Settings as ServiceSettings
+from tests.waiting import GUARD_S
 from tools.docs.settings_reference import SCHEMAS, schema_text
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -99,5 +100,5 @@ def test_schema_has_units_and_marks_reloaded_settings() -> None:
 def test_command_prints_the_schema(flags: list[str], kind: type[ServiceSettings | GatewaySettings]) -> None:
     """`sluice config --json-schema` prints the schema of the installed version."""
     command = [sys.executable, "-m", "cli", "config", "--json-schema", *flags]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=GUARD_S)
     assert done.stdout == schema_text(kind)

@@ -48,8 +48,8 @@ NAVIGATION: Final[Navigation] = {
         "models", "endpoints", "loading", "checkpoints", "tools", "images", "adapters", "parallel", "demo_model",
     ],
     "Operation": [
-        "deployment", "operations", "settings", "metrics", "envoy", "reliability", "performance", "gpu", "scale",
-        "measurements",
+        "production", "deployment", "operations", "backup", "settings", "metrics", "envoy", "reliability",
+        "performance", "gpu", "scale", "measurements",
     ],
     "Alerts": ["runbooks/index", "runbooks/*"],
     "Security": ["security", "keys", "limits", "fairness", "tls"],
@@ -87,7 +87,7 @@ class SiteError(Exception):
 
 
 def build(folder: Path = SITE) -> int:
-    """Build the whole site in `folder`, which is emptied, and return the number of pages. Raises SiteError."""
+    """Build the whole site in `folder`, which is emptied, and return the number of pages. Raise SiteError."""
     with tempfile.TemporaryDirectory() as made:
         work = Path(made)
         stage(work / "docs")
@@ -130,7 +130,7 @@ def stage(folder: Path) -> None:
 
 
 def turned(path: Path, place: str, places: Mapping[Path, str]) -> str:
-    """Return a page's text with its links rewritten. Raises SiteError for a link to no file."""
+    """Return a page's text with its links rewritten. Raise SiteError for a link to no file."""
 
     def turn(match: re.Match[str]) -> str:
         target, _, anchor = match["target"].partition("#")
@@ -154,7 +154,7 @@ def turned(path: Path, place: str, places: Mapping[Path, str]) -> str:
 
 
 def complete(sections: Navigation, folder: Path) -> dict[str, list[str]]:
-    """Return the navigation with every page of `folder`; unnamed pages come last. Raises SiteError for a missing page.
+    """Return the navigation with every page of `folder`; unnamed pages come last. Raise SiteError for a missing page.
 
     FOLDER/* stands for all pages of the folder that are not named.
     """

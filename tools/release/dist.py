@@ -65,7 +65,7 @@ class ReleaseError(Exception):
 
 
 def version() -> str:
-    """Return the version of all parts. Raises ReleaseError if they differ."""
+    """Return the version of all parts. Raise ReleaseError if they differ."""
     projects = (ROOT, NATIVE, CLIENT)
     found = {str(folder.relative_to(ROOT)): _project(folder)["version"] for folder in projects}
     found["clients/typescript"] = json.loads((typescript_client.SOURCE / "package.json").read_text())["version"]

@@ -103,7 +103,7 @@ class Turns:
         return last.role == content_pb2.ROLE_ASSISTANT and not last.tool_calls
 
     def add(self, message: TurnMessage, path: str) -> None:
-        """Add the next message. Raises Failure naming `path` for a block that the role doesn't allow."""
+        """Add the next message. Raise Failure naming `path` for a block that the role doesn't allow."""
         if message.role == "assistant":
             self._add_answer(message.content, path)
         else:

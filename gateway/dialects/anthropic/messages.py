@@ -34,7 +34,7 @@ class AnthropicTranslator(AnthropicErrors):
     """Translates one message request."""
 
     def parse(self, http_request: HttpRequest) -> ParsedRequest[ChatRequest]:
-        """Parse a request. Raises Failure."""
+        """Parse a request. Raise Failure."""
         body = _read(http_request, _MESSAGES)
         request, turns = body.to_request()
         return ParsedRequest(
@@ -54,7 +54,7 @@ class ParsedCount:
 
 
 def parse_count(http_request: HttpRequest) -> ParsedCount:
-    """Parse a request to count tokens. Raises Failure."""
+    """Parse a request to count tokens. Raise Failure."""
     body = _read(http_request, _COUNT)
     chat, turns = body.to_chat()
 

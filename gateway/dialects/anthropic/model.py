@@ -15,7 +15,7 @@ _MOST: Final = 1000
 
 
 def to_model_page(models: Sequence[Model], query: Mapping[str, str]) -> bytes:
-    """Return the body of `GET /v1/models`. `limit` models after `after_id` or before `before_id`. Raises Failure."""
+    """Return the body of `GET /v1/models`. `limit` models after `after_id` or before `before_id`. Raise Failure."""
     limit = _limit(query.get("limit"))
     names = [model.name for model in models]
     if (last := query.get("before_id")) is not None:

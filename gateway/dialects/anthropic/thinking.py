@@ -75,7 +75,7 @@ def is_shown(thinking: Thinking | None) -> bool:
 
 
 def to_constraint(wanted: JsonFormat, path: str) -> sampling_pb2.OutputConstraint:
-    """Return the contract's constraint. Raises Failure naming `path` for a format without its schema."""
+    """Return the contract's constraint. Raise Failure naming `path` for a format without its schema."""
     if not is_given(wanted.schema):
         raise Failure.of_field(f"{path}.schema", "required, but missing", Reason.MISSING_FIELD)
     schema = sampling_pb2.JsonSchema(name="output", schema=bytes(wanted.schema).decode())

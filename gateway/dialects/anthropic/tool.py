@@ -84,7 +84,7 @@ def _check_kind(kind: str | None, path: str) -> None:
 
 
 def to_tool(tool: Tool, path: str) -> tool_pb2.Tool:
-    """Return the contract's tool. Raises Failure naming `path` for a tool that is not a client tool."""
+    """Return the contract's tool. Raise Failure naming `path` for a tool that is not a client tool."""
     _check_kind(tool.type, path)
     if not is_given(tool.input_schema):
         raise Failure.of_field(f"{path}.input_schema", "required, but missing", Reason.MISSING_FIELD)

@@ -28,6 +28,7 @@ NAMED: Final = frozenset(
         "model",
         "messages",
         "max_tokens",
+        "max_completion_tokens",
         "response_format",
         "seed",
         "stop",
@@ -49,7 +50,7 @@ class AzureChatBody(ChatBody, kw_only=True):
     def to_chat(self, name: str) -> chat_pb2.ChatRequest:
         """Return the contract's request to the deployment `name`, if one is requested. Its model may be empty.
 
-        Raises Failure.
+        Raise Failure.
         """
         check_text(chat_pb2.ChatRequest, "model", self.model, "model")  # a deployment may replace it
         request = self.to_request(self.model or "")
@@ -78,7 +79,7 @@ class AzureTranslator(AzureErrors):
     """Translates one chat request."""
 
     def parse(self, http_request: HttpRequest) -> ParsedRequest[chat_pb2.ChatRequest]:
-        """Parse a request. Raises Failure."""
+        """Parse a request. Raise Failure."""
         self._http_request = http_request
         check_version(http_request)
         body = read_body(http_request, _DECODER, NAMED)

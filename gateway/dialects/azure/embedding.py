@@ -36,7 +36,7 @@ class AzureEmbeddingBody(EmbeddingBody, kw_only=True):
     def to_embedding(self, name: str) -> embedding_pb2.EmbedRequest:
         """Return the contract's request to the deployment `name`, if one is requested. Its model may be empty.
 
-        Raises Failure.
+        Raise Failure.
         """
         check_text(embedding_pb2.EmbedRequest, "model", self.model, "model")  # a deployment may replace it
         request = self.to_request(self.model or "")
@@ -53,7 +53,7 @@ class AzureEmbeddingTranslator(AzureErrors):
     """Translates one embedding request."""
 
     def parse(self, http_request: HttpRequest) -> ParsedRequest[embedding_pb2.EmbedRequest]:
-        """Parse a request. Raises Failure."""
+        """Parse a request. Raise Failure."""
         self._http_request = http_request
         check_version(http_request)
         body = read_body(http_request, _DECODER, NAMED)

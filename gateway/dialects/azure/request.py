@@ -35,7 +35,7 @@ def read_body(http_request: HttpRequest, decoder: msgspec.json.Decoder[BodyT], n
     """Return the body, parsed according to the header `extra-parameters`. `named` are the API's own parameters.
 
     `error`, the default, rejects all others; `ignore` and `drop` remove them, and also unknown fields in tools, formats
-    and messages; `pass-through` accepts every parameter that the decoder's type has. Raises Failure.
+    and messages; `pass-through` accepts every parameter that the decoder's type has. Raise Failure.
     """
     mode = http_request.headers.get("extra-parameters", "error").strip().lower()
     if mode not in {"error", "ignore", "drop", "pass-through"}:

@@ -42,7 +42,7 @@ class DatabricksChatBody(ChatBody, kw_only=True):
         )
 
     def to_request(self, model: str) -> chat_pb2.ChatRequest:
-        """Return the contract's request. Raises Failure for a value outside the contract's types."""
+        """Return the contract's request. Raise Failure for a value outside the contract's types."""
         request = super().to_request(model)
         request.default_reasoning_effort = DEFAULT_EFFORT
         return request
@@ -67,7 +67,7 @@ class DatabricksChatTranslator(DatabricksErrors):
     """Translates one chat request."""
 
     def parse(self, http_request: HttpRequest) -> ParsedRequest[chat_pb2.ChatRequest]:
-        """Parse a request. Raises Failure."""
+        """Parse a request. Raise Failure."""
         body = decode(http_request.body, _DECODER)
         body.check()
         stream = wants_stream(http_request, stream=body.stream)

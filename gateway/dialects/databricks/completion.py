@@ -39,7 +39,7 @@ class DatabricksCompletionBody(CompletionBody, kw_only=True):
     user: str | None = None
 
     def to_completion(self, model: str) -> completion_pb2.CompleteRequest:
-        """Return the contract's request. Raises Failure if it can't be served or represented."""
+        """Return the contract's request. Raise Failure if it can't be served or represented."""
         check_extra_params(self.extra_params)
         request = self.to_request(model)
         request.use_raw_prompt = bool(self.use_raw_prompt)
@@ -59,7 +59,7 @@ class DatabricksCompletionTranslator(DatabricksErrors):
     """Translates one request for a completion. In an endpoint's invocations, `index` of a choice is its prompt's."""
 
     def parse(self, http_request: HttpRequest) -> ParsedRequest[completion_pb2.CompleteRequest]:
-        """Parse a request. Raises Failure."""
+        """Parse a request. Raise Failure."""
         body = decode(http_request.body, _DECODER)
         stream = wants_stream(http_request, stream=body.stream)
         request = body.to_completion(endpoint_name(http_request, body.model))

@@ -91,11 +91,11 @@ class ConfigBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     served_models: msgspec.Raw = msgspec.field(default_factory=_raw)
 
     def to_update(self, name: str) -> endpoint_pb2.UpdateEndpointRequest:
-        """Return the contract's request for the endpoint `name`. Raises Failure."""
+        """Return the contract's request for the endpoint `name`. Raise Failure."""
         return endpoint_pb2.UpdateEndpointRequest(name=name, entities=self.to_entities(name, ""))
 
     def to_entities(self, name: str, prefix: str) -> list[endpoint_pb2.ServedEntity]:
-        """Return the contract's entities of the endpoint `name`. `prefix` is put before field names. Raises Failure."""
+        """Return the contract's entities of the endpoint `name`. `prefix` is put before field names. Raise Failure."""
         _reject_unsupported(self, _REJECTED_OF_CONFIG, prefix)
         if self.name not in {None, name}:
             raise Failure.of_field(f"{prefix}name", "must be the endpoint's name, or left out")
@@ -163,7 +163,7 @@ class EndpointBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     telemetry_config: msgspec.Raw = msgspec.field(default_factory=_raw)
 
     def to_create(self) -> endpoint_pb2.CreateEndpointRequest:
-        """Return the contract's request. Raises Failure."""
+        """Return the contract's request. Raise Failure."""
         _reject_unsupported(self, _REJECTED_OF_ENDPOINT, "")
         return endpoint_pb2.CreateEndpointRequest(
             name=self.name, entities=self.config.to_entities(self.name, "config.")
@@ -175,7 +175,7 @@ class EndpointBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 def expected_version(headers: Mapping[str, str]) -> int | None:
-    """Return the endpoint version required by the header `if-match`; None if any is allowed. Raises Failure."""
+    """Return the endpoint version required by the header `if-match`; None if any is allowed. Raise Failure."""
     given = headers.get("if-match", "*").strip()
     if given == "*":
         return None

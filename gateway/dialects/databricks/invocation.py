@@ -37,7 +37,7 @@ class InvocationTranslator(DatabricksErrors):
         self._has_plain_input = False
 
     def parse(self, http_request: HttpRequest) -> ParsedRequest[ServiceRequest]:
-        """Parse a request. Raises Failure."""
+        """Parse a request. Raise Failure."""
         fields = _look(http_request.body)
         given = [field for field in _BY_FIELD if field in fields]
         if len(given) != 1:

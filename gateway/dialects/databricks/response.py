@@ -52,5 +52,5 @@ class InvocationResponseTranslator(DatabricksResponseTranslator):
     decoder: ClassVar = msgspec.json.Decoder(InvocationResponseBody)
 
     def model(self, http_request: HttpRequest, body: ResponseBody) -> str:
-        """Return the endpoint's name. Raises Failure if the body has another name."""
+        """Return the endpoint's name. Raise Failure if the body has another name."""
         return endpoint_name(http_request, body.model)

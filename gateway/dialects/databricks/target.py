@@ -18,7 +18,7 @@ _MARKS: Final = ("x-mlflow-client-version", "x-databricks-endpoints-api-client")
 
 
 def endpoint_name(http_request: HttpRequest, model: str | None) -> str:
-    """Return the name of the requested endpoint. Raises Failure for `model`."""
+    """Return the name of the requested endpoint. Raise Failure for `model`."""
     name = http_request.path.get("name")
     if name is None:
         if model is None:

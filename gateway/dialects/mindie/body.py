@@ -71,7 +71,7 @@ class GenerateBody(msgspec.Struct, forbid_unknown_fields=True):
         self.given.check()
 
     def to_request(self, model: str, version: str) -> GenerateTextRequest:
-        """Return the contract's request. Raises Failure for a value outside the contract's types."""
+        """Return the contract's request. Raise Failure for a value outside the contract's types."""
         given = self.given
         request = GenerateTextRequest(
             model=model,

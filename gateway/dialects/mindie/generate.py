@@ -31,7 +31,7 @@ class MindieTranslator(MindieErrors):
         self._body: GenerateBody | None = None  # the parsed body, if it was valid
 
     def parse(self, http_request: HttpRequest) -> ParsedRequest[GenerateTextRequest]:
-        """Parse a request. Raises Failure."""
+        """Parse a request. Raise Failure."""
         self._body = body = decode(http_request.body, _DECODER)
         body.check(stream=self._stream)
         given = body.given

@@ -105,7 +105,7 @@ class ChatCompletionBody(ChatBody, kw_only=True):
             raise Failure.of_field("service_tier", "must be auto or default", Reason.UNSUPPORTED_FIELD)
 
     def to_chat(self) -> chat_pb2.ChatRequest:
-        """Return the contract's request. Raises Failure if it can't be served or represented."""
+        """Return the contract's request. Raise Failure if it can't be served or represented."""
         self.check()
         request = self.to_request(self.model)
         set_extensions(self, request)
@@ -119,7 +119,7 @@ class ChatCompletionBody(ChatBody, kw_only=True):
         return request
 
     def extra_fields(self) -> ExtraFields:
-        """Return the optional fields of the answer. Raises Failure if there is no message to echo."""
+        """Return the optional fields of the answer. Raise Failure if there is no message to echo."""
         options = self.reasoning or ReasoningOptions()
         names = ("reasoning_content",) if self.reasoning is None else ("reasoning_content", "reasoning")
         return ExtraFields(
@@ -157,7 +157,7 @@ class OpenAITranslator(OpenAIErrors):
     decoder: ClassVar = msgspec.json.Decoder(ChatCompletionBody)
 
     def parse(self, http_request: HttpRequest) -> ParsedRequest[chat_pb2.ChatRequest]:
-        """Parse a chat request. Raises Failure."""
+        """Parse a chat request. Raise Failure."""
         body = decode(http_request.body, self.decoder)
         request = body.to_chat()
         usage = request_usage(request, body.stream_options, stream=body.stream)

@@ -55,7 +55,7 @@ class OpenAICompletionBody(CompletionBody, kw_only=True):
         drop_disabled_top_k(self)
 
     def to_completion(self) -> completion_pb2.CompleteRequest:
-        """Return the contract's request. Raises Failure if it can't be served or represented."""
+        """Return the contract's request. Raise Failure if it can't be served or represented."""
         request = self.to_request(self.model)
         set_extensions(self, request)
         if self.prompt_logprobs is not None and self.echo and self.logprobs is not None:
@@ -83,7 +83,7 @@ class OpenAICompletionTranslator(OpenAIErrors):
     decoder: ClassVar = msgspec.json.Decoder(OpenAICompletionBody)
 
     def parse(self, http_request: HttpRequest) -> ParsedRequest[completion_pb2.CompleteRequest]:
-        """Parse a request. Raises Failure."""
+        """Parse a request. Raise Failure."""
         body = decode(http_request.body, self.decoder)
         request = body.to_completion()
         usage = request_usage(request, body.stream_options, stream=body.stream)

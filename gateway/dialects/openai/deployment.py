@@ -44,7 +44,7 @@ class DeploymentChatTranslator(OpenAITranslator):
     decoder: ClassVar = msgspec.json.Decoder(DeploymentChatBody)
 
     def parse(self, http_request: HttpRequest) -> ParsedRequest[chat_pb2.ChatRequest]:
-        """Parse a request. Raises Failure."""
+        """Parse a request. Raise Failure."""
         parsed = super().parse(http_request)
         _ask_for(http_request.path["name"], parsed.request)
         return parsed
@@ -56,7 +56,7 @@ class DeploymentCompletionTranslator(OpenAICompletionTranslator):
     decoder: ClassVar = msgspec.json.Decoder(DeploymentCompletionBody)
 
     def parse(self, http_request: HttpRequest) -> ParsedRequest[completion_pb2.CompleteRequest]:
-        """Parse a request. Raises Failure."""
+        """Parse a request. Raise Failure."""
         parsed = super().parse(http_request)
         _ask_for(http_request.path["name"], parsed.request)
         return parsed
@@ -68,7 +68,7 @@ class DeploymentEmbeddingTranslator(OpenAIEmbeddingTranslator):
     decoder: ClassVar = msgspec.json.Decoder(DeploymentEmbeddingBody)
 
     def parse(self, http_request: HttpRequest) -> ParsedRequest[embedding_pb2.EmbedRequest]:
-        """Parse a request. Raises Failure."""
+        """Parse a request. Raise Failure."""
         parsed = super().parse(http_request)
         _ask_for(http_request.path["name"], parsed.request)
         return parsed

@@ -28,7 +28,7 @@ class OpenAIEmbeddingBody(EmbeddingBody, kw_only=True):
     truncate_prompt_tokens: int | None = None
 
     def to_request(self, model: str) -> embedding_pb2.EmbedRequest:
-        """Return the contract's request, with vLLM's parameter to truncate long texts. Raises Failure."""
+        """Return the contract's request, with vLLM's parameter to truncate long texts. Raise Failure."""
         request = super().to_request(model)
         if self.truncate_prompt_tokens is not None:
             if self.truncate_prompt_tokens != _WHOLE_MODEL:
@@ -43,7 +43,7 @@ class OpenAIEmbeddingTranslator(OpenAIErrors):
     decoder: ClassVar = msgspec.json.Decoder(OpenAIEmbeddingBody)
 
     def parse(self, http_request: HttpRequest) -> ParsedRequest[embedding_pb2.EmbedRequest]:
-        """Parse a request. Raises Failure."""
+        """Parse a request. Raise Failure."""
         body = decode(http_request.body, self.decoder)
         return ParsedRequest(
             request=body.to_request(body.model),

@@ -50,7 +50,7 @@ def drop_disabled_top_k(body: Extended) -> None:
 
 
 def set_extensions(body: Extended, request: ChatRequest | CompleteRequest) -> None:
-    """Set these fields. Raises Failure for unsupported fields, and for values outside the contract's types."""
+    """Set these fields. Raise Failure for unsupported fields, and for values outside the contract's types."""
     _reject_unsupported(body)
     set_constraint(body, request.output_constraint)
     if body.skip_special_tokens is not None:

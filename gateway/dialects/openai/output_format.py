@@ -88,7 +88,7 @@ class _GivenFormat(NamedTuple):
 
 
 def set_constraint(body: FormatBody, constraint: sampling_pb2.OutputConstraint) -> None:
-    """Set the constraint from these fields. Raises Failure if several are given, and for unsupported options."""
+    """Set the constraint from these fields. Raise Failure if several are given, and for unsupported options."""
     _check_options(body.structured_outputs)
     formats = list(_given_formats(body))
     has_format = body.response_format is not None and not isinstance(body.response_format, TextFormat)
@@ -155,7 +155,7 @@ def _put(given: _GivenFormat, constraint: sampling_pb2.OutputConstraint) -> None
 
 
 def _schema_text(raw: msgspec.Raw, field: str) -> str:
-    """Return a schema's JSON text. Raises Failure unless the value is an object or a string."""
+    """Return a schema's JSON text. Raise Failure unless the value is an object or a string."""
     data = bytes(raw)
     if data.startswith(b'"'):
         return msgspec.json.decode(data, type=str)

@@ -24,7 +24,7 @@ class ReasoningOptions(msgspec.Struct, forbid_unknown_fields=True, kw_only=True)
     exclude: bool | None = None
 
     def put(self, request: chat_pb2.ChatRequest) -> None:
-        """Set the request's effort and budget. Raises Failure for contradictory options."""
+        """Set the request's effort and budget. Raise Failure for contradictory options."""
         asked = [name for name in ("effort", "max_tokens") if getattr(self, name) is not None]
         if len(asked) > 1:
             raise Failure.of_field("reasoning.max_tokens", "can't be combined with reasoning.effort")

@@ -49,7 +49,7 @@ class TokenizeBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     continue_final_message: bool | None = None
 
     def to_request(self) -> CountTokensRequest:
-        """Return the contract's request. Raises Failure unless exactly one of text and conversation is given."""
+        """Return the contract's request. Raise Failure unless exactly one of text and conversation is given."""
         if (self.prompt is None) == (self.messages is None):
             reason = Reason.MISSING_FIELD if self.prompt is None else Reason.INVALID_FIELD
             raise Failure.of_field("prompt", "either prompt or messages is required", reason)
@@ -89,7 +89,7 @@ class DetokenizeBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     skip_special_tokens: bool | None = None
 
     def to_request(self) -> DetokenizeTextRequest:
-        """Return the contract's request. Raises Failure for a value outside the contract's types."""
+        """Return the contract's request. Raise Failure for a value outside the contract's types."""
         check_length(DetokenizeTextRequest, "token_ids", self.tokens, "tokens")
         for place, token_id in enumerate(self.tokens):
             if not 0 <= token_id < 2**32:
@@ -119,19 +119,19 @@ _DETOKENIZE: Final = msgspec.json.Decoder(DetokenizeBody)
 
 
 def parse_tokenize(http_request: HttpRequest) -> ParsedTokens:
-    """Parse a request to tokenize. Raises Failure."""
+    """Parse a request to tokenize. Raise Failure."""
     body = decode(http_request.body, _TOKENIZE)
     return ParsedTokens(body.to_request(), body.caller_name, _strung if body.return_token_strs else _plain)
 
 
 def parse_detokenize(http_request: HttpRequest) -> ParsedTokens:
-    """Parse a request to detokenize. Raises Failure."""
+    """Parse a request to detokenize. Raise Failure."""
     body = decode(http_request.body, _DETOKENIZE)
     return ParsedTokens(body.to_request(), body.caller_name, _joined)
 
 
 def parse_input_tokens(http_request: HttpRequest) -> ParsedTokens:
-    """Parse a response's request to count its input tokens. Raises Failure."""
+    """Parse a response's request to count its input tokens. Raise Failure."""
     parsed = OpenAIResponseTranslator().parse(http_request)
 
     def caller_name(field: str) -> str:

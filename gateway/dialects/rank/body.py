@@ -40,7 +40,7 @@ class _Common(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     user: str | None = None
 
     def _fill(self, request: rank_pb2.RankRequest | rank_pb2.ScoreRequest, *, truncates: bool) -> None:
-        """Set the shared fields; `truncates` is the default for long texts. Raises Failure."""
+        """Set the shared fields; `truncates` is the default for long texts. Raise Failure."""
         if self.truncate_prompt_tokens is not None:
             if self.truncate_prompt_tokens != _WHOLE_MODEL:
                 raise Failure.of_field("truncate_prompt_tokens", "must be -1, which is as many as the model takes")
@@ -72,7 +72,7 @@ class RerankBody(_Common, kw_only=True):
         return [each if isinstance(each, str) else each.text for each in self.documents]
 
     def to_request(self) -> rank_pb2.RankRequest:
-        """Return the contract's request. Raises Failure for unsupported values, and for values outside its types."""
+        """Return the contract's request. Raise Failure for unsupported values, and for values outside its types."""
         if self.rank_fields not in (None, ["text"]):
             text = "a document is its `text` alone; put other fields into that"
             raise Failure.of_field("rank_fields", text, Reason.UNSUPPORTED_FIELD)
@@ -100,7 +100,7 @@ class ScoreBody(_Common, kw_only=True):
     text_2: str | list[str]
 
     def to_request(self) -> rank_pb2.ScoreRequest:
-        """Return the contract's request. Raises Failure for a value outside the contract's types."""
+        """Return the contract's request. Raise Failure for a value outside the contract's types."""
         first, second = _listed(self.text_1), _listed(self.text_2)
         check_length(rank_pb2.ScoreRequest, "queries", first, "text_1")
         check_length(rank_pb2.ScoreRequest, "documents", second, "text_2")

@@ -27,7 +27,7 @@ class RerankTranslator(RankErrors):
         self._returns_documents = returns_documents
 
     def parse(self, http_request: HttpRequest) -> ParsedRequest[rank_pb2.RankRequest]:
-        """Parse a request. Raises Failure."""
+        """Parse a request. Raise Failure."""
         body = decode(http_request.body, _RERANK)
         returns = self._returns_documents if body.return_documents is None else body.return_documents
         return ParsedRequest(
@@ -42,7 +42,7 @@ class ScoreTranslator(RankErrors):
     """Translates one request to score."""
 
     def parse(self, http_request: HttpRequest) -> ParsedRequest[rank_pb2.ScoreRequest]:
-        """Parse a request. Raises Failure."""
+        """Parse a request. Raise Failure."""
         body = decode(http_request.body, _SCORE)
         return ParsedRequest(
             request=body.to_request(), stream=False, encoder=ScoreEncoder(), caller_name=body.caller_name

@@ -29,7 +29,7 @@ def copy_fields(body: msgspec.Struct, message: Message, prefix: str = "", *, but
     """Set each field of `message` whose name `body` has too, if it is given.
 
     Fields are numbers, booleans and strings, and lists and maps of them. `but` excludes fields that the dialect
-    converts itself; `prefix` is put before the caller's names. Raises Failure for a value outside the contract's types,
+    converts itself; `prefix` is put before the caller's names. Raise Failure for a value outside the contract's types,
     and for lists and maps that are too long.
     """
     for name, copy in _copies(type(body), message.DESCRIPTOR):

@@ -25,7 +25,7 @@ _TYPES: Final = {  # a type's name in the rules, and its range
 
 
 def put(message: Message, name: str, value: int | None, field: str) -> None:
-    """Set the integer field `name`, unless `value` is None. Raises Failure for `field`, its caller's name."""
+    """Set the integer field `name`, unless `value` is None. Raise Failure for `field`, its caller's name."""
     if value is None:
         return
     try:

@@ -43,7 +43,7 @@ _UNITS: Final = {"str": " characters", "array": " items", "object": " entries"}
 
 
 def decode(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
-    """Return the body as the decoder's type. Raises Failure (400) that names the position and the rule."""
+    """Return the body as the decoder's type. Raise Failure (400) that names the position and the rule."""
     # The count includes commas and brackets in strings: it is cheap, and no prompt has as many.
     if len(body) > _MAX_VALUES and body.count(b",") + body.count(b"[") + body.count(b"{") > _MAX_VALUES:
         raise Failure(Reason.MALFORMED_JSON, f"the body has more than {_MAX_VALUES} values")

@@ -55,7 +55,7 @@ class Translator(Protocol):
     """Translates one request of a dialect, and its failure."""
 
     def parse(self, http_request: HttpRequest) -> ParsedRequest[ServiceRequest]:
-        """Parse a request. Raises Failure with the caller's field names."""
+        """Parse a request. Raise Failure with the caller's field names."""
 
     def error_response(self, failure: Failure) -> ErrorResponse:
         """Return the error response for a failure."""

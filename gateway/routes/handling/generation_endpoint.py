@@ -40,7 +40,7 @@ class GenerationClient(Protocol):
     """The client of an endpoint: a ServiceClient, or a wrapper that does something first."""
 
     async def call(self, request: Message, caller: Caller, affinity: str = "") -> Any:
-        """Return the whole answer. Raises Failure."""
+        """Return the whole answer. Raise Failure."""
 
     def stream(
         self, request: Message, caller: Caller, affinity: str = ""
@@ -150,7 +150,7 @@ class GenerationEndpoint:
 
 
 async def _answer(answer: Coroutine[Any, Any, None], receive: Receive, limit_s: float) -> None:
-    """Run `answer` until it ends or the caller disconnects. Raises CallerLeft, also if it takes `limit_s` seconds."""
+    """Run `answer` until it ends or the caller disconnects. Raise CallerLeft, also if it takes `limit_s` seconds."""
     answering = asyncio.create_task(answer)
     leaving = asyncio.create_task(disconnected(receive))
     try:

@@ -52,7 +52,7 @@ class Generation:
     prepare: Prepare | None = None
 
     def parse(self, http_request: HttpRequest) -> Parsed:
-        """Parse a request. Raises Failure."""
+        """Parse a request. Raise Failure."""
         return self.translator().parse(http_request)
 
     def endpoint(self, upstream: Upstream, error_response: ToErrorResponse, settings: Settings) -> ASGIApp:  # noqa: ARG002
@@ -117,7 +117,7 @@ class Inquiry:
 async def _call(
     parse: Callable[[HttpRequest], ParsedT], upstream: Upstream, http_request: HttpRequest, caller: Caller
 ) -> tuple[ParsedT, Any]:
-    """Return the parsed body and the service's reply. Raises Failure with the caller's names."""
+    """Return the parsed body and the service's reply. Raise Failure with the caller's names."""
     try:
         parsed = await offload(len(http_request.body), partial(parse, http_request))
     except Failure as failure:

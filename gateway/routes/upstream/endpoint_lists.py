@@ -24,10 +24,10 @@ class EndpointSource(Protocol):
     """The source of the endpoints: a ServiceClient."""
 
     async def list_endpoints(self, caller: Caller) -> list[Endpoint]:
-        """Return all endpoints that the caller may see. Raises Failure."""
+        """Return all endpoints that the caller may see. Raise Failure."""
 
     async def list_models(self, caller: Caller) -> list[Model]:
-        """Return all models that the caller may see. Raises Failure."""
+        """Return all models that the caller may see. Raise Failure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class EndpointLists:
         self._listings: OrderedDict[bytes, _Listing] = OrderedDict()  # oldest first
 
     async def visible_to(self, caller: Caller) -> Sequence[Endpoint]:
-        """Return the endpoints that the caller may see. Raises Failure."""
+        """Return the endpoints that the caller may see. Raise Failure."""
         self._forget_stale()
         credential = self._hash(caller)
         listing = self._listings.get(credential)

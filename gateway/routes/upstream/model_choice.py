@@ -31,7 +31,7 @@ class ModelChoice:
     async def default(self, deployment: str, caller: Caller) -> Endpoint:
         """Return the default model: the deployment's endpoint, or the only model of the first served task.
 
-        Raises Failure.
+        Raise Failure.
         """
         endpoints = await self._lists.visible_to(caller)
         name = ""
@@ -45,13 +45,13 @@ class ModelChoice:
         return found[0]
 
     async def settle(self, request: Any, caller: Caller) -> None:
-        """Set the request's model, which may be empty or an unknown name. Raises Failure."""
+        """Set the request's model, which may be empty or an unknown name. Raise Failure."""
         endpoints = await self._lists.visible_to(caller)
         request.model = _choose(endpoints, request.model, request.serving.deployment, _TASKS[type(request)])
 
 
 def _choose(endpoints: Sequence[Endpoint], name: str, deployment: str, task: Task) -> str:
-    """Return the name to request. Raises Failure if there are several candidates or none."""
+    """Return the name to request. Raise Failure if there are several candidates or none."""
     if any(name in {each.name, _own_name(each)} for each in endpoints):
         return name
     if deployment:

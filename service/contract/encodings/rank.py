@@ -17,7 +17,7 @@ def to_ranking(request: rank_pb2.RankRequest) -> TextsToRank:
 
 
 def to_scoring(request: rank_pb2.ScoreRequest) -> TextsToRank:
-    """Convert a validated request. Raises InvalidRequest if the numbers of texts don't match."""
+    """Convert a validated request. Raise InvalidRequest if the numbers of texts don't match."""
     queries, documents = list(request.queries), list(request.documents)
     if len(queries) not in (1, len(documents)):
         raise InvalidRequest(

@@ -41,7 +41,7 @@ class EndpointJson:
         return json.dumps({**document.unknown, _ENDPOINTS: entries}, indent=2)
 
     def parse(self, text: str) -> EndpointDocument:
-        """Return the document of a text. Every endpoint follows the rules of a created one. Raises ValueError."""
+        """Return the document of a text. Every endpoint follows the rules of a created one. Raise ValueError."""
         try:
             values = json.loads(text)
         except RecursionError as error:

@@ -113,8 +113,8 @@ def to_schema(constraint: sampling_pb2.OutputConstraint) -> JsonSchema | None:
     named = constraint.json_schema
     if not constraint.HasField("json_schema") or (named.HasField("in_prompt") and not named.in_prompt):
         return None
-    wanted = to_output_format(constraint)
-    return wanted if isinstance(wanted, JsonSchema) else None
+    output_format = to_output_format(constraint)
+    return output_format if isinstance(output_format, JsonSchema) else None
 
 
 def to_output_format(constraint: sampling_pb2.OutputConstraint) -> OutputFormat:

@@ -11,11 +11,11 @@ from service.generation.outputs.events import Started, Tokens
 
 
 class TokenEmitter:
-    """Returns the tokens of a stream as requested."""
+    """Return the tokens of a stream as requested."""
 
     def __init__(self, request: Any) -> None:
         """`request` is a message with the field `tokens`."""
-        self._is_asked = request.HasField("tokens")
+        self._is_requested = request.HasField("tokens")
         self._with_ids = request.tokens.ids
 
     def of_prompts(self, started: Started) -> Sequence[Sequence[int]]:
@@ -24,7 +24,7 @@ class TokenEmitter:
 
     def of_output(self, tokens: Tokens) -> new_tokens_pb2.NewTokens | None:
         """Return the tokens of one output; None if there are none, or they are not requested."""
-        if not self._is_asked or not tokens.token_ids:
+        if not self._is_requested or not tokens.token_ids:
             return None
         ids = tokens.token_ids if self._with_ids else ()
         return new_tokens_pb2.NewTokens(num_tokens=len(tokens.token_ids), ids=ids)

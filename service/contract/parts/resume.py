@@ -32,7 +32,7 @@ class _Request(Protocol):
 
 
 def to_resume(request: _Request) -> ResumePoint | None:
-    """Return the position at which the request resumes. Raises InvalidRequest for values that no stream has sent."""
+    """Return the position at which the request resumes. Raise InvalidRequest for values that no stream has sent."""
     if not request.HasField("resume"):
         return None
     options = request.resume

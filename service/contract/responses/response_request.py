@@ -35,7 +35,7 @@ _BETWEEN_REASONING = "\n"
 
 
 def to_answer_request(request: response_pb2.CreateResponseRequest) -> AnswerRequest:
-    """Convert a validated request. Raises InvalidRequest for a system message that is not at the beginning."""
+    """Convert a validated request. Raise InvalidRequest for a system message that is not at the beginning."""
     has_format = request.HasField("output_constraint")
     return AnswerRequest(
         model=request.model,
@@ -53,7 +53,7 @@ def to_answer_request(request: response_pb2.CreateResponseRequest) -> AnswerRequ
 
 
 def to_conversation(request: response_pb2.CreateResponseRequest) -> Conversation:
-    """Return the conversation with its tools. Raises the same errors as `to_answer_request`."""
+    """Return the conversation with its tools. Raise the same errors as `to_answer_request`."""
     return Conversation(
         messages=_to_messages(request),
         tools=to_functions(request.tools),

@@ -158,7 +158,7 @@ def build_cross_encoder(
 def _load_core(engine_spec: EngineSpec, config: EngineConfig, name: str) -> tuple[Link, Any]:
     """Load a core, in a worker process if `config` says so, and return the link to it and its description."""
     if config.worker == "process":
-        link = ProcessLink(engine_spec, name=name)
+        link = ProcessLink(engine_spec, name=name, detects_suspension=config.reject_while_suspended)
         return link, link.launch()
     made = engine_spec.make()
     return ThreadLink(made.core), made.description

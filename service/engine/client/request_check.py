@@ -93,6 +93,7 @@ def _stopping_faults(stopping: StopParams) -> Iterator[tuple[str, str]]:
 
 
 def _token_faults(request: GenerationRequest, vocab_size: int) -> Iterator[tuple[str, str]]:
+    """Yield the field and a message for each token of the sampling parameters that is invalid."""
     for name, values in request.sampling.token_values().items():
         field = f"sampling.{name}"
         for token_id, value in values.items():

@@ -31,6 +31,7 @@ class WakeupLimiter:
             self._waiting[event] = None
 
     def _set(self, event: asyncio.Event) -> None:
+        """Set an event, and count it against the limit of this turn of the event loop."""
         event.set()
         self._num_left -= 1
         if not self._is_counting:
@@ -38,6 +39,7 @@ class WakeupLimiter:
             asyncio.get_running_loop().call_soon(self._next_turn)
 
     def _next_turn(self) -> None:
+        """Reset the count for a new turn of the event loop, and set the events that wait."""
         self._is_counting = False
         self._num_left = self._max_per_turn
         while self._waiting and self._num_left:

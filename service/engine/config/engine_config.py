@@ -63,6 +63,11 @@ class EngineConfig:
     worker: Literal["thread", "process"] = _field(
         "process", "where the engine computes: in a process of its own, or in a thread of the service's process"
     )
+    reject_while_suspended: bool = _field(
+        True,
+        "reject calls and fail health checks as soon as a signal such as SIGSTOP suspends the engine's process; false: "
+        "calls wait until it is continued, for example to examine it",
+    )
     block_size: int | None = _field(
         None, f"tokens of a cache block; null: {BLOCK_SIZE}, or 256 on CUDA devices", "tokens", ge=1
     )

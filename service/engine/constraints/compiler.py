@@ -75,6 +75,7 @@ class ConstraintCompiler:
             return self._made_grammars
 
     def _answer(self, grammar: Grammar) -> ConstraintState:
+        """Compile the grammar of an answer, with its opening marker and lead if it has them."""
         compiled = self._grammars.compile(grammar)
         if (opening := grammar.opening) is None:
             return compiled

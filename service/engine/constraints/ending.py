@@ -128,6 +128,7 @@ class Ending:
         return self._moved(self._vocabulary.path_of(data), None)
 
     def _moved(self, step: list[int], num_left: int | None) -> Ending | None:
+        """Return the ending after `step`, or None if `step` is not allowed or its paths exceed `num_left` tokens."""
         matcher = self._matcher.deep_copy()
         if matcher.try_consume_tokens(step) != len(step) or matcher.is_error():
             return None

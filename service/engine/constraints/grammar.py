@@ -206,6 +206,7 @@ class GrammarCompiler:
         return grammar.without(*hopeless)
 
     def _can_enforce(self, schema: str) -> bool:
+        """Return whether a JSON schema can be compiled."""
         try:
             self._made(Grammar(f"start: %json {schema}\n", "", schemas={"": schema}))
         except UnsupportedConstraint:
@@ -213,6 +214,7 @@ class GrammarCompiler:
         return True
 
     def _made(self, grammar: Grammar, *, ends_in_time: bool = False) -> GrammarConstraint:
+        """Compile a grammar, with an ending if `ends_in_time`. Raise UnsupportedConstraint."""
         matcher = _matcher(self._tokenizer, grammar.text, grammar.schemas)
         if matcher.is_error():
             raise self._rejection(grammar, matcher.get_error())
@@ -241,6 +243,7 @@ class GrammarCompiler:
             raise UnsupportedConstraint(grammar.field, "the constraint is too complex to be enforced") from error
 
     def _rejection(self, grammar: Grammar, error: str) -> UnsupportedConstraint:
+        """Return the error for a grammar. It names the first schema that can't be compiled alone, if there is one."""
         for field, schema in grammar.schemas.items():
             text = llguidance.LLMatcher.grammar_from_json_schema(schema)
             matcher = _matcher(self._tokenizer, text, [field])
@@ -249,6 +252,7 @@ class GrammarCompiler:
         return UnsupportedConstraint(grammar.field, error.strip() or "the constraint can't be compiled")
 
     def _keep(self, key: _Key, constraint: GrammarConstraint) -> None:
+        """Cache a compiled grammar, and evict the oldest ones above the limits."""
         with self._lock:
             if key not in self._cache:
                 self._num_cached_characters += len(key[0])

@@ -183,6 +183,7 @@ class ReasoningConstraint:
             calls.follow(self._tail)
 
     def _reason(self, token_id: int) -> None:
+        """Follow a token of the reasoning. The marker that closes it starts the answer."""
         marker = self._tokens.close_marker
         data = self._tokens.tokenizer.token_bytes(token_id)
         self._num_reasoning_tokens += 1

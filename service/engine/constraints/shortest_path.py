@@ -89,6 +89,7 @@ class PathSearch:
                     self._branch(state, seen)
 
     def _branch(self, state: _SearchState, seen: set[_Key]) -> None:
+        """Queue the successors of a state, unless an equivalent one was expanded. A loop is queued at a higher cost."""
         mask = np.zeros(self._vocabulary.num_words, np.int32)
         state.matcher.unsafe_compute_mask_ptr(mask.ctypes.data, mask.nbytes)
         mask_bytes = mask.tobytes()

@@ -145,6 +145,7 @@ def _entry(item: ScheduledSequence) -> BatchEntry:
 
 
 def _image_rows(entries: abc.Sequence[BatchEntry], row_offsets: abc.Sequence[int]) -> tuple[ImageRows, ...]:
+    """Return the rows of images that the step computes: for each image, its overlap with the entry's tokens."""
     rows = []
     for index, entry in enumerate(entries):
         for image in entry.images:

@@ -126,6 +126,7 @@ class EncoderCore:
         """Do nothing: an encoder has no other threads."""
 
     def _compute(self, batch: list[tuple[_Job, int]], report: Report, began: float) -> None:
+        """Compute the vectors of a batch, and report them with their share of the step's time."""
         inputs = [job.request.inputs[index] for job, index in batch]
         starts = [job.request.second_starts[index] if job.request.second_starts else 0 for job, index in batch]
         vectors = self._runner.run(inputs, starts if any(starts) else ())
@@ -168,6 +169,7 @@ class EncoderCore:
         self._keys.leave(job.request.caller_id)
 
     def _expire(self, report: Report, now: float) -> None:
+        """Abort the jobs whose deadline has passed, and report the error of each."""
         for job in list(self._jobs.values()):
             if job.request.deadline is not None and job.request.deadline <= now:
                 self._abort(job.serial)

@@ -143,6 +143,7 @@ class EngineCore:
         self._end(group)
 
     def _end(self, group: SequenceGroup) -> None:
+        """Report the pending outputs of a group's sequences, and release the group."""
         self._is_urgent = True
         pending = [sequence for sequence in group.sequences if sequence in self._pending_output]
         for sequence in pending:

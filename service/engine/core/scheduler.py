@@ -242,6 +242,7 @@ class Scheduler:
         return self._step_times.is_too_late(num_lacking, deadline - now)
 
     def _record_start(self, sequence: Sequence, plan: StepPlan) -> None:
+        """Add the group to the plan and count its cached prompt tokens when its first choice starts."""
         if sequence.choice_index > 0:
             return
         group = sequence.group
@@ -271,6 +272,7 @@ class Scheduler:
         self._queue.charge(sequence, sequence.num_computed_tokens + num_new_tokens)
 
     def _stop(self, sequence: Sequence) -> None:
+        """Remove a sequence from the running ones, and release its blocks and drafts."""
         del self._running[sequence]
         self._ordered = None
         self._queue.key_of(sequence).num_running -= 1
@@ -300,6 +302,7 @@ class Scheduler:
         return sequence is not None
 
     def _preempt(self, sequence: Sequence, plan: StepPlan) -> None:
+        """Stop a sequence and return it to the queue; it will be computed again from its start."""
         self._stop(sequence)
         plan.preempt(sequence)
         sequence.num_computed_tokens = 0

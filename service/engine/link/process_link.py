@@ -59,13 +59,18 @@ class ProcessLink:
         name: str = "engine",
         restarts: Restarts | None = None,
         heartbeat_interval_s: float = HEARTBEAT_INTERVAL_S,
+        detects_suspension: bool = True,
     ) -> None:
-        """`name` identifies the engine in the log. `heartbeat_interval_s` is how often an idle engine reports."""
+        """`name` identifies the engine in the log. `heartbeat_interval_s` is how often an idle engine reports.
+
+        Without `detects_suspension`, `is_suspended` is always False.
+        """
         self.state = LinkState.NEW
         self._engine_spec = engine_spec
         self._name = name
         self._restarts = restarts or Restarts()
         self._heartbeat_interval_s = heartbeat_interval_s
+        self._detects_suspension = detects_suspension
         self._worker: WorkerProcess | None = None
         self._unsent = bytearray()
         self._work: asyncio.Future[Any] | None = None  # supervises the worker, or waits for its load
@@ -81,7 +86,9 @@ class ProcessLink:
     @property
     def is_suspended(self) -> bool:
         """True if the running process was stopped by a signal such as SIGSTOP, and has not been continued."""
-        return self.state is LinkState.RUNNING and self._worker is not None and self._worker.is_suspended
+        if not self._detects_suspension or self.state is not LinkState.RUNNING or self._worker is None:
+            return False
+        return self._worker.is_suspended
 
     def kill(self) -> None:
         """Kill the process; it is restarted."""

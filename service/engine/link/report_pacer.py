@@ -84,8 +84,8 @@ class ReportPacer:
         self._reported_at = self._clock()
         report = self._report()
         if self._min_interval_s:
-            wanted_s = min(len(report.outputs) / _OUTPUTS_PER_S, _MAX_INTERVAL_S)
-            self._interval_s = max(self._min_interval_s, wanted_s)
+            interval_s = min(len(report.outputs) / _OUTPUTS_PER_S, _MAX_INTERVAL_S)
+            self._interval_s = max(self._min_interval_s, interval_s)
         self._emit_report(report)
 
     def _emit_report(self, report: Report) -> None:

@@ -233,6 +233,7 @@ def _cache_bytes(backend: Backend[Any], plan: ModelPlan, config: EngineConfig, m
 
 
 def _adapter_table(backend: Backend[Any], config: EngineConfig) -> AdapterTable | None:
+    """Return the table of adapters that the backend holds, or None if the engine takes none."""
     if not config.max_adapters:
         return None
 

@@ -67,38 +67,38 @@ def choose_num_threads(checkpoint: Checkpoint, device: str) -> int:
     return 1 if is_small and device == "cpu" else num_cores()
 
 
-def choose_max_model_len(model_config: Any, wanted: int | None, folder: Path) -> int:
-    """Return `wanted`, or the model's context length if it is None. Raise ModelLoadError if `wanted` is too long."""
+def choose_max_model_len(model_config: Any, requested: int | None, folder: Path) -> int:
+    """Return `requested`, or the model's context length if it is None. Raise ModelLoadError if it is too long."""
     config = text_config(model_config)
     given = (getattr(config, name, None) for name in _LENGTHS)
     longest = next((int(length) for length in given if isinstance(length, int) and length > 0), None)
     if longest is None:  # the model has unlimited positions or none
-        return wanted or _DEFAULT_LENGTH
+        return requested or _DEFAULT_LENGTH
     if (stable := max_stable_positions(config)) is not None and stable < longest:
-        if wanted is not None and wanted > stable:
+        if requested is not None and requested > stable:
             raise ModelLoadError(
-                f"max_model_len {wanted} exceeds {stable}, the length from which on the rotary positions of {folder} "
-                "depend on the final length of a text"
+                f"max_model_len {requested} exceeds {stable}, the length from which on the rotary positions of "
+                f"{folder} depend on the final length of a text"
             )
         longest = stable
-    if wanted is not None and wanted > longest:
-        raise ModelLoadError(f"max_model_len {wanted} exceeds the context length of {folder}, {longest}")
-    return wanted or int(longest)
+    if requested is not None and requested > longest:
+        raise ModelLoadError(f"max_model_len {requested} exceeds the context length of {folder}, {longest}")
+    return requested or int(longest)
 
 
-def choose_max_text_len(body: Path, folder_limit: int | None, positions: int | None, wanted: int | None) -> int:
-    """Return the maximum tokens of an encoder's text: `wanted`, or the lower of its two limits.
+def choose_max_text_len(body: Path, folder_limit: int | None, positions: int | None, requested: int | None) -> int:
+    """Return the maximum tokens of an encoder's text: `requested`, or the lower of its two limits.
 
     `folder_limit` is the limit that the folder's files set, `positions` the number of the model's position embeddings.
-    Raise ModelLoadError if there is no limit, or if `wanted` exceeds it.
+    Raise ModelLoadError if there is no limit, or if `requested` exceeds it.
     """
     limits = [limit for limit in (folder_limit, positions) if limit is not None]
     if not limits:
         raise ModelLoadError(f"{body}: neither max_seq_length nor max_position_embeddings is given")
     longest = min(limits)
-    if wanted is not None and wanted > longest:
-        raise ModelLoadError(f"max_model_len {wanted} exceeds the maximum length of {body}, {longest}")
-    return wanted or longest
+    if requested is not None and requested > longest:
+        raise ModelLoadError(f"max_model_len {requested} exceeds the maximum length of {body}, {longest}")
+    return requested or longest
 
 
 def architecture_of(model_config: Any) -> str:

@@ -62,14 +62,14 @@ class ModelDrafter(Generic[Logits]):
         self._known: dict[Sequence, _Known] = {}
         backend.allocate(num_blocks, block_size)
 
-    def guess(self, wanted: abc.Sequence[DraftRequest]) -> list[list[int]]:
+    def guess(self, requests: abc.Sequence[DraftRequest]) -> list[list[int]]:
         """Return the model's guesses; a guess is empty while the model has not computed the prompt yet."""
         if not self._thread_is_ready:
             self._backend.prepare_thread(self._num_threads)
             self._thread_is_ready = True
-        guesses: dict[Sequence, list[int]] = {each.sequence: [] for each in wanted}
-        parts = self._uncomputed(wanted)
-        ready = [each for each in wanted if each.sequence in parts and parts[each.sequence].num_output_rows]
+        guesses: dict[Sequence, list[int]] = {each.sequence: [] for each in requests}
+        parts = self._uncomputed(requests)
+        ready = [each for each in requests if each.sequence in parts and parts[each.sequence].num_output_rows]
         while parts:
             logits = self._backend.forward(lay_out(list(parts.values()), self._block_size))
             ahead = [len(each.after) + len(guesses[each.sequence]) for each in ready]
@@ -78,7 +78,7 @@ class ModelDrafter(Generic[Logits]):
                 guesses[each.sequence].append(token_id)
             ready = [each for each in ready if len(guesses[each.sequence]) < each.most]
             parts = {each.sequence: self._next_part(each, guesses[each.sequence]) for each in ready}
-        for each in wanted:
+        for each in requests:
             if guess := guesses[each.sequence]:
                 self._known[each.sequence] = _Known(len(each.sequence.token_ids), [*each.after, *guess[:-1]])
         return list(guesses.values())
@@ -87,10 +87,10 @@ class ModelDrafter(Generic[Logits]):
         """Drop the state of a sequence. It is computed again if the sequence is scheduled again."""
         self._known.pop(sequence, None)
 
-    def _uncomputed(self, wanted: abc.Sequence[DraftRequest]) -> dict[Sequence, BatchEntry]:
+    def _uncomputed(self, requests: abc.Sequence[DraftRequest]) -> dict[Sequence, BatchEntry]:
         """Return the tokens that the model must compute before it can guess, within the limit of one call."""
         parts, num_left = {}, _CHUNK
-        for sequence, after, most in wanted:
+        for sequence, after, most in requests:
             text = sequence.token_ids + after
             if len(text) + most > self._max_positions:
                 continue
@@ -111,6 +111,6 @@ class ModelDrafter(Generic[Logits]):
         pairs = zip(known.guessed, text[known.num_tokens : -1], strict=False)
         return known.num_tokens + sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
-    def _next_part(self, wanted: DraftRequest, guess: list[int]) -> BatchEntry:
-        start = len(wanted.sequence.token_ids) + len(wanted.after) + len(guess) - 1
-        return BatchEntry(guess[-1:], start, wanted.sequence.block_table, 1)
+    def _next_part(self, request: DraftRequest, guess: list[int]) -> BatchEntry:
+        start = len(request.sequence.token_ids) + len(request.after) + len(guess) - 1
+        return BatchEntry(guess[-1:], start, request.sequence.block_table, 1)

@@ -93,6 +93,7 @@ class ModelRunner(Generic[Logits]):
         self._prompt_logprobs.pop(sequence, None)
 
     def _batch(self, step: Step) -> Batch:
+        """Return the batch of a step, with the slots of the sequences' states if the backend keeps states."""
         batch = make_batch(step.items, self.block_size, self._adapter_slots)
         if self._keeping is None:
             return batch

@@ -19,8 +19,8 @@ class Logprobs:
     """The log-probabilities of the rows that request them, computed before the logits are modified."""
 
     def __init__(self, logits: Tensor, sequences: abc.Sequence[Sequence]) -> None:
-        wanted = [sequence.request.logprobs for sequence in sequences]
-        self._options = {row: options for row, options in enumerate(wanted) if options is not None}
+        requested = [sequence.request.logprobs for sequence in sequences]
+        self._options = {row: options for row, options in enumerate(requested) if options is not None}
         if self._options:
             self._index = to_device(np.array(list(self._options)), logits.device)
             rows = logits.index_select(0, self._index).log_softmax(dim=-1)

@@ -87,8 +87,8 @@ def _draw(logits: Tensor, largest: Tensor, sequences: abc.Sequence[Sequence]) ->
     """Draw a token for each row. The largest logit is subtracted first, so that no temperature makes a row overflow."""
     params = [sequence.request.sampling for sequence in sequences]
     bounds = torch.finfo(torch.float32)
-    wanted = np.array([each.temperature for each in params]).clip(bounds.tiny, bounds.max).astype(np.float32)
-    temperatures = to_device(wanted, logits.device)
+    requested = np.array([each.temperature for each in params]).clip(bounds.tiny, bounds.max).astype(np.float32)
+    temperatures = to_device(requested, logits.device)
     logits = logits.sub_(largest[:, None]).div_(temperatures[:, None])
     truncate(logits, params)
     numbers = uniforms(

@@ -60,10 +60,11 @@ def _column(values: Sequence[float], like: Tensor, dtype: type[np.number[Any]] =
 
 
 def _below_top_k_and_top_p(logits: Tensor, params: Sequence[SamplingParams]) -> Tensor:
+    """Return a mask of the logits that top_k and top_p leave out."""
     vocab_size = logits.shape[1]
-    wanted = [min(each.top_k or vocab_size, vocab_size) for each in params]
-    counts = _column(wanted, logits, np.int64)
-    falling = _largest_falling(logits, max(wanted))
+    requested = [min(each.top_k or vocab_size, vocab_size) for each in params]
+    counts = _column(requested, logits, np.int64)
+    falling = _largest_falling(logits, max(requested))
     border = falling.gather(1, counts - 1)
     if any(each.top_p < 1 for each in params):
         mass = _column([each.top_p for each in params], logits)

@@ -129,6 +129,7 @@ class _Spelling:
 
 
 def _steps(decoder: Any) -> Iterator[dict[str, Any]]:
+    """Yield the steps of a tokenizer's decoder in order; nested sequences are flattened."""
     if decoder is None:
         return
     if decoder["type"] == "Sequence":

@@ -20,7 +20,7 @@ _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")  # half of a character unless two 
 
 
 def parse_json(text: str, field: str) -> Any:
-    """Return the value of a JSON text. Raises InvalidRequest for `field`, with the line and column or the reason.
+    """Return the value of a JSON text. Raise InvalidRequest for `field`, with the line and column or the reason.
 
     It is stricter than Python: no NaN or Infinity, no number that overflows to infinity, no integer of more than 64
     bits, no duplicate keys, no unpaired surrogate.
@@ -53,7 +53,7 @@ def parse_json(text: str, field: str) -> Any:
 
 
 def parse_parameters(text: str, field: str) -> dict[str, Any]:
-    """Return a function's schema, without parameters if `text` is empty. Raises InvalidRequest for `field`."""
+    """Return a function's schema, without parameters if `text` is empty. Raise InvalidRequest for `field`."""
     if not text:
         return dict(_NO_PARAMETERS)
     schema = parse_json(text, field)

@@ -12,11 +12,12 @@ import httpx
 import pytest
 from sluice.v1 import chat_pb2, chat_pb2_grpc, content_pb2, tool_pb2
 
-from service.output.families.tool_families import HARMONY, QWEN_CODER
+from service.output.families.named_calls import HARMONY
+from service.output.families.tagged_calls import QWEN_CODER
 from service.output.families.tool_syntax import CHANNEL_MARKERS
 from tests.e2e.scripted_models import RESULT, Doors, Script, scripted_product
 from tests.engine.constraints.fakes import tokenizer_of
-from tests.service.output.families import FAMILIES
+from tests.service.output.families.families import FAMILIES
 
 ASKED = "What is the weather in Oslo?"
 ANSWER = "It is sunny."

@@ -18,7 +18,9 @@ import pytest
 from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 from sluice.v1 import chat_pb2, chat_pb2_grpc, content_pb2
+from typer.testing import CliRunner
 
+from cli.app import APP
 from tests.e2e.stack import HOLDABLE, Stack
 from tests.redis_server import RedisServer
 from tests.service.auth.key_files import write
@@ -281,6 +283,17 @@ def test_metrics_are_labelled_by_key(guarded: Guarded) -> None:
     kinds = [line for line in lines if line.startswith("sluice_quota_tokens")]
     assert len(kinds) == 2
     assert any('sluice_limit="max_n"' in line for line in lines if line.startswith("sluice_quota_refusals"))
+
+
+def test_usage_of_a_key_is_shown_to_operators(guarded: Guarded) -> None:
+    """`sluice keys usage` shows the tokens and rejections of one key."""
+    assert guarded.post("sizes", "/v1/chat/completions", CHAT).status_code == 200
+    assert guarded.post("sizes", "/v1/chat/completions", {**CHAT, "n": 3}).status_code == 400
+    url = f"http://127.0.0.1:{guarded.stack.ports['service_metrics']}/metrics"
+    done = CliRunner().invoke(APP, ["keys", "usage", "sizes", "--metrics", url, "--json"])
+    (row,) = json.loads(done.stdout)
+    assert (row["key"], row["model"]) == ("sizes", MODEL)
+    assert min(row["input_tokens"], row["output_tokens"], row["rejected_requests"]) > 0
 
 
 def test_clients_are_served_while_redis_is_unreachable(guarded: Guarded) -> None:

@@ -7,9 +7,13 @@ const require = createRequire(modules + "/");
 const { chromium } = require("playwright-core");
 
 const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] });
-const open = async (options = {}) => {
+const open = async (options = {}, isClockStopped = false) => {
   const context = await browser.newContext(options);
   const page = await context.newPage();
+  if (isClockStopped) {
+    await page.clock.install({ time: 0 });
+    await page.clock.pauseAt(1000);
+  }
   page.setDefaultTimeout(0); // the test ends a wait that takes too long
   page.errors = [];
   page.asked = [];
@@ -50,8 +54,12 @@ const scenarios = {
     const { "First token, median": first } = await tiles(page, "First token, median", "s$");
     await chat("Hi", { model: "nobody" });
     await chat("Hi", { temperature: 9 });
-    await page.waitForFunction(() => [...document.querySelectorAll("#errors tbody tr")].some((each) => each.cells[1]?.textContent === "MODEL_NOT_FOUND" && each.cells[2].textContent === "1"));
-    const refused = await row(page, "errors", "MODEL_NOT_FOUND");
+    const counted = await page.waitForFunction(() => {
+      const rows = [...document.querySelectorAll("#errors tbody tr")].map((each) => [...each.cells].map((cell) => cell.textContent.trim()));
+      return rows.find(([, reason, recent]) => reason === "MODEL_NOT_FOUND" && recent === "1");
+    });
+    const refused = await counted.jsonValue();
+    await page.waitForFunction(() => [...document.querySelectorAll("figure .plot")].every((each) => [...each.children].some((path) => path.getAttribute("d").includes("L"))));
     const drawn = await page.locator("figure .plot").evaluateAll((plots) => plots.map((each) => [each.getAttribute("aria-label"), [...each.children].some((path) => path.getAttribute("d").includes("L"))]));
     const models = await page.locator("#model option").allTextContents();
     await page.locator("#model").selectOption("all-minilm-l6-v2");
@@ -65,17 +73,19 @@ const scenarios = {
     return { shares: await row(page, "shares", "shared"), errors: page.errors };
   },
   async pause() {
-    const page = await open();
-    await until(page, "Ready");
+    const page = await open({}, true);
+    await until(page, "Ready"); // after the first request; the clock must run for the next one
     await page.locator("#pause").focus();
     await page.keyboard.press("Enter");
     const pressed = await page.locator("#pause").getAttribute("aria-pressed");
-    await page.waitForTimeout(300); // earlier requests have completed
-    const before = page.asked.length;
-    await page.waitForTimeout(2500);
-    const meanwhile = page.asked.length - before;
+    await page.clock.runFor(60_000);
+    await page.evaluate(() => fetch("status.json").then(() => null)); // all earlier requests have been seen then
+    const meanwhile = page.asked.filter((each) => each.endsWith("status.json")).length - 2; // the first one and this one
+    if (meanwhile) return { pressed, meanwhile };
     await page.keyboard.press("Enter");
-    await page.waitForRequest(/status\.json/);
+    const resumed = page.waitForRequest(/status\.json/);
+    await page.clock.runFor(2000);
+    await resumed;
     return { pressed, meanwhile, errors: page.errors };
   },
   async lost() {

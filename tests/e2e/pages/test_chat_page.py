@@ -10,18 +10,24 @@ import pytest
 
 from gateway.openapi.document import build_document
 from gateway.routes.surfaces import SURFACES
+from tests.e2e.faults.test_client_disconnect import until_call_ended
 from tests.e2e.stack import ROOT, Stack
 from tests.waiting import GUARD_S
 
 ANSWER = "I am sluice-demo, the small demo model of the sluice service."
 
 
-def seen(stack: Stack, scenario: str) -> Any:
-    """Run a scenario in a browser and return its observations."""
+def command_of(stack: Stack, scenario: str) -> list[str]:
+    """Return the command that runs a scenario in a browser."""
     browser = shutil.which("chromium-headless-shell")
     assert browser is not None, "make test installs it"
     modules = str(ROOT / ".cache/npm/node_modules")
-    command = ["node", "tests/e2e/pages/chat_page.mjs", f"{stack.door}/", browser, modules, scenario]
+    return ["node", "tests/e2e/pages/chat_page.mjs", f"{stack.door}/", browser, modules, scenario]
+
+
+def seen(stack: Stack, scenario: str) -> Any:
+    """Run a scenario in a browser and return its observations."""
+    command = command_of(stack, scenario)
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=GUARD_S, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -56,11 +62,25 @@ def test_edited_questions_and_new_answers_are_branches(stack: Stack) -> None:
 
 def test_stop_frees_what_the_answer_held(stack: Stack) -> None:
     """Escape ends the answer and keeps its text, and the engine stops."""
-    found = seen(stack, "stop")
+    is_stopped = False
+    while not is_stopped:  # an answer that has ended before the engine is held proves nothing
+        num_ended = len(stack.generation_lines())
+        with subprocess.Popen(
+            command_of(stack, "stop"), cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            assert process.stdout.readline() == "answering\n"
+            with stack.engine_held():
+                process.stdin.write("held\n")
+                process.stdin.flush()
+                found = json.loads(process.stdout.readline())
+                until_call_ended(stack, num_ended)
+                is_stopped = '"status":"CANCELLED"' in stack.generation_lines()[-1]
     assert "ended by your stop" in found["facts"][0]
     assert found["length"] > 20
-    stack.until_idle()
     assert found["errors"] == []
+    stack.until_idle()
 
 
 def test_no_text_becomes_markup(stack: Stack) -> None:

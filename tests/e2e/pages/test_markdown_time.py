@@ -1,4 +1,4 @@
-"""The time to render a model's Markdown grows linearly with its length, whatever the model writes."""
+"""The processor time to render a model's Markdown grows linearly with its length, whatever the model writes."""
 
 from __future__ import annotations
 

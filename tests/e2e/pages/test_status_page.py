@@ -117,7 +117,7 @@ def test_shares_are_those_that_came_about(stack: Stack) -> None:
 
 
 def test_updates_can_be_paused(stack: Stack) -> None:
-    """A key press pauses all requests, and another one resumes them."""
+    """A key press pauses all requests, of which a minute of the page's clock has none, and another one resumes them."""
     assert seen(stack.door, "pause") == {"pressed": "true", "meanwhile": 0, "errors": []}
 
 

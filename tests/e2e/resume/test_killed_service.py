@@ -36,6 +36,7 @@ def killable() -> Iterator[Stack]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SLUICE_SERVICE_ENGINE__MAX_BATCH_SEQUENCES", "192")
         patch.setenv("SLUICE_SERVICE_ENGINE__MAX_QUEUE_WAIT_S", "1e9")  # reject nothing
+        patch.setenv("SLUICE_GATEWAY_RESUME_TIMEOUT_S", str(GUARD_S))  # a service starts slowly on a busy machine
         stack = Stack(environment=HOLDABLE)
     try:
         stack.wait_for("sluice is ready.")

@@ -180,7 +180,7 @@ def test_core_raises_the_exceptions_of_the_runner() -> None:
 
 
 class FixedRunner(PagedRunner):
-    """Returns the same results for every step."""
+    """Return the same results for every step."""
 
     def __init__(self, results: list[SampledToken | SequenceError | None]) -> None:
         super().__init__()

@@ -29,7 +29,7 @@ from service.generation.prompts.conversation import Function
 from service.generation.requests.parameters import LogprobsOptions, SamplingParams, StopParams
 from service.generation.requests.request import GenerationRequest
 from service.generation.stats import EngineStats
-from service.output.families.tool_families import HERMES
+from service.output.families.object_calls import HERMES
 from tests.engine.driving import drive
 from tests.engine.tiny_models import save
 

@@ -266,7 +266,7 @@ async def test_logs_of_a_worker_reach_the_parents_handlers(tmp_path: Path, caplo
 
 
 PARENT = """
-import sys, time
+import signal, sys
 from pathlib import Path
 from service.engine.link.process_link import ProcessLink
 from service.engine.link.engine_spec import EngineSpec
@@ -276,7 +276,7 @@ arguments = {"folder": folder, "texts": (), "ends": True, "sizes": {}}
 link = ProcessLink(EngineSpec("tests.engine.scripted:generator", arguments))
 link.launch()
 print(link.pid, flush=True)
-time.sleep(60)
+signal.pause()
 """
 
 

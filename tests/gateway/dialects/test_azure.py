@@ -72,11 +72,17 @@ def test_named_parameters_have_effect() -> None:
         "stream": True, "temperature": 0.5, "tool_choice": "none", "top_p": 0.5,
         "response_format": {"type": "json_object"}, "tools": [{"type": "function", "function": {"name": "f"}}],
     }  # fmt: skip
-    assert {*fields, "messages"} == NAMED
+    assert {*fields, "messages", "max_completion_tokens"} == NAMED  # the other name of max_tokens
     plain = parse()
     for name, value in fields.items():
         call = parse(**{name: value})
         assert (call.request, call.stream) != (plain.request, plain.stream), name
+
+
+@pytest.mark.parametrize("mode", [{}, {"extra-parameters": "error"}, {"extra-parameters": "drop"}])
+def test_max_completion_tokens_is_a_named_parameter(mode: dict[str, str]) -> None:
+    """The newer name of `max_tokens` has effect in every mode, since Azure's clients send it without the header."""
+    assert parse(mode, max_completion_tokens=5).request.stopping.max_tokens == 5
 
 
 @pytest.mark.parametrize("mode", [{}, {"extra-parameters": "error"}])

@@ -199,3 +199,11 @@ async def test_model(gateway: Gateway, path: str) -> None:
         "outputs": [{"name": "text_output", **text}],
     }
     assert (await gateway.http.get(f"{path}/ready")).json() == {"name": "org/b", "ready": True}
+
+
+@pytest.mark.parametrize("name", ["config", "stats"])
+async def test_paths_of_a_model_that_are_not_served_are_named(gateway: Gateway, name: str) -> None:
+    """Triton's other paths of a model get an error about the path, not about an unknown model."""
+    answer = await gateway.http.get(f"/v2/models/org/b/{name}")
+    assert (answer.status_code, answer.json()["error_type"]) == (404, "not_found")
+    assert answer.json()["error"] == f"the path /v2/models/{{model}}/{name} is not served"

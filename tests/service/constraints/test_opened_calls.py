@@ -18,10 +18,11 @@ from service.engine.tokens.tokenizer import FastTokenizer
 from service.generation.errors import InvalidRequest, UnsupportedConstraint
 from service.generation.formats.constraint import Constraint, ReasoningLimit, ReasoningMarkers, ReasoningStart
 from service.generation.prompts.conversation import Function
-from service.output.families.tool_families import HERMES, LLAMA3, MISTRAL, PLAIN_JSON, SYNTAXES
+from service.output.families.object_calls import HERMES, LLAMA3, MISTRAL, PLAIN_JSON
+from service.output.families.tool_families import SYNTAXES
 from service.output.families.tool_syntax import ToolSyntax
 from tests.engine.constraints.fakes import END, allowed_ids, babble, control_ids_of, token_id, tokenizer_of
-from tests.service.output.families import MARKERS, read
+from tests.service.output.families.families import MARKERS, read
 from tests.service.prompts.fakes import control_tokens_of
 
 WITH_TOKENS = tokenizer_of(*MARKERS, "<think>", "</think>")

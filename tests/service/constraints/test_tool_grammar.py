@@ -17,11 +17,12 @@ from service.generation.errors import InvalidRequest, UnsupportedConstraint
 from service.generation.formats.constraint import Grammar
 from service.generation.formats.output_format import OutputFormat, TextChoice
 from service.generation.prompts.conversation import Function
-from service.output.families.tool_families import HERMES, SYNTAXES
+from service.output.families.object_calls import HERMES
+from service.output.families.tool_families import SYNTAXES
 from service.output.families.tool_syntax import ToolSyntax
 from tests.engine.constraints.fakes import END, tokenizer_of
 from tests.service.constraints.fakes import accepts, said_under
-from tests.service.output.families import FAMILIES, MARKERS, read
+from tests.service.output.families.families import FAMILIES, MARKERS, read
 from tests.service.prompts.fakes import control_tokens_of
 
 WITH_TOKENS = tokenizer_of(*MARKERS)

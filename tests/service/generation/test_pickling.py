@@ -167,6 +167,7 @@ ERRORS: list[errors.ServiceError] = [
     errors.CannotSleep("m"),
     errors.EngineAsleep("m", 2.5),
     errors.ModelLoadError("m"),
+    errors.ModelChanged("m"),
 ]
 
 

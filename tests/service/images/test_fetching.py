@@ -18,6 +18,7 @@ from service.images.fetching import Fetcher
 from service.settings.image_settings import ImageSettings
 from tests.e2e.picture_server import PictureServer
 from tests.engine.fakes import until
+from tests.waiting import GUARD_S
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def server() -> Iterator[PictureServer]:
 
 
 class NameServer:
-    """Returns the given answers in turn, and counts the requests."""
+    """Return the given answers in turn, and counts the requests."""
 
     def __init__(self, *answers: list[str]) -> None:
         self.answers = list(answers)
@@ -108,14 +109,14 @@ async def test_call_that_ends_before_the_fetch_gets_deadline_exceeded(server: Pi
 async def test_a_key_with_many_fetches_delays_no_other_key(server: PictureServer) -> None:
     """Requests of one key wait for each other; requests of other keys, or without a key, don't wait for them."""
     fetcher = Fetcher(
-        settings(allow_private_addresses=True, max_fetches_per_key=2, max_fetches_per_host=64, max_fetch_s=60),
+        settings(allow_private_addresses=True, max_fetches_per_key=2, max_fetches_per_host=64, max_fetch_s=GUARD_S),
         NameServer(["127.0.0.1"]),
     )
 
     async def fetch(key: str, path: str) -> None:
         caller = Caller(id=key) if key else ANONYMOUS
         enter_call(Call("sluice.v1.ChatService/Chat", "r", caller=caller))
-        await fetcher.fetch(f"http://cats.example:{server.port}{path}", "f", time.monotonic() + 60)
+        await fetcher.fetch(f"http://cats.example:{server.port}{path}", "f", time.monotonic() + GUARD_S)
 
     slow = [asyncio.create_task(fetch("greedy", "/slow")) for _ in range(6)]
     await until(lambda: server.asked.count("/slow") == 2)
@@ -130,17 +131,15 @@ async def test_a_key_with_many_fetches_delays_no_other_key(server: PictureServer
 @pytest.mark.slow
 async def test_the_wait_for_others_of_a_key_is_not_part_of_an_images_time(server: PictureServer) -> None:
     """A request may have more images than its key has slots: two that use their whole time precede the third."""
-    fetcher = Fetcher(
-        settings(allow_private_addresses=True, max_fetches_per_key=1, max_fetch_s=1), NameServer(["127.0.0.1"])
-    )
     enter_call(Call("sluice.v1.ChatService/Chat", "r", caller=Caller(id="one")))
-    found = await asyncio.gather(
-        *(
-            fetcher.fetch(f"http://cats.example:{server.port}{path}", "f", None)
-            for path in ("/slow", "/slow", "/cat.png")
-        ),
-        return_exceptions=True,
-    )
-    fetcher.close()
-    assert [type(each) for each in found[:2]] == [InvalidRequest, InvalidRequest]
-    assert isinstance(found[2], Media), found[2]
+    time_s = 0.25
+    third: object = None
+    while not isinstance(third, Media):  # the third may itself need more time than it has, on a slow machine
+        time_s *= 2
+        fetcher = Fetcher(
+            settings(allow_private_addresses=True, max_fetches_per_key=1, max_fetch_s=time_s), NameServer(["127.0.0.1"])
+        )
+        urls = [f"http://cats.example:{server.port}{path}" for path in ("/slow", "/slow", "/cat.png")]
+        *slow, third = await asyncio.gather(*(fetcher.fetch(url, "f", None) for url in urls), return_exceptions=True)
+        fetcher.close()
+        assert [type(each) for each in slow] == [InvalidRequest, InvalidRequest]

@@ -10,6 +10,7 @@ from sluice.v1 import model_pb2
 
 from service.interceptors.load_report import as_binary, as_text
 from tests.service.fakes import ENDLESS, Refusal, ScriptedRunner, refused, request, rest_of, running
+from tests.waiting import GUARD_S
 
 TEXT, BINARY = "endpoint-load-metrics", "endpoint-load-metrics-bin"
 
@@ -105,7 +106,7 @@ async def test_a_report_has_the_utilization() -> None:
             return parsed((await trailers(lookup))[TEXT])
 
         assert (await reported())["application_utilization"] == pytest.approx(0.001)
-        streams = [run.chat.StreamChat(request(), timeout=60) for _ in range(3)]
+        streams = [run.chat.StreamChat(request(), timeout=GUARD_S) for _ in range(3)]
         for stream in streams:
             await stream.read()
         busy = await reported()

@@ -12,6 +12,7 @@ from opentelemetry.trace import SpanKind, StatusCode, format_span_id, format_tra
 
 from service.generation.errors import EngineClosed
 from tests.engine.fakes import until
+from tests.service.deadlines import refused_at_deadline
 from tests.service.fakes import ENDLESS, MODEL, ScriptedRunner, refused, request, running
 
 TRACE_ID, CALLER_ID = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
@@ -149,7 +150,12 @@ async def test_span_of_a_call_that_fails_after_its_caller_left() -> None:
 async def test_spans_of_a_late_call_have_the_deadline_status() -> None:
     """A call that its deadline ended is distinguished from one that its client cancelled."""
     async with running(ScriptedRunner("on and ", end=False), engine=ENDLESS) as run:
-        await refused(run.chat.StreamChat(request(), timeout=0.3))
+
+        def call(left_s: float) -> Any:
+            run.spans.clear()
+            return run.chat.StreamChat(request(), timeout=left_s)
+
+        await refused_at_deadline(call, run.runner.entered.is_set)
         spans = await run.ended_spans(2)
     assert attributes(spans[STREAM])["rpc.response.status_code"] == "DEADLINE_EXCEEDED"
     assert attributes(spans[CHAT])["error.type"] == "DeadlineExceeded"

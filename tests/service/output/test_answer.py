@@ -12,8 +12,8 @@ from service.generation.requests.parameters import LogprobsOptions
 from service.generation.requests.request import GenerationRequest
 from service.output.answers.answer import AnswerReader
 from service.output.answers.choice import AnswerForm
+from service.output.families.object_calls import HERMES
 from service.output.families.reasoning_families import THINK
-from service.output.families.tool_families import HERMES
 from tests.engine.constraints.fakes import ADDED, END, token_id, tokenizer_of
 from tests.service.output.fakes import outputs_of, results_by_choice
 

@@ -14,8 +14,8 @@ from service.generation.outputs.events import Event, Text, ToolArguments, ToolCa
 from service.generation.outputs.output import FinishReason
 from service.generation.requests.parameters import StopParams
 from service.output.answers.choice import AnswerForm, ChoiceReader
+from service.output.families.object_calls import HERMES
 from service.output.families.reasoning_families import THINK
-from service.output.families.tool_families import HERMES
 from tests.engine.constraints.fakes import ADDED, END, token_id, tokenizer_of
 from tests.service.output.fakes import ChoiceResult, outputs_of, results_by_choice
 

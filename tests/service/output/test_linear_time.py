@@ -11,7 +11,8 @@ from service.generation.formats.constraint import ReasoningMarkers, ReasoningSta
 from service.generation.outputs.events import Text
 from service.output.parsers.marked_answer import MarkedAnswerParser
 from service.output.parsers.reasoning import ReasoningParser
-from tests.service.output.families import FAMILIES, Family, deltas_of
+from tests.service.output.families.families import FAMILIES, deltas_of
+from tests.service.output.families.family import Family
 
 SHORT, LONG = 4_000, 32_000
 LIMIT = 3.5 * LONG / SHORT  # of the ratio of their times: 8 if linear, 64 if quadratic

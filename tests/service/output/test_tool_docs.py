@@ -16,7 +16,7 @@ import pytest
 from service.output.families.reasoning_families import REASONING_FAMILIES
 from service.output.families.tool_families import SYNTAXES
 from service.output.families.tool_syntax import BracedCall, PythonicCall, TaggedCall, ToolSyntax
-from tests.service.output.families import FAMILIES, read
+from tests.service.output.families.families import FAMILIES, read
 
 PAGE = Path(__file__).parents[3] / "docs" / "tools.md"
 

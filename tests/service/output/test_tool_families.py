@@ -7,9 +7,11 @@ from typing import get_args
 
 import pytest
 
-from service.output.families.tool_families import INTERNLM2, PLAIN_JSON, SYNTAXES, tool_syntax
+from service.output.families.object_calls import INTERNLM2, PLAIN_JSON
+from service.output.families.tool_families import SYNTAXES, tool_syntax
 from service.settings.model_settings import SyntaxName
-from tests.service.output.families import FAMILIES, OSLO, Calls, Family, read
+from tests.service.output.families.families import FAMILIES, read
+from tests.service.output.families.family import OSLO, Calls, Family
 from tests.service.prompts.fakes import template_of
 
 CASES = [

@@ -4,15 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from service.output.families.tool_families import (
-    HERMES,
-    KIMI_K2,
-    LLAMA3,
-    MISTRAL,
-    MISTRAL_NAMED,
-    PLAIN_JSON,
-    tool_syntax,
-)
+from service.output.families.named_calls import KIMI_K2, MISTRAL_NAMED
+from service.output.families.object_calls import HERMES, LLAMA3, MISTRAL, PLAIN_JSON
+from service.output.families.tool_families import tool_syntax
 from service.output.families.tool_syntax import ToolSyntax
 
 

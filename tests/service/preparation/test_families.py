@@ -12,13 +12,14 @@ from service.generation.errors import ConstraintFailed
 from service.generation.formats.output_format import Regex
 from service.generation.prompts.conversation import ReasoningEffort
 from service.generation.requests.request import GenerationRequest
+from service.output.families.named_calls import HARMONY
+from service.output.families.object_calls import COMMAND
 from service.output.families.reasoning_families import REASONING_FAMILIES, ReasoningFamily
-from service.output.families.tool_families import COMMAND, HARMONY
 from service.output.families.tool_syntax import CHANNEL_MARKERS
 from service.prompts.chats.reasoning_effort import ReasoningBudgets
 from tests.engine.constraints.fakes import END, SPECIAL, control_ids_of, token_id, tokenizer_of
 from tests.service.output.fakes import outputs_of, results_by_choice
-from tests.service.output.families import FAMILIES
+from tests.service.output.families.families import FAMILIES
 from tests.service.preparation.fakes import (
     answer_to,
     chat,

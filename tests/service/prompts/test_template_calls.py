@@ -6,10 +6,13 @@ import logging
 
 import pytest
 
-from service.output.families.tool_families import HERMES, LFM2, LLAMA3, PLAIN_JSON, QWEN_CODER
+from service.output.families.keyword_calls import LFM2
+from service.output.families.object_calls import HERMES, LLAMA3, PLAIN_JSON
+from service.output.families.tagged_calls import QWEN_CODER
 from service.output.families.tool_syntax import ToolSyntax
 from service.prompts.templates.template_calls import confirmed_syntax, warn_if_unparsed
-from tests.service.output.families import FAMILIES, Family, chatml, each
+from tests.service.output.families.families import FAMILIES
+from tests.service.output.families.family import Family, chatml, each
 from tests.service.prompts.fakes import CHATML, template_of
 
 

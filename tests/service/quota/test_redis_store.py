@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import given, settings
@@ -22,13 +23,18 @@ from tests.redis_server import RedisServer
 from tests.service.quota.fakes import HandClock
 from tests.waiting import GUARD_S
 
+_Result = TypeVar("_Result")
+
 MINUTE = Bucket("minute", 1000)
 SLOW = Bucket("slow", 1)  # nothing is refilled while a test runs
 SLOTS = Slots("slots", 3)
+LEASE_S = 2 * GUARD_S
 
 
 @asynccontextmanager
-async def store_of(redis: RedisServer, timeout_s: float = 5, lease_s: float = 30) -> AsyncIterator[RedisStore]:
+async def store_of(
+    redis: RedisServer, timeout_s: float = GUARD_S, lease_s: float = LEASE_S
+) -> AsyncIterator[RedisStore]:
     """Return the store of a replica."""
     store = RedisStore(redis.url, timeout_s, lease_s)
     try:
@@ -45,11 +51,13 @@ def draw(bucket: Bucket, num_tokens: int) -> Demand:
 async def test_two_replicas_share_a_bucket(redis: RedisServer) -> None:
     """Tokens taken at one replica are missing at the other; tokens returned at one are available at the other."""
     async with store_of(redis) as first, store_of(redis) as second:
+        began = time.monotonic()
         reading = await first.take(draw(MINUTE, 1000))
         assert reading.is_granted
         refused = await second.take(draw(MINUTE, 500))
         assert not refused.is_granted
-        assert 29 < MINUTE.wait_s(refused.behind_s[0], 500) <= 30
+        took_s = time.monotonic() - began
+        assert 30 - took_s <= MINUTE.wait_s(refused.behind_s[0], 500) <= 30
         reading.give_back(draw(MINUTE, 900))
         await until_granted(second, draw(MINUTE, 900))
 
@@ -88,16 +96,38 @@ async def test_slots_are_freed_by_their_holders(redis: RedisServer) -> None:
 
 async def test_slots_of_a_dead_process_are_freed_with_time(redis: RedisServer) -> None:
     """A holder that stops renewing its lease loses its slot when the lease ends; others keep theirs."""
-    async with store_of(redis, lease_s=0.6) as alive:
+    async with store_of(redis) as alive, store_of(redis) as dead:
         assert (await alive.take(Demand((), [SLOTS], "alive"))).is_granted
-        dead = RedisStore(redis.url, 5, 0.6)
         assert (await dead.take(Demand((), [SLOTS], "dead1"))).is_granted
         assert (await dead.take(Demand((), [SLOTS], "dead2"))).is_granted
         assert not (await alive.take(Demand((), [SLOTS], "new1"))).is_granted
         await dead.close()
-        await until_granted(alive, Demand((), [SLOTS], "new1"))
-        await until_granted(alive, Demand((), [SLOTS], "new2"))
+        client = Redis.from_url(redis.url)
+        (key,) = await client.keys("*slots*")
+        for holder in ("dead1", "dead2"):
+            await client.zincrby(key, -LEASE_S * 1_000_000, holder)  # as if this time had passed
+        await client.aclose()
+        assert (await alive.take(Demand((), [SLOTS], "new1"))).is_granted
+        assert (await alive.take(Demand((), [SLOTS], "new2"))).is_granted
         assert not (await alive.take(Demand((), [SLOTS], "new3"))).is_granted
+
+
+async def test_a_living_process_renews_its_leases(redis: RedisServer) -> None:
+    """The lease of a held slot is extended again and again."""
+    async with store_of(redis, lease_s=0.6) as store:
+        assert (await store.take(Demand((), [SLOTS], "alive"))).is_granted
+        client = Redis.from_url(redis.url)
+
+        async def end() -> float:
+            """Return the end of the lease, or 0 while it is lost because the process was too slow."""
+            return max([await client.zscore(key, "alive") or 0 for key in await client.keys("*slots*")], default=0)
+
+        for _ in range(2):
+            before = await end()
+            async with asyncio.timeout(GUARD_S):
+                while await end() <= before:  # noqa: ASYNC110  the server is asked
+                    await asyncio.sleep(0.02)
+        await client.aclose()
 
 
 async def test_a_cancelled_demand_takes_nothing(redis: RedisServer) -> None:
@@ -121,9 +151,9 @@ async def test_nothing_is_left_of_full_buckets_and_free_slots(redis: RedisServer
         (await store.take(demand)).give_back(demand)
         client = Redis.from_url(redis.url)
         await until_keys(client, 0)
-        await store.take(draw(MINUTE, 10))
+        await store.take(draw(MINUTE, 1000))
         (key,) = await client.keys("*")
-        assert 0 < await client.pttl(key) < 3000
+        assert 0 < await client.pttl(key) <= 1000 * (PERIOD_S + 1)
         await client.aclose()
 
 
@@ -149,14 +179,14 @@ async def test_a_clock_that_is_set_back_blocks_no_caller(redis: RedisServer) -> 
 @pytest.mark.parametrize("how", ["killed", "hanging"])
 async def test_a_lost_server_is_reported_in_time(redis: RedisServer, how: str) -> None:
     """A dead server is reported immediately, a hanging one after the timeout; a restarted one is used again."""
-    async with store_of(redis, timeout_s=0.3) as store:
-        assert (await store.take(draw(MINUTE, 1))).is_granted
+    async with store_of(redis, timeout_s=GUARD_S if how == "killed" else 0.3) as store:
+        assert (await answered(partial(store.take, draw(MINUTE, 1)))).is_granted
         redis.kill() if how == "killed" else redis.pause()
         with pytest.raises(StoreLost):
             await store.take(draw(MINUTE, 1))
         redis.start() if how == "killed" else redis.resume()
-        await store.start()
-        assert (await store.take(draw(MINUTE, 1))).is_granted
+        await answered(store.start)
+        assert (await answered(partial(store.take, draw(MINUTE, 1)))).is_granted
 
 
 async def test_a_server_that_takes_no_writes_is_lost(redis: RedisServer) -> None:
@@ -211,6 +241,13 @@ async def compare(redis: RedisServer, steps: Steps) -> None:
             here.give_back(back)
             there.give_back(back)
             await until(lambda: not store.num_sending)
+
+
+async def answered(call: Callable[[], Awaitable[_Result]]) -> _Result:
+    """Return the result of a call, made again if a slow machine exceeds the short timeout."""
+    while True:
+        with suppress(StoreLost):
+            return await call()
 
 
 async def until_granted(store: RedisStore, demand: Demand) -> None:

@@ -278,7 +278,6 @@ async def greedy_texts(service: Service) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)  # all of it is computed, while other calls may compute as well
 async def test_2000_random_calls_end_once_and_leave_nothing(tmp_path: Path) -> None:
     """Each call, cancelled, late, preempted or rejected, ends once, and every block and task is released."""
     draw = random.Random(11)

@@ -10,6 +10,7 @@ from sluice.v1 import chat_pb2, chat_pb2_grpc, serving_pb2
 
 from service.generation.errors import PromptTooLong
 from tests.engine.fakes import until
+from tests.service.deadlines import answered_before_deadline, refused_at_deadline
 from tests.service.fakes import ENDLESS, ScriptedRunner, kinds_of, refused, request, rest_of, running, text_of
 
 
@@ -82,7 +83,8 @@ async def _wait(call: Any) -> object:
 async def test_chat_ends_at_the_callers_deadline(method: str) -> None:
     """The call ends with DEADLINE_EXCEEDED, and its generation stops."""
     async with running(ScriptedRunner("endless ", end=False), engine=ENDLESS) as run:
-        refusal = await refused(getattr(run.chat, method)(request(), timeout=0.3))
+        call = getattr(run.chat, method)
+        refusal = await refused_at_deadline(lambda left_s: call(request(), timeout=left_s), run.runner.entered.is_set)
         assert refusal.code is grpc.StatusCode.DEADLINE_EXCEEDED
         await run.until_idle()
 
@@ -94,7 +96,11 @@ async def test_chat_that_truncates_is_whole_at_its_deadline() -> None:
     runner.delay_s = 0.02  # leaves the event loop enough time
     async with running(runner, engine=ENDLESS) as run:
         serving = serving_pb2.ServingOptions(error_behavior=serving_pb2.ERROR_BEHAVIOR_TRUNCATE)
-        events = [event async for event in run.chat.StreamChat(request(serving=serving), timeout=4)]
+
+        async def events_within(left_s: float) -> list[chat_pb2.StreamChatResponse]:
+            return [event async for event in run.chat.StreamChat(request(serving=serving), timeout=left_s)]
+
+        events = await answered_before_deadline(events_within)
         await run.until_idle()
     assert text_of(events).startswith("endless ")
     (end,) = [event.choice_finished for event in events if event.HasField("choice_finished")]

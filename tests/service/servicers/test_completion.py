@@ -20,6 +20,7 @@ from sluice.v1 import (
 
 from service.contract.generations.completion_fold import CompletionFold
 from tests.engine.fakes import END, until
+from tests.service.deadlines import answered_before_deadline, refused_at_deadline
 from tests.service.fakes import ENDLESS, MODEL, Running, ScriptedRunner, kinds_of, refused, running
 
 TRUNCATE = serving_pb2.ServingOptions(error_behavior=serving_pb2.ERROR_BEHAVIOR_TRUNCATE)
@@ -176,7 +177,10 @@ async def _wait(call: Any) -> object:
 async def test_completion_ends_at_the_callers_deadline(method: str) -> None:
     """The call ends with DEADLINE_EXCEEDED, and its generation stops."""
     async with running(ScriptedRunner("endless ", end=False), engine=ENDLESS) as run:
-        refusal = await refused(getattr(stub(run), method)(complete("a", "b"), timeout=0.3))
+        call = getattr(stub(run), method)
+        refusal = await refused_at_deadline(
+            lambda left_s: call(complete("a", "b"), timeout=left_s), run.runner.entered.is_set
+        )
         assert refusal.code is grpc.StatusCode.DEADLINE_EXCEEDED
         await run.until_idle()
 
@@ -187,7 +191,8 @@ async def test_completion_that_truncates_is_whole_at_its_deadline() -> None:
     runner = ScriptedRunner("endless ", end=False)
     runner.delay_s = 0.02  # leaves the event loop enough time
     async with running(runner, engine=ENDLESS) as run:
-        response = await stub(run).Complete(complete("a", "b", serving=TRUNCATE), timeout=4.0)
+        asked = complete("a", "b", serving=TRUNCATE)
+        response = await answered_before_deadline(lambda left_s: stub(run).Complete(asked, timeout=left_s))
         await run.until_idle()
     assert [choice.finish_reason for choice in response.choices] == [chat_pb2.FINISH_REASON_LENGTH] * 2
     assert all(choice.text.startswith("endless ") for choice in response.choices)

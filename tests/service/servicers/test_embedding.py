@@ -22,6 +22,7 @@ from service.settings.config import EMBEDDING_NAME, Settings
 from tests.engine.encoder_fakes import BEGIN, FINISH
 from tests.engine.fakes import until
 from tests.engine.vectors import vector_of
+from tests.service.deadlines import refused_at_deadline
 from tests.service.encoder_fakes import ENCODER, RunningEncoder, embed, running_encoder
 from tests.service.fakes import MODEL, refused, request
 from tests.service.observability.test_observation import samples
@@ -168,7 +169,10 @@ async def test_embed_ends_at_the_callers_deadline() -> None:
     """The call ends with DEADLINE_EXCEEDED, and its computation stops."""
     async with running_encoder({"max_batch_tokens": 64}) as run:
         with run.runner.paused():
-            refusal = await refused(run.embeddings.Embed(embed(*["late"] * 100), timeout=0.3))
+            asked = embed(*["late"] * 100)
+            refusal = await refused_at_deadline(
+                lambda left_s: run.embeddings.Embed(asked, timeout=left_s), run.runner.entered.is_set
+            )
             await until(lambda: not run.engine.num_open)
         await run.until_idle()
         assert len(run.runner.batches) == 1

@@ -16,6 +16,7 @@ from service.generation.caller import ANONYMOUS
 from service.observability.health import ServingPhase
 from tests.engine.fakes import until
 from tests.service.contract.response_cases import check_order
+from tests.service.deadlines import refused_at_deadline
 from tests.service.fakes import ENDLESS, MODEL, Running, ScriptedRunner, refused, rest_of, running
 from tests.service.preparation.fakes import preparation_of
 
@@ -172,7 +173,8 @@ async def _wait(call: Any) -> object:
 async def test_response_ends_at_the_callers_deadline(method: str) -> None:
     """The call ends with DEADLINE_EXCEEDED, and its generation stops."""
     async with running(ScriptedRunner("endless ", end=False), engine=ENDLESS) as run:
-        refusal = await refused(getattr(stub_of(run), method)(asked(), timeout=0.3))
+        call = getattr(stub_of(run), method)
+        refusal = await refused_at_deadline(lambda left_s: call(asked(), timeout=left_s), run.runner.entered.is_set)
         assert refusal.code is grpc.StatusCode.DEADLINE_EXCEEDED
         await run.until_idle()
 

@@ -13,6 +13,7 @@ from sluice.v1 import chat_pb2, sampling_pb2, serving_pb2, text_generation_pb2, 
 
 from service.generation.caller import ANONYMOUS
 from tests.engine.fakes import until
+from tests.service.deadlines import answered_before_deadline, refused_at_deadline
 from tests.service.fakes import ENDLESS, MODEL, Running, ScriptedRunner, kinds_of, refused, running
 
 METHODS = ["GenerateText", "StreamGenerateText"]
@@ -223,12 +224,13 @@ async def test_text_ends_at_the_caller_s_deadline(method: str) -> None:
     """The call ends with DEADLINE_EXCEEDED and its generation stops; with TRUNCATE, the text so far ends by LENGTH."""
     stopping = sampling_pb2.StopParams(max_tokens=900_000)
     async with running(ScriptedRunner("endless ", end=False), engine=ENDLESS) as run:
-        call = getattr(stub_of(run), method)(text_request(stopping=stopping), timeout=0.3)
-        refusal = await refused(call)
+        call, asked = getattr(stub_of(run), method), text_request(stopping=stopping)
+        refusal = await refused_at_deadline(lambda left_s: call(asked, timeout=left_s), run.runner.entered.is_set)
         assert refusal.code is grpc.StatusCode.DEADLINE_EXCEEDED
         await run.until_idle()
         run.runner.delay_s = 0.02  # leaves the event loop enough time
-        whole = await stub_of(run).GenerateText(text_request(stopping=stopping, serving=TRUNCATE), timeout=4)
+        asked = text_request(stopping=stopping, serving=TRUNCATE)
+        whole = await answered_before_deadline(lambda left_s: stub_of(run).GenerateText(asked, timeout=left_s))
         assert whole.finish_reason == chat_pb2.FINISH_REASON_LENGTH
         assert whole.text.startswith("endless ")
         await run.until_idle()

@@ -62,7 +62,7 @@ class ChatBody(SamplingBody, kw_only=True):
     reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
 
     def to_request(self, model: str) -> chat_pb2.ChatRequest:
-        """Return the contract's request. Raises Failure for a value outside the contract's types."""
+        """Return the contract's request. Raise Failure for a value outside the contract's types."""
         check_length(chat_pb2.ChatRequest, "messages", self.messages, "messages")
         check_length(chat_pb2.ChatRequest, "tools", self.tools or (), "tools")
         request = chat_pb2.ChatRequest(

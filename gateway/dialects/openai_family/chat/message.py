@@ -94,7 +94,7 @@ def json_text(value: str | JsonObject | None) -> str:
 
 
 def to_message(message: ChatMessage, path: str) -> content_pb2.Message:
-    """Return the contract's message. Raises Failure naming `path` for unsupported content, and for too many items."""
+    """Return the contract's message. Raise Failure naming `path` for unsupported content, and for too many items."""
     for name in ("audio", "function_call"):
         if is_given(getattr(message, name)):
             raise Failure.of_field(f"{path}.{name}", "not supported", Reason.UNSUPPORTED_FIELD)

@@ -35,7 +35,7 @@ class CompletionBody(SamplingBody, kw_only=True):
     response_format: ResponseFormat | None = None
 
     def to_request(self, model: str) -> completion_pb2.CompleteRequest:
-        """Return the contract's request. Raises Failure for a value outside the contract's types."""
+        """Return the contract's request. Raise Failure for a value outside the contract's types."""
         prompts = to_prompts(self.prompt, "prompt")
         check_length(completion_pb2.CompleteRequest, "prompts", prompts, "prompt")
         request = completion_pb2.CompleteRequest(model=model, prompts=prompts, suffix=self.suffix, echo=self.echo)

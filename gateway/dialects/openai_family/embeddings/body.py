@@ -20,7 +20,7 @@ class EmbeddingBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     dimensions: int | None = None
 
     def to_request(self, model: str) -> embedding_pb2.EmbedRequest:
-        """Return the contract's request. Raises Failure for a value outside the contract's types."""
+        """Return the contract's request. Raise Failure for a value outside the contract's types."""
         inputs = to_prompts(self.input, "input")
         check_length(embedding_pb2.EmbedRequest, "inputs", inputs, "input")
         request = embedding_pb2.EmbedRequest(model=model, inputs=inputs)

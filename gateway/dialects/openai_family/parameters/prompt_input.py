@@ -18,7 +18,7 @@ _PART: Final = re.compile(r"^\w+\.(\d+)(?:\.text|\.token_ids(?:\.ids(?:\.(\d+))?
 
 
 def to_prompts(value: PromptInput, field: str) -> list[prompt_pb2.Prompt]:
-    """Return the contract's prompts. A list of integers is one prompt of token ids. Raises Failure for `field`."""
+    """Return the contract's prompts. A list of integers is one prompt of token ids. Raise Failure for `field`."""
     if isinstance(value, str):
         return [prompt_pb2.Prompt(text=value)]
     if value and isinstance(value[0], int):

@@ -44,7 +44,7 @@ class DrawingBody(OpenAINumbers, kw_only=True):
     def set_drawing(
         self, request: chat_pb2.ChatRequest | completion_pb2.CompleteRequest | response_pb2.CreateResponseRequest
     ) -> None:
-        """Set these fields. Raises Failure for a value outside the contract's types."""
+        """Set these fields. Raise Failure for a value outside the contract's types."""
         copy_fields(self, request.sampling, but={"seed"})
         set_seed(request.sampling, self.seed)
         copy_fields(self, request.serving)
@@ -61,7 +61,7 @@ class SamplingBody(DrawingBody, kw_only=True):
     n: int | None = None
 
     def set_sampling(self, request: chat_pb2.ChatRequest | completion_pb2.CompleteRequest) -> None:
-        """Set all fields. Raises Failure for a value outside the contract's types."""
+        """Set all fields. Raise Failure for a value outside the contract's types."""
         self.set_drawing(request)
         copy_fields(self, request.stopping, but={"stop"})
         if self.stop is not None:

@@ -31,7 +31,7 @@ class StreamedUsage(enum.Enum):
 
 
 def streamed_usage(options: StreamOptions | None, *, stream: bool | None) -> StreamedUsage:
-    """Return the requested usage. Raises Failure for unsupported options."""
+    """Return the requested usage. Raise Failure for unsupported options."""
     if options is None:
         return StreamedUsage.NONE
     if not stream:
@@ -47,7 +47,10 @@ def streamed_usage(options: StreamOptions | None, *, stream: bool | None) -> Str
 def request_usage(
     request: ChatRequest | CompleteRequest, options: StreamOptions | None, *, stream: bool | None
 ) -> StreamedUsage:
-    """Return the requested usage, and request token counts if each chunk has it. Raises like `streamed_usage`."""
+    """Return the requested usage, and request token counts if each chunk has it.
+
+    Raise Failure for unsupported options.
+    """
     usage = streamed_usage(options, stream=stream)
     if usage is StreamedUsage.EVERY:
         request.tokens.SetInParent()

@@ -132,7 +132,7 @@ class ResponseBody(DrawingBody, kw_only=True):
         streamed_usage(self.stream_options, stream=self.stream)
 
     def to_request(self, model: str) -> response_pb2.CreateResponseRequest:
-        """Return the contract's request to `model`. Raises Failure if it can't be served or represented."""
+        """Return the contract's request to `model`. Raise Failure if it can't be served or represented."""
         self.check()
         if not isinstance(self.input, str):
             check_length(response_pb2.CreateResponseRequest, "input", self.input, "input")

@@ -59,7 +59,7 @@ Input: TypeAlias = str | list[ResponseItem]
 
 
 def to_items(given: Input) -> list[response_item_pb2.InputItem]:
-    """Return the contract's items; a string is a user's message. Raises Failure for fields that don't fit the type."""
+    """Return the contract's items; a string is a user's message. Raise Failure for fields that don't fit the type."""
     if isinstance(given, str):
         return [_message(content_pb2.ROLE_USER, [content_pb2.ContentPart(text=given)])]
     return [_to_item(item, f"input.{index}") for index, item in enumerate(given)]

@@ -82,7 +82,7 @@ def text_of(part: Part | SummaryTextPart) -> str:
 
 
 def to_part(part: str | Part, path: str) -> content_pb2.ContentPart:
-    """Return the contract's part of a message. Raises Failure naming `path` for unsupported content."""
+    """Return the contract's part of a message. Raise Failure naming `path` for unsupported content."""
     match part:
         case str():
             return content_pb2.ContentPart(text=part)

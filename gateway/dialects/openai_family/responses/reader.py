@@ -23,7 +23,7 @@ class ResponseReader:
     decoder: ClassVar[msgspec.json.Decoder[ResponseBody]] = msgspec.json.Decoder(ResponseBody)
 
     def parse(self, http_request: HttpRequest) -> ParsedRequest[response_pb2.CreateResponseRequest]:
-        """Parse a request. Raises Failure."""
+        """Parse a request. Raise Failure."""
         body = decode(http_request.body, self.decoder)
         self.check(body)
         request = body.to_request(self.model(http_request, body))
@@ -40,5 +40,5 @@ class ResponseReader:
         """Raise Failure for requests that only this dialect rejects."""
 
     def model(self, http_request: HttpRequest, body: ResponseBody) -> str:  # noqa: ARG002  for other dialects
-        """Return the name of the requested model. Raises Failure."""
+        """Return the name of the requested model. Raise Failure."""
         return body.model

@@ -62,7 +62,7 @@ Format: TypeAlias = TextFormat | JsonObjectFormat | SchemaFormat
 
 
 def to_tool(tool: ResponseTool, path: str) -> tool_pb2.Tool:
-    """Return the contract's tool. Raises Failure naming `path`."""
+    """Return the contract's tool. Raise Failure naming `path`."""
     function = tool.function
     if function is None:
         name = _required(tool.name, f"{path}.name")
@@ -73,7 +73,7 @@ def to_tool(tool: ResponseTool, path: str) -> tool_pb2.Tool:
 
 
 def to_tool_choice(choice: ToolChoice) -> tool_pb2.ToolChoice:
-    """Return the contract's tool choice. Raises Failure."""
+    """Return the contract's tool choice. Raise Failure."""
     if not isinstance(choice, NamedTool):
         return chat_tool.to_tool_choice(choice)
     if choice.function is None:
@@ -86,7 +86,7 @@ def to_tool_choice(choice: ToolChoice) -> tool_pb2.ToolChoice:
 
 
 def to_constraint(wanted: Format) -> sampling_pb2.OutputConstraint | None:
-    """Return the contract's constraint; None for free text. Raises Failure."""
+    """Return the contract's constraint; None for free text. Raise Failure."""
     if not isinstance(wanted, SchemaFormat):
         return chat_format.to_constraint(wanted)
     named, path = wanted.json_schema, "text.format.json_schema"

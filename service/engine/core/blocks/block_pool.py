@@ -64,14 +64,14 @@ class BlockPool:
         """
         if num_blocks > self.num_free_blocks:
             return None
-        wanted = max(num_expected, num_blocks)
+        target = max(num_expected, num_blocks)
         self._evict(num_blocks - self._empty.num_blocks)
         # A full cache would only offer scattered single blocks; a run of blocks is worth some old contents.
-        while self._cached and self._empty.num_blocks < self._max_emptied and not self._empty.has_run(after, wanted):
-            self._evict(min(wanted, self._max_emptied - self._empty.num_blocks))
+        while self._cached and self._empty.num_blocks < self._max_emptied and not self._empty.has_run(after, target):
+            self._evict(min(target, self._max_emptied - self._empty.num_blocks))
         block_ids: list[int] = []
         for num_taken in range(num_blocks):
-            after = self._empty.take(after, wanted - num_taken)
+            after = self._empty.take(after, target - num_taken)
             self._num_holders[after] = 1
             block_ids.append(after)
         return block_ids

@@ -62,6 +62,7 @@ class FreeRuns:
         return next(iter(next(runs for runs in classes if runs)))
 
     def _insert(self, start: int, end: int) -> None:
+        """Record the run of free blocks from `start` to before `end`, unless it is empty."""
         if start == end:
             return
         self._end_of[start] = end

@@ -26,7 +26,7 @@ class Drafter(Protocol):
     def is_costly(self) -> bool:
         """True if each drafted token takes notable time, so that only usable tokens should be requested."""
 
-    def guess(self, wanted: abc.Sequence[DraftRequest]) -> list[list[int]]:
+    def guess(self, requests: abc.Sequence[DraftRequest]) -> list[list[int]]:
         """Return a draft for each request, in their order. A draft is empty if there is no guess."""
 
     def release(self, sequence: Sequence) -> None:

@@ -36,6 +36,7 @@ class PromptLookup:
         return guess
 
     def _index(self, token_ids: list[int]) -> None:
+        """Index the n-grams of a sequence that are new since the last call, except the last one."""
         ends = range(self._num_indexed, len(token_ids))  # without the last n-gram, which is looked up
         if len(ends) == 1:
             self._ends[tuple(token_ids[-1 - _LENGTH : -1])] = ends.start
@@ -54,9 +55,9 @@ class PromptDrafter:
     def __init__(self) -> None:
         self._lookups: dict[Sequence, PromptLookup] = {}
 
-    def guess(self, wanted: abc.Sequence[DraftRequest]) -> list[list[int]]:
+    def guess(self, requests: abc.Sequence[DraftRequest]) -> list[list[int]]:
         """Return the tokens that followed the last n-gram at its previous occurrence."""
-        return [self._lookup(each.sequence).guess(each.sequence.token_ids, each.after, each.most) for each in wanted]
+        return [self._lookup(each.sequence).guess(each.sequence.token_ids, each.after, each.most) for each in requests]
 
     def release(self, sequence: Sequence) -> None:
         """Drop a sequence's index. It is built again if the sequence is scheduled again."""

@@ -123,18 +123,21 @@ class Speculation:
     def _search(
         self, sequences: abc.Sequence[Sequence], most: int, capacity: abc.Callable[[Sequence], int]
     ) -> dict[Sequence, list[int]]:
+        """Return the drafts that pay off at this number of sequences, within `most` tokens and `capacity`."""
         least = self._times.least_chance(len(sequences))
         if least > 1:
             return {}
-        wanted = [each for sequence in sequences if (each := self._wanted(sequence, least))]
+        requests = [each for sequence in sequences if (each := self._request_for(sequence, least))]
         if self._drafter.is_costly:
-            wanted = [each._replace(most=min(each.most, capacity(each.sequence) - len(each.after))) for each in wanted]
-            limits = {each.sequence: (len(each.after), each.most) for each in wanted}
+            requests = [
+                each._replace(most=min(each.most, capacity(each.sequence) - len(each.after))) for each in requests
+            ]
+            limits = {each.sequence: (len(each.after), each.most) for each in requests}
             counts = self._best(limits, len(sequences), most)
-            wanted = [each._replace(most=counts[each.sequence] - len(each.after)) for each in wanted]
-        requested = [each for each in wanted if each.most > 0]
-        guesses = dict(zip((each.sequence for each in requested), self._drafter.guess(requested), strict=True))
-        found = {each.sequence: (each.after, guesses.get(each.sequence, [])) for each in wanted}
+            requests = [each._replace(most=counts[each.sequence] - len(each.after)) for each in requests]
+        nonempty = [each for each in requests if each.most > 0]
+        guesses = dict(zip((each.sequence for each in nonempty), self._drafter.guess(nonempty), strict=True))
+        found = {each.sequence: (each.after, guesses.get(each.sequence, [])) for each in requests}
         sizes = {sequence: (len(after), len(guess)) for sequence, (after, guess) in found.items() if after or guess}
         drafts: dict[Sequence, list[int]] = {}
         for sequence, count in self._best(sizes, len(sequences), most).items() if sizes else ():
@@ -161,7 +164,7 @@ class Speculation:
         self._histories.pop(sequence, None)
         self._drafter.release(sequence)
 
-    def _wanted(self, sequence: Sequence, least: float) -> DraftRequest | None:
+    def _request_for(self, sequence: Sequence, least: float) -> DraftRequest | None:
         """Return the forced tokens and the number of guesses to request, or None if there is neither."""
         history = self._histories.get(sequence)
         if history is None:

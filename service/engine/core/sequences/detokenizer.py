@@ -91,6 +91,7 @@ class Detokenizer:
         return text
 
     def _decode(self, new: bytes) -> str:
+        """Return the complete characters of the bytes so far; the rest waits for the next bytes."""
         if self._is_between and new.isascii():
             return new.decode("ascii")  # faster than the decoder
         text = self._decoder.decode(new)

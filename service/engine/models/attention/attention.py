@@ -78,6 +78,7 @@ class AttentionPlan:
 
 
 def _plan(cache: KVCache, batch: Batch, scores: Scores, window: int | None) -> list[_Reader]:
+    """Return the readers of a batch's sequences: one for all short decodes, padded, and one for each other sequence."""
     bytes_per_slot = cache.shape.bytes_per_slot // cache.shape.num_layers
     max_padded = _MAX_PADDED_BYTES // bytes_per_slot if cache.device.type == "cpu" else np.iinfo(np.int32).max
     is_padded = (np.diff(batch.row_offsets) == 1) & (batch.context_lengths <= max_padded)

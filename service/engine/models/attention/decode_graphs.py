@@ -89,18 +89,18 @@ class DecodeGraphs:
 
     def record(self, recorder: Recorder) -> None:
         """Record the sizes in descending order, until the memory limit. Smaller ones reuse the largest one's memory."""
-        wanted, began, free = sizes(self._limits.max_sequences)[::-1], time.monotonic(), recorder.free_bytes()
-        for number, size in enumerate(wanted, 1):
+        all_sizes, began, free = sizes(self._limits.max_sequences)[::-1], time.monotonic(), recorder.free_bytes()
+        for number, size in enumerate(all_sizes, 1):
             inputs = self._inputs(size)
             recording = recorder.record(lambda inputs=inputs: self._compute(inputs))  # type: ignore[misc]
             self._recorded[size] = inputs, recording
             taken = free - recorder.free_bytes()
             if taken > self._limits.max_bytes:
                 message = "no more decodes are recorded: %d of %d sizes took %.0f MB, the limit is %.0f MB"
-                _log.warning(message, number, len(wanted), taken / 1e6, self._limits.max_bytes / 1e6)
+                _log.warning(message, number, len(all_sizes), taken / 1e6, self._limits.max_bytes / 1e6)
                 break
             _log.info(
-                "recorded decodes of %d sequences, %d of %d sizes, %.0f MB", size, number, len(wanted), taken / 1e6
+                "recorded decodes of %d sequences, %d of %d sizes, %.0f MB", size, number, len(all_sizes), taken / 1e6
             )
         _log.info("recorded %d sizes of decodes in %.1f s", len(self._recorded), time.monotonic() - began)
 

@@ -104,6 +104,7 @@ def read_adapter(folder: Path, max_rank: int) -> Adapter:
 
 
 def _check_config(file: Path, config: dict[str, Any]) -> None:
+    """Raise AdapterRejected for a kind of adapter or an option that is not supported."""
     if (kind := config.get("peft_type")) != "LORA":
         raise AdapterRejected(f"{file}: peft_type: {kind!r} is not served; LORA is")
     if (task := config.get("task_type")) not in {None, "CAUSAL_LM"}:
@@ -159,6 +160,7 @@ def _check_names(tensors: Path, shapes: Mapping[str, tuple[int, ...]]) -> None:
 
 
 def _rank(file: Path, config: dict[str, Any], module: str, max_rank: int) -> int:
+    """Return the rank of a module. Raise AdapterRejected if it is invalid or exceeds `max_rank`."""
     rank = _of_pattern(file, config, "rank_pattern", "r", module)
     if not rank.is_integer() or rank < 1:
         raise AdapterRejected(f"{file}: r: the rank of {module} must be a whole number of at least 1, not {rank!r}")
@@ -170,10 +172,10 @@ def _rank(file: Path, config: dict[str, Any], module: str, max_rank: int) -> int
 def _of_pattern(file: Path, config: dict[str, Any], patterns: str, field: str, module: str) -> float:
     """Return a module's value: of the first pattern that its name ends with, otherwise the default of all modules."""
     value: Any = config.get(field)
-    named, said = field, config.get(patterns) or {}
-    if not isinstance(said, dict):
+    named, overrides = field, config.get(patterns) or {}
+    if not isinstance(overrides, dict):
         raise AdapterRejected(f"{file}: {patterns} must be an object of numbers")
-    for pattern, each in said.items():
+    for pattern, each in overrides.items():
         try:
             fits = re.fullmatch(rf"(?:.*\.)?(?:{pattern})", module) is not None
         except re.error as error:

@@ -194,6 +194,7 @@ def _fill(descriptor: int, piece: npt.NDArray[Any], offset: int) -> bool:
 
 
 def _locations_in(file: Path) -> dict[str, _TensorLocation]:
+    """Return the position of each tensor in a safetensors file. Raise ModelLoadError if it can't be read."""
     try:
         with safe_open(file, framework="numpy"):  # checks the header and the file's length
             pass

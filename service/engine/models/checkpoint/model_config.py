@@ -190,9 +190,9 @@ def _bert_config(raw: dict[str, Any]) -> BertConfig | None:
     return BertConfig(model_type="bert", architectures=architectures, **{name: raw[name] for name in _BERT_STATED})
 
 
-def _states(raw: dict[str, Any], wanted: dict[str, type]) -> bool:
+def _states(raw: dict[str, Any], expected: dict[str, type]) -> bool:
     """Return True if all wanted fields have the right types and all integers are above 0."""
-    return all(type(raw.get(name)) is kind and (kind is not int or raw[name] > 0) for name, kind in wanted.items())
+    return all(type(raw.get(name)) is kind and (kind is not int or raw[name] > 0) for name, kind in expected.items())
 
 
 def _rope_parameters(raw: dict[str, Any]) -> dict[str, Any] | None:

@@ -68,6 +68,7 @@ def _yarn(frequencies: Frequencies, rope: Mapping[str, Any], dim: int, max_posit
 
 
 def _yarn_factor(factor: float, rope: Mapping[str, Any]) -> float:
+    """Return the factor by which YaRN scales the rotary embedding: the configured one, or its default."""
     given = rope.get("attention_factor")
     if given is not None:
         return float(given)

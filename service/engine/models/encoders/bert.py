@@ -94,6 +94,7 @@ class BertEncoder:
         return list(vectors)
 
     def _compute(self, layer: _Layer, rows: Floats, texts: abc.Sequence[slice]) -> Floats:
+        """Compute one layer over the rows of all texts. Attention is computed for each text alone."""
         shape = (3, self._config.num_attention_heads, -1)
         queries_keys_values = layer.query_key_value(rows).reshape(len(rows), *shape)
         attended = np.empty_like(rows)

@@ -38,9 +38,9 @@ class ModuleAdapters:
         for name, low_rank in adapter.modules.items():
             weight = found[name].weight
             has = [low_rank.up.shape[0], low_rank.down.shape[1]]
-            wanted = [*reversed(weight.shape)] if isinstance(found[name], Conv1D) else [*weight.shape]
-            if has != wanted:
-                raise adapter.refuse(name, f"its shape is {has}, but the model's weight has the shape {wanted}")
+            expected = [*reversed(weight.shape)] if isinstance(found[name], Conv1D) else [*weight.shape]
+            if has != expected:
+                raise adapter.refuse(name, f"its shape is {has}, but the model's weight has the shape {expected}")
             down, up = (
                 torch.from_numpy(each).t().to(weight.device, self._model.dtype).contiguous()
                 for each in (low_rank.down, low_rank.up)
@@ -66,6 +66,8 @@ class ModuleAdapters:
         return module
 
     def _hook(self, name: str) -> Any:
+        """Return a forward hook that adds the adapters' sums or, during a trial, records the number of rows."""
+
         def add(_module: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
             x = inputs[0].flatten(0, -2)
             if self._seen is not None:

@@ -74,6 +74,7 @@ class ModulesBackend:
 
 @torch.inference_mode()
 def _layer_shapes(model: Any) -> list[LayerShape]:
+    """Return the cache shape of each layer, from a trial step. Raise UnpagedError if the model can't be paged."""
     trial = Trial()
     token = torch.zeros((1, 1), dtype=torch.int64, device=model.device)
     try:

@@ -84,8 +84,8 @@ class RowsBackend:
             if batch.positions[first] == 0:
                 self._kept[slot] = self._new_cache()
             rows = batch.output_rows[(batch.output_rows >= first) & (batch.output_rows < end)] - first
-            wanted = torch.from_numpy(rows.astype(np.int64)).to(token_ids.device)
-            found.append(self._continue(self._kept[slot], token_ids[first:end], wanted, int(batch.positions[first])))
+            indices = torch.from_numpy(rows.astype(np.int64)).to(token_ids.device)
+            found.append(self._continue(self._kept[slot], token_ids[first:end], indices, int(batch.positions[first])))
         return torch.cat(found)
 
     def _new_cache(self) -> Any:
@@ -107,6 +107,7 @@ class RowsBackend:
         return torch.cat(each)
 
     def _run(self, cache: Any, token_ids: Tensor, rows: Tensor, start: int) -> Tensor:
+        """Compute one sequence's tokens from `start` on, and return the logits of `rows`."""
         given: dict[str, Any] = {"logits_to_keep": rows if len(rows) else 1} if self._takes_rows else {}
         if self._passes_positions:
             given["position_ids"] = torch.arange(start, start + len(token_ids), device=token_ids.device)[None]

@@ -40,13 +40,13 @@ class VisionBackend(ModulesBackend):
 
     def _embeddings(self, images: Sequence[PromptImage]) -> dict[bytes, Tensor]:
         """Return the embeddings of each image, [tokens, hidden size], by its digest."""
-        wanted = {image.digest: image for image in images}
-        found = {digest: self._embedded[digest] for digest in wanted if digest in self._embedded}
-        new = [image for digest, image in wanted.items() if digest not in found]
+        by_digest = {image.digest: image for image in images}
+        found = {digest: self._embedded[digest] for digest in by_digest if digest in self._embedded}
+        new = [image for digest, image in by_digest.items() if digest not in found]
         for first in range(0, len(new), _NUM_TOGETHER):
             together = new[first : first + _NUM_TOGETHER]
             found.update(zip((image.digest for image in together), self._embed(together), strict=True))
-        for digest in wanted:
+        for digest in by_digest:
             self._embedded[digest] = found[digest]
             self._embedded.move_to_end(digest)
         while len(self._embedded) > _NUM_KEPT:

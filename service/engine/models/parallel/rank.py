@@ -125,6 +125,7 @@ class RankCore:
         """Do nothing, because a rank has no work outside of steps."""
 
     def _forward(self, batch: Batch) -> None:
+        """Compute a batch. After an error wait, so that the rank that failed first is reported."""
         try:
             self._decoder.forward(batch)
         except RuntimeError:

@@ -74,6 +74,7 @@ class RankProcesses:
             worker.kill()
 
     def _listen(self, rank: int, worker: WorkerProcess) -> None:
+        """Handle the messages of a rank's process until it ends, and report its death unless it was closed."""
         reason = ""
         try:
             for message in wire.receive(worker.socket, worker.unpacker):

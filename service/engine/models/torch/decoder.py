@@ -135,6 +135,7 @@ class Decoder:
     def _compute(
         self, cache: KVCache | PageCache, inputs: Inputs, attend: Callable[[int, Tensor], Tensor], added: AddedSums
     ) -> Tensor:
+        """Compute the layers, with `attend` for attention, and return float32 logits of the output rows."""
         weights, epsilon = self._weights, self._shape.norm_epsilon
         rotation = weights.rotation.index_select(0, inputs.positions)
         hidden = self._embed(inputs.token_ids)

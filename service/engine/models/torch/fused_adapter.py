@@ -24,9 +24,9 @@ def fused_sums(
     found: dict[tuple[int, str], dict[str, LowRank]] = {}
     for name, low_rank in adapter.modules.items():
         product, outputs, inputs = _locate(adapter, name, shape, products)
-        wanted, has = [outputs, inputs], [low_rank.up.shape[0], low_rank.down.shape[1]]
-        if has != wanted:
-            raise adapter.refuse(name, f"its shape is {has}, but the model's weight has the shape {wanted}")
+        expected, has = [outputs, inputs], [low_rank.up.shape[0], low_rank.down.shape[1]]
+        if has != expected:
+            raise adapter.refuse(name, f"its shape is {has}, but the model's weight has the shape {expected}")
         found.setdefault(product, {})[name.rpartition(".")[2]] = low_rank
     return {
         (layer, product): _fused(products[product][1], changed, shape, dtype, device)

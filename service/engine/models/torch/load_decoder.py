@@ -126,6 +126,7 @@ class _Reader:
         return interleave_pairs(tensor, self._shape.head_dim) if name in {"q_proj", "k_proj"} else tensor
 
     def _head_norm(self, prefix: str) -> Tensor:
+        """Return the norm's weights of queries and keys, expanded to this shard's heads, queries first."""
         own = self._shard.shape_of(self._shape)
         weights = [
             interleave_pairs(self.tensor(f"{prefix}{name}.weight", own.head_dim), own.head_dim).expand(count, -1)

@@ -52,6 +52,7 @@ class LogitBias:
         """Drop nothing: the request's bias is dropped with the request."""
 
     def _of(self, sequence: Sequence, vocab_size: int) -> _Bias:
+        """Return the bias of a sequence's group as arrays, without tokens that the vocabulary does not have."""
         found = self._found.get(sequence.group)
         if found is None:
             bias = {id_: value for id_, value in sequence.request.sampling.logit_bias.items() if 0 <= id_ < vocab_size}

@@ -37,6 +37,7 @@ class TokenCounts:
         return self._counts[: len(self._index)]
 
     def _index_of(self, token_id: int) -> int:
+        """Return the index of a token's count, after adding a count of zero if the token is new."""
         index = self._index.get(token_id)
         if index is None:
             index = self._index[token_id] = len(self._index)

@@ -47,10 +47,10 @@ class SlowDrafter(PromptDrafter):
         self.num_searches = 0
         self._clock, self._seconds = clock, seconds
 
-    def guess(self, wanted: abc.Sequence[DraftRequest]) -> list[list[int]]:
+    def guess(self, requests: abc.Sequence[DraftRequest]) -> list[list[int]]:
         self.num_searches += 1
         self._clock.now += self._seconds
-        return [[] for _ in wanted]
+        return [[] for _ in requests]
 
 
 def test_accepted_drafts_yield_several_tokens_per_step() -> None:

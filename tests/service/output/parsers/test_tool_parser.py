@@ -10,11 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.generation.outputs.events import Delta, Text
-from service.output.families.tool_families import HARMONY, HERMES, LLAMA3, MISTRAL, MISTRAL_NAMED, PLAIN_JSON, SYNTAXES
+from service.output.families.named_calls import HARMONY, MISTRAL_NAMED
+from service.output.families.object_calls import HERMES, LLAMA3, MISTRAL, PLAIN_JSON
+from service.output.families.tool_families import SYNTAXES
 from service.output.families.tool_syntax import ToolSyntax
 from service.output.parsers.tool_parser import ToolCallParser
 from tests.service.output.fakes import join
-from tests.service.output.families import deltas_of
+from tests.service.output.families.families import deltas_of
 
 Calls = list[tuple[str, str]]
 

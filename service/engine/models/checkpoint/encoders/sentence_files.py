@@ -128,6 +128,7 @@ def is_encoder(folder: Path) -> bool:
 
 
 def _pooling(file: Path) -> Pooling:
+    """Return the configured pooling. Raise ModelLoadError if it is not supported."""
     settings = _read(file, dict)
     if settings.get("include_prompt") is False:
         raise ModelLoadError(f"{file}: pooling that leaves out the instruction can't be served")
@@ -136,8 +137,8 @@ def _pooling(file: Path) -> Pooling:
     for pooling in get_args(Pooling):
         if names == [pooling]:
             return pooling  # type: ignore[no-any-return]  # get_args returns the literal's values
-    wanted = ", ".join(map(str, names)) or "nothing"
-    raise ModelLoadError(f"{file}: pooling is one of {', '.join(get_args(Pooling))} here, not {wanted}")
+    configured = ", ".join(map(str, names)) or "nothing"
+    raise ModelLoadError(f"{file}: pooling is one of {', '.join(get_args(Pooling))} here, not {configured}")
 
 
 def _prompts(file: Path) -> tuple[dict[str, str], str]:
@@ -165,6 +166,7 @@ def _dimensions(body: Path) -> Sequence[int] | None:
 
 
 def _read(file: Path, kind: type[Any]) -> Any:
+    """Return a JSON file's value. Raise ModelLoadError if it can't be read or is not of `kind`."""
     try:
         value = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

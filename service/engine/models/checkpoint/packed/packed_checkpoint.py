@@ -67,6 +67,7 @@ class PackedCheckpoint(Checkpoint):
         return np.ascontiguousarray(widened[(slice(None),) * part.axis + (slice(part.start, part.end),)])
 
     def _widened(self, weight: PackedWeight) -> npt.NDArray[np.float32]:
+        """Return a packed weight as float32. Raise ModelLoadError if its parts don't fit each other."""
         tensors = {role: self._read(stored) for role, stored in weight.parts.items()}
         self._taken |= set(weight.parts.values())
         try:

@@ -107,6 +107,7 @@ def _method(config: Mapping[str, Any]) -> str:
 
 
 def _gptq(stored: Mapping[str, Stored], config: Mapping[str, Any], _: Read) -> Iterator[PackedWeight]:
+    """Yield the packed weights of a GPTQ checkpoint."""
     bits = config.get("bits", 4)
     less = 0 if config.get("checkpoint_format") == "gptq_v2" else 1  # the first version stores zero points minus one
     needed = {".qweight": "codes", ".qzeros": "zeros", ".scales": "scales"}
@@ -117,6 +118,7 @@ def _gptq(stored: Mapping[str, Stored], config: Mapping[str, Any], _: Read) -> I
 
 
 def _awq(stored: Mapping[str, Stored], config: Mapping[str, Any], _: Read) -> Iterator[PackedWeight]:
+    """Yield the packed weights of an AWQ checkpoint."""
     bits = config.get("bits", 4)
     for base, parts in _groups(stored, {".qweight": "codes", ".qzeros": "zeros", ".scales": "scales"}):
         num_inputs, words = stored[parts["codes"]].shape
@@ -142,6 +144,7 @@ def _block(config: Mapping[str, Any]) -> list[int] | None:
 
 
 def _compressed(stored: Mapping[str, Stored], config: Mapping[str, Any], read: Read) -> Iterator[PackedWeight]:
+    """Yield the packed and the scaled weights of a checkpoint in the format compressed-tensors."""
     yield from _scaled(stored, config, read)
     needed = {".weight_packed": "codes", ".weight_scale": "scales", ".weight_shape": "shape"}
     for base, parts in _groups(stored, needed, {".weight_zero_point": "zeros", ".weight_g_idx": "groups"}):
@@ -165,6 +168,7 @@ def _all_bits(config: Mapping[str, Any]) -> set[int]:
 
 
 def _bitsandbytes(stored: Mapping[str, Stored], _: Mapping[str, Any], read: Read) -> Iterator[PackedWeight]:
+    """Yield the packed weights of a bitsandbytes checkpoint, of 8 or of 4 bits."""
     for base, parts in _groups(stored, {".SCB": "scales", ".weight": "codes"}, {".weight_format": "form"}):
         yield PackedWeight(f"{base}.weight", stored[parts["codes"]].shape, parts, widen_int8_rows)
     of_weight = {".weight": "codes", ".weight.absmax": "scales", ".weight.quant_map": "values"}

@@ -1,0 +1,93 @@
+"""Checks of the machine: installed versions, instruction set, memory and ports."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Final
+
+from cli.doctor.checks import Finding, Status
+from process.distribution import NAME
+from process.network.address import host_port
+from runner.settings import Settings, is_hub_id, probe_port
+from service.engine.device.memory import available_host_bytes
+
+_REQUIRED: Final = (NAME, "torch", "transformers", "grpcio", "starlette")
+_NATIVE: Final = "sluice-native"
+_WEIGHTS: Final = ("*.safetensors", "*.bin")
+_GIB: Final = 2**30
+_LOW_BYTES: Final = 2 * _GIB  # the three processes take about 1 GiB before any weight
+_INSTRUCTION_SETS: Final = "import sluice_native; print(*sluice_native.instruction_sets())"
+
+
+def check_versions() -> Iterator[Finding]:
+    """Yield the version of Python and of each package that the processes need."""
+    yield Finding("python", Status.OK, platform.python_version())
+    for name in _REQUIRED:
+        try:
+            yield Finding(name, Status.OK, version(name))
+        except PackageNotFoundError:
+            yield Finding(name, Status.FAILED, f"not installed; pip install {NAME}")
+
+
+def check_instruction_set() -> Finding:
+    """Return the instruction sets of the native backend on this CPU, the one it uses first.
+
+    The module is loaded in a process of its own, since one that was built for another CPU ends its process.
+    """
+    try:
+        installed = version(_NATIVE)
+    except PackageNotFoundError:
+        return Finding(_NATIVE, Status.WARNING, "not installed; CPUs use the slower torch backend")
+    command = [sys.executable, "-c", _INSTRUCTION_SETS]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  the same Python
+    if done.returncode:
+        reason = done.stderr.strip().rpartition("\n")[2] or f"exit code {done.returncode}"
+        return Finding(_NATIVE, Status.FAILED, f"{installed} can't be loaded: {reason}")
+    used, *others = done.stdout.split()
+    rest = f"; also {', '.join(others)}" if others else ""
+    return Finding(_NATIVE, Status.OK, f"{installed} uses {used}{rest}")
+
+
+def check_memory(settings: Settings) -> Iterator[Finding]:
+    """Yield the available memory, or what the models' files leave of it."""
+    available = available_host_bytes()
+    weights = sum(_weight_bytes(Path(model)) for model in settings.served().values() if not is_hub_id(model))
+    text = f"{available / _GIB:.1f} GiB available"
+    if weights:
+        text += f", {weights / _GIB:.1f} GiB of weights"
+    if weights >= available:
+        yield Finding("memory", Status.FAILED, f"{text}; `sluice check MODEL` shows what a model needs")
+    elif available - weights < _LOW_BYTES:
+        yield Finding("memory", Status.WARNING, f"{text}; less than {_LOW_BYTES // _GIB} GiB remain for caches")
+    else:
+        yield Finding("memory", Status.OK, text)
+
+
+def check_ports(settings: Settings) -> Iterator[Finding]:
+    """Yield for each port whether a process can listen on it."""
+    used: dict[int, str] = {}
+    for name, port in settings.ports().items():
+        address = host_port(settings.host, port)
+        if used.setdefault(port, name) != name:
+            yield Finding(name, Status.FAILED, f"{port} is {used[port]}'s, too; choose another one")
+            continue
+        try:
+            probe_port(settings.host, port)
+        except OSError as error:
+            flag = f"--{name.replace('_', '-')}"
+            yield Finding(name, Status.FAILED, f"{address}: {error.strerror}; choose another port with {flag}")
+        else:
+            yield Finding(name, Status.OK, f"{address} is free")
+
+
+def _weight_bytes(folder: Path) -> int:
+    """Return the size of a model's files of weights; of the first format that it has."""
+    for pattern in _WEIGHTS:
+        if files := list(folder.glob(pattern)):
+            return sum(file.stat().st_size for file in files)
+    return 0

@@ -1,0 +1,153 @@
+"""Answers with calls in tags, and templates with such calls, by family."""
+
+from __future__ import annotations
+
+from service.output.families.tagged_calls import GLM45, MINIMAX_M2, QWEN_CODER, SEED_OSS
+from tests.service.output.families.family import OSLO, Family, chatml, each
+
+
+def _tagged(name: str, key: str, value_end: str, call_end: str, around: str = "") -> str:
+    return (
+        f"{{{{ {name} }}}}{{% for key, value in f.arguments.items() %}}{{{{ {key} }}}}{{{{ {around!r} }}}}"
+        "{{ value if value is string else (value | tojson) }}"
+        f"{{{{ {around!r} + {value_end!r} }}}}{{% endfor %}}{{{{ {call_end!r} }}}}"
+    )
+
+
+TAGGED_FAMILIES = [
+    Family(
+        QWEN_CODER,
+        chatml(
+            each(
+                "{{ '<tool_call>\n' }}"
+                + _tagged(
+                    "'<function=' + f.name + '>\n'", "'<parameter=' + key + '>'", "</parameter>\n", "</function>", "\n"
+                )
+                + "{{ '\n</tool_call>' }}",
+                "\n",
+            )
+        ),
+        (
+            (
+                (
+                    "<tool_call>\n<function=weather>\n<parameter=city>\nOslo\n</parameter>\n<parameter=days>\n3\n</parameter>"
+                    "\n</function>\n</tool_call>"
+                ),
+                "",
+                [("weather", OSLO)],
+            ),
+            (
+                (
+                    "Let me "
+                    "see.\n\n<tool_call>\n<function=ping>\n</function>\n</tool_call>\n<tool_call>\n<function=weather>\n"
+                    "<parameter=city>\nif a < b:\n  "
+                    'say("</p")\n\n</parameter>\n<parameter=tags>\n["x", "y"]\n</parameter>\n'
+                    "<parameter=exact>\nTrue\n</parameter>\n<parameter=unit>\nnull\n</parameter>\n</function>\n</tool_call>"
+                ),
+                "Let me see.",
+                [
+                    ("ping", {}),
+                    ("weather", {"city": 'if a < b:\n  say("</p")\n', "tags": ["x", "y"], "exact": True, "unit": None}),
+                ],
+            ),
+            # A known mistake of these models: no <tool_call>.
+            (
+                "<function=weather>\n<parameter=city>\n12\n</parameter>\n</function>\n</tool_call>",
+                "",
+                [("weather", {"city": "12"})],
+            ),
+            ("Call <function=weather> now", "Call <function=weather> now", []),
+            (
+                "<tool_call>\n<function=other>\n</function>\n</tool_call>",
+                "<tool_call>\n<function=other>\n</function>\n</tool_call>",
+                [],
+            ),
+        ),
+        "<tool_call>\n<function=ping>\n</function>\n</tool_call>",
+    ),
+    Family(
+        GLM45,
+        chatml(
+            each(
+                _tagged(
+                    "'<tool_call>' + f.name + '\n'",
+                    "'<arg_key>' + key + '</arg_key>\n<arg_value>'",
+                    "</arg_value>\n",
+                    "</tool_call>",
+                ),
+                "\n",
+            )
+        ),
+        (
+            (
+                (
+                    "<tool_call>weather\n<arg_key>city</arg_key>\n<arg_value>Oslo</arg_value>\n<arg_key>days</arg_key>\n"
+                    "<arg_value>3</arg_value>\n</tool_call>"
+                ),
+                "",
+                [("weather", OSLO)],
+            ),
+            # The layout of 4.7.
+            (
+                (
+                    "So:<tool_call>weather<arg_key>city</arg_key><arg_value> a < b </arg_value><arg_key>where</arg_key>"
+                    '<arg_value>{"x": [1]}</arg_value></tool_call><tool_call>ping</tool_call>'
+                ),
+                "So:",
+                [("weather", {"city": " a < b ", "where": {"x": [1]}}), ("ping", {})],
+            ),
+            ('<tool_call>{"name": "weather"}</tool_call>', '<tool_call>{"name": "weather"}</tool_call>', []),
+        ),
+        "<tool_call>ping\n</tool_call>",
+    ),
+    Family(
+        MINIMAX_M2,
+        chatml(
+            "{{ '<minimax:tool_call>\n' }}"
+            + each(
+                _tagged(
+                    "'<invoke name=\"' + f.name + '\">\n'",
+                    "'<parameter name=\"' + key + '\">'",
+                    "</parameter>\n",
+                    "</invoke>",
+                ),
+                "\n",
+            )
+            + "{{ '\n</minimax:tool_call>' }}"
+        ),
+        (
+            (
+                (
+                    '<minimax:tool_call>\n<invoke name="weather">\n<parameter name="city">Oslo</parameter>\n'
+                    '<parameter name="days">3</parameter>\n</invoke>\n<invoke '
+                    'name="ping">\n</invoke>\n</minimax:tool_call>'
+                ),
+                "",
+                [("weather", OSLO), ("ping", {})],
+            ),
+        ),
+        '<minimax:tool_call>\n<invoke name="ping">\n</invoke>\n</minimax:tool_call>',
+    ),
+    Family(
+        SEED_OSS,
+        chatml(
+            each(
+                "{{ '<seed:tool_call>\n' }}"
+                + _tagged("'<function=' + f.name + '>\n'", "'<parameter=' + key + '>'", "</parameter>\n", "</function>")
+                + "{{ '\n</seed:tool_call>' }}",
+                "\n",
+            )
+        ),
+        (
+            (
+                (
+                    "<seed:tool_call>\n<function=weather>\n<parameter=city>Oslo</parameter>\n<parameter=days>3</parameter>\n"
+                    "</function>\n</seed:tool_call>"
+                ),
+                "",
+                [("weather", OSLO)],
+            ),
+        ),
+        "<seed:tool_call>\n<function=ping>\n</function>\n</seed:tool_call>",
+    ),
+]
