@@ -7,10 +7,10 @@ import subprocess
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from importlib.metadata import version
 
 import pytest
 
+from process.distribution import installed_version
 from tests.cli.test_chat import sluice
 from tests.e2e.stack import Stack
 
@@ -41,7 +41,7 @@ def test_texts_are_continued_and_embedded(stack: Stack) -> None:
 def test_version_is_the_distributions() -> None:
     """--version prints one line with the distribution's version."""
     done = subprocess.run([sys.executable, "-m", "cli", "--version"], capture_output=True, text=True, check=True)
-    assert done.stdout == f"{version('sluice')}\n"
+    assert done.stdout == f"{installed_version()}\n"
 
 
 @pytest.mark.slow
