@@ -27,8 +27,9 @@ from process.settings.process_settings import read_settings
 from runner.processes.children import Children, DiedTooOften
 from runner.processes.json_log import json_line
 from runner.processes.readable import ReadableLog
+from runner.proxy.admin import EnvoyAdmin
 from runner.proxy.envoy_config import AddressError, envoy_config
-from runner.settings import ROOT, RunError, Settings, check, commands, make_certificates
+from runner.settings import ROOT, RunError, Settings, admin_address, check, commands, make_certificates
 from runner.startup.startup_timeout import StartupTimeout
 from runner.state import StateError, claimed, make_operator_token
 
@@ -135,7 +136,7 @@ async def _run(settings: Settings) -> None:
             from runner.startup.greeting import greeting  # noqa: PLC0415
             from runner.startup.readiness import Entrance, list_models, wait_until_ready  # noqa: PLC0415
 
-            entrance = Entrance.from_settings(settings)
+            entrance = Entrance.from_settings(settings, EnvoyAdmin(admin_address(settings, Path(folder))))
             if await stop.run_until_stop(wait_until_ready(entrance), exit_of_any(), startup_timed_out()):
                 text = greeting(settings, await asyncio.to_thread(list_models, entrance))
                 lines.write(json_line("run", text.strip()) if log_format == "json" else text)

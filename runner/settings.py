@@ -23,7 +23,7 @@ from runner.state import default_state_folder
 from runner.tls.development_tls import DevelopmentTls
 from runner.tls.public_tls import PublicTls
 
-ADMIN_SOCKET = "admin.sock"  # in the run's folder
+_ADMIN_SOCKET = "admin.sock"  # in the run's folder
 _ADMIN_HOST = "127.0.0.1"
 ENVOY_MARGIN_S = 10.0  # time in which the errors of cut requests pass through Envoy after the drain timeout
 ROOT = Path(__file__).resolve().parent.parent  # the folder of the processes' packages
@@ -188,7 +188,7 @@ class Settings(BaseSettings):
         """Return the addresses of Envoy's configuration. `secrets` is a folder of this run."""
         given = {each.name: getattr(self, each.name) for each in fields(Addresses) if hasattr(self, each.name)}
         del given["tls"]
-        given["envoy_admin_socket"] = secrets / ADMIN_SOCKET
+        given["envoy_admin_socket"] = secrets / _ADMIN_SOCKET
         given["is_private"] = is_loopback(self.host) and not self.allow_anonymous
         if (tls := self.development_tls()) is None:
             return Addresses(**given)
@@ -286,7 +286,7 @@ def commands(settings: Settings, envoy_yaml: Path, operator_token: Path) -> dict
     if (tls := settings.development_tls()) is not None:
         service += tls.service_flags()
         gateway += tls.gateway_flags()
-    envoy = [sys.executable, "-m", "runner.proxy.front_door", _admin(settings, envoy_yaml)]
+    envoy = [sys.executable, "-m", "runner.proxy.front_door", admin_address(settings, envoy_yaml.parent)]
     drain_timeout_s = settings.drain_timeout_s + ENVOY_MARGIN_S
     envoy += ["--drain-time-s", str(settings.drain_time_s), "--drain-timeout-s", str(drain_timeout_s), "--"]
     envoy += [str(Path(sys.executable).with_name("envoy")), "-c", str(envoy_yaml)]
@@ -295,8 +295,8 @@ def commands(settings: Settings, envoy_yaml: Path, operator_token: Path) -> dict
     return {"service": service, "gateway": gateway, "envoy": envoy}
 
 
-def _admin(settings: Settings, envoy_yaml: Path) -> str:
-    """Return the address of Envoy's admin interface: host:port, or the path of a Unix socket."""
+def admin_address(settings: Settings, folder: Path) -> str:
+    """Return the address of Envoy's admin interface: host:port, or the path of a Unix socket in the run's folder."""
     if settings.envoy_admin_port is None:
-        return str(envoy_yaml.with_name(ADMIN_SOCKET))
+        return str(folder / _ADMIN_SOCKET)
     return host_port(_ADMIN_HOST, settings.envoy_admin_port)

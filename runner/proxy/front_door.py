@@ -14,30 +14,24 @@ if __name__ == "__main__":
 
 import argparse
 import json
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from http import HTTPStatus
-from http.client import HTTPConnection, HTTPException, HTTPResponse
 
 from runner.processes.lifeline import die_with_parent
+from runner.proxy.admin import EnvoyAdmin
 from runner.proxy.closing import listeners_of, num_waiting, reject_new_connections
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
 _POLL_S = 0.1
-_ADMIN_TIMEOUT_S = 2.0
 _ACCEPT_S = 1.0  # the time for Envoy to accept established connections, which usually takes no time
 
 
 class EnvoyProcess:
-    """An Envoy process with its admin interface at `admin`, host:port or the path of a Unix socket.
+    """An Envoy process with its admin interface. Signals must be blocked in all threads."""
 
-    Signals must be blocked in all threads.
-    """
-
-    def __init__(self, command: Sequence[str], admin: str) -> None:
+    def __init__(self, command: Sequence[str], admin: EnvoyAdmin) -> None:
         self._admin = admin
         # The child unblocks its signals, and dies with this process.
         self._process = subprocess.Popen(command, preexec_fn=die_with_parent())  # noqa: PLW1509 there is one thread
@@ -69,8 +63,7 @@ class EnvoyProcess:
 
     def _stop_listening(self) -> None:
         """Close the listeners after all established connections are accepted, because closing resets the others."""
-        port = None if _is_path(self._admin) else int(self._admin.rpartition(":")[2])
-        with listeners_of(self._process.pid, but_port=port) as listeners:
+        with listeners_of(self._process.pid, but_port=self._admin.port) as listeners:
             reject_new_connections(listeners)
             until = time.monotonic() + _ACCEPT_S
             self._pause(_POLL_S)  # for handshakes in progress
@@ -93,7 +86,7 @@ class EnvoyProcess:
     def _num_active(self) -> int:
         """Return the number of running requests; 0 if Envoy does not answer."""
         try:
-            with self._open("/stats?filter=downstream_rq_active&format=json", "GET") as page:
+            with self._admin.open("/stats?filter=downstream_rq_active&format=json") as page:
                 stats = json.load(page)["stats"]
         except (OSError, ValueError):
             return 0
@@ -101,57 +94,22 @@ class EnvoyProcess:
 
     def _post(self, path: str) -> None:
         try:
-            self._open(path, "POST").close()
+            self._admin.open(path, "POST").close()
         except OSError as error:
             sys.stderr.write(f"front_door: Envoy's {path} failed: {error}\n")
-
-    def _open(self, path: str, method: str) -> HTTPResponse:
-        """Return the response to a request to the admin interface. Raise OSError, also for an error status."""
-        connection = _connection(self._admin)
-        try:
-            connection.request(method, path, headers={"connection": "close"})
-            answer = connection.getresponse()
-        except HTTPException as error:
-            raise OSError(f"{type(error).__name__}: {error}") from error
-        if answer.status != HTTPStatus.OK:
-            raise OSError(f"HTTP status {answer.status}")
-        return answer
-
-
-class _SocketConnection(HTTPConnection):
-    """An HTTP connection to a Unix socket."""
-
-    def __init__(self, path: str, timeout_s: float) -> None:
-        super().__init__("localhost", timeout=timeout_s)
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(self._path)
-
-
-def _connection(admin: str) -> HTTPConnection:
-    if _is_path(admin):
-        return _SocketConnection(admin, _ADMIN_TIMEOUT_S)
-    return HTTPConnection(admin, timeout=_ADMIN_TIMEOUT_S)
-
-
-def _is_path(admin: str) -> bool:
-    return admin.startswith("/")
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run Envoy until it exits or is stopped. Return its exit code, 0 after a drain."""
     parser = argparse.ArgumentParser(prog="front_door", description="Run Envoy, and drain it at SIGTERM.")
-    parser.add_argument("admin", help="Envoy's admin interface: host:port, or the path of a Unix socket")
+    parser.add_argument("admin", help="Envoy's admin interface: host:port, or the absolute path of a Unix socket")
     parser.add_argument("--drain-time-s", type=int, default=3, help="seconds to accept connections after SIGTERM")
     parser.add_argument("--drain-timeout-s", type=float, default=22, help="seconds for running requests to end")
     parser.add_argument("command", nargs="+", help="Envoy and its arguments")
     chosen = parser.parse_args(arguments)
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     drain = ["--drain-time-s", str(max(chosen.drain_time_s, 1)), "--drain-strategy", "immediate"]
-    door = EnvoyProcess([*chosen.command, *drain], chosen.admin)
+    door = EnvoyProcess([*chosen.command, *drain], EnvoyAdmin(chosen.admin))
     signal_number = door.wait_for_stop()
     if signal_number is not None:
         door.drain(chosen.drain_time_s if signal_number is signal.SIGTERM else 0, chosen.drain_timeout_s)
