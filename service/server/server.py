@@ -158,6 +158,7 @@ class Server:
         self._run(self.endpoints.wanted.follow(partial(self.health.set_store_lost, "endpoints")))
         on_loss = partial(self.health.set_store_lost, "models")
         self._run(self.reconciler.wanted.follow(on_loss, self.reconciler.request_pass))
+        await self.reconciler.wanted.catch_up()  # others wait for this replica from its first request on
         await self.health.set_models(self.registry.loads)
         await self.health.enter(ServingPhase.SERVING)
 
