@@ -104,6 +104,8 @@ class Replicas:
     def restart(self, name: str) -> int:
         """Stop a replica, start it again, wait until Envoy routes to it, and return its exit code."""
         code = self.stop(name)
+        # Otherwise the state could be that of the previous process.
+        wait_until(lambda: self._health().get(self._ports[name]) == {"UNHEALTHY"}, lambda: f"{name} is still healthy")
         self.start(name)
         self.until_healthy(name)
         return code
