@@ -66,8 +66,7 @@ def test_invalid_certificates_are_errors_before_the_start(
     arguments: list[str], code: int, text: str, tmp_path: Path
 ) -> None:
     """The error names the setting, and nothing is started."""
-    command = [sys.executable, "-m", "runner", f"--certs-folder={tmp_path}", *arguments]
-    command.append(f"--endpoints-file={tmp_path / 'endpoints.json'}")
+    command = [sys.executable, "-m", "runner", f"--state-folder={tmp_path}", *arguments]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=GUARD_S, check=False)
     assert done.returncode == code, done.stdout + done.stderr
     assert text in done.stdout + done.stderr
