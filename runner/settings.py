@@ -202,16 +202,17 @@ class Settings(BaseSettings):
 
 
 def check(settings: Settings) -> None:
-    """Check ports and model folders before anything starts, and create the folder of the endpoints' file.
+    """Check ports and model folders before anything starts, and create the folder of a given endpoints' file.
 
     Raise RunError with all problems.
     """
     if problems := [*_port_problems(settings), *_model_problems(settings)]:
         raise RunError(*problems)
-    try:
-        settings.endpoints().parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RunError(f"endpoints_file {settings.endpoints()}: {error.strerror}") from error
+    if settings.endpoints_file is not None:
+        try:
+            settings.endpoints().parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunError(f"endpoints_file {settings.endpoints()}: {error.strerror}") from error
     if (public := settings.public_tls()) is not None:
         try:
             public.check()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Final
 from urllib.parse import urlsplit
 
 from process.network.loopback import is_loopback
 from runner.state import default_state_folder, operator_token_file
 
-_HTTP_PORT = 80
+_PORTS: Final = {"http": 80, "https": 443}
 
 
 def operator_token(url: str) -> str:
@@ -19,7 +20,7 @@ def operator_token(url: str) -> str:
     """
     try:
         parts = urlsplit(url)
-        port = parts.port or _HTTP_PORT
+        port = parts.port or _PORTS.get(parts.scheme, 0)
     except ValueError:
         return ""
     if not is_loopback(parts.hostname or ""):

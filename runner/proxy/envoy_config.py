@@ -86,7 +86,8 @@ def connection_manager(config: dict[str, Any]) -> dict[str, Any]:
 def _mark_foreign_pages(routes: list[dict[str, Any]]) -> None:
     """Add a route for gRPC-web with a foreign Host: a page whose name was made to resolve to this machine.
 
-    The gateway checks all other requests of pages. Those of other sites fail in the browser, by CORS.
+    The gateway checks all other requests of pages. Those of other sites fail in the browser, by CORS. The service
+    rejects gRPC without `te: trailers`, a header that pages can't send.
     """
     at = next(i for i, each in enumerate(routes) if each["match"].get("headers") and "prefix" in each["match"])
     route = copy.deepcopy(routes[at])

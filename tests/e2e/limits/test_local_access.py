@@ -88,6 +88,17 @@ def test_grpc_web_of_foreign_pages_is_rejected(local: Stack, host: str, accepted
     assert (answer.headers.get("grpc-status") == "16") is not accepted
 
 
+def test_grpc_without_te_is_rejected(local: Stack) -> None:
+    """A page under a name of its own could send gRPC's content type, but not the header `te: trailers`."""
+    connection = http.client.HTTPConnection("127.0.0.1", local.ports["envoy"], timeout=GUARD_S)
+    headers = {"host": "evil.example", "content-type": "application/grpc"}
+    connection.request("POST", "/sluice.v1.ModelService/ListModels", bytes(5), headers)
+    answer = connection.getresponse()
+    assert b"sluice-demo" not in answer.read()
+    assert answer.headers["grpc-status"] == "14"
+    connection.close()
+
+
 @pytest.mark.parametrize("door", ["envoy", "gateway"])
 @pytest.mark.parametrize("content_type", [None, "", "text/plain", "application/x-www-form-urlencoded"])
 def test_a_body_needs_a_json_content_type(local: Stack, door: str, content_type: str | None) -> None:
