@@ -16,6 +16,8 @@ _HERE = Path(__file__).resolve().parents[1]
 # A wheel contains it in the package; a checkout has it one folder up.
 FILE = next(path for path in (_HERE / "envoy" / "envoy.yaml", _HERE.parent / "envoy" / "envoy.yaml") if path.is_file())
 
+# The clusters of envoy.yaml: calls and watches of health of the service; requests and operators' pages of the gateway.
+SERVICE, WATCH, GATEWAY, OPERATORS = "service", "service-watch", "gateway", "gateway-operators"
 
 _LOCAL_HOST = r"(?i)(localhost\.?|[0-9.]+|\[[0-9a-f:.]+\])(:[0-9]+)?"  # names that no page can make its own
 
@@ -49,7 +51,8 @@ def envoy_config(addresses: Addresses) -> dict[str, Any]:
     """Return the configuration with these addresses. Raise AddressError for an invalid one."""
     config: dict[str, Any] = yaml.safe_load(FILE.read_text())
     resources = config["static_resources"]
-    ports = {"service": addresses.service_port, "gateway": addresses.gateway_port}
+    ports = dict.fromkeys((SERVICE, WATCH), addresses.service_port)
+    ports |= dict.fromkeys((GATEWAY, OPERATORS), addresses.gateway_port)
     if addresses.envoy_admin_port is not None:
         _set_address(config["admin"]["address"], "127.0.0.1", addresses.envoy_admin_port)
     elif addresses.envoy_admin_socket is not None:
@@ -89,7 +92,7 @@ def _mark_foreign_pages(routes: list[dict[str, Any]]) -> None:
     The gateway checks all other requests of pages. Those of other sites fail in the browser, by CORS. The service
     rejects gRPC without `te: trailers`, a header that pages can't send.
     """
-    at = next(i for i, each in enumerate(routes) if each["match"].get("headers") and "prefix" in each["match"])
+    at = next(number for number, each in enumerate(routes) if each["name"] == "grpc")
     route = copy.deepcopy(routes[at])
     route["name"] = "foreign_page"
     route["match"]["headers"] = [
