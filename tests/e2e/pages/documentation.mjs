@@ -43,7 +43,7 @@ const scenarios = {
     await page.keyboard.press("/");
     await page.keyboard.type("watermark");
     const first = page.locator(".md-search__output a, [role=option], .md-search-result__link").first();
-    await first.filter({ hasText: /watermark/i }).waitFor(); // until then the results are those of a part of the word
+    await first.waitFor();
     await picture(page, "search");
     await page.keyboard.press("ArrowDown");
     await page.keyboard.press("Enter");
