@@ -16,7 +16,8 @@ from service.engine.core.compilation import MAX_COMPILE_S
 from service.engine.interface.port import StepObserver
 from service.engine.link.engine_spec import EngineSpec
 from service.engine.link.link import Link
-from service.engine.link.process_link import ProcessLink, Restarts
+from service.engine.link.process_link import ProcessLink
+from service.engine.link.restarts import Restarts
 from service.engine.link.thread_link import ThreadLink
 from service.generation.outputs.output import GenerationOutput
 from service.generation.requests.request import GenerationRequest
