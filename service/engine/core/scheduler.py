@@ -15,7 +15,6 @@ from service.engine.core.sequences.sequence import Sequence, SequenceGroup
 from service.engine.core.step import ScheduledSequence, Step, StepPlan, share_of
 from service.engine.core.step_times import StepTimes
 
-_EXPECTED_TOKENS = 256  # of an answer: adjacent blocks for them are preferred, not reserved
 _MAX_WAITS = 5.0  # a request that has not started after this many times `max_queue_wait_s` is rejected
 _by_order = attrgetter("order")
 _by_rank = attrgetter("rank")
@@ -180,7 +179,7 @@ class Scheduler:
         num_new = share_of(sequence, plan.num_left)
         if num_new == 0 or sequence not in self._running:
             return
-        while not self._grow(sequence, num_new):
+        while not self.pool.extend(sequence, num_new):
             last = self._queue.last(self._running)
             self._preempt(last, plan)
             if last is sequence:
@@ -228,7 +227,7 @@ class Scheduler:
             sequence.scheduled = now
             self._record_start(sequence, plan)
         num_new = share_of(sequence, plan.num_left)
-        if not self._grow(sequence, num_new):
+        if not self.pool.extend(sequence, num_new):
             raise RuntimeError("blocks that were counted as free are not free")
         self._give(sequence, num_new, plan)
         return True
@@ -251,21 +250,6 @@ class Scheduler:
         if not sequence.needs_prompt_logprobs:  # otherwise the prompt is not looked up in the cache
             self.num_prefix_query_tokens += sequence.num_prompt_tokens
         self.num_prefix_hit_tokens += sequence.num_computed_tokens
-
-    def _grow(self, sequence: Sequence, num_new_tokens: int) -> bool:
-        """Extend the block table by `num_new_tokens` tokens. Return False, without a change, if blocks are lacking."""
-        num_tokens = sequence.num_computed_tokens + num_new_tokens
-        if num_tokens <= len(sequence.block_table) * self.pool.block_size:
-            return True
-        num_missing = self.pool.num_blocks_for(num_tokens) - len(sequence.block_table)
-        after = sequence.block_table[-1] if sequence.block_table else None
-        num_expected = min(sequence.num_prompt_tokens + sequence.max_tokens, len(sequence.token_ids) + _EXPECTED_TOKENS)
-        expected = self.pool.num_blocks_for(num_expected) - len(sequence.block_table)
-        block_ids = self.pool.allocate(num_missing, after, num_expected=expected)
-        if block_ids is None:
-            return False
-        sequence.block_table.extend(block_ids)
-        return True
 
     def _give(self, sequence: Sequence, num_new_tokens: int, plan: StepPlan) -> None:
         plan.add(sequence, num_new_tokens)
@@ -292,7 +276,7 @@ class Scheduler:
 
     def _draft_capacity(self, sequence: Sequence) -> int:
         """Extend the block table for drafts if possible; return the number of tokens it holds beyond the next one."""
-        self._grow(sequence, 1 + min(MAX_DRAFTS, sequence.max_tokens - sequence.num_generated_tokens - 1))
+        self.pool.extend(sequence, 1 + min(MAX_DRAFTS, sequence.max_tokens - sequence.num_generated_tokens - 1))
         return len(sequence.block_table) * self.pool.block_size - sequence.num_computed_tokens - 1
 
     def _displace(self, sequence: Sequence | None, plan: StepPlan) -> bool:
