@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from service.deployment.endpoint_document import EndpointDocument
-from service.deployment.wanted_state import LOOK_S, WantedState
+from service.deployment.wanted_state import REFRESH_INTERVAL_S, WantedState
 from service.generation.caller import Caller
 from service.registry.description import Endpoint
 from service.registry.errors import (
@@ -108,10 +108,10 @@ class EndpointChanges:
             return document
 
         try:
-            await self._wanted.keep(changed)
+            await self._wanted.store(changed)
         except (OSError, SharedTextLost, Outdated) as error:
             _log.warning("a change of an endpoint could not be stored", extra={"fields": {"reason": str(error)}})
-            raise EndpointsUnavailable(LOOK_S) from error
+            raise EndpointsUnavailable(REFRESH_INTERVAL_S) from error
         return results[-1]
 
     def _apply(self, document: EndpointDocument) -> None:

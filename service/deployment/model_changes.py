@@ -63,7 +63,7 @@ class ModelChanges:
         def served() -> ServedModel:
             return next(model for model in self._registry.loaded if model.name == name)
 
-        step = partial(self._reconciler.bring_model, name)
+        step = partial(self._reconciler.steps.reconcile_model, name)
         return await self._applied_everywhere(Proposal(name, change, check, step, served))
 
     async def unload_model(self, name: str, caller: Caller) -> None:
@@ -77,7 +77,7 @@ class ModelChanges:
         def change(changes: Changes) -> Changes:
             return changes.without_model(name, self._reconciler.configured.names)
 
-        step = partial(self._reconciler.bring_model, name)
+        step = partial(self._reconciler.steps.reconcile_model, name)
         await self._reconciler.apply(Proposal(name, change, check, step, _nothing, is_tried_first=False))
 
     async def sleep(self, name: str, caller: Caller) -> None:
@@ -105,7 +105,7 @@ class ModelChanges:
             self._registry.visible_to(caller).base(entry.model)  # first: a caller learns nothing of other models
             _check_name(full, caller)
 
-        step = partial(self._reconciler.add_adapter, full)
+        step = partial(self._reconciler.steps.add_adapter, full)
         return await self._applied_everywhere(
             Proposal(full, change, check, step, partial(self._deployment.adapter, full))
         )
@@ -124,7 +124,7 @@ class ModelChanges:
         def change(changes: Changes) -> Changes:
             return changes.without_adapter(model, name, self._reconciler.configured.adapters(changes))
 
-        step = partial(self._reconciler.bring_adapter, full)
+        step = partial(self._reconciler.steps.reconcile_adapter, full)
         await self._reconciler.apply(Proposal(full, change, check, step, _nothing, is_tried_first=False))
 
     def _sleep(self, name: str, caller: Caller, *, is_asleep: bool) -> Proposal[None]:
@@ -134,7 +134,7 @@ class ModelChanges:
         def change(changes: Changes) -> Changes:
             return changes.with_sleep(name, is_asleep=is_asleep)
 
-        return Proposal(name, change, check, partial(self._reconciler.bring_sleep, name), _nothing)
+        return Proposal(name, change, check, partial(self._reconciler.steps.reconcile_sleep, name), _nothing)
 
     async def _applied_everywhere(self, proposal: Proposal[_Result]) -> _Result:
         result = await self._reconciler.apply(proposal)
