@@ -13,7 +13,7 @@ from service.quota.memory_store import MemoryStore
 from service.quota.quota import Quota
 from service.quota.shared_store import SharedStore
 from service.quota.store import Store
-from service.settings.config import QuotaSettings
+from service.settings.quota_settings import QuotaSettings
 
 _MODEL = "gen_ai.request.model"
 

@@ -42,7 +42,8 @@ from service.registry.registry import Registry
 from service.server.listener import StartError, check_free, connection_options, listen
 from service.server.services import REQUESTS, SERVICES, add_services
 from service.server.stores import authenticator, change_store, endpoint_store
-from service.settings.config import EndpointSettings, Settings
+from service.settings.config import Settings
+from service.settings.endpoint_settings import EndpointSettings
 from service.settings.model_settings import ModelSettings
 from service.storage.shared_file import SharedFileError
 from service.storage.shared_text import SharedTextLost

@@ -22,7 +22,7 @@ from service.engine.models.encoders.pooling import pool
 from service.engine.runner.encoder_runner import BatchEncoder, padded_batches
 from service.generation.errors import ModelLoadError
 from service.generation.requests.embedding import EmbeddingRequest, Vector
-from service.settings.config import embedding_folder
+from service.settings.bundled_models import embedding_folder
 from tests.engine.encoder_fakes import CONFIGS, modules, save_encoder
 
 torch.set_num_threads(1)

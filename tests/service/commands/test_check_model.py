@@ -17,7 +17,7 @@ from service.engine.interface.description import EncoderDescription
 from service.engine.loading.encoder import load_encoder
 from service.engine.loading.generator import load_model
 from service.generation.errors import ModelLoadError
-from service.settings.config import DEMO_FOLDER, embedding_folder
+from service.settings.bundled_models import DEMO_FOLDER, embedding_folder
 
 
 @pytest.mark.slow
