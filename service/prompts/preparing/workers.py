@@ -68,13 +68,13 @@ class Workers:
             return await self._run(work, deadline, too_long)
         await self._within_limit(self._turn.acquire(), deadline, self._busy(), self.limits.wait_s)
 
-        def trimming() -> _Result:
+        def work_and_trim() -> _Result:
             try:
                 return work()
             finally:
                 trim_heap()  # the library takes a hundred times the size of a long text, and would keep it
 
-        return await self._run(trimming, deadline, too_long, on_end=self._turn.release)
+        return await self._run(work_and_trim, deadline, too_long, on_end=self._turn.release)
 
     async def _run(
         self,
@@ -96,10 +96,10 @@ class Workers:
                 on_end()
             raise EngineClosed("the model is no longer served") if self._is_closed else self._busy()
         loop = asyncio.get_running_loop()
-        begun = asyncio.Event()
+        is_started = asyncio.Event()
 
         def begin() -> _Result:
-            loop.call_soon_threadsafe(begun.set)
+            loop.call_soon_threadsafe(is_started.set)
             began = time.monotonic()
             try:
                 return work()
@@ -114,7 +114,7 @@ class Workers:
         try:
             self._num_waiting += 1
             try:
-                await self._within_limit(begun.wait(), deadline, self._busy(), self.limits.wait_s)
+                await self._within_limit(is_started.wait(), deadline, self._busy(), self.limits.wait_s)
             finally:
                 self._num_waiting -= 1
             return await self._within_limit(result, deadline, too_long, self.limits.max_work_s)

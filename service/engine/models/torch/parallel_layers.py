@@ -42,9 +42,9 @@ class VocabParallelEmbedding:
     def __call__(self, token_ids: Tensor) -> Tensor:
         """Return vectors [tokens, hidden] in the type of the weights."""
         rows = token_ids - self._first_id
-        is_elsewhere = (rows < 0) | (rows >= self._own.shape[0])
-        vectors = embedding(rows.masked_fill_(is_elsewhere, 0), self._own)
-        vectors.masked_fill_(is_elsewhere[:, None], 0)
+        is_of_other_rank = (rows < 0) | (rows >= self._own.shape[0])
+        vectors = embedding(rows.masked_fill_(is_of_other_rank, 0), self._own)
+        vectors.masked_fill_(is_of_other_rank[:, None], 0)
         dist.all_reduce(vectors)  # exact: all ranks but one add zeros
         return vectors
 
