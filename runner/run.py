@@ -21,7 +21,7 @@ from typing import Any
 import yaml
 
 from process.errors import ConfigError
-from process.lifetime.scheduling import let_others_finish
+from process.lifetime.scheduling import use_batch_policy
 from process.logs.lines import Lines
 from process.settings.process_settings import read_settings
 from runner.processes.children import Children, DiedTooOften
@@ -154,7 +154,7 @@ def main() -> int:
         for problem in error.problems:
             print_error(problem)
         return 2
-    let_others_finish()  # service, gateway and Envoy inherit it
+    use_batch_policy()  # service, gateway and Envoy inherit it
     try:
         asyncio.run(run(settings))
     except (RunError, AddressError, DiedTooOften) as error:

@@ -23,7 +23,7 @@ from cli.calls.options import (
     fail,
     named_value,
     print_json,
-    say,
+    print_text,
 )
 from cli.calls.server import ServerError
 
@@ -129,9 +129,9 @@ def _print_report(outcome: Outcome, parameters: dict[str, Any], plot: str, *, as
     if as_json:
         print_json(report)
     else:
-        say(table(report))
+        print_text(table(report))
         if plot == "-":
-            say(in_terminal(found))
+            print_text(in_terminal(found))
     if plot not in {"", "-"}:
         try:
             Path(plot).write_text(as_svg(f"{parameters['model']}, {parameters['dialect']}", found))

@@ -26,12 +26,12 @@ def table(report: dict[str, Any]) -> str:
 
 
 def _heading(report: dict[str, Any]) -> str:
-    pace = (
+    load = (
         f"{report['concurrency']} concurrent"
         if report["rate_per_s"] is None
         else f"{report['rate_per_s']:g} requests/s"
     )
-    return f"{report['model']} at {report['url']}, {report['dialect']}, {pace}"
+    return f"{report['model']} at {report['url']}, {report['dialect']}, {load}"
 
 
 def _counts(report: dict[str, Any]) -> Table:

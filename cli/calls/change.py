@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
-from cli.calls.options import fail, print_json, say
+from cli.calls.options import fail, print_json, print_text
 from cli.calls.server import ServerError
 
 Urls: TypeAlias = Annotated[
@@ -37,18 +37,18 @@ def change_all(
             failures.append(f"{before}{error}")
             results.append({"url": url, "error": str(error)})
         except KeyboardInterrupt:
-            say(f"sluice: {before}interrupted; the server completes a change that has begun", err=True)
+            print_text(f"sluice: {before}interrupted; the server completes a change that has begun", err=True)
             raise typer.Exit(130) from None
         else:
             results.append({"url": url, **answer})
             if not as_json:
-                say(f"{before}{describe(answer)}")
+                print_text(f"{before}{describe(answer)}")
     if len(urls) == 1 and failures:
         fail(failures[0])
     if as_json:
         print_json(results if len(urls) > 1 else {name: value for name, value in results[0].items() if name != "url"})
     for failure in failures:
-        say(f"sluice: {failure}", err=True)
+        print_text(f"sluice: {failure}", err=True)
     if failures:
         raise typer.Exit(1)
 

@@ -23,7 +23,7 @@ from cli.calls.options import (
     fail,
     named_value,
     print_json,
-    say,
+    print_text,
 )
 from cli.calls.server import Server, ServerError
 from process.logs.terminal import plain
@@ -149,7 +149,7 @@ def _ask_once(conversation: Conversation, question: str, *, as_json: bool) -> No
 
     def show(piece: str, is_reasoning: bool) -> None:  # noqa: FBT001  read_answer's signature
         if not as_json and not is_reasoning:
-            say(piece, nl=False)
+            print_text(piece, nl=False)
 
     def note(event: dict[str, Any]) -> None:
         if as_json:
@@ -174,7 +174,7 @@ class Prompt:
             "/model": self._model,
             "/image": self._image,
             "/retry": self._retry,
-            "/undo": lambda _: say(f"removed: {conversation.undo()}"),
+            "/undo": lambda _: print_text(f"removed: {conversation.undo()}"),
             "/save": self._save,
             "/load": self._load,
             "/clear": self._clear,
@@ -184,7 +184,7 @@ class Prompt:
         """Read and run lines until /exit or Ctrl-D."""
         import readline  # noqa: F401, PLC0415  adds editing and history to input()
 
-        say(f"{self._conversation.model} at {self._conversation.server.url}; /help lists commands, Ctrl-D exits")
+        print_text(f"{self._conversation.model} at {self._conversation.server.url}; /help lists commands, Ctrl-D exits")
         while True:
             try:
                 text = self._read()
@@ -205,7 +205,7 @@ class Prompt:
                 elif word:
                     self._ask(text)
             except (ServerError, ValueError) as error:
-                say(f"{error}")
+                print_text(f"{error}")
             except OSError as error:
                 typer.echo(f"{rest.strip()}: {error.strerror or error}")
 
@@ -229,7 +229,7 @@ class Prompt:
             if is_reasoning != was_reasoning:
                 typer.echo(_DIM if is_reasoning else f"{_PLAIN}\n", nl=False)
                 was_reasoning = is_reasoning
-            say(piece, nl=False)
+            print_text(piece, nl=False)
 
         try:
             answer = self._conversation.ask(question, show, lambda _: None)
@@ -246,11 +246,11 @@ class Prompt:
     def _model(self, name: str) -> None:
         names = self._conversation.server.models()
         if not name:
-            say("\n".join(("* " if each == self._conversation.model else "  ") + each for each in names))
+            print_text("\n".join(("* " if each == self._conversation.model else "  ") + each for each in names))
         elif name in names:
             self._conversation.model = name
         else:
-            say(f"{name}: no such model; available: {', '.join(names)}")
+            print_text(f"{name}: no such model; available: {', '.join(names)}")
 
     def _image(self, path: str) -> None:
         images = self._conversation.images

@@ -14,7 +14,7 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 
 import typer
 
-from cli.calls.options import AsJson, fail, print_json, print_table, say
+from cli.calls.options import AsJson, fail, print_json, print_table, print_text
 from cli.commands.key_usage import usage
 from service.auth.key import digest, new_id, new_key
 from service.auth.key_entry import KeyEntry, KeysError, to_entry, to_plain
@@ -108,7 +108,7 @@ def _show_entry(entry: KeyEntry, *, as_json: bool) -> None:
         print_json(_public_fields(entry))
         return
     for name, value in _public_fields(entry).items():
-        say(f"{name}: {json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value}")
+        print_text(f"{name}: {json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value}")
 
 
 @APP.command()

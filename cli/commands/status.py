@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 import httpx
 import typer
 
-from cli.calls.options import DEFAULT, AsJson, CaFile, Key, connected, fail, print_json, print_table, say
+from cli.calls.options import DEFAULT, AsJson, CaFile, Key, connected, fail, print_json, print_table, print_text
 from cli.calls.server import Server, ServerError
 
 _HEADS: Final = ("SERVER", "STATE", "VERSION", "MODEL", "RUNNING", "WAITING", "CACHE IN USE", "TOKENS/S")
@@ -113,7 +113,7 @@ def _show(states: Sequence[State]) -> None:
     print_table(rows)
     for state in states:
         if state.problem:
-            say(f"{state.url}: {state.problem}")
+            print_text(f"{state.url}: {state.problem}")
 
 
 def _load_columns(load: Any) -> tuple[str, str, str, str]:

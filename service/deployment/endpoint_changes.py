@@ -63,7 +63,7 @@ class EndpointChanges:
                 raise TooManyEndpoints(MAX_ENDPOINTS)
             return document.with_endpoint(endpoint), endpoint
 
-        return await asyncio.shield(self._keep(added))
+        return await asyncio.shield(self._store(added))
 
     async def change(self, name: str, caller: Caller, update: Callable[[Endpoint], Endpoint]) -> Endpoint:
         """Replace an endpoint by `update` of it, and return the new one.
@@ -76,7 +76,7 @@ class EndpointChanges:
             endpoint = update(self._changeable(name, caller))
             return document.with_endpoint(endpoint), endpoint
 
-        return await asyncio.shield(self._keep(changed))
+        return await asyncio.shield(self._store(changed))
 
     async def remove(self, name: str, caller: Caller, check: Callable[[Endpoint], None] = lambda _: None) -> None:
         """Delete an endpoint. Raise the errors of `change`, and what `check` of the endpoint raises."""
@@ -85,7 +85,7 @@ class EndpointChanges:
             check(self._changeable(name, caller))
             return document.without_endpoint(name), None
 
-        await asyncio.shield(self._keep(removed))
+        await asyncio.shield(self._store(removed))
 
     def _changeable(self, name: str, caller: Caller) -> Endpoint:
         is_unreadable = name in self._wanted.newest.unreadable_names and not self._registry.endpoints.is_configured(
@@ -99,7 +99,7 @@ class EndpointChanges:
             raise EndpointReadOnly(name, "is part of the service's settings; change it there")
         return endpoint
 
-    async def _keep(self, change: Callable[[EndpointDocument], tuple[EndpointDocument, _Result]]) -> _Result:
+    async def _store(self, change: Callable[[EndpointDocument], tuple[EndpointDocument, _Result]]) -> _Result:
         results: list[_Result] = []
 
         def changed(document: EndpointDocument) -> EndpointDocument:

@@ -80,11 +80,11 @@ class Reconciler:
 
     async def load(self, model: ModelSettings) -> None:
         """Load and serve a configured model at the start. Raise the errors of `Deployment.load_model`."""
-        self._models.loading(model.name)
+        self._models.set_loading(model.name)
         try:
             await self._deployment.load_model(model)
         except Exception as error:
-            self._models.failed(model.name, str(error))
+            self._models.set_failed(model.name, str(error))
             raise
         self.steps.record_loaded(model.name, None, self.wanted.newest)
         step = partial(self.steps.reconcile_sleep, model.name, self.wanted.newest)
@@ -187,8 +187,8 @@ class Reconciler:
     def _expect(self, wanted: Changes) -> None:
         """Update the states of models and adapters for a changed wanted state."""
         self._attempts.make_all_due()
-        self._models.expect(wanted.wanted_models(self.steps.configured.names))
-        self._adapters.expect(self.steps.configured.wanted_adapters(wanted))
+        self._models.set_wanted(wanted.wanted_models(self.steps.configured.names))
+        self._adapters.set_wanted(self.steps.configured.wanted_adapters(wanted))
 
     def _wanted_models(self) -> Mapping[str, LoadedModel | None]:
         return self.wanted.newest.wanted_models(self.steps.configured.names)
@@ -228,18 +228,18 @@ class Reconciler:
             if full in self._adapters.served or self._wanted_adapters().get(full, "") != entry:
                 continue
             if full.rpartition(":")[0] not in self._models.served:
-                self._adapters.failed(full, "its model is not loaded")
+                self._adapters.set_failed(full, "its model is not loaded")
             else:
                 step = partial(self._retry, self._adapters, full, self.steps.reconcile_adapter)
                 await self._attempts.make(full, step)
 
     async def _retry(self, states: States[Any], name: str, load: Callable[[str, Changes], Awaitable[None]]) -> None:
         """Load a model or an adapter, and record a failure in its state."""
-        states.loading(name)
+        states.set_loading(name)
         try:
             await load(name, self.wanted.newest)
         except Exception as error:
-            states.failed(name, str(error))
+            states.set_failed(name, str(error))
             raise
 
 

@@ -48,7 +48,7 @@ class Steps:
         is_wanted = name in models
         if name in self.models.served and (not is_wanted or self.models.served[name] != models[name]):
             if is_wanted:
-                self.models.loading(name)
+                self.models.set_loading(name)
             await self._unload(name)
         elif not is_wanted and any(model.name == name for model in self._registry.loaded):
             await self._unload(name)
@@ -68,7 +68,7 @@ class Steps:
         wanted = self.configured.wanted_adapters(target)
         if full in self.adapters.served and (full not in wanted or self.adapters.served[full] != wanted[full]):
             if full in wanted:
-                self.adapters.loading(full)
+                self.adapters.set_loading(full)
             await self._unload_adapter(full)
         if may_load and full in wanted and full not in self.adapters.served:
             await self._load_adapter(full, wanted[full], target)
@@ -91,22 +91,22 @@ class Steps:
         """Unload a served model and load it anew, from its files as they are now, with a fingerprint of their own."""
         _log.warning("the files of a model have changed; it is loaded anew", extra={"fields": {"model": name}})
         entry = target.wanted_models(self.configured.names)[name]
-        self.models.loading(name)
+        self.models.set_loading(name)
         await self._unload(name)
         try:
             await self._load(name, entry, target)
         except Exception as error:
-            self.models.failed(name, str(error))
+            self.models.set_failed(name, str(error))
             raise
         self._on_reload()
 
     def record_loaded(self, name: str, entry: LoadedModel | None, target: Changes) -> None:
         """Record that a model is served, and with a model of the settings the adapters that were loaded with it."""
-        self.models.served_as(name, entry)
+        self.models.set_served(name, entry)
         if entry is None:
             for full, adapter in self.configured.wanted_adapters(target).items():
                 if adapter is None and full.rpartition(":")[0] == name:
-                    self.adapters.served_as(full, None)
+                    self.adapters.set_served(full, None)
 
     async def _load(self, name: str, entry: LoadedModel | None, target: Changes) -> None:
         if entry is None:
@@ -121,19 +121,19 @@ class Steps:
             await self._deployment.load_adapter(model, name, self.configured.adapters(target)[full])
         else:
             await self._deployment.load_client_adapter(model, name, entry.path)
-        self.adapters.served_as(full, entry)
+        self.adapters.set_served(full, entry)
 
     async def _unload(self, name: str) -> None:
         for full in [full for full in self.adapters.served if full.rpartition(":")[0] == name]:
-            self.adapters.gone(full)
+            self.adapters.remove(full)
         if self.models.state_of(name) is State.SERVED:
-            self.models.gone(name)
+            self.models.remove(name)
         with contextlib.suppress(ModelNotFound):  # it was removed while the store was lost
             await self._deployment.unload_model(name)
 
     async def _unload_adapter(self, full: str) -> None:
         model, _, name = full.rpartition(":")
         if self.adapters.state_of(full) is State.SERVED:
-            self.adapters.gone(full)
+            self.adapters.remove(full)
         with contextlib.suppress(RegistryError):  # it was removed while the store was lost
             await self._deployment.unload_adapter(model, name)

@@ -66,7 +66,7 @@ def to_status(error: Exception, row: Row, request_id: str) -> status_pb2.Status:
     text = str(error) if row.is_public else f"internal error; the request's id is {request_id}"
     if isinstance(error, InvalidRequest):
         text = f"{error.field}: {text}"
-    status = status_pb2.Status(code=_number(row.code), message=_cut(text))
+    status = status_pb2.Status(code=_number(row.code), message=_truncated(text))
     for detail in _details(error, row):
         status.details.add().Pack(detail)
     return status
@@ -75,13 +75,15 @@ def to_status(error: Exception, row: Row, request_id: str) -> status_pb2.Status:
 def _details(error: Exception, row: Row) -> Iterator[Message]:
     values = dict(error.values) if isinstance(error, ServiceError) else {}
     if "field" in values:
-        values["field"] = _cut(values["field"], _MAX_FIELD_BYTES)
+        values["field"] = _truncated(values["field"], _MAX_FIELD_BYTES)
     yield error_details_pb2.ErrorInfo(reason=row.reason_name, domain=DOMAIN, metadata=values)
     if isinstance(error, InvalidMessage):
         yield error_details_pb2.BadRequest(
             field_violations=[
                 error_details_pb2.BadRequest.FieldViolation(
-                    field=_cut(each.field, _MAX_FIELD_BYTES), description=_cut(each.description), reason=each.rule
+                    field=_truncated(each.field, _MAX_FIELD_BYTES),
+                    description=_truncated(each.description),
+                    reason=each.rule,
                 )
                 for each in error.violations
             ]
@@ -90,15 +92,15 @@ def _details(error: Exception, row: Row) -> Iterator[Message]:
         yield error_details_pb2.BadRequest(
             field_violations=[
                 error_details_pb2.BadRequest.FieldViolation(
-                    field=error.field, description=_cut(str(error)), reason=row.reason_name
+                    field=error.field, description=_truncated(str(error)), reason=row.reason_name
                 )
             ]
         )
     if isinstance(error, LimitReached):
         limit = error.limit
         violation = error_details_pb2.QuotaFailure.Violation(
-            subject=_cut(limit.subject, _MAX_FIELD_BYTES),
-            description=_cut(str(error)),
+            subject=_truncated(limit.subject, _MAX_FIELD_BYTES),
+            description=_truncated(str(error)),
             quota_metric=limit.measure.value,
             quota_value=limit.value,
         )
@@ -123,7 +125,7 @@ def _pushback(error: Exception, row: Row, context: Context) -> Iterator[tuple[st
         yield "grpc-retry-pushback-ms", "-1" if is_too_late else str(round(retry_after_s * 1000))
 
 
-def _cut(text: str, max_bytes: int = _MAX_TEXT_BYTES) -> str:
+def _truncated(text: str, max_bytes: int = _MAX_TEXT_BYTES) -> str:
     return text.encode()[:max_bytes].decode(errors="ignore")
 
 

@@ -188,23 +188,23 @@ class Scheduler:
 
     def _fill(self, plan: StepPlan, prefills: list[Sequence], now: float) -> None:
         """Give the step's remaining budget to running prompts and to queued sequences, key by key."""
-        begun: dict[KeyQueue, deque[Sequence]] = {}
+        prefilling: dict[KeyQueue, deque[Sequence]] = {}
         for sequence in prefills:
-            begun.setdefault(self._queue.key_of(sequence), deque()).append(sequence)
+            prefilling.setdefault(self._queue.key_of(sequence), deque()).append(sequence)
         others = [key for key in self._queue.active if key.waiting] if not plan.preempted else []
-        turns = list(dict.fromkeys([*begun, *others]))
+        turns = list(dict.fromkeys([*prefilling, *others]))
         while plan.num_left > 0 and turns:
             key = min(turns, key=_by_rank)
-            if begun.get(key):
-                self._continue(begun[key].popleft(), plan)
-            elif not key.waiting or plan.preempted or not self._begin(key, plan, now):
+            if prefilling.get(key):
+                self._continue(prefilling[key].popleft(), plan)
+            elif not key.waiting or plan.preempted or not self._admit(key, plan, now):
                 # No request overtakes the first one of its key; otherwise a large one could wait forever.
-                turns = [each for each in turns if begun.get(each) or (each is not key and not key.waiting)]
+                turns = [each for each in turns if prefilling.get(each) or (each is not key and not key.waiting)]
 
-    def _begin(self, key: KeyQueue, plan: StepPlan, now: float) -> bool:
+    def _admit(self, key: KeyQueue, plan: StepPlan, now: float) -> bool:
         """Start the first queued sequence of a key. Return False if no slot or block is free for it."""
         capacity = self._capacity
-        if not capacity.has_slot(key) and not self._displace(capacity.displaced(key, plan.begun), plan):
+        if not capacity.has_slot(key) and not self._displace(capacity.displaced(key, plan.admitted), plan):
             return False
         sequence = key.waiting[0]
         found = [] if sequence.needs_prompt_logprobs else self.pool.find(sequence)
@@ -212,13 +212,13 @@ class Scheduler:
             self._too_late.append(self._queue.pop(key).group)
             return True
         while not capacity.has_blocks(sequence, found):
-            if not self._displace(capacity.displaced_blocks(key, plan.begun), plan):
+            if not self._displace(capacity.displaced_blocks(key, plan.admitted), plan):
                 return False
         self._queue.pop(key)
         key.num_running += 1
         self._running[sequence] = None
         self._ordered = None
-        plan.begun.add(sequence)
+        plan.admitted.add(sequence)
         self.pool.hold(found)
         sequence.block_table.extend(found)
         sequence.num_computed_tokens = len(found) * self.pool.block_size

@@ -29,7 +29,7 @@ def parse_json(text: str, field: str) -> Any:
         value = json.loads(
             text,
             object_pairs_hook=_object,
-            parse_constant=_refuse_constant,
+            parse_constant=_reject_constant,
             parse_int=_integer,
             parse_float=_number,
         )
@@ -94,5 +94,5 @@ def _shown(digits: str) -> str:
     return digits if len(digits) <= _MAX_SHOWN else f"{digits[:_MAX_SHOWN]}…"
 
 
-def _refuse_constant(constant: str) -> None:
+def _reject_constant(constant: str) -> None:
     raise ValueError(f"{constant} is no JSON value")
