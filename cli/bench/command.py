@@ -120,6 +120,7 @@ def _parameters(target: Target, shape: Shape, plan: Plan) -> dict[str, Any]:
 
 
 def _print_report(outcome: Outcome, parameters: dict[str, Any], plot: str, *, as_json: bool) -> None:
+    """Print a benchmark's report as a table and plots, or as JSON."""
     from cli.bench.plot import as_svg, in_terminal  # noqa: PLC0415  imported on use, for a fast start
     from cli.bench.summary import summary, times  # noqa: PLC0415
     from cli.bench.table import table  # noqa: PLC0415

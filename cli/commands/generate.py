@@ -62,6 +62,7 @@ def embed(
 
 
 def _piped() -> str:
+    """Return the text of standard input. Fail if there is none."""
     text = "" if sys.stdin.isatty() else sys.stdin.read()
     if not text.strip():
         fail("no text: give an argument or standard input")

@@ -87,6 +87,7 @@ def wake(name: Name, as_json: AsJson = False, url: Urls = [DEFAULT], key: Key = 
 
 
 def _change(verb: str, name: str, outcome: str, as_json: bool, urls: list[str], key: str, ca_file: str) -> None:  # noqa: FBT001  the options of the commands
+    """Load, unload, put to sleep or wake a model on every server."""
     from sluice.v1 import model_pb2  # noqa: PLC0415  imported on use, for a fast start
 
     request = getattr(model_pb2, f"{verb}ModelRequest")(model=name)

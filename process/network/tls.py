@@ -125,11 +125,13 @@ class CertificateFiles:
         return [path for path in (*(self._pair or ()), self._ca_file) if path is not None]
 
     def _read(self) -> Certificates:
+        """Read and check all files. Raise TlsError."""
         self._load(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
         chain, key = (self._bytes(path) for path in self._pair) if self._pair is not None else (None, None)
         return Certificates(chain, key, self._bytes(self._ca_file) if self._ca_file is not None else None)
 
     def _bytes(self, path: Path) -> bytes:
+        """Return a file's content. Raise TlsError with the setting's name."""
         try:
             return path.read_bytes()
         except OSError as error:

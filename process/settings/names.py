@@ -85,6 +85,7 @@ def fields_of(kind: Any) -> Mapping[str, FieldInfo]:
 
 
 def _inner(kind: Any, step: str | int) -> Any:
+    """Return the type of the value at one step below `kind`, or None if it is unknown."""
     if isinstance(step, str) and (field := fields_of(kind).get(step)) is not None:
         return field.annotation
     arguments = get_args(kind)

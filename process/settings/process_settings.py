@@ -113,6 +113,7 @@ class StandardEnvironment(InitSettingsSource):
 
 
 def _read_file(path: Path) -> dict[str, Any]:
+    """Return the values of a YAML or TOML file. Raise ConfigError if it is invalid."""
     try:
         text = path.read_text()
         values = tomllib.loads(text) if path.suffix == ".toml" else yaml.safe_load(text)
@@ -129,6 +130,7 @@ def _read_file(path: Path) -> dict[str, Any]:
 
 
 def _reason(error: Exception) -> str:
+    """Return an error's text for one line, with the position in the file if it is known."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     if isinstance(error, yaml.MarkedYAMLError) and (mark := error.problem_mark) is not None:

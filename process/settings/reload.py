@@ -51,6 +51,7 @@ class Reload(Generic[ReloadedSettings]):
                     _log.exception("reading the settings again failed")
 
     def _reload(self, apply: Callable[[ReloadedSettings], None]) -> None:
+        """Read the settings again and apply them. Errors are logged, and the previous settings stay."""
         try:
             new = self._read()
             apply(new)
@@ -69,6 +70,7 @@ class Reload(Generic[ReloadedSettings]):
         root.setLevel(level)
 
     def _state(self) -> tuple[int, int, int, int] | None:
+        """Return a value that changes with the file's content; None if there is no file."""
         path: Path | None = self._current.config
         try:
             found = path.stat() if path is not None else None

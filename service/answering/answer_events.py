@@ -64,6 +64,7 @@ class AnswerEvents:
         return [await self._read(each) for each in (output, *waiting)]
 
     async def _read(self, output: GenerationOutput) -> Sequence[Event]:
+        """Return the events of an output. Another thread reads many logprobs."""
         if max(len(output.prompt_logprobs), len(output.logprobs)) > MAX_INLINE_LOGPROBS:
             return await asyncio.to_thread(self._reader.read, output)
         return self._reader.read(output)
@@ -78,6 +79,7 @@ class AnswerEvents:
 
 
 def _started(model: ServedGenerator, prepared: PreparedAnswer, identity: StreamIdentity) -> Started:
+    """Return the first event of an answer."""
     return Started(
         id=identity.id,
         created_ns=identity.created_ns,

@@ -93,6 +93,7 @@ class Answering:
     async def _messages(
         self, kind: Kind[Request, Message, Answer], request: Request, context: Context, *, stream: bool
     ) -> AsyncGenerator[Message, None]:
+        """Yield the numbered messages of one call; whether the call streams decides what it may do."""
         answer_request = kind.to_answer_request(request)
         point = answer_request.resume
         if point is not None and not stream:

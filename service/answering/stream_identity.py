@@ -31,6 +31,7 @@ def stream_identity(model: ServedGenerator, prepared: PreparedAnswer, point: Res
 
 
 def _new_identity(model: ServedGenerator, prepared: PreparedAnswer) -> StreamIdentity:
+    """Return the identity of the stream that generates this answer."""
     seed = prepared.sampling.seed
     assert seed is not None  # noqa: S101  preparation draws one
     return StreamIdentity(
@@ -44,6 +45,7 @@ def _new_identity(model: ServedGenerator, prepared: PreparedAnswer) -> StreamIde
 
 
 def _check(begun: StreamIdentity, new: StreamIdentity, *, can_resume: bool) -> None:
+    """Raise CannotResume if `new` may have other tokens than the stream to resume."""
     if begun.model != new.model:
         reason = f"it was begun by the model {begun.model[:256]!r}"
     elif not can_resume:

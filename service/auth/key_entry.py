@@ -87,6 +87,7 @@ def to_plain(entry: KeyEntry) -> dict[str, Any]:
 
 
 def _without_nulls(values: dict[str, Any]) -> dict[str, Any]:
+    """Return nested values without those that are None."""
     nested = {name: _without_nulls(each) if isinstance(each, dict) else each for name, each in values.items()}
     return {name: each for name, each in nested.items() if each is not None}
 

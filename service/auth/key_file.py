@@ -61,6 +61,7 @@ def lock_keys(path: Path) -> Iterator[None]:
 
 
 def _replace(path: Path, text: str) -> None:
+    """Write a file's new content to the disk and rename it over the old one, with mode 0600."""
     handle, new = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)  # has mode 0600
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:

@@ -83,6 +83,7 @@ def is_url(location: str) -> bool:
 
 
 def _algorithms(key: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the algorithms that a JSON Web Key can verify; none for a key that doesn't verify signatures."""
     if key.get("use", "sig") != "sig" or not isinstance(key.get("kid"), str | None):
         return ()
     kind = str(key.get("kty"))
@@ -92,6 +93,7 @@ def _algorithms(key: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _made(key: Mapping[str, Any], algorithm: str) -> PyJWK | None:
+    """Return the verification key of a JSON Web Key; None if it is invalid or too short."""
     try:
         made = PyJWK(dict(key), algorithm)
     except PyJWTError:
@@ -108,6 +110,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 def _fetch(url: str) -> bytes:
+    """Return the document at a URL, without following redirects. Raise OSError, HTTPException or ValueError."""
     opener = urllib.request.build_opener(_NoRedirect())
     with opener.open(url, timeout=_TIMEOUT_S) as answer:
         text: bytes = answer.read(_MAX_BYTES + 1)
@@ -117,6 +120,7 @@ def _fetch(url: str) -> bytes:
 
 
 def _reason(error: Exception) -> str:
+    """Return why a key set could not be read, without the location."""
     if isinstance(error, urllib.error.HTTPError):
         return f"status {error.code}"
     if isinstance(error, urllib.error.URLError):

@@ -61,6 +61,7 @@ class TokenReader:
                 await self._fetch()
 
     def _read(self, token: str) -> Caller:
+        """Return a token's caller. Raise SignersUnknown without a key set, and InvalidToken."""
         if self._signers is None:
             raise SignersUnknown(_MIN_INTERVAL_S)
         return read_token(token, self._signers, self._settings)
@@ -75,9 +76,11 @@ class TokenReader:
                 await self._fetch()
 
     def _is_old(self, age_s: float) -> bool:
+        """Return whether the last attempt to fetch the key set is at least `age_s` seconds ago."""
         return self._tried_at is None or self._clock() - self._tried_at >= age_s
 
     async def _fetch(self) -> None:
+        """Fetch the key set. A failure is logged, and the previous keys stay."""
         self._tried_at = self._clock()
         try:
             self._signers = await asyncio.to_thread(read_signers, self._location, self._settings.algorithms)
@@ -86,6 +89,7 @@ class TokenReader:
             _log.warning("the key set of tokens can't be fetched; %s: %s", stay, error)
 
     def _take_file(self, file: WatchedFile[Signers]) -> None:
+        """Take over the key set of a file that has changed."""
         try:
             if file.refresh():
                 self._signers = file.content

@@ -65,6 +65,7 @@ def _encoder(folder: Path, config: EngineConfig, dtype: Any, device: str) -> dic
 
 
 def _report(plan: ModelPlan) -> dict[str, Any]:
+    """Return what would be served: architecture, backend, memory, and the forms of tools and reasoning."""
     spec = plan.spec
     num_parameters = spec.checkpoint.num_parameters
     weight_type = spec.quantization or spec.dtype

@@ -88,6 +88,7 @@ class EndpointChanges:
         await asyncio.shield(self._store(removed))
 
     def _changeable(self, name: str, caller: Caller) -> Endpoint:
+        """Return the endpoint that a caller wants to change. Raise EndpointNotFound or EndpointReadOnly."""
         is_unreadable = name in self._wanted.newest.unreadable_names and not self._registry.endpoints.is_configured(
             name
         )
@@ -100,6 +101,7 @@ class EndpointChanges:
         return endpoint
 
     async def _store(self, change: Callable[[EndpointDocument], tuple[EndpointDocument, _Result]]) -> _Result:
+        """Store a change and return its result. Raise EndpointsUnavailable if the store fails."""
         results: list[_Result] = []
 
         def changed(document: EndpointDocument) -> EndpointDocument:
@@ -115,6 +117,7 @@ class EndpointChanges:
         return results[-1]
 
     def _apply(self, document: EndpointDocument) -> None:
+        """Serve the document's endpoints, and log those that can't be read."""
         if not self._is_started:
             return
         names = document.unreadable_names

@@ -128,6 +128,8 @@ class ModelChanges:
         await self._reconciler.apply(Proposal(full, change, check, step, _nothing, is_tried_first=False))
 
     def _sleep(self, name: str, caller: Caller, *, is_asleep: bool) -> Proposal[None]:
+        """Return the proposal to put a model to sleep or to wake it."""
+
         def check() -> None:
             self._registry.visible_to(caller).own(name)
 
@@ -137,6 +139,7 @@ class ModelChanges:
         return Proposal(name, change, check, partial(self._reconciler.steps.reconcile_sleep, name), _nothing)
 
     async def _apply_on_all_replicas(self, proposal: Proposal[_Result]) -> _Result:
+        """Apply a proposal, and return its result when all other replicas know the change."""
         result = await self._reconciler.apply(proposal)
         await self._reconciler.wanted.until_known()
         return result

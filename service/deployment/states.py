@@ -34,6 +34,8 @@ class State(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class _Item(Generic[Entry]):
+    """The state of a name, with its entry if it is served."""
+
     state: State
     entry: Entry | None = None  # of SERVED
 

@@ -109,6 +109,7 @@ class Steps:
                     self.adapters.set_served(full, None)
 
     async def _load(self, name: str, entry: LoadedModel | None, target: Changes) -> None:
+        """Load and serve a model of the settings (without an entry) or of a client."""
         if entry is None:
             await self._deployment.load_model(self.configured.model(name, target))
         else:
@@ -116,6 +117,7 @@ class Steps:
         self.record_loaded(name, entry, target)
 
     async def _load_adapter(self, full: str, entry: LoadedAdapter | None, target: Changes) -> None:
+        """Load and serve an adapter of the settings (without an entry) or of a client."""
         model, _, name = full.rpartition(":")
         if entry is None:
             await self._deployment.load_adapter(model, name, self.configured.adapters(target)[full])
@@ -124,6 +126,7 @@ class Steps:
         self.adapters.set_served(full, entry)
 
     async def _unload(self, name: str) -> None:
+        """Stop serving a model and its adapters; do nothing if it is not served."""
         for full in [full for full in self.adapters.served if full.rpartition(":")[0] == name]:
             self.adapters.remove(full)
         if self.models.state_of(name) is State.SERVED:
@@ -132,6 +135,7 @@ class Steps:
             await self._deployment.unload_model(name)
 
     async def _unload_adapter(self, full: str) -> None:
+        """Stop serving an adapter; do nothing if it is not served."""
         model, _, name = full.rpartition(":")
         if self.adapters.state_of(full) is State.SERVED:
             self.adapters.remove(full)

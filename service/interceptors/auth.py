@@ -77,6 +77,7 @@ def _check_named_scope(metadata: Iterable[tuple[str, str | bytes]], caller: Call
 
 
 def _of(caller: Caller, handler: Handler) -> Handler:
+    """Return a handler that runs with the caller set in the current call."""
     proceed = behaviour_of(handler)
 
     async def behaviour(request: Any, context: Context) -> Any:

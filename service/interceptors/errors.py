@@ -73,6 +73,7 @@ def to_status(error: Exception, row: Row, request_id: str) -> status_pb2.Status:
 
 
 def _details(error: Exception, row: Row) -> Iterator[Message]:
+    """Yield the `google.rpc` details of an error."""
     values = dict(error.values) if isinstance(error, ServiceError) else {}
     if "field" in values:
         values["field"] = _truncated(values["field"], _MAX_FIELD_BYTES)
@@ -112,6 +113,7 @@ def _details(error: Exception, row: Row) -> Iterator[Message]:
 
 
 def _retry_after_s(error: Exception, row: Row) -> float | None:
+    """Return the seconds after which a retry may succeed; None if a retry is pointless."""
     if row.code not in {Code.RESOURCE_EXHAUSTED, Code.UNAVAILABLE}:
         return None
     return error.retry_after_s if isinstance(error, ServiceError) else None
@@ -126,6 +128,7 @@ def _pushback(error: Exception, row: Row, context: Context) -> Iterator[tuple[st
 
 
 def _truncated(text: str, max_bytes: int = _MAX_TEXT_BYTES) -> str:
+    """Return the beginning of a text that fits into `max_bytes` of UTF-8."""
     return text.encode()[:max_bytes].decode(errors="ignore")
 
 

@@ -79,6 +79,7 @@ class QuotaMetrics:
         self._is_lost = is_lost
 
     def _key(self, caller: str) -> str:
+        """Return a caller's label, of which there is a limited number."""
         return self._keys.label(caller or ANONYMOUS)
 
     def _observe_store(self, _options: CallbackOptions) -> Iterable[Observation]:

@@ -39,6 +39,7 @@ class Row:
 
 
 def _tokens(name: str, kind: str) -> Row:
+    """Return the row of one type of tokens."""
     only = {"gen_ai_token_type": kind}
     return Row(name, "counter", "gen_ai_client_token_usage", "gen_ai_client_token_usage_sum", only)
 
@@ -85,6 +86,7 @@ class _Both(Collector):
 
 
 def _renamed(row: Row, family: Metric) -> Metric:
+    """Return a metric under vLLM's name, with vLLM's labels."""
     renamed = Metric(row.vllm, f"{row.ours} under vLLM's name.", row.kind)
     for suffix in _SUFFIXES[row.kind]:
         for labels, value in _summed(row, family.samples, row.sample or f"{row.ours}{suffix}").items():

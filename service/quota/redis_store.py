@@ -94,6 +94,7 @@ class RedisStore:
         await self._redis.connection_pool.disconnect()
 
     async def _taken(self, demand: Demand) -> Reading:
+        """Run `take` on the server."""
         buckets = [_PREFIX + draw.bucket.name for draw in demand.draws]
         slots = [_PREFIX + slots.name for slots in demand.slots]
         numbers = [number for draw in demand.draws for number in (draw.bucket.limit, draw.num_tokens, draw.at_least)]
@@ -113,6 +114,7 @@ class RedisStore:
             self.give_back(demand)
 
     async def _send_back(self, demand: Demand) -> None:
+        """Run `give_back` on the server."""
         buckets = [_PREFIX + draw.bucket.name for draw in demand.draws]
         slots = [_PREFIX + slots.name for slots in demand.slots]
         numbers = [number for draw in demand.draws for number in (draw.bucket.limit, draw.num_tokens)]
@@ -120,6 +122,7 @@ class RedisStore:
             await self._give_back(keys=[*buckets, *slots], args=[len(buckets), *numbers, demand.holder])
 
     def _hold(self, holder: str, keys: list[str]) -> None:
+        """Keep the lease of a holder's slots until they are given back."""
         self._held[holder] = tuple(keys)
         if self._renewing is None:
             self._renewing = asyncio.create_task(self._renew_leases())
@@ -134,6 +137,7 @@ class RedisStore:
                 self._send(self._renew_batch(batch))
 
     async def _renew_batch(self, held: list[tuple[str, str]]) -> None:
+        """Renew the leases of some holders."""
         async with self._translate_errors():
             await self._renew(keys=[key for key, _ in held], args=[self._lease_us, *(holder for _, holder in held)])
 
@@ -145,6 +149,7 @@ class RedisStore:
 
     @asynccontextmanager
     async def _translate_errors(self) -> AsyncIterator[None]:
+        """Limit the time of an operation, and raise its errors as StoreLost."""
         try:
             async with asyncio.timeout(self._timeout_s):
                 yield
@@ -155,6 +160,7 @@ class RedisStore:
 
 
 async def _unless_lost(sending: Coroutine[Any, Any, None]) -> None:
+    """Run an operation, and ignore the loss of the store."""
     try:
         await sending
     except StoreLost:

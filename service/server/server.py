@@ -163,9 +163,11 @@ class Server:
         await self.health.enter(ServingPhase.SERVING)
 
     def _run(self, work: Coroutine[None, None, None]) -> None:
+        """Run work in the background until the server stops."""
         self._tasks.append(asyncio.create_task(work))
 
     async def _load(self, model: ModelSettings) -> None:
+        """Load a configured model. Raise StartError if it can't be served."""
         try:
             await self.reconciler.load(model)
         except (AdapterRejected, TooManyAdapters, RegistryError) as error:

@@ -143,6 +143,7 @@ class Settings(ProcessSettings):
         )
 
     def _engine_of(self, model: ModelSettings) -> EngineSettings:
+        """Return a model's engine settings, with the number of adapters that it may hold."""
         engine = model.engine or self.engine
         if engine.max_adapters is not None:
             return engine
@@ -173,6 +174,7 @@ class Settings(ProcessSettings):
             yield from self._conflicts_of_models()
 
     def _conflicts_of_models(self) -> Iterator[str]:
+        """Yield a line for each problem of models, adapters and endpoints together."""
         if (name := first_duplicate([*self.model, *(model.name for model in self.models)])) is not None:
             yield f"models: duplicate name {name!r}"
         for index, model in enumerate(self.models):

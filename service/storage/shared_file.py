@@ -103,6 +103,7 @@ class SharedFile:
             self._known.rmdir()  # fails unless this was the last process
 
     def _replace(self, folder: Path, text: str) -> None:
+        """Write the file's new content to the disk and rename it over the old one."""
         handle, new = tempfile.mkstemp(prefix=f".{self._path.name}.", suffix=".tmp", dir=folder)
         try:
             with os.fdopen(handle, "w", encoding="utf-8") as file:

@@ -118,15 +118,18 @@ class SharedText:
 
     @property
     def _known(self) -> str:
+        """The key that has the revision that each replica knows."""
         return f"{self._name}:known"
 
 
 def _number(revision: str) -> int:
+    """Return the number at a revision's beginning. Raise ValueError."""
     return int(revision.partition("-")[0])
 
 
 @contextmanager
 def _translate_errors() -> Iterator[None]:
+    """Raise the errors of Redis's client as SharedTextLost."""
     from redis.exceptions import RedisError  # noqa: PLC0415
 
     try:

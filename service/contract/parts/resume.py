@@ -51,6 +51,7 @@ def stream_bytes(identity: StreamIdentity, num_choices: int) -> bytes:
 
 
 def _to_identity(data: bytes) -> StreamIdentity:
+    """Decode a stream's identity. Raise InvalidRequest."""
     try:
         version, created_ns, seed, answer_id, digest = _HEAD.unpack_from(data)
         model, fingerprint = data[_HEAD.size :].decode().split("\0")
@@ -74,6 +75,7 @@ def position_bytes(position: StreamPosition) -> bytes:
 
 
 def _to_position(data: bytes) -> StreamPosition:
+    """Decode a position in a stream. Raise InvalidRequest."""
     numbers = _numbers(data)
     first_number, num_cached_tokens, choice, end, *runs = numbers or [0] * 4
     sizes, counts = runs[::2], runs[1::2]
@@ -87,6 +89,7 @@ def _to_position(data: bytes) -> StreamPosition:
 
 
 def _varints(numbers: Iterable[int]) -> bytes:
+    """Encode integers with 7 bits per byte, the lowest first."""
     data = bytearray()
     for number in numbers:
         rest = number

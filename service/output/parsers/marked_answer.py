@@ -50,6 +50,7 @@ class MarkedAnswerParser:
         return events
 
     def _begin(self) -> None:
+        """Skip the opening marker, or decide that there is none."""
         text = self._held.lstrip(BLANKS)
         if not self._was_opened:
             if text.startswith(self._open):
@@ -63,6 +64,7 @@ class MarkedAnswerParser:
             self._is_inside = bool(self._held)
 
     def _take_known(self) -> list[Text]:
+        """Return the text that is certainly before or after the closing marker."""
         events = []
         while (end := self._held.find(self._close)) >= 0:
             text = self._held[:end].rstrip(BLANKS)
@@ -77,5 +79,6 @@ class MarkedAnswerParser:
         return events
 
     def _skip(self, num_characters: int) -> None:
+        """Drop held characters."""
         self._held = self._held[num_characters:]
         self._held_start += num_characters

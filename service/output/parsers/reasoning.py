@@ -83,6 +83,7 @@ class ReasoningParser:
         return [Text(self._choice_index, held, start=start)] if held else []
 
     def _open(self) -> None:
+        """Skip the opening marker, or decide that there is no reasoning."""
         marker = self._markers.open
         text = self._held.lstrip(BLANKS)
         if text.startswith(marker):
@@ -94,6 +95,7 @@ class ReasoningParser:
             self._content_start = self._held_start
 
     def _reason(self, events: list[Reasoning | Text]) -> None:
+        """Emit the reasoning that certainly precedes the closing marker."""
         marker = self._markers.close
         if self._at_start:
             self._skip(len(self._held) - len(self._held.lstrip(BLANKS)))
@@ -113,6 +115,7 @@ class ReasoningParser:
             self._state = _State.AFTER
 
     def _skip(self, num_characters: int) -> None:
+        """Drop held characters."""
         self._held = self._held[num_characters:]
         self._held_start += num_characters
 

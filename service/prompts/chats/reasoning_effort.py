@@ -101,6 +101,7 @@ class EffortRules:
         return ReasoningEffort.LOW if is_impossible else effort
 
     def _budget(self, effort: ReasoningEffort | None) -> int | None:
+        """Return the number of reasoning tokens of an effort; None is unlimited."""
         match effort:
             case ReasoningEffort.NONE:
                 return 0  # the template has no switch for it, or the prompt would have closed the reasoning

@@ -113,6 +113,7 @@ class EmbeddingPrompts:
         return self._framed(self._prefix, ids, self._suffix, field, truncates=truncates)
 
     def _check(self, texts: TextsToEmbed) -> None:
+        """Raise InvalidRequest for inputs or dimensions that the model can't take."""
         if texts.dimensions is not None:
             self._check_dimensions(texts.dimensions)
         for given in texts.inputs:
@@ -123,6 +124,7 @@ class EmbeddingPrompts:
                 raise InvalidRequest(f"{given.field}.text", "must not be empty")
 
     def _check_dimensions(self, dimensions: int) -> None:
+        """Raise InvalidRequest unless the vectors can be cut to `dimensions`."""
         own, others = self.num_dimensions, self._form.dimensions
         if dimensions > own:
             raise InvalidRequest("dimensions", f"must be at most the model's own {own}, not {dimensions}")
@@ -145,6 +147,7 @@ class EmbeddingPrompts:
     def _framed(
         self, prefix: Sequence[int], ids: Sequence[int], suffix: Sequence[int], field: str, *, truncates: bool
     ) -> TokenIds:
+        """Return ids between `prefix` and `suffix`, truncated if allowed. Raise PromptTooLong for `field`."""
         num_tokens = len(prefix) + len(ids) + len(suffix)
         if num_tokens > self._max_model_len:
             if not truncates:

@@ -143,5 +143,6 @@ class Workers:
             raise too_long from None
 
     def _busy(self) -> EngineOverloaded:
+        """Return the error for a request that no thread was free for."""
         message = "the threads that prepare requests are busy with other requests"
         return EngineOverloaded(message, retry_after_s(self.limits.wait_s))
