@@ -34,8 +34,8 @@ class AnswerEvents:
         self._started = _started(model, prepared, identity)
         if point is not None:
             n = prepared.requests[0].n
-            begun = {index // n for index, count in enumerate(point.position.ends) if count}
-            self._reader.report_cached(sorted(begun), point.position.num_cached_tokens)
+            started_prompts = {index // n for index, count in enumerate(point.position.ends) if count}
+            self._reader.report_cached(sorted(started_prompts), point.position.num_cached_tokens)
 
     def usage(self) -> Usage:
         """Return the token usage of the outputs read so far."""

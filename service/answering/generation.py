@@ -98,10 +98,10 @@ class Answering:
         point = answer_request.resume
         if point is not None and not stream:
             raise InvalidRequest("resume", "only a streaming call can be resumed")
-        begun_by = point.identity.model if point is not None else ""
+        resumed_model = point.identity.model if point is not None else ""
         caller = current_caller()
         model = self._registry.visible_to(caller, route_call).generator(
-            answer_request.model, answer_request.deployment, answer_request.model_version, begun_by
+            answer_request.model, answer_request.deployment, answer_request.model_version, resumed_model
         )
         content = AnswerContent(kind.request_attributes(request)) if self._capture_content else None
         deadline = deadline_of(context)

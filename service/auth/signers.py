@@ -47,8 +47,8 @@ class Signers:
         allowed = frozenset(algorithms)
         for key in keys:
             for algorithm in allowed.intersection(_algorithms(key)):
-                if (made := _made(key, algorithm)) is not None:
-                    self._keys[key.get("kid"), algorithm] = made
+                if (verification_key := _verification_key(key, algorithm)) is not None:
+                    self._keys[key.get("kid"), algorithm] = verification_key
                     self._ids.add(key.get("kid"))
 
     def __len__(self) -> int:
@@ -92,14 +92,18 @@ def _algorithms(key: Mapping[str, Any]) -> tuple[str, ...]:
     return family if own is None else tuple(each for each in family if each == own)
 
 
-def _made(key: Mapping[str, Any], algorithm: str) -> PyJWK | None:
+def _verification_key(key: Mapping[str, Any], algorithm: str) -> PyJWK | None:
     """Return the verification key of a JSON Web Key; None if it is invalid or too short."""
     try:
-        made = PyJWK(dict(key), algorithm)
+        verification_key = PyJWK(dict(key), algorithm)
     except PyJWTError:
         _log.warning("a key of the key set can't be used", extra={"fields": {"kid": key.get("kid")}})
         return None
-    return None if getattr(made.key, "key_size", _MIN_RSA_BITS) < _MIN_RSA_BITS and key["kty"] == "RSA" else made
+    return (
+        None
+        if getattr(verification_key.key, "key_size", _MIN_RSA_BITS) < _MIN_RSA_BITS and key["kty"] == "RSA"
+        else verification_key
+    )
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):

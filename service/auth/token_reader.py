@@ -34,7 +34,7 @@ class TokenReader:
         self._clock = clock
         self._signers: Signers | None = None
         self._file: WatchedFile[Signers] | None = None
-        self._tried_at: float | None = None
+        self._fetched_at: float | None = None
         self._reading = asyncio.Lock()
         if not is_url(location):
             self._file = WatchedFile(Path(location), lambda path: read_signers(str(path), settings.algorithms))
@@ -77,11 +77,11 @@ class TokenReader:
 
     def _is_old(self, age_s: float) -> bool:
         """Return whether the last attempt to fetch the key set is at least `age_s` seconds ago."""
-        return self._tried_at is None or self._clock() - self._tried_at >= age_s
+        return self._fetched_at is None or self._clock() - self._fetched_at >= age_s
 
     async def _fetch(self) -> None:
         """Fetch the key set. A failure is logged, and the previous keys stay."""
-        self._tried_at = self._clock()
+        self._fetched_at = self._clock()
         try:
             self._signers = await asyncio.to_thread(read_signers, self._location, self._settings.algorithms)
         except SignersError as error:

@@ -147,9 +147,9 @@ class Source:
         original, low, high = (
             _LLAMA3[name] for name in ("original_max_position_embeddings", "low_freq_factor", "high_freq_factor")
         )
-        smooth = np.clip((original / wave_lengths - low) / (high - low), 0, 1)
+        smooth_factor = np.clip((original / wave_lengths - low) / (high - low), 0, 1)
         for scale in _LLAMA3_SCALES:
-            if np.allclose(1 / ((1 - smooth) / scale + smooth), factors, rtol=1e-3):
+            if np.allclose(1 / ((1 - smooth_factor) / scale + smooth_factor), factors, rtol=1e-3):
                 return {"rope_type": "llama3", "factor": scale, **_LLAMA3}
         raise ModelLoadError(f"{self._file}: its rotary factors are none of Llama 3.1's, 3.2's or 3.3's")
 

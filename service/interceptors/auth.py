@@ -95,5 +95,5 @@ def _rejecting(error: AuthError) -> Handler:
     async def reject(requests: object, context: Context) -> None:  # noqa: ARG001  a handler's signature
         raise error
 
-    made: Handler = grpc.stream_stream_rpc_method_handler(reject)
-    return made
+    wrapped: Handler = grpc.stream_stream_rpc_method_handler(reject)
+    return wrapped

@@ -92,11 +92,11 @@ def _varints(numbers: Iterable[int]) -> bytes:
     """Encode integers with 7 bits per byte, the lowest first."""
     data = bytearray()
     for number in numbers:
-        rest = number
-        while rest > 0x7F:
-            data.append(rest & 0x7F | 0x80)
-            rest >>= 7
-        data.append(rest)
+        left = number
+        while left > 0x7F:
+            data.append(left & 0x7F | 0x80)
+            left >>= 7
+        data.append(left)
     return bytes(data)
 
 

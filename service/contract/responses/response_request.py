@@ -109,8 +109,8 @@ def _add(turns: list[_Turn], item: response_item_pb2.InputItem, field: str) -> N
             _add_message(turns, item.message, f"{field}.message")
         case "function_call":
             call = item.function_call
-            made = FunctionCall(call.call_id, call.name, call.arguments)
-            _assistant(turns, field, "function_call").tool_calls.append(made)
+            call_value = FunctionCall(call.call_id, call.name, call.arguments)
+            _assistant(turns, field, "function_call").tool_calls.append(call_value)
         case "function_call_output":
             output = item.function_call_output
             turn = _Turn(Role.TOOL, field, "function_call_output", [TextPart(output.output)])

@@ -15,6 +15,7 @@ from service.generation.formats.constraint import ReasoningStart
 from service.generation.outputs.events import Delta, Reasoning, Text, ToolArguments, ToolCall
 from service.output.calls.call_reader import WHITE_SPACE
 from service.output.families.tool_syntax import CALL, CHANNEL, END, MESSAGE, RETURN, START
+from service.output.parsers.marker import num_marker_characters
 
 _MAX_HEADER = 512  # characters
 _HEADS = (CHANNEL, MESSAGE, START, "to=")  # a header begins with one of these
@@ -135,7 +136,7 @@ class ChannelParser:
         """Emit the known part of a message. Return True if the message has ended."""
         found = [(position, marker) for marker in _ENDS if (position := self._held.find(marker)) >= 0]
         if not found:
-            num_known = len(self._held) - max(_num_begun(self._held, marker) for marker in _ENDS)
+            num_known = len(self._held) - max(num_marker_characters(self._held, marker) for marker in _ENDS)
             self._emit(num_known)
             return False
         position, marker = min(found)
@@ -186,8 +187,3 @@ class ChannelParser:
         """Drop held characters."""
         self._held = self._held[length:]
         self._held_start += length
-
-
-def _num_begun(text: str, marker: str) -> int:
-    """Return the length of the longest suffix of `text` that is a proper prefix of `marker`."""
-    return next((n for n in range(min(len(marker) - 1, len(text)), 0, -1) if text.endswith(marker[:n])), 0)

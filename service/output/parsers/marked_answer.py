@@ -5,7 +5,7 @@ from __future__ import annotations
 from service.generation.formats.constraint import ReasoningMarkers
 from service.generation.outputs.events import Text
 from service.output.parsers.blank_run import BLANKS, BlankRun
-from service.output.parsers.reasoning import num_marker_characters
+from service.output.parsers.marker import num_marker_characters
 
 
 class MarkedAnswerParser:
@@ -71,11 +71,11 @@ class MarkedAnswerParser:
             if text:
                 events.append(Text(self._choice_index, text, start=self._held_start))
             self._skip(end + len(self._close))
-        sure = len(self._held) - num_marker_characters(self._held, self._close)
-        sure = len(self._held[:sure].rstrip(BLANKS))
-        if sure:
-            events.append(Text(self._choice_index, self._held[:sure], start=self._held_start))
-            self._skip(sure)
+        num_known = len(self._held) - num_marker_characters(self._held, self._close)
+        num_known = len(self._held[:num_known].rstrip(BLANKS))
+        if num_known:
+            events.append(Text(self._choice_index, self._held[:num_known], start=self._held_start))
+            self._skip(num_known)
         return events
 
     def _skip(self, num_characters: int) -> None:

@@ -11,6 +11,7 @@ import enum
 from service.generation.formats.constraint import ReasoningMarkers, ReasoningStart
 from service.generation.outputs.events import Reasoning, Text
 from service.output.parsers.blank_run import BLANKS, BlankRun
+from service.output.parsers.marker import num_marker_characters
 
 
 class _State(enum.Enum):
@@ -118,8 +119,3 @@ class ReasoningParser:
         """Drop held characters."""
         self._held = self._held[num_characters:]
         self._held_start += num_characters
-
-
-def num_marker_characters(text: str, marker: str) -> int:
-    """Return the length of the longest suffix of `text` that is a proper prefix of `marker`."""
-    return next((n for n in range(min(len(marker) - 1, len(text)), 0, -1) if text.endswith(marker[:n])), 0)

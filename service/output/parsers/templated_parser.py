@@ -71,7 +71,7 @@ class TemplatedParser:
         if self._is_broken:
             return self._rest()
         try:
-            return [piece for event in events_of() for piece in self._deltas(event)]
+            return [delta for event in events_of() for delta in self._deltas(event)]
         except ValueError:  # such as a call that is not valid JSON
             self._is_broken = True
             return self._rest()

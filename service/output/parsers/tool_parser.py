@@ -92,7 +92,7 @@ class ToolCallParser:
                 position = self._take_call(text, position)
                 continue
             if self._state is _State.TEXT and not self._held:
-                position = self._emit_sure(text, position)
+                position = self._emit_certain(text, position)
             position = self._hold_white_space(text, position)
             if position < len(text):
                 self._take(text[position])
@@ -136,7 +136,7 @@ class ToolCallParser:
             case _:
                 self._take_opening(character)
 
-    def _emit_sure(self, text: str, position: int) -> int:
+    def _emit_certain(self, text: str, position: int) -> int:
         """Emit text up to where a marker may begin, or white space before one; return that position."""
         found = self._beginning.search(text, position)
         end = len(text) if found is None else found.start()

@@ -134,7 +134,7 @@ def _environment() -> ImmutableSandboxedEnvironment:
     )
     environment.filters["tojson"] = _to_json
     environment.globals["raise_exception"] = _raise_exception
-    environment.globals["strftime_now"] = lambda wanted: datetime.now().strftime(wanted)  # noqa: DTZ005  local time
+    environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)  # noqa: DTZ005  local time
     return environment
 
 
