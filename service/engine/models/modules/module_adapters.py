@@ -40,7 +40,7 @@ class ModuleAdapters:
             has = [low_rank.up.shape[0], low_rank.down.shape[1]]
             expected = [*reversed(weight.shape)] if isinstance(found[name], Conv1D) else [*weight.shape]
             if has != expected:
-                raise adapter.refuse(name, f"its shape is {has}, but the model's weight has the shape {expected}")
+                raise adapter.rejection(name, f"its shape is {has}, but the model's weight has the shape {expected}")
             down, up = (
                 torch.from_numpy(each).t().to(weight.device, self._model.dtype).contiguous()
                 for each in (low_rank.down, low_rank.up)
@@ -60,9 +60,9 @@ class ModuleAdapters:
         try:
             module = self._model.get_submodule(name)
         except AttributeError:
-            raise adapter.refuse(name, "the model has no such module") from None
+            raise adapter.rejection(name, "the model has no such module") from None
         if not isinstance(module, torch.nn.Linear | Conv1D):
-            raise adapter.refuse(name, f"it is a {type(module).__name__}; only linear layers are supported")
+            raise adapter.rejection(name, f"it is a {type(module).__name__}; only linear layers are supported")
         return module
 
     def _hook(self, name: str) -> Any:
@@ -90,6 +90,6 @@ class ModuleAdapters:
             self._model(input_ids=tokens, position_ids=tokens, use_cache=False, paged_step=Trial())
             for name in adapter.modules:
                 if self._seen.get(name) != [num_tokens]:
-                    raise adapter.refuse(name, "it does not compute each token exactly once, which adapters need")
+                    raise adapter.rejection(name, "it does not compute each token exactly once, which adapters need")
         finally:
             self._seen = None

@@ -61,7 +61,7 @@ class RowsBackend:
 
     def put_adapter(self, slot: int, adapter: Adapter) -> None:
         """Raise AdapterRejected, because adapters are not supported."""
-        raise adapter.refuse(f"slot {slot}", "adapters are not supported for models without the paged cache")
+        raise adapter.rejection(f"slot {slot}", "adapters are not supported for models without the paged cache")
 
     def drop_adapter(self, slot: int) -> None:
         """Raise KeyError, because adapters are not supported."""
