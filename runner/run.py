@@ -133,7 +133,7 @@ async def run(settings: Settings) -> None:
                 text = greeting(settings, await asyncio.to_thread(list_models, entrance))
                 lines.write(json_line("run", text.strip()) if log_format == "json" else text)
                 readable.has_greeted = True
-                await stop.run_until_stop(children.keep())
+                await stop.run_until_stop(children.supervise())
         finally:
             # After Envoy has ended, gateway and service get no new requests and need no delay for load balancers.
             number = stop.number or signal.SIGINT

@@ -75,7 +75,7 @@ def _item_message(item: response_item_pb2.InputItem) -> dict[str, Any]:
 
 
 def _part(part: content_pb2.ContentPart) -> dict[str, str]:
-    """Return a content part in the form of the GenAI conventions; images are represented by their address."""
+    """Return a content part in the form of the GenAI conventions, with an image's URL or type instead of its data."""
     match part.WhichOneof("part"):
         case "text":
             return _text(part.text)

@@ -63,12 +63,12 @@ class ParallelLMHead:
         self._vocab_size = vocab_size
 
     def __call__(self, x: Tensor) -> Tensor:
-        mine = self._own(x)
+        outputs = self._own(x)
         if self._shard.rank:
-            dist.gather(mine, dst=0)
-            return mine
-        parts = [torch.empty_like(mine) for _ in range(self._shard.num_ranks)]
-        dist.gather(mine, parts, dst=0)
+            dist.gather(outputs, dst=0)
+            return outputs
+        parts = [torch.empty_like(outputs) for _ in range(self._shard.num_ranks)]
+        dist.gather(outputs, parts, dst=0)
         return torch.cat(parts, dim=1)[:, : self._vocab_size]
 
     def add_to(self, residual: Tensor, x: Tensor) -> Tensor:
