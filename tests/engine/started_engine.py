@@ -11,8 +11,8 @@ from typing import Any, Literal, TypeAlias
 
 from service.engine.client.embedder import EmbedderClient
 from service.engine.client.generator import MAX_COMPILE_WAIT_S, GeneratorClient
-from service.engine.config.engine_config import EngineConfig
 from service.engine.core.compilation import MAX_COMPILE_S
+from service.engine.interface.config import EngineConfig
 from service.engine.interface.port import StepObserver
 from service.engine.link.engine_spec import EngineSpec
 from service.engine.link.link import Link

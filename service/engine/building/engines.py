@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from service.engine.client.embedder import EmbedderClient
 from service.engine.client.generator import GeneratorClient
-from service.engine.config.engine_config import EngineConfig
+from service.engine.interface.config import EngineConfig
 from service.engine.interface.description import (
     ComputeDtype,
     CrossEncoderDescription,

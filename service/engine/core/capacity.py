@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import abc
 from operator import attrgetter
 
-from service.engine.config.engine_config import EngineConfig
 from service.engine.core.blocks.block_pool import BlockPool
 from service.engine.core.fair_queue import FairQueue, KeyQueue, displaced_key
 from service.engine.core.sequences.sequence import Sequence
 from service.engine.core.step_times import StepTimes
+from service.engine.interface.config import EngineConfig
 
 _MIN_RUNNING = 2  # sequences, regardless of their cost; with one, a single key could keep all others waiting
 _by_order = attrgetter("order")

@@ -6,7 +6,6 @@ import math
 from collections import deque
 from operator import attrgetter
 
-from service.engine.config.engine_config import EngineConfig
 from service.engine.core.blocks.block_pool import BlockPool
 from service.engine.core.capacity import AdmissionCapacity
 from service.engine.core.drafts.speculation import MAX_DRAFTS, Speculation
@@ -14,6 +13,7 @@ from service.engine.core.fair_queue import FairQueue, KeyQueue
 from service.engine.core.sequences.sequence import Sequence, SequenceGroup
 from service.engine.core.step import ScheduledSequence, Step, StepPlan, share_of
 from service.engine.core.step_times import StepTimes
+from service.engine.interface.config import EngineConfig
 
 _MAX_WAITS = 5.0  # a request that has not started after this many times `max_queue_wait_s` is rejected
 _by_order = attrgetter("order")

@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from service.engine.config.engine_config import EngineConfig
 from service.engine.device.device_memory import DeviceMemory, cache_capacity
 from service.engine.device.memory import cache_bytes
+from service.engine.interface.config import EngineConfig
 from service.engine.loading.model_plan import ModelPlan
 from service.engine.models.checkpoint.checkpoint import Checkpoint
 from service.engine.models.checkpoint.text_part import text_config

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from service.engine.config.engine_config import EngineConfig
 from service.engine.core.encoder_core import EncoderCore, EncoderRunner
+from service.engine.interface.config import EngineConfig
 from service.engine.interface.description import ComputeDtype, CrossEncoderDescription, EncoderDescription, ModelInfo
 from service.engine.link.engine_spec import BuiltCore
 from service.engine.loading.model_source import (

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from service.engine.config.engine_config import EngineConfig
 from service.engine.constraints.compiler import ConstraintCompiler
 from service.engine.core.adapter_table import AdapterTable
 from service.engine.core.drafts.drafter import Drafter
@@ -23,6 +22,7 @@ from service.engine.device.device_memory import (
     require_capacity,
 )
 from service.engine.device.memory import require_host_memory
+from service.engine.interface.config import EngineConfig
 from service.engine.interface.description import ComputeDtype, GeneratorDescription, ModelInfo
 from service.engine.link.engine_spec import BuiltCore, HelperProcesses
 from service.engine.loading.cache_size import adapter_bytes, available_cache_bytes, choose_num_blocks, limit_sequences

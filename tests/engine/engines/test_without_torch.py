@@ -12,7 +12,7 @@ PROGRAM = """
 import asyncio, sys
 import numpy as np
 from service.settings.bundled_models import DEMO_FOLDER, embedding_folder
-from service.engine.config.engine_config import EngineConfig
+from service.engine.interface.config import EngineConfig
 from service.engine.building.engines import build_encoder, build_engine
 from service.generation.formats.constraint import Constraint, Grammar
 from service.generation.requests.embedding import EmbeddingRequest

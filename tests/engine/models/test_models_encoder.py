@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from service.engine.building.engines import BuiltEncoder, build_encoder
-from service.engine.config.engine_config import EngineConfig
+from service.engine.interface.config import EngineConfig
 from service.engine.models.checkpoint.encoders.sentence_files import SentenceFiles
 from service.engine.models.encoders.encoder import load_encoder
 from service.engine.models.encoders.pooling import pool
