@@ -140,7 +140,7 @@ async def _event_groups(
             observation.admitted(answer.usage)
             # Tokens that a client did not wait for were computed all the same, and count.
             charge.count(lambda: answer.usage()._replace(completion_tokens=outputs.num_tokens))
-            await outputs.begun()  # until then the call can be rejected, and another replica can serve it
+            await outputs.until_started()  # until then the call can be rejected, and another replica can serve it
             yield answer.begin()
             async for output in outputs:
                 has_tokens = True
