@@ -30,19 +30,19 @@ def change_all(
     results: list[dict[str, Any]] = []
     failures: list[str] = []
     for url in urls:
-        before = f"{url}: " if len(urls) > 1 else ""
+        prefix = f"{url}: " if len(urls) > 1 else ""
         try:
             answer = change(url)
         except ServerError as error:
-            failures.append(f"{before}{error}")
+            failures.append(f"{prefix}{error}")
             results.append({"url": url, "error": str(error)})
         except KeyboardInterrupt:
-            print_text(f"sluice: {before}interrupted; the server completes a change that has begun", err=True)
+            print_text(f"sluice: {prefix}interrupted; the server completes a change that has begun", err=True)
             raise typer.Exit(130) from None
         else:
             results.append({"url": url, **answer})
             if not as_json:
-                print_text(f"{before}{describe(answer)}")
+                print_text(f"{prefix}{describe(answer)}")
     if len(urls) == 1 and failures:
         fail(failures[0])
     if as_json:
