@@ -21,7 +21,7 @@ from typing import Any
 import yaml
 
 from process.errors import ConfigError
-from process.lifetime.scheduling import let_others_finish
+from process.lifetime.scheduling import use_batch_policy
 from process.logs.lines import Lines
 from process.settings.process_settings import read_settings
 from runner.processes.children import Children, DiedTooOften
@@ -141,7 +141,7 @@ async def _run(settings: Settings) -> None:
                 text = greeting(settings, await asyncio.to_thread(list_models, entrance))
                 lines.write(json_line("run", text.strip()) if log_format == "json" else text)
                 readable.has_greeted = True
-                await stop.run_until_stop(children.keep())
+                await stop.run_until_stop(children.supervise())
         finally:
             # After Envoy has ended, gateway and service get no new requests and need no delay for load balancers.
             number = stop.number or signal.SIGINT
@@ -168,7 +168,7 @@ def main() -> int:
         for problem in error.problems:
             print_error(problem)
         return 2
-    let_others_finish()  # service, gateway and Envoy inherit it
+    use_batch_policy()  # service, gateway and Envoy inherit it
     try:
         asyncio.run(run(settings))
     except (RunError, StateError, AddressError, DiedTooOften) as error:

@@ -67,6 +67,7 @@ def check_certificate(path: Path, now: datetime | None = None) -> Finding:
 
 
 def _keys(path: Path) -> Finding:
+    """Return a finding about the file of API keys."""
     try:
         entries = read_keys(path)
     except KeysError as error:

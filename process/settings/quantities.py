@@ -11,6 +11,7 @@ from process.settings.setting import UNIT
 
 
 def _of(unit: str) -> dict[str, Any]:
+    """Return the JSON Schema keyword that names a unit."""
     return {UNIT: unit}
 
 

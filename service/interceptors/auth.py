@@ -104,6 +104,7 @@ def _check_named_scope(metadata: Iterable[tuple[str, str | bytes]], caller: Call
 
 
 def _of(caller: Caller, handler: Handler) -> Handler:
+    """Return a handler that runs with the caller set in the current call."""
     proceed = behaviour_of(handler)
 
     async def behaviour(request: Any, context: Context) -> Any:
@@ -121,5 +122,5 @@ def _rejecting(error: AuthError) -> Handler:
     async def reject(requests: object, context: Context) -> None:  # noqa: ARG001  a handler's signature
         raise error
 
-    made: Handler = grpc.stream_stream_rpc_method_handler(reject)
-    return made
+    wrapped: Handler = grpc.stream_stream_rpc_method_handler(reject)
+    return wrapped

@@ -42,7 +42,8 @@ from service.registry.registry import Registry
 from service.server.listener import StartError, check_free, connection_options, listen
 from service.server.services import REQUESTS, SERVICES, add_services
 from service.server.stores import authenticator, change_store, endpoint_store, operator_access
-from service.settings.config import EndpointSettings, Settings
+from service.settings.config import Settings
+from service.settings.endpoint_settings import EndpointSettings
 from service.settings.model_settings import ModelSettings
 from service.storage.shared_file import SharedFileError
 from service.storage.shared_text import SharedTextLost
@@ -163,9 +164,11 @@ class Server:
         await self.health.enter(ServingPhase.SERVING)
 
     def _run(self, work: Coroutine[None, None, None]) -> None:
+        """Run work in the background until the server stops."""
         self._tasks.append(asyncio.create_task(work))
 
     async def _load(self, model: ModelSettings) -> None:
+        """Load a configured model. Raise StartError if it can't be served."""
         try:
             await self.reconciler.load(model)
         except (AdapterRejected, TooManyAdapters, RegistryError) as error:
