@@ -15,7 +15,7 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from tests.waiting import GUARD_S
+from tests.waiting import GUARD_S, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 _claims: list[int] = []  # open sockets, until the process ends
@@ -64,6 +64,23 @@ def command_line(pid: int) -> list[str]:
         return []
 
 
+def suspend(pid: int) -> None:
+    """Stop a process, and return when all of its threads have stopped.
+
+    The signal alone takes effect only when the process is scheduled.
+    """
+    os.kill(pid, signal.SIGSTOP)
+    wait_until(lambda: _thread_states(pid) <= {"T"})
+
+
+def _thread_states(pid: int) -> set[str]:
+    states = set()
+    for stat in Path(f"/proc/{pid}/task").glob("*/stat"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread that has just ended
+            states.add(stat.read_text().rpartition(")")[2].split()[0])
+    return states
+
+
 def is_running(pid: int) -> bool:
     """Return True if the process exists and is not a zombie."""
     try:
@@ -75,7 +92,8 @@ def is_running(pid: int) -> bool:
 class Stack:
     """One run of the runner, whose output is collected line by line.
 
-    Endpoints are stored in `endpoints_file`, or in a temporary file if none is given.
+    Endpoints are stored in `endpoints_file`, and other state in `state_folder`; both are temporary if not given.
+    Without keys, all clients may change models, adapters and endpoints, unless `environment` says otherwise.
     """
 
     def __init__(
@@ -83,18 +101,21 @@ class Stack:
         *options: str,
         ports: dict[str, int] | None = None,
         endpoints_file: Path | None = None,
+        state_folder: Path | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
         """`environment` is added to this process's environment."""
         self._folder = tempfile.TemporaryDirectory(prefix="sluice-stack-")
         self.endpoints_file = endpoints_file or Path(self._folder.name) / "endpoints.json"
+        self.state_folder = state_folder or Path(self._folder.name) / "state"
         self.ports = ports or dict(zip(PORTS, free_ports(len(PORTS)), strict=True))
         flags = [f"--{name.replace('_', '-')}-port={port}" for name, port in self.ports.items()]
-        flags.append(f"--endpoints-file={self.endpoints_file}")
+        flags += [f"--endpoints-file={self.endpoints_file}", f"--state-folder={self.state_folder}"]
+        changes = {"SLUICE_SERVICE_AUTH__ALLOW_ANONYMOUS_CHANGES": "true"}
         self.process = subprocess.Popen(
             [sys.executable, "-m", "runner", *flags, *options],
             cwd=ROOT,
-            env={**os.environ, **(environment or {})},
+            env={**os.environ, **changes, **(environment or {})},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -170,7 +191,7 @@ class Stack:
         The product's environment must include `HOLDABLE`.
         """
         worker = self.workers()[number]
-        os.kill(worker, signal.SIGSTOP)
+        suspend(worker)
         try:
             yield
         finally:
@@ -220,3 +241,14 @@ class Stack:
             assert self.process.stdout is not None
             self.process.stdout.close()
             self._folder.cleanup()
+
+
+@contextlib.contextmanager
+def started(*options: str, environment: Mapping[str, str] | None = None) -> Iterator[Stack]:
+    """Yield the product when it is ready, and stop it at the end, which must succeed."""
+    stack = Stack(*options, environment=environment)
+    try:
+        stack.wait_for("sluice is ready.")
+        yield stack
+    finally:
+        assert stack.stop() == 0, stack.output

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from runner.processes.children import Children, DiedTooOften, Restarts
+from tests.e2e.stack import suspend
 from tests.waiting import GUARD_S
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -57,7 +58,7 @@ async def test_a_dead_process_is_restarted_and_the_others_continue(output: Outpu
     with pytest.raises(
         DiedTooOften, match=r"^weak has exited 3 times in \d+ s, the last time with code 3, and is not "
     ):
-        await children.keep()
+        await children.supervise()
     await children.stop([signal.SIGTERM], GUARD_S, GUARD_S)
     assert [line for line in output if line.startswith("weak exited")] == [
         "weak exited with code 3; it will be restarted in 0.01 s",
@@ -72,9 +73,9 @@ async def test_deaths_are_forgotten_after_the_window(output: Output) -> None:
     """A process that dies rarely is always restarted."""
     children = children_of(output, Restarts(first_delay_s=0.01, max_deaths=2, window_s=0.001))
     children.start("weak", [sys.executable, "-c", "print('up')"])
-    keeping = asyncio.create_task(children.keep())
+    supervising = asyncio.create_task(children.supervise())
     await output.until("weak    | up", 5)
-    keeping.cancel()
+    supervising.cancel()
     await children.stop([signal.SIGTERM], GUARD_S, GUARD_S)
 
 
@@ -101,7 +102,7 @@ async def test_a_process_that_does_not_stop_is_killed(output: Output) -> None:
     children.start("deaf", [sys.executable, "-c", script])
     await output.until("up")
     (pid,) = session_pids(os.getpid())
-    os.kill(pid, signal.SIGSTOP)
+    suspend(pid)
     await children.stop([signal.SIGTERM], 0.1, 0.1)
     assert not session_pids(os.getpid())
     await until_gone(lambda: any(session_of(each) == pid for each in all_pids()))
@@ -134,7 +135,7 @@ def test_no_child_outlives_a_killed_parent(tmp_path: Path) -> None:
         assert parent.stdout is not None
         assert parent.stdout.readline() == b"child   | up\n"
         (pid,) = session_pids(parent.pid)
-        os.kill(pid, signal.SIGSTOP)
+        suspend(pid)
         parent.kill()
         parent.wait()
         while pid in set(all_pids()):  # the test's own timeout ends the loop

@@ -59,6 +59,7 @@ def stopping_message(params: StopParams) -> sampling_pb2.StopParams:
 
 
 def _to_values(message: Message, kind: type[_Params]) -> _Params:
+    """Return the message's fields as values of `kind`; omitted ones have their defaults."""
     given: dict[str, Any] = {}
     counts = parameters_with(Trait.COUNT, kind)
     for field, value in message.ListFields():
@@ -75,6 +76,7 @@ _MessageT = TypeVar("_MessageT", bound=Message)
 
 
 def _to_message(params: SamplingParams | StopParams, message: _MessageT) -> _MessageT:
+    """Copy values to the fields of `message` with the same names, and return it."""
     for field in fields(params):
         value = getattr(params, field.name)
         descriptor = message.DESCRIPTOR.fields_by_name[field.name]
@@ -87,6 +89,7 @@ def _to_message(params: SamplingParams | StopParams, message: _MessageT) -> _Mes
 
 
 def _ranges(descriptor: Any, prefix: str) -> Iterator[tuple[str, Range]]:
+    """Yield the ranges that a message's rules allow, by the field's path."""
     for field in descriptor.fields:
         if field.is_repeated or field.type not in _RULES:
             continue

@@ -41,11 +41,12 @@ class WorkerLimits:
 class Workers:
     """The worker threads of one served model, or of the texts of all models.
 
-    `deadline` is always a `time.monotonic()` instant in seconds.
+    `deadline` is always an instant of `clock` in seconds.
     """
 
-    def __init__(self, limits: WorkerLimits) -> None:
+    def __init__(self, limits: WorkerLimits, clock: Callable[[], float] = time.monotonic) -> None:
         self.limits = limits
+        self._clock = clock
         self._turn = asyncio.Semaphore(1)  # for long texts
         self._pool = ThreadPoolExecutor(limits.num_threads, thread_name_prefix="prompt")
         self._num_waiting = 0  # tasks that wait for a thread
@@ -68,13 +69,13 @@ class Workers:
             return await self._run(work, deadline, too_long)
         await self._within_limit(self._turn.acquire(), deadline, self._busy(), self.limits.wait_s)
 
-        def trimming() -> _Result:
+        def work_and_trim() -> _Result:
             try:
                 return work()
             finally:
                 trim_heap()  # the library takes a hundred times the size of a long text, and would keep it
 
-        return await self._run(trimming, deadline, too_long, on_end=self._turn.release)
+        return await self._run(work_and_trim, deadline, too_long, on_end=self._turn.release)
 
     async def _run(
         self,
@@ -96,15 +97,15 @@ class Workers:
                 on_end()
             raise EngineClosed("the model is no longer served") if self._is_closed else self._busy()
         loop = asyncio.get_running_loop()
-        begun = asyncio.Event()
+        is_started = asyncio.Event()
 
         def begin() -> _Result:
-            loop.call_soon_threadsafe(begun.set)
-            began = time.monotonic()
+            loop.call_soon_threadsafe(is_started.set)
+            began = self._clock()
             try:
                 return work()
             finally:
-                took_s = min(time.monotonic() - began, _MOST_S)
+                took_s = min(self._clock() - began, _MOST_S)
                 self._mean_work_s += _MEMORY * (took_s - self._mean_work_s)
 
         running = self._pool.submit(begin)
@@ -114,7 +115,7 @@ class Workers:
         try:
             self._num_waiting += 1
             try:
-                await self._within_limit(begun.wait(), deadline, self._busy(), self.limits.wait_s)
+                await self._within_limit(is_started.wait(), deadline, self._busy(), self.limits.wait_s)
             finally:
                 self._num_waiting -= 1
             return await self._within_limit(result, deadline, too_long, self.limits.max_work_s)
@@ -132,7 +133,7 @@ class Workers:
         self, awaited: Awaitable[_Result], deadline: float | None, too_long: EngineError, limit_s: float
     ) -> _Result:
         """Wait for `awaited`. The smaller limit is chosen before the wait, because timers may be early."""
-        left_s = math.inf if deadline is None else deadline - time.monotonic()
+        left_s = math.inf if deadline is None else deadline - self._clock()
         by_deadline = left_s < limit_s
         try:
             async with asyncio.timeout(min(left_s, limit_s)):
@@ -143,5 +144,6 @@ class Workers:
             raise too_long from None
 
     def _busy(self) -> EngineOverloaded:
+        """Return the error for a request that no thread was free for."""
         message = "the threads that prepare requests are busy with other requests"
         return EngineOverloaded(message, retry_after_s(self.limits.wait_s))
