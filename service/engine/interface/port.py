@@ -115,6 +115,15 @@ class Generator(Engine, Protocol):
         `waited_s` is the time that the request has waited before it reached the service, if known.
         """
 
+    def load_limit(self, in_flight: int) -> Limit | None:
+        """Return the number of requests that may be in flight, or None if it is not known yet.
+
+        `in_flight` is the number now, as Envoy counts them; 0 if unknown.
+        """
+
+    def record_answer(self, num_tokens: int, duration_s: float) -> None:
+        """Record the end of a call: the tokens of its longest choice, and the seconds since its arrival."""
+
     async def load_adapter(self, name: str, folder: Path) -> AdapterLoaded:
         """Load an adapter for requests that name it.
 
