@@ -5,6 +5,7 @@ Each file holds one `ClusterLoadAssignment`. An operator, a deployment script or
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import os
 import tempfile
@@ -32,6 +33,14 @@ class Host:
         if not address or not port.isdecimal() or not 0 < int(port) < 1 << 16:
             raise ValueError(f"{text!r} is not a host:port")
         return cls(address, int(port))
+
+    def require_ip(self) -> None:
+        """Raise ValueError for a host name, which Envoy does not resolve in EDS files."""
+        try:
+            ipaddress.ip_address(self.address)
+        except ValueError:
+            text = f"{str(self)!r} must be an IP address and a port, because Envoy resolves no names in files of hosts"
+            raise ValueError(text) from None
 
     def __str__(self) -> str:
         return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"

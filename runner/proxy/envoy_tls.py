@@ -10,6 +10,7 @@ from typing import Any
 from runner.tls.public_tls import PublicTls
 
 _TYPES = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3."
+_HTTP1 = frozenset({"gateway", "gateway-operators"})  # clusters of envoy.yaml
 _SERVER_NAME = "localhost"  # in the certificates of service and gateway
 _PUBLIC = "public-"  # the prefix of the secrets of the operator's own certificate
 _OLDEST = {"tls_minimum_protocol_version": "TLSv1_2"}
@@ -53,7 +54,7 @@ class EnvoyTls:
             chain["transport_socket"] = self._downstream_tls(prefix, mutual=self.mutual or index > 0)
         for cluster in config["static_resources"]["clusters"]:
             if cluster["name"] != "otlp":
-                cluster["transport_socket"] = self._upstream_tls("http/1.1" if cluster["name"] == "gateway" else "h2")
+                cluster["transport_socket"] = self._upstream_tls("http/1.1" if cluster["name"] in _HTTP1 else "h2")
 
     def _write_public(self, public: PublicTls) -> None:
         pair = {

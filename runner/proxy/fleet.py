@@ -82,11 +82,21 @@ class Fleet(BaseModel):
         for name, hosts in self.pools().items():
             if not hosts and self.hosts_folder is None:
                 raise ValueError(f"the pool {name!r} has no hosts; name some, or a hosts_folder where they will be")
+            if self.hosts_folder is not None:
+                _require_ips(name, hosts)
         return self
 
     def pools(self) -> dict[str, list[Host]]:
         """Return the hosts of each pool, including the gateways' pool."""
         return {GATEWAYS: self.gateways, **{pool.name: pool.hosts for pool in self.services}}
+
+
+def _require_ips(pool: str, hosts: list[Host]) -> None:
+    for host in hosts:
+        try:
+            host.require_ip()
+        except ValueError as error:
+            raise ValueError(f"{pool}: {error}") from None
 
 
 def read_fleet(path: Path) -> Fleet:

@@ -18,7 +18,17 @@ from urllib.parse import quote
 import yaml
 
 from runner.proxy.eds import Host, assignment, hosts_file, write_hosts
-from runner.proxy.envoy_config import FILE, AddressError, Addresses, connection_manager, envoy_config
+from runner.proxy.envoy_config import (
+    FILE,
+    GATEWAY,
+    OPERATORS,
+    SERVICE,
+    WATCH,
+    AddressError,
+    Addresses,
+    connection_manager,
+    envoy_config,
+)
 from runner.proxy.envoy_tls import EnvoyTls
 from runner.proxy.fleet import DEFAULT, GATEWAYS, Fleet, FleetError, Pool, read_fleet
 
@@ -35,10 +45,12 @@ def production_config(fleet: Fleet) -> dict[str, Any]:
     _replicate(resources, fleet, parts)
     (door,) = connection_manager(config)["route_config"]["virtual_hosts"]
     door["retry_policy"].update(parts["retry_policy"])
-    (grpc,) = (route for route in door["routes"] if route["name"] == "grpc")
-    to_services = _routes(grpc, fleet, parts)
-    at = door["routes"].index(grpc)
-    door["routes"][at : at + 1] = to_services
+    to_services = []
+    for base in [route for route in door["routes"] if route["name"] in {"grpc-watch", "grpc-check", "grpc-generation", "grpc"}]:
+        made = _routes(base, fleet, parts)
+        at = door["routes"].index(base)
+        door["routes"][at : at + 1] = made
+        to_services += made
     resources["listeners"].append(_inner(fleet, parts, to_services, door["retry_policy"]))
     if fleet.tls is not None:
         EnvoyTls(**fleet.tls.model_dump()).apply(config)
@@ -48,6 +60,11 @@ def production_config(fleet: Fleet) -> dict[str, Any]:
 def affinity_cluster(pool: str) -> str:
     """Return the name of a pool's cluster for calls with an affinity header."""
     return f"{pool}-affinity"
+
+
+def watch_cluster(pool: str) -> str:
+    """Return the name of a pool's cluster for watches of health."""
+    return f"{pool}{WATCH.removeprefix(SERVICE)}"
 
 
 def write_first_hosts(fleet: Fleet) -> None:
@@ -74,11 +91,15 @@ def _addresses(fleet: Fleet) -> Addresses:
 def _replicate(resources: dict[str, Any], fleet: Fleet, parts: dict[str, Any]) -> None:
     """Replace the clusters of one gateway and one service by the clusters of the fleet's pools."""
     single = {cluster["name"]: cluster for cluster in resources["clusters"]}
-    gateway, service = map(_without_host, map(single.pop, (GATEWAYS, DEFAULT)))
-    clusters = [gateway | parts["clusters"]["gateway"] | _hosts(GATEWAYS, fleet, parts)]
+    names = (GATEWAY, OPERATORS, SERVICE, WATCH)
+    gateway, operators, service, watch = map(_without_host, map(single.pop, names))
+    to_gateways = parts["clusters"]["gateway"] | _hosts(GATEWAYS, fleet, parts)
+    clusters = [gateway | to_gateways, operators | to_gateways]
     for pool in fleet.services:
         for name, kind in ((pool.name, "service"), (affinity_cluster(pool.name), "affinity")):
             clusters.append(service | parts["clusters"][kind] | _hosts(pool.name, fleet, parts) | {"name": name})
+        to_pool = parts["clusters"]["service"] | _hosts(pool.name, fleet, parts)
+        clusters.append(watch | to_pool | {"name": watch_cluster(pool.name)})
     resources["clusters"] = [*clusters, *single.values()]
 
 
@@ -98,15 +119,17 @@ def _hosts(pool: str, fleet: Fleet, parts: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _routes(grpc: dict[str, Any], fleet: Fleet, parts: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the routes of gRPC calls: by model to a pool, and within a pool by the affinity header, if present."""
+def _routes(base: dict[str, Any], fleet: Fleet, parts: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return a gRPC route for each pool, by model, and within a pool by the affinity header, if present."""
     routes = []
+    is_watch = base["route"]["cluster"] == WATCH
     for pool in sorted(fleet.services, key=lambda pool: pool.name == DEFAULT):  # the default pool matches last
-        for is_bound in (True, False):
-            route = copy.deepcopy(grpc)
+        for is_bound in (False,) if is_watch else (True, False):
+            route = copy.deepcopy(base)
             cluster = affinity_cluster(pool.name) if is_bound else pool.name
-            route["name"], route["route"]["cluster"] = f"grpc-{cluster}", cluster
-            headers = route["match"]["headers"]
+            route["name"] = f"{base['name']}-{cluster}"
+            route["route"]["cluster"] = watch_cluster(pool.name) if is_watch else cluster
+            headers = route["match"].setdefault("headers", [])
             if pool.name != DEFAULT:
                 of_pool = {"safe_regex": {"regex": _models(pool)}}
                 headers.append({"name": parts["model_header"], "string_match": of_pool})
@@ -131,11 +154,13 @@ def _inner(
     (chain,) = listener["filter_chains"]
     (host,) = chain["filters"][0]["typed_config"]["route_config"]["virtual_hosts"]
     host["routes"], host["retry_policy"] = copy.deepcopy(list(routes)), copy.deepcopy(retry_policy)
+    for route in host["routes"]:
+        route.pop("typed_per_filter_config", None)  # of filters that this listener doesn't have
     return listener
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the configuration. Return the exit code, 2 for an invalid fleet."""
+    """Write the configuration. Return the exit code, 1 for an invalid fleet."""
     parser = argparse.ArgumentParser(
         prog="sluice envoy", description="Write Envoy's configuration for several gateways and services."
     )
@@ -162,21 +187,26 @@ def main(arguments: Sequence[str]) -> int:
             chosen.output.write_text(text, encoding="utf-8")
     except (FleetError, AddressError, OSError) as error:
         sys.stderr.write(f"sluice envoy: {error}\n")
-        return 2
+        return 1
     return 0
 
 
 def _write_given(fleet: Fleet, given: Sequence[str]) -> None:
     if fleet.hosts_folder is None:
         raise FleetError("--hosts needs a hosts_folder in the fleet's file")
+    found: list[tuple[str, list[Host]]] = []
     for each in given:
         pool, _, hosts = each.partition("=")
         if pool not in fleet.pools():
             raise FleetError(f"--hosts {each}: there is no pool {pool!r}; there are {', '.join(fleet.pools())}")
         try:
-            write_hosts(fleet.hosts_folder, pool, [Host.parse(host) for host in hosts.split(",") if host])
+            found.append((pool, [Host.parse(host) for host in hosts.split(",") if host]))
+            for host in found[-1][1]:
+                host.require_ip()
         except ValueError as error:
             raise FleetError(f"--hosts {each}: {error}") from error
+    for pool, parsed in found:
+        write_hosts(fleet.hosts_folder, pool, parsed)
 
 
 if __name__ == "__main__":

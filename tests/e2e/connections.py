@@ -73,7 +73,7 @@ def door_with(stack: Stack, change: Callable[[dict[str, Any]], None]) -> Door:
 
 
 class SlowUpstream:
-    """An HTTP server: /v1/slow waits for `release`, /v1/large is 32 MiB, and every other response is empty."""
+    """An HTTP server: /v1/slow and operators' pages wait for `release`, /v1/large is 32 MiB, all others are empty."""
 
     def __init__(self) -> None:
         self.release = release = threading.Event()
@@ -82,7 +82,7 @@ class SlowUpstream:
             protocol_version = "HTTP/1.1"
 
             def do_GET(self) -> None:
-                if self.path == "/v1/slow":
+                if self.path in {"/v1/slow", "/metrics", "/status.json"}:
                     release.wait(GUARD_S)
                 body = bytes(32 << 20) if self.path == "/v1/large" else b""
                 self.send_response(200)
@@ -94,7 +94,10 @@ class SlowUpstream:
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002 the library's name
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        class Server(ThreadingHTTPServer):
+            request_queue_size = 128  # the default of 5 delays connections that are opened together
+
+        self._server = Server(("127.0.0.1", 0), Handler)
         self.port = self._server.server_address[1]
         self._thread = threading.Thread(target=self._server.serve_forever)
 

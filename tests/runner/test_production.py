@@ -39,7 +39,13 @@ def test_envoy_accepts_the_example(with_files: bool, tmp_path: Path) -> None:  #
     fleet = read_fleet(EXAMPLE)
     if with_files:
         make_certificates(tmp_path, ["localhost"], 1)
-        given = {**fleet.model_dump(), "hosts_folder": tmp_path, "otlp_endpoint": "collector:4317"}
+        services = [{"hosts": ["10.0.0.4:50051", "[2001:db8::1]:50051"]}, fleet.services[1].model_dump()]
+        given = {
+            **fleet.model_dump(),
+            "services": services,
+            "hosts_folder": tmp_path,
+            "otlp_endpoint": "collector:4317",
+        }
         fleet = Fleet.model_validate({**given, "tls": {"certificates": tmp_path, "secrets": tmp_path}})
         write_first_hosts(fleet)
     check_with_envoy(production_config(fleet), tmp_path)
@@ -61,6 +67,7 @@ def test_limits_are_those_of_the_one_file() -> None:
     breakers = {each["name"]: each["circuit_breakers"] for each in single["static_resources"]["clusters"]}
     for cluster in made["static_resources"]["clusters"]:
         assert cluster["circuit_breakers"] == breakers[cluster["name"].removesuffix("-affinity")]
+    assert {*breakers, "service-affinity"} == {each["name"] for each in made["static_resources"]["clusters"]}
 
 
 def test_names_of_models_are_as_gateways_write_them() -> None:
@@ -70,7 +77,13 @@ def test_names_of_models_are_as_gateways_write_them() -> None:
     (host,) = connection_manager(config)["route_config"]["virtual_hosts"]
     routes = {route["name"]: route for route in host["routes"]}
     to_services = ["grpc-large-affinity", "grpc-large", "grpc-service-affinity", "grpc-service"]
-    assert [name for name in routes if name.startswith("grpc")] == to_services
+    assert [name for name in routes if name.startswith("grpc") and "-check-" not in name] == [
+        "grpc-watch-large",
+        "grpc-watch-service",
+        *to_services,
+    ]
+    watches = [routes[f"grpc-watch-{pool}"]["route"]["cluster"] for pool in ("large", "service")]
+    assert watches == ["large-watch", "service-watch"]
     _, by_model = routes["grpc-large"]["match"]["headers"]
     assert by_model == {"name": "x-sluice-model", "string_match": {"safe_regex": {"regex": r"org%2Fm\-1\.5|b"}}}
 
@@ -86,6 +99,7 @@ def test_names_of_models_are_as_gateways_write_them() -> None:
         ({"gateways": ["nowhere"]}, "gateways.0: Value error, 'nowhere' is not a host:port"),
         ({"gateway": ["h:1"]}, "gateway: Extra inputs are not permitted"),
         ({"otlp_endpoint": "h:x"}, "otlp_endpoint 'h:x' must be"),
+        ({"hosts_folder": "hosts", "gateways": ["h:1"]}, "gateway: 'h:1' must be an IP address and a port, because"),
     ],
 )
 def test_an_invalid_fleet_is_rejected(
@@ -94,7 +108,7 @@ def test_an_invalid_fleet_is_rejected(
     """One line names the problem, and nothing is written."""
     path = tmp_path / "fleet.yaml"
     path.write_text(yaml.safe_dump({**SMALL, **change}))
-    assert main([str(path), "--output", str(tmp_path / "envoy.yaml")]) == 2
+    assert main([str(path), "--output", str(tmp_path / "envoy.yaml")]) == 1
     error = capsys.readouterr().err
     assert problem in error
     assert error.count("\n") == 1
@@ -117,13 +131,14 @@ def test_hosts_are_written_and_read_again(tmp_path: Path) -> None:
     assert sorted(each.name for each in folder.iterdir()) == ["gateway.json", "service.json"]
 
 
-@pytest.mark.parametrize("given", ["other=h:1", "service=h"])
+@pytest.mark.parametrize("given", ["other=h:1", "service=h", "service=localhost:1", "service=10.0.0.1:1,a.b:2"])
 def test_invalid_hosts_are_rejected(given: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """An unknown pool and an invalid address are rejected."""
+    """An unknown pool, an invalid address and a host name are rejected, and no file is written."""
     path = tmp_path / "fleet.yaml"
     path.write_text(yaml.safe_dump({**SMALL, "hosts_folder": str(tmp_path)}))
-    assert main([str(path), "--hosts", given]) == 2
+    assert main([str(path), "--hosts", "gateway=10.0.0.2:8000", "--hosts", given]) == 1
     assert f"--hosts {given}: " in capsys.readouterr().err
+    assert [each.name for each in tmp_path.iterdir()] == ["fleet.yaml"]
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
