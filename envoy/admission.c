@@ -1,9 +1,9 @@
 // An HTTP filter for Envoy that rejects requests which the service would have to reject, at a small fraction of the cost.
 //
-// The service sends the number of requests that it can serve with each answer, as `x-sluice-limit: ID;KNEE;BURST`. BURST
+// The service sends the number of requests that it can serve with each answer, as `x-sluice-limit: ID;SUSTAINED;BURST`. BURST
 // requests may be in flight at once. Above it the filter detects an overload, which lasts until two seconds after the
-// last rejection; meanwhile only KNEE requests may be in flight, the least number with nearly the highest throughput. A
-// caller that uses less than half of the mean of all callers, and no more than its share of KNEE at once, is admitted up
+// last rejection; meanwhile only SUSTAINED requests may be in flight, the least number with nearly the highest throughput. A
+// caller that uses less than half of the mean of all callers, and no more than its share of SUSTAINED at once, is admitted up
 // to BURST. Callers are distinguished by credential, or else by address. docs/fairness.md describes the rules.
 //
 // Each of Envoy's threads has a machine of its own, whose one thread calls the exported functions. For proxy-wasm's ABI
@@ -29,13 +29,13 @@ enum {
 };
 
 struct Caller { float used; uint32_t used_at; uint32_t in_flight; uint32_t is_known; };
-struct Source { uint32_t id, knee, burst, received_at; };
+struct Source { uint32_t id, sustained, burst, received_at; };
 struct Stream { uint32_t context, caller; };
 
 static struct Caller callers[NUM_CALLERS];
 static struct Source sources[NUM_SOURCES];
 static struct Stream streams[NUM_STREAMS];  // open addressing; a context of 0 is a free cell
-static uint32_t num_threads, num_in_flight, num_active, overload_until, knee, burst, is_limited, rejections_metric;
+static uint32_t num_threads, num_in_flight, num_active, overload_until, sustained, burst, is_limited, rejections_metric;
 static float total_used;
 
 static uint32_t now_ms(void) {
@@ -59,23 +59,23 @@ static void refresh(uint32_t now) {  // what holds for all callers
         total_used += used_by(&callers[i], now);
         num_active++;
     }
-    knee = burst = is_limited = 0;
+    sustained = burst = is_limited = 0;
     for (uint32_t i = 0; i < NUM_SOURCES; i++) {
         if (sources[i].id == 0 || now - sources[i].received_at > LIMIT_MS) continue;
-        knee += sources[i].knee;
+        sustained += sources[i].sustained;
         burst += sources[i].burst;
         is_limited = 1;
     }
-    knee = (knee + num_threads - 1) / num_threads;
+    sustained = (sustained + num_threads - 1) / num_threads;
     burst = (burst + num_threads - 1) / num_threads;
 }
 
 static uint32_t may_pass(struct Caller *caller, uint32_t now) {
     if (!is_limited) return 1;
     uint32_t is_overloaded = (int32_t)(overload_until - now) > 0;
-    if (num_in_flight < (is_overloaded ? knee : burst)) return 1;
+    if (num_in_flight < (is_overloaded ? sustained : burst)) return 1;
     uint32_t others = num_active + (caller->used < 0.05f), reserve = burst / 8 > MIN_RESERVE ? burst / 8 : MIN_RESERVE;
-    uint32_t is_below = used_by(caller, now) * 2 * (float)others < total_used && caller->in_flight * others < knee + others;
+    uint32_t is_below = used_by(caller, now) * 2 * (float)others < total_used && caller->in_flight * others < sustained + others;
     if (is_below && caller->is_known && num_in_flight < burst + reserve) return 1;
     overload_until = now + OVERLOAD_MS;
     return 0;
@@ -146,14 +146,11 @@ EXPORT(proxy_on_request_headers) uint32_t on_request_headers(uint32_t context, u
         reject();
         return STOP_ITERATION;
     }
-    char digits[10];
     *stream = (struct Stream){context, index};
     used_by(&callers[index], now);
     callers[index].used += 1;
     callers[index].in_flight++;
     num_in_flight++;
-    uint32_t start = to_digits(num_in_flight * num_threads, digits);
-    replace_header(REQUEST_HEADERS, "x-sluice-in-flight", 18, digits + start, sizeof digits - start);
     return CONTINUE;
 }
 
@@ -166,13 +163,13 @@ EXPORT(proxy_on_response_headers) uint32_t on_response_headers(uint32_t context,
         callers[stream->caller].is_known = 1;
     if (get_header(RESPONSE_HEADERS, "x-sluice-limit", 14, &text, &size) != OK) return CONTINUE;
     char *end = text + size;
-    uint32_t now = now_ms(), id = number(&text, end), new_knee = number(&text, end), new_burst = number(&text, end);
+    uint32_t now = now_ms(), id = number(&text, end), new_sustained = number(&text, end), new_burst = number(&text, end);
     remove_header(RESPONSE_HEADERS, "x-sluice-limit", 14);
     struct Source *oldest = &sources[0];
     for (uint32_t i = 0; i < NUM_SOURCES && oldest->id != id; i++) {
         if (sources[i].id == id || now - sources[i].received_at > now - oldest->received_at) oldest = &sources[i];
     }
-    *oldest = (struct Source){id, new_knee, new_burst, now};
+    *oldest = (struct Source){id, new_sustained, new_burst, now};
     refresh(now);
     return CONTINUE;
 }

@@ -13,8 +13,6 @@ IMPORT(proxy_get_property) uint32_t get_property(const char *path, uint32_t path
 IMPORT(proxy_get_buffer_bytes) uint32_t get_bytes(uint32_t of, uint32_t from, uint32_t most, char **value, uint32_t *size);
 IMPORT(proxy_get_header_map_value)
 uint32_t get_header(uint32_t map, const char *name, uint32_t name_size, char **value, uint32_t *size);
-IMPORT(proxy_replace_header_map_value)
-uint32_t replace_header(uint32_t map, const char *name, uint32_t name_size, const char *value, uint32_t size);
 IMPORT(proxy_remove_header_map_value) uint32_t remove_header(uint32_t map, const char *name, uint32_t name_size);
 IMPORT(proxy_send_local_response)
 uint32_t send_response(uint32_t status, const char *details, uint32_t details_size, const char *body, uint32_t body_size,
@@ -50,13 +48,6 @@ UNUSED static uint32_t number(char **text, const char *end) {  // up to the next
     while (*text < end && **text >= '0' && **text <= '9') value = value * 10 + (uint32_t)(*(*text)++ - '0');
     if (*text < end) ++*text;
     return value;
-}
-
-UNUSED static uint32_t to_digits(uint32_t value, char digits[10]) {  // returns the index of the first
-    uint32_t start = 10;
-    do digits[--start] = (char)('0' + value % 10);
-    while ((value /= 10) != 0);
-    return start;
 }
 
 UNUSED static uint32_t hash_of(const char *text, uint32_t size) {  // FNV-1a

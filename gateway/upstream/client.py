@@ -50,7 +50,6 @@ class Caller:
     scope: str = ""
     timeout_s: float | None = None
     wants_cost: bool = False
-    in_flight: str = ""
 
     @classmethod
     def from_headers(cls, request_id: str, headers: Mapping[str, str]) -> Caller:
@@ -62,7 +61,7 @@ class Caller:
         if authorization is None or authorization[: len(_BEARER)].lower() != _BEARER:
             key = next((headers[name] for name in _KEY_HEADERS if name in headers), None)
             authorization = authorization if key is None else f"Bearer {key}"
-        return cls(request_id, authorization, wants_cost=asks_for_cost(headers), in_flight=headers.get("x-sluice-in-flight", ""))
+        return cls(request_id, authorization, wants_cost=asks_for_cost(headers))
 
 
 class ServiceClient:
@@ -165,8 +164,6 @@ class ServiceClient:
             metadata.append(("authorization", plain[:_MAX_CREDENTIAL_LENGTH]))
         if caller.scope:
             metadata.append(("x-sluice-scope", caller.scope))
-        if caller.in_flight:
-            metadata.append(("x-sluice-in-flight", caller.in_flight))
         if caller.wants_cost:
             metadata.append(ASKING)
         if timeout_s.is_integer():  # gRPC rounds timeouts up to whole seconds at most

@@ -46,7 +46,7 @@ def production_config(fleet: Fleet) -> dict[str, Any]:
     (door,) = connection_manager(config)["route_config"]["virtual_hosts"]
     door["retry_policy"].update(parts["retry_policy"])
     to_services = []
-    for base in [route for route in door["routes"] if route["name"] in {"grpc-watch", "grpc-check", "grpc-generation", "grpc"}]:
+    for base in [route for route in door["routes"] if route["name"].startswith("grpc")]:
         made = _routes(base, fleet, parts)
         at = door["routes"].index(base)
         door["routes"][at : at + 1] = made

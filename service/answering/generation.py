@@ -112,7 +112,7 @@ class Answering:
         with Observation(
             self._telemetry, kind.operation, model.name, deadline, stream=stream, content=content
         ) as observation:
-            _note_limit(model)
+            _send_limit(model)
             model.engine.reject_if_overloaded(caller.id, caller.weight, deadline, current_wait_s())
             async with admitted(self._quota, model.name) as charge:
                 bound = charge.bound(answer_request)
@@ -160,10 +160,11 @@ async def _event_groups(
     yield answer.end()
 
 
-def _note_limit(model: ServedGenerator) -> None:
-    """Tell Envoy with the answer how many requests may be in flight."""
-    if (call := current_call()) is not None and (limit := model.engine.load_limit(call.in_flight)) is not None:
-        call.load_limit = f"{zlib.crc32(model.name.encode()) ^ _REPLICA};{limit.knee};{limit.burst}"
+def _send_limit(model: ServedGenerator) -> None:
+    """Send the limit of requests in flight with the call's metadata. Envoy adds up those of all models and replicas."""
+    if (call := current_call()) is not None and (limit := model.engine.in_flight_limit()) is not None:
+        source = zlib.crc32(model.name.encode()) ^ _REPLICA
+        call.in_flight_limit = f"{source};{limit.sustained};{limit.burst}"
 
 
 async def _render(renderer: Renderer[Message], events: Sequence[Event]) -> Sequence[Message]:

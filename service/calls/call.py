@@ -16,7 +16,7 @@ from typing import Protocol
 from service.generation.caller import ANONYMOUS, Caller
 
 COST = "x-sluice-cost"  # `true` requests the cost of a call; also the name of the trailer with the cost
-LOAD_LIMIT = "x-sluice-limit"  # the response metadata in which Envoy finds the limit of requests in flight
+IN_FLIGHT_LIMIT = "x-sluice-limit"  # the response metadata in which Envoy finds the limit of requests in flight
 DEADLINE_SLACK_S = 0.05  # gRPC may cancel a call slightly before its deadline
 
 
@@ -35,14 +35,13 @@ class Call:
     wants_cost: bool = False  # whether the client requests the cost
     cost: str = ""  # as text, once known
     report_load: Callable[[], tuple[tuple[str, str | bytes], ...]] = tuple  # returns trailers with the load
-    load_limit: str = ""  # for Envoy, as text
-    in_flight: int = 0  # requests behind Envoy when it sent this one; 0 if unknown
+    in_flight_limit: str = ""  # as text, for Envoy
     waited_s: float | None = None  # between its arrival and its first interceptor; None if unknown
 
     @property
     def metadata(self) -> tuple[tuple[str, str], ...]:
         """The response metadata: initial with the first message, or trailing with an error."""
-        limit = ((LOAD_LIMIT, self.load_limit),) if self.load_limit else ()
+        limit = ((IN_FLIGHT_LIMIT, self.in_flight_limit),) if self.in_flight_limit else ()
         return (("x-request-id", self.request_id), *self.rate_limits, *limit, *self._reported_cost)
 
     @property

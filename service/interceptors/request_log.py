@@ -20,8 +20,6 @@ from service.interceptors.policy import Behaviour, Context, Policy, outcome
 from service.interceptors.rpcs import MONITORING
 
 _TIMEOUT = "x-sluice-timeout"
-_IN_FLIGHT = "x-sluice-in-flight"
-_MAX_DIGITS = 6
 _TIMEOUT_FORM = re.compile(r"([0-9]{1,8})([HMSmun])")
 _UNITS_S = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
 _PLAIN = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
@@ -35,7 +33,6 @@ class RequestLog(Policy):
     async def apply(self, method: str, request: Any, context: Context, proceed: Behaviour) -> Any:
         wants_cost = (COST, "true") in (context.invocation_metadata() or ())
         call = Call(method, _request_id(context), wants_cost=wants_cost, waited_s=waited_s(context))
-        call.in_flight = _in_flight(context)
         enter_call(call)
         trace.get_current_span().set_attribute(REQUEST_ID, call.request_id)
         began = time.monotonic()
@@ -63,13 +60,6 @@ def waited_s(context: Context) -> float | None:
         if key == _TIMEOUT and remaining_s is not None and (timeout := _TIMEOUT_FORM.fullmatch(str(value))):
             return max(float(timeout[1]) * _UNITS_S[timeout[2]] - remaining_s, 0.0)
     return None
-
-
-def _in_flight(context: Context) -> int:
-    for key, value in context.invocation_metadata() or ():
-        if key == _IN_FLIGHT and str(value).isascii() and str(value).isdigit():
-            return int(value[:_MAX_DIGITS])
-    return 0
 
 
 def _request_id(context: Context) -> str:

@@ -1,9 +1,9 @@
-"""The project's Envoy filter, as embedded in envoy.yaml."""
+"""The project's Envoy filters, as embedded in envoy.yaml."""
 
-from tools.envoy_filter import CONFIG, MARKED, source_hash
+from tools.envoy_filters import CONFIG, MARKED, SOURCES, source_hash
 
 
-def test_the_filter_is_built_from_its_source() -> None:
-    """The embedded module was built from the current source; if not, run `make envoy-filter`."""
-    (found,) = MARKED.finditer(CONFIG.read_text())
-    assert found[2] == source_hash()
+def test_the_filters_are_built_from_their_sources() -> None:
+    """The embedded modules were built from the current sources; if not, run `make envoy-filters`."""
+    built = {found[2]: found[3] for found in MARKED.finditer(CONFIG.read_text())}
+    assert built == {source.name: source_hash(source) for source in SOURCES}
