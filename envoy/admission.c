@@ -4,7 +4,8 @@
 // requests may be in flight at once. Above it the filter detects an overload, which lasts until two seconds after the
 // last rejection; meanwhile only SUSTAINED requests may be in flight, the least number with nearly the highest throughput. A
 // caller that uses less than half of the mean of all callers, and no more than its share of SUSTAINED at once, is admitted up
-// to BURST. Callers are distinguished by credential, or else by address. docs/fairness.md describes the rules.
+// to BURST. Callers are distinguished by credential, or else by address. A caller that is rejected more than a hundred
+// times a second gets its rejections a second late, since it ignores `retry-after`. docs/fairness.md describes the rules.
 //
 // Each of Envoy's threads has a machine of its own, whose one thread calls the exported functions. For proxy-wasm's ABI
 // 0.2.1, without a library; make envoy-filters puts it into envoy.yaml.
@@ -24,18 +25,26 @@ enum {
     OVERLOAD_MS = 2000,      // after the last rejection
     LIMIT_MS = 10000,        // for which a limit holds
     HALF_LIFE_MS = 2048,     // of what a caller has used
-    TICK_MS = 250,
+    REFRESH_MS = 250,
+    TICK_MS = 20,
+    MAX_DELAYED_PER_TICK = 24,  // Envoy sends the responses of one call of the machine recursively
     MIN_RESERVE = 2,         // requests above BURST, for callers below their share
+    MAX_REJECTED = 100,      // of a caller in the current second, before its rejections are delayed
+    DELAY_MS = 1000,         // of such rejections, and the length of these seconds
+    NUM_DELAYED = 1 << 12,   // at a time
 };
 
-struct Caller { float used; uint32_t used_at; uint32_t in_flight; uint32_t is_known; };
+struct Caller { float used; uint32_t used_at, in_flight, is_known, rejected, rejected_since; };
 struct Source { uint32_t id, sustained, burst, received_at; };
-struct Stream { uint32_t context, caller; };
+struct Stream { uint32_t context, caller, is_delayed; };
+struct Delayed { uint32_t context, due; };
 
 static struct Caller callers[NUM_CALLERS];
 static struct Source sources[NUM_SOURCES];
 static struct Stream streams[NUM_STREAMS];  // open addressing; a context of 0 is a free cell
-static uint32_t num_threads, num_in_flight, num_active, overload_until, sustained, burst, is_limited, rejections_metric;
+static uint32_t num_threads, num_in_flight, num_active, overload_until, refreshed_at, sustained, burst, is_limited, rejections_metric;
+static struct Delayed delayed[NUM_DELAYED];  // a ring, oldest first
+static uint32_t first_delayed, num_delayed;
 static float total_used;
 
 static uint32_t now_ms(void) {
@@ -52,6 +61,7 @@ static float used_by(struct Caller *caller, uint32_t now) {  // 2 to the power o
 }
 
 static void refresh(uint32_t now) {  // what holds for all callers
+    refreshed_at = now;
     total_used = 0;
     num_active = 0;
     for (uint32_t i = 0; i < NUM_CALLERS; i++) {
@@ -137,16 +147,40 @@ EXPORT(proxy_on_configure) uint32_t on_configure(uint32_t context, uint32_t size
     return num_threads > 0;
 }
 
-EXPORT(proxy_on_tick) void on_tick(uint32_t context) { refresh(now_ms()); }
+static uint32_t must_wait(struct Caller *caller, uint32_t now) {
+    if (now - caller->rejected_since >= DELAY_MS) {
+        caller->rejected_since = now;
+        caller->rejected = 0;
+    }
+    return ++caller->rejected > MAX_REJECTED && num_delayed < NUM_DELAYED;
+}
+
+EXPORT(proxy_on_tick) void on_tick(uint32_t context) {
+    uint32_t now = now_ms();
+    if (now - refreshed_at >= REFRESH_MS) refresh(now);
+    for (uint32_t i = 0; i < MAX_DELAYED_PER_TICK && num_delayed > 0; i++, num_delayed--) {
+        if ((int32_t)(now - delayed[first_delayed].due) < 0) break;
+        uint32_t late = delayed[first_delayed].context;
+        first_delayed = (first_delayed + 1) % NUM_DELAYED;
+        if (find_stream(late)->context == 0) continue;  // its client has left
+        set_context(late);
+        reject();
+    }
+}
 
 EXPORT(proxy_on_request_headers) uint32_t on_request_headers(uint32_t context, uint32_t count, uint32_t is_end) {
     uint32_t now = now_ms(), index = find_caller();
     struct Stream *stream = find_stream(context);
-    if (!may_pass(&callers[index], now) || num_in_flight >= NUM_STREAMS / 2) {
-        reject();
+    if (num_in_flight >= NUM_STREAMS / 4 || !may_pass(&callers[index], now)) {
+        if (must_wait(&callers[index], now)) {
+            *stream = (struct Stream){context, index, 1};
+            delayed[(first_delayed + num_delayed++) % NUM_DELAYED] = (struct Delayed){context, now + DELAY_MS};
+        } else {
+            reject();
+        }
         return STOP_ITERATION;
     }
-    *stream = (struct Stream){context, index};
+    *stream = (struct Stream){context, index, 0};
     used_by(&callers[index], now);
     callers[index].used += 1;
     callers[index].in_flight++;
@@ -158,7 +192,7 @@ EXPORT(proxy_on_response_headers) uint32_t on_response_headers(uint32_t context,
     struct Stream *stream = find_stream(context);
     char *text;
     uint32_t size;
-    if (stream->context == 0) return CONTINUE;
+    if (stream->context == 0 || stream->is_delayed) return CONTINUE;
     if (get_header(RESPONSE_HEADERS, ":status", 7, &text, &size) == OK && size > 0 && text[0] == '2')
         callers[stream->caller].is_known = 1;
     if (get_header(RESPONSE_HEADERS, "x-sluice-limit", 14, &text, &size) != OK) return CONTINUE;
@@ -177,7 +211,9 @@ EXPORT(proxy_on_response_headers) uint32_t on_response_headers(uint32_t context,
 EXPORT(proxy_on_delete) void on_delete(uint32_t context) {
     struct Stream *stream = find_stream(context);
     if (stream->context == 0) return;
-    callers[stream->caller].in_flight--;
-    num_in_flight--;
+    if (!stream->is_delayed) {
+        callers[stream->caller].in_flight--;
+        num_in_flight--;
+    }
     remove_stream(stream);
 }

@@ -21,6 +21,7 @@ IMPORT(proxy_get_current_time_nanoseconds) uint32_t get_time(uint64_t *now_ns);
 IMPORT(proxy_set_tick_period_milliseconds) uint32_t set_tick_period(uint32_t ms);
 IMPORT(proxy_define_metric) uint32_t define_metric(uint32_t type, const char *name, uint32_t size, uint32_t *metric);
 IMPORT(proxy_increment_metric) uint32_t increment_metric(uint32_t metric, int64_t by);
+IMPORT(proxy_set_effective_context) uint32_t set_context(uint32_t context);
 IMPORT(proxy_close_stream) uint32_t close_stream(uint32_t stream);
 
 static char handed_over[MAX_BYTES];  // Envoy's last answer
