@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.collector import Collector
-from tests.e2e.stack import HOLDABLE, Stack
+from tests.e2e.stack import HOLDABLE, Stack, started
 from tests.redis_server import RedisServer
 
 TESTS = Path(__file__).parent
@@ -53,12 +53,8 @@ def collector() -> Iterator[Collector]:
 @pytest.fixture(scope="session")
 def stack(collector: Collector) -> Iterator[Stack]:
     """Service, gateway and Envoy on the bundled model, ready."""
-    stack = Stack(f"--otlp-endpoint=http://127.0.0.1:{collector.port}", environment=HOLDABLE)
-    try:
-        stack.wait_for("sluice is ready.")
+    with started(f"--otlp-endpoint=http://127.0.0.1:{collector.port}", environment=HOLDABLE) as stack:
         yield stack
-    finally:
-        assert stack.stop() == 0, stack.output
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import time
 
-from tests.e2e.stack import free_ports
+from tests.e2e.stack import free_ports, suspend
 from tests.waiting import GUARD_S
 
 
@@ -49,7 +49,7 @@ class RedisServer:
 
     def pause(self) -> None:
         """Suspend the server: it keeps its connections and answers nothing."""
-        self._process.send_signal(signal.SIGSTOP)
+        suspend(self._process.pid)
 
     def resume(self) -> None:
         """Resume the server."""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.e2e.stack import ROOT, Stack
+from tests.e2e.stack import ROOT, Stack, started
 from tests.engine import peft_adapters
 from tests.waiting import GUARD_S
 
@@ -58,19 +58,15 @@ def product(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Administered]:
         words += [word for scope in scopes for word in ("--scope", scope)]
         made = subprocess.run([sys.executable, "-m", "cli", *words], cwd=ROOT, capture_output=True, check=True)
         keys[name] = json.loads(made.stdout)["key"]
-    stack = Stack(
+    with started(
         f"--model=demo={DEMO}",
         f"--keys-file={folder / 'keys.yaml'}",
         environment={
             "SLUICE_SERVICE_MODELS_ROOT": str(folder / "models"),
             "SLUICE_SERVICE_ADAPTERS_ROOT": str(folder / "adapters"),
         },
-    )
-    try:
-        stack.wait_for("sluice is ready")
+    ) as stack:
         yield Administered(stack, keys | {"nobody": ""})
-    finally:
-        assert stack.stop() == 0, stack.output
 
 
 def test_a_model_is_loaded_put_to_sleep_woken_and_unloaded(product: Administered) -> None:

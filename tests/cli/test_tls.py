@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.test_chat import sluice
-from tests.e2e.stack import Stack
+from tests.e2e.stack import Stack, started
 
 CALLS = (("models",), ("models", "sleep", "sluice-demo"))  # one over REST, one over gRPC
 
@@ -22,12 +22,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def secure(folder: Path) -> Iterator[Stack]:
     """The product with TLS for clients."""
-    stack = Stack("--tls=server", f"--certs-folder={folder}")
-    try:
-        stack.wait_for("sluice is ready.")
+    with started("--tls=server", f"--certs-folder={folder}") as stack:
         yield stack
-    finally:
-        assert stack.stop() == 0, stack.output
 
 
 @pytest.mark.parametrize("call", CALLS)

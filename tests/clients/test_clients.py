@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from tests.clients import listing
-from tests.e2e.stack import ROOT, Stack, free_ports
+from tests.e2e.stack import ROOT, Stack, free_ports, started
 from tests.waiting import GUARD_S
 
 HERE = Path(__file__).parent
@@ -65,12 +65,8 @@ def cases() -> list[Any]:
 @pytest.fixture(scope="module")
 def exact_stack() -> Iterator[Stack]:
     """A whole product that computes in float32."""
-    stack = Stack(environment={"SLUICE_SERVICE_DTYPE": "float32"})
-    try:
-        stack.wait_for("sluice is ready.")
+    with started(environment={"SLUICE_SERVICE_DTYPE": "float32"}) as stack:
         yield stack
-    finally:
-        assert stack.stop() == 0, stack.output
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ import pytest
 import sluice_client
 from sluice_client.v1 import chat_pb2
 
-from tests.e2e.stack import HOLDABLE, Stack
+from tests.e2e.stack import HOLDABLE, Stack, started
 from tests.waiting import GUARD_S, wait_until
 
 QUESTION = "Tell me of France."
@@ -48,12 +48,8 @@ def until_ready(stack: Stack) -> None:
 @pytest.fixture(scope="module")
 def killable() -> Iterable[Stack]:
     """A separate product, whose service may be killed."""
-    stack = Stack(environment=HOLDABLE)
-    try:
-        stack.wait_for("sluice is ready.")
+    with started(environment=HOLDABLE) as stack:
         yield stack
-    finally:
-        assert stack.stop() == 0, stack.output
 
 
 def test_streams_outlive_their_service(killable: Stack) -> None:

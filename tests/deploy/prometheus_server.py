@@ -1,4 +1,7 @@
-"""A real Prometheus with accelerated rules: it scrapes every second, windows are seconds, and alerts have no delay."""
+"""A real Prometheus with accelerated rules.
+
+It scrapes every second, windows are seconds, alerts have no delay, and no rate is too low.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,12 @@ RULES = Path(__file__).parents[2] / "deploy" / "prometheus" / "rules.yaml"
 
 
 def hurried(rules: str) -> str:
-    """Return the rules with windows of ten seconds, evaluated every second, without delay."""
+    """Return the rules with windows of ten seconds, evaluated every second, without delay.
+
+    Any rate of events exceeds its threshold, because the number of events a second depends on the machine's speed. The
+    thresholds themselves are tested by promtool.
+    """
+    rules = re.sub(r"(?m)^( *rate\([^()]*\) >) [\d.]+$", r"\1 0", rules)
     rules = re.sub(r"\[\d+[mh]\]", "[10s]", rules)
     rules = re.sub(r"\bfor: \w+", "for: 0s", rules)
     return re.sub(r"\binterval: \w+", "interval: 1s", rules)
@@ -63,7 +71,7 @@ async def prometheus(folder: Path, targets: Mapping[str, list[str]]) -> AsyncIte
         stderr=subprocess.STDOUT,
     )
     try:
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http:
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=GUARD_S) as http:
             server = PrometheusServer(http)
             async with asyncio.timeout(GUARD_S):
                 while not await server.is_ready():  # noqa: ASYNC110  it is another process

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.guarded import Guarded
-from tests.e2e.stack import Stack
+from tests.e2e.stack import Stack, started
 from tests.waiting import GUARD_S
 
 
@@ -74,9 +74,5 @@ def vision(vision_folder: Path) -> Iterator[Stack]:
             "images": from_hosts | {"allowed_hosts": ["*"]},
         },
     ]
-    stack = Stack(environment={"SLUICE_SERVICE_MODELS": json.dumps(models)})
-    try:
-        stack.wait_for("sluice is ready")
+    with started(environment={"SLUICE_SERVICE_MODELS": json.dumps(models)}) as stack:
         yield stack
-    finally:
-        assert stack.stop() == 0, stack.output

@@ -28,6 +28,7 @@ from sluice.v1 import (
 
 from service.answering.kind import CHAT, COMPLETION, TEXT_GENERATION
 from service.contract.responses.response_renderer import ResponseFold
+from tests.service.contract.fakes import user
 from tests.waiting import GUARD_S
 
 MODEL = "sluice-demo"
@@ -116,14 +117,10 @@ def _tool() -> tool_pb2.Tool:
     return tool_pb2.Tool(function=tool_pb2.FunctionDefinition(name="weather", parameters=json.dumps(SCHEMA)))
 
 
-def _user(text: str) -> content_pb2.Message:
-    return content_pb2.Message(role=content_pb2.ROLE_USER, content=[content_pb2.ContentPart(text=text)])
-
-
 def _chat(draw: random.Random, num_tokens: int) -> chat_pb2.ChatRequest:
     request = chat_pb2.ChatRequest(
         model=MODEL,
-        messages=[_user(_text(draw))],
+        messages=[user(_text(draw))],
         sampling=_sampling(draw),
         stopping=_stopping(draw, num_tokens),
         n=draw.choice([1, 1, 1, 3]),

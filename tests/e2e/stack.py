@@ -15,7 +15,7 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from tests.waiting import GUARD_S
+from tests.waiting import GUARD_S, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 _claims: list[int] = []  # open sockets, until the process ends
@@ -62,6 +62,23 @@ def command_line(pid: int) -> list[str]:
         return Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
     except (FileNotFoundError, ProcessLookupError):
         return []
+
+
+def suspend(pid: int) -> None:
+    """Stop a process, and return when all of its threads have stopped.
+
+    The signal alone takes effect only when the process is scheduled.
+    """
+    os.kill(pid, signal.SIGSTOP)
+    wait_until(lambda: _thread_states(pid) <= {"T"})
+
+
+def _thread_states(pid: int) -> set[str]:
+    states = set()
+    for stat in Path(f"/proc/{pid}/task").glob("*/stat"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread that has just ended
+            states.add(stat.read_text().rpartition(")")[2].split()[0])
+    return states
 
 
 def is_running(pid: int) -> bool:
@@ -170,7 +187,7 @@ class Stack:
         The product's environment must include `HOLDABLE`.
         """
         worker = self.workers()[number]
-        os.kill(worker, signal.SIGSTOP)
+        suspend(worker)
         try:
             yield
         finally:
@@ -220,3 +237,14 @@ class Stack:
             assert self.process.stdout is not None
             self.process.stdout.close()
             self._folder.cleanup()
+
+
+@contextlib.contextmanager
+def started(*options: str, environment: Mapping[str, str] | None = None) -> Iterator[Stack]:
+    """Yield the product when it is ready, and stop it at the end, which must succeed."""
+    stack = Stack(*options, environment=environment)
+    try:
+        stack.wait_for("sluice is ready.")
+        yield stack
+    finally:
+        assert stack.stop() == 0, stack.output

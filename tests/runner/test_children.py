@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from runner.processes.children import Children, DiedTooOften, Restarts
+from tests.e2e.stack import suspend
 from tests.waiting import GUARD_S
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -101,7 +102,7 @@ async def test_a_process_that_does_not_stop_is_killed(output: Output) -> None:
     children.start("deaf", [sys.executable, "-c", script])
     await output.until("up")
     (pid,) = session_pids(os.getpid())
-    os.kill(pid, signal.SIGSTOP)
+    suspend(pid)
     await children.stop([signal.SIGTERM], 0.1, 0.1)
     assert not session_pids(os.getpid())
     await until_gone(lambda: any(session_of(each) == pid for each in all_pids()))
@@ -134,7 +135,7 @@ def test_no_child_outlives_a_killed_parent(tmp_path: Path) -> None:
         assert parent.stdout is not None
         assert parent.stdout.readline() == b"child   | up\n"
         (pid,) = session_pids(parent.pid)
-        os.kill(pid, signal.SIGSTOP)
+        suspend(pid)
         parent.kill()
         parent.wait()
         while pid in set(all_pids()):  # the test's own timeout ends the loop

@@ -16,6 +16,7 @@ from grpc import aio
 
 from tests.soak import requests as kinds
 from tests.soak.requests import Dice, GrpcRequest, RestRequest
+from tests.waiting import GUARD_S
 
 DONE = "done"
 LEFT = "left"  # closed by the client on purpose
@@ -76,7 +77,7 @@ class Load:
     async def _connections(self) -> AsyncIterator[tuple[httpx.AsyncClient, aio.Channel]]:
         options = [("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 0)]
         async with (
-            httpx.AsyncClient(base_url=self.door, timeout=120, verify=False) as http,  # noqa: S501 plain text
+            httpx.AsyncClient(base_url=self.door, timeout=GUARD_S, verify=False) as http,  # noqa: S501 plain text
             aio.insecure_channel(self.door.removeprefix("http://"), options) as channel,
         ):
             yield http, channel
@@ -104,7 +105,7 @@ class Load:
 
     async def _grpc(self, channel: aio.Channel, request: GrpcRequest, dice: Dice) -> str:
         left_after = self._num_to_read(dice)
-        call: Any = getattr(request.stub(channel), request.method)(request.message, timeout=120)
+        call: Any = getattr(request.stub(channel), request.method)(request.message, timeout=GUARD_S)
         num_read = 0
         try:
             if isinstance(call, aio.UnaryUnaryCall):

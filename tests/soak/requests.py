@@ -13,7 +13,6 @@ from sluice.v1 import (
     chat_pb2_grpc,
     completion_pb2,
     completion_pb2_grpc,
-    content_pb2,
     embedding_pb2,
     embedding_pb2_grpc,
     prompt_pb2,
@@ -23,6 +22,8 @@ from sluice.v1 import (
     token_pb2,
     token_pb2_grpc,
 )
+
+from tests.service.contract.fakes import user
 
 MODEL = "sluice-demo"
 EMBEDDER = "all-minilm-l6-v2"
@@ -162,9 +163,8 @@ def invalid(dice: Dice) -> RestRequest:
 
 
 def _chat_message(dice: Dice) -> chat_pb2.ChatRequest:
-    said = content_pb2.Message(role=content_pb2.ROLE_USER, content=[content_pb2.ContentPart(text=text(dice))])
     stopping = sampling_pb2.StopParams(max_tokens=length(dice))
-    return chat_pb2.ChatRequest(model=MODEL, messages=[said], stopping=stopping)
+    return chat_pb2.ChatRequest(model=MODEL, messages=[user(text(dice))], stopping=stopping)
 
 
 def grpc_stream(dice: Dice) -> GrpcRequest:

@@ -41,11 +41,12 @@ class WorkerLimits:
 class Workers:
     """The worker threads of one served model, or of the texts of all models.
 
-    `deadline` is always a `time.monotonic()` instant in seconds.
+    `deadline` is always an instant of `clock` in seconds.
     """
 
-    def __init__(self, limits: WorkerLimits) -> None:
+    def __init__(self, limits: WorkerLimits, clock: Callable[[], float] = time.monotonic) -> None:
         self.limits = limits
+        self._clock = clock
         self._turn = asyncio.Semaphore(1)  # for long texts
         self._pool = ThreadPoolExecutor(limits.num_threads, thread_name_prefix="prompt")
         self._num_waiting = 0  # tasks that wait for a thread
@@ -100,11 +101,11 @@ class Workers:
 
         def begin() -> _Result:
             loop.call_soon_threadsafe(begun.set)
-            began = time.monotonic()
+            began = self._clock()
             try:
                 return work()
             finally:
-                took_s = min(time.monotonic() - began, _MOST_S)
+                took_s = min(self._clock() - began, _MOST_S)
                 self._mean_work_s += _MEMORY * (took_s - self._mean_work_s)
 
         running = self._pool.submit(begin)
@@ -132,7 +133,7 @@ class Workers:
         self, awaited: Awaitable[_Result], deadline: float | None, too_long: EngineError, limit_s: float
     ) -> _Result:
         """Wait for `awaited`. The smaller limit is chosen before the wait, because timers may be early."""
-        left_s = math.inf if deadline is None else deadline - time.monotonic()
+        left_s = math.inf if deadline is None else deadline - self._clock()
         by_deadline = left_s < limit_s
         try:
             async with asyncio.timeout(min(left_s, limit_s)):

@@ -152,7 +152,7 @@ def check_embeddings(url: str, _: str) -> None:
     assert likeness(vectors[0], vectors[1]) > likeness(vectors[0], vectors[2])
     assert len(embeddings.create(model=EMBEDDER, input="a cat", dimensions=100).data[0].embedding) == 100
     body = {"model": EMBEDDER, "input": "a cat", "encoding_format": "base64"}
-    raw = b64decode(httpx.post(f"{url}/v1/embeddings", json=body).json()["data"][0]["embedding"])
+    raw = b64decode(httpx.post(f"{url}/v1/embeddings", json=body, timeout=240).json()["data"][0]["embedding"])
     assert list(struct.unpack(f"<{len(raw) // 4}f", raw))[:3] == floats[:3] or len(raw) == 4 * len(floats)
     assert usual.usage.prompt_tokens == usual.usage.total_tokens > 0
 

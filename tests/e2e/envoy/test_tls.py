@@ -21,7 +21,7 @@ from runner.proxy.envoy_tls import EnvoyTls
 from runner.tls.certificates import make_certificates
 from runner.tls.development_tls import DevelopmentTls
 from tests.e2e.door import Door
-from tests.e2e.stack import Stack, free_ports
+from tests.e2e.stack import Stack, free_ports, started
 from tests.waiting import GUARD_S
 
 NAMES = ["localhost", "127.0.0.1"]
@@ -38,12 +38,8 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> DevelopmentTls:
 @pytest.fixture(scope="module")
 def secure(certificates: DevelopmentTls) -> Iterator[Stack]:
     """The product with mTLS everywhere."""
-    stack = Stack("--tls=mutual", f"--certs-folder={certificates.folder}")
-    try:
-        stack.wait_for("sluice is ready.")
+    with started("--tls=mutual", f"--certs-folder={certificates.folder}") as stack:
         yield stack
-    finally:
-        assert stack.stop() == 0, stack.output
 
 
 def certificate_at(port: int, certificates: DevelopmentTls) -> bytes:

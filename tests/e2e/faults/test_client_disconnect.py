@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import grpc
+import httpx
 import pytest
 from google.protobuf.message import Message
 from sluice.v1 import (
@@ -31,6 +32,7 @@ from sluice.v1 import (
 )
 
 from tests.e2e.stack import Stack
+from tests.service.contract.fakes import user
 from tests.waiting import GUARD_S, wait_until
 
 MODEL = "sluice-demo"
@@ -62,7 +64,7 @@ class Endless:
         is_generate = self.path.endswith("generate")
         path = f"{self.path}_stream" if is_generate and stream else self.path
         body = json.dumps(self.body if is_generate else self.body | {"stream": stream}).encode()
-        head = f"POST {path} HTTP/1.1\r\nhost: sluice\r\ncontent-type: application/json\r\n"
+        head = f"POST {path} HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\ncontent-type: application/json\r\n"
         head += f"extra-parameters: pass-through\r\ncontent-length: {len(body)}\r\n\r\n"
         connection = socket.create_connection(("127.0.0.1", port), timeout=GUARD_S)
         connection.sendall(head.encode() + body)
@@ -109,8 +111,7 @@ def until_idle_after_hold(stack: Stack) -> None:
 
     Its metrics are old until then; commands are handled in order, so a request of its own comes after them.
     """
-    message = content_pb2.Message(role=content_pb2.ROLE_USER, content=[content_pb2.ContentPart(text="Hello!")])
-    short = chat_pb2.ChatRequest(model=MODEL, messages=[message], stopping=sampling_pb2.StopParams(max_tokens=1))
+    short = chat_pb2.ChatRequest(model=MODEL, messages=[user("Hello!")], stopping=sampling_pb2.StopParams(max_tokens=1))
     with grpc.insecure_channel(f"127.0.0.1:{stack.ports['service']}") as channel:
         chat_pb2_grpc.ChatServiceStub(channel).Chat(short, timeout=GUARD_S)
     stack.until_idle()
@@ -181,7 +182,7 @@ def test_disconnect_frees_everything(stack: Stack, endless: Endless, door: str, 
 
 LONG_CHAT = chat_pb2.ChatRequest(
     model=MODEL,
-    messages=[content_pb2.Message(role=content_pb2.ROLE_USER, content=[content_pb2.ContentPart(text=LONG)])],
+    messages=[user(LONG)],
     sampling=sampling_pb2.SamplingParams(temperature=1, top_p=1),
     stopping=ENDLESS,
     n=4,
@@ -286,10 +287,27 @@ def test_grpc_embeddings_stop_at_the_deadline(stack: Stack) -> None:
     """Texts that wait when their call's deadline expires are never computed."""
     texts = [prompt_pb2.Prompt(text=f"{index} {LONG[:1000]}") for index in range(2048)]
     request = embedding_pb2.EmbedRequest(model="all-minilm-l6-v2", inputs=texts)
+    computed = "sluice_engine_computed_tokens_total"
+    stack.until_idle()
+    before, num_before, timeout_s = stack.metric(computed), num_late_embeddings(stack), 0.25
     with grpc.insecure_channel(f"127.0.0.1:{stack.ports['envoy']}") as channel:
         stub = embedding_pb2_grpc.EmbeddingServiceStub(channel)
-        with stack.engine_held(1), pytest.raises(grpc.RpcError) as caught:
-            stub.Embed(request, timeout=0.5)
-        assert caught.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+        with stack.engine_held(1):
+            while num_late_embeddings(stack) == num_before:  # the texts have not reached the engine
+                timeout_s *= 2
+                with pytest.raises(grpc.RpcError) as caught:
+                    stub.Embed(request, timeout=timeout_s)
+                assert caught.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
         small = embedding_pb2.EmbedRequest(model="all-minilm-l6-v2", inputs=[prompt_pb2.Prompt(text="a cat")])
         assert len(stub.Embed(small, timeout=GUARD_S).embeddings) == 1
+    stack.until_idle()
+    assert 0 < stack.metric(computed) - before < len(texts)
+
+
+def num_late_embeddings(stack: Stack) -> int:
+    """Return the number of embedding calls that ended with an error after their texts had reached the engine."""
+    url = f"http://127.0.0.1:{stack.ports['service_metrics']}/metrics"
+    lines = httpx.get(url, timeout=GUARD_S).text.splitlines()
+    series = [line for line in lines if line.startswith("gen_ai_server_request_duration_seconds_count")]
+    labels = ('gen_ai_operation_name="embeddings"', "error_type=", "gen_ai_response_model=")
+    return sum(int(float(line.split()[-1])) for line in series if all(label in line for label in labels))

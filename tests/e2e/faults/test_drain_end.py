@@ -17,7 +17,7 @@ from grpc import aio
 from sluice.v1 import chat_pb2_grpc
 
 from tests.e2e.faults.test_run import chat_request
-from tests.e2e.stack import Stack
+from tests.e2e.stack import Stack, suspend
 from tests.waiting import GUARD_S, wait_until
 
 LONG: dict[str, Any] = {"max_tokens": 1900, "ignore_eos": True}
@@ -83,7 +83,7 @@ async def test_each_caller_gets_an_error_when_the_drain_time_ends(stack: Stack) 
         for event in begun.values():
             await asyncio.wait_for(event.wait(), GUARD_S)
         await asyncio.to_thread(wait_until, lambda: num_open(stack) == 2 * len(BODIES) + 2)
-        os.kill(worker, signal.SIGSTOP)  # no answer ends by itself
+        suspend(worker)  # no answer ends by itself
         stack.process.send_signal(signal.SIGINT)
         ended = {name: await task for name, task in streams.items()}
         rejected = {name: await task for name, task in wholes.items()}

@@ -13,9 +13,10 @@ from pathlib import Path
 import grpc
 import httpx
 import pytest
-from sluice.v1 import chat_pb2, chat_pb2_grpc, content_pb2, sampling_pb2
+from sluice.v1 import chat_pb2, chat_pb2_grpc, sampling_pb2
 
-from tests.e2e.stack import ROOT, Stack, is_running
+from tests.e2e.stack import ROOT, Stack, is_running, suspend
+from tests.service.contract.fakes import user
 from tests.waiting import GUARD_S, wait_until
 
 
@@ -52,7 +53,7 @@ def test_run_restarts_a_dead_process_while_the_others_continue() -> None:
         with grpc.insecure_channel(stack.door.removeprefix("http://")) as channel:
             call = chat_pb2_grpc.ChatServiceStub(channel).StreamChat(chat_request("demo", max_tokens=1500))
             first = next(call)
-            stack.process.send_signal(signal.SIGSTOP)  # so that it does not restart the gateway yet
+            suspend(stack.process.pid)  # so that it does not restart the gateway yet
             os.kill(before["gateway"], signal.SIGKILL)
             wait_until(lambda: not is_running(before["gateway"]))
             ready = httpx.get(f"{stack.door}/readyz", timeout=GUARD_S)  # answered by Envoy
@@ -67,7 +68,7 @@ def test_run_restarts_a_dead_process_while_the_others_continue() -> None:
         stack.wait_for("run: envoy exited with code 137; it will be restarted in 0.5 s")
         until_served(stack, "demo")
         workers = stack.workers()
-        os.kill(workers[0], signal.SIGSTOP)  # it handles no signal and notices no closed socket
+        suspend(workers[0])  # it handles no signal and notices no closed socket
         os.kill(before["service"], signal.SIGKILL)
         stack.wait_for("run: service exited with code -9; it will be restarted in 0.5 s")
         until_served(stack, "demo")
@@ -123,7 +124,7 @@ def test_run_is_killed_by_a_second_signal() -> None:
         with grpc.insecure_channel(stack.door.removeprefix("http://")) as channel:
             call = chat_pb2_grpc.ChatServiceStub(channel).StreamChat(chat_request("demo", n=16, max_tokens=1500))
             next(call)
-            os.kill(stack.workers()[0], signal.SIGSTOP)  # so that the request cannot end
+            suspend(stack.workers()[0])  # so that the request cannot end
             stack.process.send_signal(signal.SIGINT)
             stack.wait_for("run: stopping when the running requests have ended; a second signal kills")
             stack.process.send_signal(signal.SIGINT)
@@ -153,10 +154,9 @@ def chat_request(model: str, n: int = 1, max_tokens: int = 20) -> chat_pb2.ChatR
 
     Its text is drawn, because speculation would generate repetition at once.
     """
-    message = content_pb2.Message(role=content_pb2.ROLE_USER, content=[content_pb2.ContentPart(text="Count to 1000.")])
     stopping = sampling_pb2.StopParams(max_tokens=max_tokens, ignore_eos=True)
     drawn = sampling_pb2.SamplingParams(temperature=1, top_p=1)
-    return chat_pb2.ChatRequest(model=model, messages=[message], n=n, stopping=stopping, sampling=drawn)
+    return chat_pb2.ChatRequest(model=model, messages=[user("Count to 1000.")], n=n, stopping=stopping, sampling=drawn)
 
 
 def until_served(stack: Stack, model: str) -> None:
@@ -165,7 +165,7 @@ def until_served(stack: Stack, model: str) -> None:
     def served() -> bool:
         body = {"model": model, "messages": [{"role": "user", "content": "hi"}], "max_tokens": 1}
         try:
-            rest = httpx.post(f"{stack.door}/v1/chat/completions", json=body)
+            rest = httpx.post(f"{stack.door}/v1/chat/completions", json=body, timeout=GUARD_S)
             with grpc.insecure_channel(stack.door.removeprefix("http://")) as channel:
                 chat_pb2_grpc.ChatServiceStub(channel).Chat(chat_request(model, max_tokens=1))
         except (httpx.TransportError, grpc.RpcError):
@@ -229,7 +229,7 @@ def test_run_on_an_ipv6_address() -> None:
         for name in ("envoy", "gateway"):
             url = f"http://[::1]:{stack.ports[name]}"
             assert url in stack.output
-            assert httpx.get(f"{url}/v1/models").json()["data"]
+            assert httpx.get(f"{url}/v1/models", timeout=GUARD_S).json()["data"]
         assert f"[::1]:{stack.ports['service']}   gRPC" in stack.output
     finally:
         code = stack.stop()

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from sluice.v1 import rank_pb2, rank_pb2_grpc
 
-from tests.e2e.stack import Stack
+from tests.e2e.stack import Stack, started
 from tests.engine.pair_fakes import PAIRS, reference_scores, save_cross_encoder
 from tests.service.ranking.test_judge import DOCUMENTS as JUDGED
 from tests.service.ranking.test_judge import QUERY, TEMPLATE
@@ -90,12 +90,8 @@ def others(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Stack, Pa
         {"name": "judge", "path": str(judge), "rank": {"prompt": TEMPLATE, "instruction": "w10"}},
     ]
     settings = {"SLUICE_SERVICE_MODELS": json.dumps(models), "SLUICE_SERVICE_DEVICE": "cpu"}
-    stack = Stack(environment=settings)
-    try:
-        stack.wait_for("sluice is ready.")
+    with started(environment=settings) as stack:
         yield stack, cross, model
-    finally:
-        assert stack.stop() == 0, stack.output
 
 
 def test_cross_encoder_is_served(others: tuple[Stack, Path, Any]) -> None:

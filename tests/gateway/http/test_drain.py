@@ -12,6 +12,7 @@ from sluice.v1 import chat_pb2
 from gateway.operators.drain import GatewayPhase
 from tests.gateway import fakes
 from tests.gateway.conftest import Gateway, chat_body, until
+from tests.waiting import GUARD_S
 
 
 async def test_health_says_no_first_and_requests_are_still_served(gateway: Gateway) -> None:
@@ -82,7 +83,8 @@ async def test_new_connections_are_accepted_until_the_end(gateway: Gateway) -> N
     gateway.drain.begin()  # something runs
     leaving = asyncio.create_task(gateway.drain.leave(0, 60))
     await until(lambda: gateway.drain.phase is GatewayPhase.DRAINING)
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{gateway.port}", verify=False) as newcomer:  # noqa: S501
+    base_url = f"http://127.0.0.1:{gateway.port}"
+    async with httpx.AsyncClient(base_url=base_url, verify=False, timeout=GUARD_S) as newcomer:  # noqa: S501
         assert (await newcomer.get("/v1/models")).status_code == 503
     gateway.drain.end()
     await leaving

@@ -83,7 +83,7 @@ def test_bad_start_is_one_line(problem: str) -> None:
         }[problem]
         run = subprocess.run(
             [sys.executable, "-m", "gateway", *arguments],
-            cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, timeout=60, check=False,
+            cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, timeout=GUARD_S, check=False,
         )  # fmt: skip
     assert run.returncode == code
     (line,) = run.stderr.splitlines()

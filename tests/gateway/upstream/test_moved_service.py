@@ -76,12 +76,17 @@ def flags(names: NameServer, port: int) -> list[str]:
 async def test_a_service_that_moved_is_found_again(gateway: Gateway, names: NameServer, port: int) -> None:
     """After the old address fails, the name is resolved again, and requests reach the new one."""
     first = await serve_at(f"127.0.0.2:{port}", gateway.service)
-    assert (await gateway.chat()).status_code == 200
+    await until_served(gateway)
     names.address = "127.0.0.3"
     successor = fakes.FakeService()
     second = await serve_at(f"127.0.0.3:{port}", successor)
     await first.stop(0)
-    while (await gateway.chat()).status_code != 200:  # noqa: ASYNC110 a channel has no such event
-        await asyncio.sleep(0.05)
+    await until_served(gateway)
     assert successor.requests
     await second.stop(0)
+
+
+async def until_served(gateway: Gateway) -> None:
+    """Return when a request is answered; each has little time for a new connection."""
+    while (await gateway.chat()).status_code != 200:  # noqa: ASYNC110 a channel has no such event
+        await asyncio.sleep(0.05)

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import time
 from typing import Any
 
 import pytest
@@ -118,16 +117,11 @@ async def test_spans_of_a_cancelled_call_are_ended_and_marked(method: str) -> No
     assert {span.status.status_code for span in spans.values()} == {StatusCode.UNSET}
 
 
-async def test_spans_of_a_call_left_before_a_write(caplog: pytest.LogCaptureFixture) -> None:
-    """A write that fails before gRPC has reported the disconnection is a cancelled call and no server error."""
+async def test_spans_of_a_call_left_before_its_first_message(caplog: pytest.LogCaptureFixture) -> None:
+    """A call whose client disconnects after the preparation is cancelled and no server error."""
     async with running(ScriptedRunner("on and ", end=False), engine=ENDLESS) as run:
         call = run.chat.StreamChat(request())
-
-        def leave() -> None:
-            call.cancel()
-            time.sleep(0.2)  # the event loop is blocked, so the write precedes the cancellation
-
-        run.preparation.after_preparing = leave
+        run.preparation.after_preparing = call.cancel
         reading = asyncio.create_task(_wait(call))
         spans = await run.ended_spans(2)
         await asyncio.gather(reading, return_exceptions=True)

@@ -80,7 +80,7 @@ def raw(text: str) -> AnswerRequest:
 async def test_endless_template_ends_its_request_only() -> None:
     """An endless template keeps its thread; the event loop and other requests continue."""
     release = threading.Event()
-    preparation = preparation_of(StuckTemplate(release), limits=WorkerLimits(max_work_s=0.2))
+    preparation = preparation_of(StuckTemplate(release), limits=WorkerLimits(max_work_s=0.2, max_wait_s=GUARD_S))
     try:
         with pytest.raises(TemplateRejected, match=r"longer than 0\.2 s") as caught:
             await preparation.prepare(chat(user("stuck")), "r")
@@ -100,7 +100,14 @@ async def test_busy_threads_are_reported_as_overload() -> None:
     release = threading.Event()
     template = StuckTemplate(release)
     preparation = preparation_of(template, limits=WorkerLimits(max_work_s=0.3, num_threads=1))
-    stuck = asyncio.create_task(preparation.prepare(chat(user("stuck")), "r"))
+
+    async def occupy() -> None:
+        """Render the stuck template as soon as a thread is free in time."""
+        while not template.entered.is_set():
+            with suppress(EngineOverloaded):
+                await preparation.prepare(chat(user("stuck")), "r")
+
+    stuck = asyncio.create_task(occupy())
     await asyncio.to_thread(template.entered.wait)
     with pytest.raises(EngineOverloaded, match="busy") as caught:
         await preparation.prepare(chat(user("fine")), "r")
@@ -130,7 +137,7 @@ async def test_request_with_a_late_thread_is_prepared() -> None:
 async def test_encoding_has_a_time_limit() -> None:
     """Prompts that take too long to encode are an invalid request; the event loop continues meanwhile."""
     release = threading.Event()
-    preparation = preparation_of(None, StuckTokenizer(release), limits=WorkerLimits(max_work_s=0.1))
+    preparation = preparation_of(None, StuckTokenizer(release), limits=WorkerLimits(max_work_s=0.1, max_wait_s=GUARD_S))
     with pytest.raises(InvalidRequest, match=r"longer than 0\.1 s") as caught:
         await preparation.prepare(raw("stuck"), "r")
     assert caught.value.field == "prompts"

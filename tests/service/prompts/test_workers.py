@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
-import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from functools import partial
-from types import SimpleNamespace
 
 import pytest
 
 from service.generation.errors import DeadlineExceeded, EngineOverloaded, InvalidRequest
 from service.prompts.preparing.workers import WorkerLimits, Workers
+from tests.engine.fakes import Clock
 from tests.waiting import GUARD_S
 
 TOO_LONG = InvalidRequest("prompt", "it took too long")
@@ -35,54 +36,64 @@ async def test_work_is_done_on_a_thread_of_its_own() -> None:
     workers.close()
 
 
-async def test_early_timer_is_still_the_deadline_s(monkeypatch: pytest.MonkeyPatch, release: threading.Event) -> None:
+async def test_early_timer_is_still_the_deadline_s(release: threading.Event) -> None:
     """If a loop's timer fires before the clock shows the deadline, the error is still DeadlineExceeded."""
-    monkeypatch.setattr("service.prompts.preparing.workers.time", SimpleNamespace(monotonic=lambda: 100.0))
-    workers = Workers(WorkerLimits(num_threads=1))
+    workers = Workers(WorkerLimits(num_threads=1), Clock(100.0))
     for deadline in (100.008, 100.001, 100.0, 99.0):
         with pytest.raises(DeadlineExceeded):
             await workers.run(release.wait, deadline, TOO_LONG)  # the first one runs, and the second waits for a thread
     workers.close()
 
 
-async def test_limit_before_the_deadline_is_the_client_s_error(
-    monkeypatch: pytest.MonkeyPatch, release: threading.Event
-) -> None:
+async def test_limit_before_the_deadline_is_the_client_s_error(release: threading.Event) -> None:
     """Work that takes longer than its limit is rejected even if the deadline is near."""
-    monkeypatch.setattr("service.prompts.preparing.workers.time", SimpleNamespace(monotonic=lambda: 100.0))
-    workers = Workers(WorkerLimits(max_work_s=0.01))
+    deadline = 2 * GUARD_S
+    # It is read when the request begins to wait for a thread, which may take long, and later when the work begins.
+    clock = itertools.chain([0.0], itertools.repeat(deadline - 0.02)).__next__
+    workers = Workers(WorkerLimits(max_work_s=0.01, max_wait_s=GUARD_S), clock)
     with pytest.raises(InvalidRequest) as caught:
-        await workers.run(release.wait, 100.02, TOO_LONG)
+        await workers.run(release.wait, deadline, TOO_LONG)
     assert caught.value is TOO_LONG
     workers.close()
 
 
 async def test_request_without_a_thread_gets_a_retry_time(release: threading.Event) -> None:
     """The retry time is the time of the wait, but at least a second."""
-    workers = Workers(WorkerLimits(max_work_s=0.01, num_threads=1))
+    workers = Workers(WorkerLimits(max_work_s=GUARD_S, max_wait_s=0.01, num_threads=1))
     begun = threading.Event()
 
     def work() -> None:
         begun.set()
         release.wait(GUARD_S)
 
-    stuck = asyncio.create_task(workers.run(work, None, TOO_LONG))
+    async def occupy() -> None:
+        """Run work until a thread has begun it: a slow machine may need longer than the maximal wait for that."""
+        while not begun.is_set():
+            with suppress(EngineOverloaded):
+                await workers.run(work, None, TOO_LONG)
+
+    stuck = asyncio.create_task(occupy())
     await asyncio.to_thread(begun.wait)
     with pytest.raises(EngineOverloaded, match="busy") as caught:
         await workers.run(release.wait, None, TOO_LONG)
     assert caught.value.retry_after_s == 1.0
-    await asyncio.gather(stuck, return_exceptions=True)
+    release.set()
+    await stuck
     workers.close()
 
 
-@pytest.mark.slow
 async def test_request_that_would_wait_too_long_is_rejected_at_once(release: threading.Event) -> None:
     """Only as many requests wait as can be expected to get a thread in time; later ones are rejected at once."""
-    workers = Workers(WorkerLimits(num_threads=1, max_wait_s=0.5))
+    clock = Clock()
+    workers = Workers(WorkerLimits(num_threads=1, max_wait_s=GUARD_S), clock)
+
+    def work() -> None:
+        clock.now += 0.2
+
     for _ in range(20):
-        await workers.run(lambda: time.sleep(0.02), None, TOO_LONG)
+        await workers.run(work, None, TOO_LONG)
     stuck = asyncio.create_task(workers.run(release.wait, None, TOO_LONG))
-    waiting = [asyncio.create_task(workers.run(lambda: None, None, TOO_LONG)) for _ in range(100)]
+    waiting = [asyncio.create_task(workers.run(lambda: None, None, TOO_LONG)) for _ in range(int(GUARD_S / 0.1))]
     await asyncio.sleep(0)  # each one has begun to wait, or was rejected
     refused = [each for each in waiting if each.done()]
     assert 0 < len(refused) < len(waiting)
@@ -119,7 +130,7 @@ async def test_work_of_a_cancelled_request_is_not_started(release: threading.Eve
 
 async def test_reading_names_its_field(release: threading.Event) -> None:
     """A text that takes too long to read is rejected for its field."""
-    workers = Workers(WorkerLimits(max_work_s=0.01))
+    workers = Workers(WorkerLimits(max_work_s=0.01, max_wait_s=GUARD_S))
     with pytest.raises(InvalidRequest, match=r"longer than 0\.01 s") as caught:
         await workers.read(release.wait, None, "text")
     assert caught.value.field == "text"

@@ -134,14 +134,18 @@ async def test_a_cancelled_demand_takes_nothing(redis: RedisServer) -> None:
     """A demand that is granted after its caller was cancelled is returned."""
     async with store_of(redis) as store:
         await store.start()
+        client = Redis.from_url(redis.url)
+        await client.config_resetstat()
         redis.pause()
         taking = asyncio.create_task(store.take(Demand([Draw(SLOW, 1, 1)], [Slots("one", 1)], "gone")))
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0)  # it has begun
         taking.cancel()
         with pytest.raises(asyncio.CancelledError):
             await taking
         redis.resume()
-        await until_granted(store, Demand([Draw(SLOW, 1, 1)], [Slots("one", 1)], "next"))
+        await until_num_scripts(client, 2)  # the demand and its return
+        await client.aclose()
+        assert (await store.take(Demand([Draw(SLOW, 1, 1)], [Slots("one", 1)], "next"))).is_granted
 
 
 async def test_nothing_is_left_of_full_buckets_and_free_slots(redis: RedisServer) -> None:
@@ -254,6 +258,16 @@ async def until_granted(store: RedisStore, demand: Demand) -> None:
     """Return when the demand is granted."""
     async with asyncio.timeout(GUARD_S):
         while not (await store.take(demand)).is_granted:  # noqa: ASYNC110  the server is asked, as a replica would
+            await asyncio.sleep(0.02)
+
+
+async def until_num_scripts(client: Redis, number: int) -> None:
+    """Return when the server has run that number of scripts since its statistics were reset."""
+    async with asyncio.timeout(GUARD_S):
+        while True:
+            runs = (await client.info("commandstats")).get("cmdstat_evalsha", {"calls": 0, "failed_calls": 0})
+            if runs["calls"] - runs["failed_calls"] == number:  # an unknown script fails, and is loaded
+                return
             await asyncio.sleep(0.02)
 
 

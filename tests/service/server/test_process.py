@@ -18,7 +18,7 @@ import pytest
 from grpc import aio
 from sluice.v1 import chat_pb2_grpc
 
-from tests.e2e.stack import child_pids, free_ports, is_running
+from tests.e2e.stack import child_pids, free_ports, is_running, suspend
 from tests.engine.fakes import until
 from tests.service.fakes import MODEL, kinds_of, refused, request
 
@@ -115,7 +115,7 @@ async def test_a_stop_does_not_wait_for_a_worker_that_loads(number: signal.Signa
     async with started(flags={"model": f"{MODEL}={DEMO}"}, module="service") as run:
         await run.until_logged("listening")
         (worker,) = child_pids(run.process.pid)
-        os.kill(worker, signal.SIGSTOP)  # it will never have loaded
+        suspend(worker)  # it will never have loaded
         run.process.send_signal(number)
         code, lines = await run.rest()
         await until(lambda: not is_running(worker))

@@ -23,6 +23,7 @@ from tests.service.contract.fakes import function, user
 from tests.service.fakes import MODEL, refused, request, running
 from tests.service.preparation.fakes import chat, preparation_of
 from tests.service.prompts.fakes import CHATML
+from tests.waiting import GUARD_S
 
 NUM_MAX = 128  # the context length of the tests' model
 
@@ -252,16 +253,27 @@ async def test_a_draining_server_rejects_token_calls() -> None:
     assert (refusal.code, refusal.info.reason) == (grpc.StatusCode.UNAVAILABLE, "DRAINING")
 
 
+async def occupied(readers: Workers, release: threading.Event) -> list[asyncio.Task[bool]]:
+    """Occupy all threads until the event, and then let no other text wait long for one."""
+    readers.limits = replace(readers.limits, max_work_s=GUARD_S)
+    has_begun = threading.Barrier(readers.limits.num_threads + 1)
+
+    def work() -> bool:
+        has_begun.wait(GUARD_S)
+        return release.wait(GUARD_S)
+
+    texts = [asyncio.create_task(readers.read(work, None, "text")) for _ in range(readers.limits.num_threads)]
+    await asyncio.to_thread(has_begun.wait, GUARD_S)
+    readers.limits = replace(readers.limits, max_wait_s=0.3)
+    return texts
+
+
 async def test_many_long_texts_delay_only_each_other() -> None:
     """Texts are tokenized on a few separate threads; a call that gets none in time is rejected with a retry delay."""
     release = threading.Event()
     async with running() as run:
         readers = run.server.readers
-        readers.limits = replace(readers.limits, max_work_s=0.3)
-        texts = [
-            asyncio.create_task(readers.read(release.wait, None, "text")) for _ in range(readers.limits.num_threads)
-        ]
-        await asyncio.sleep(0)
+        texts = await occupied(readers, release)
         refusal = await refused(token_pb2_grpc.TokenServiceStub(run.channel).TokenizeText(tokenize("x")))
         assert (await run.chat.Chat(request())).choices
         release.set()
@@ -276,11 +288,7 @@ async def test_chats_are_counted_on_threads_other_than_those_of_answers() -> Non
         scripted = run.server.registry.visible_to(ANONYMOUS).generator(MODEL)
         run.server.registry.add(replace(scripted, preparation=(preparation := preparation_of())))
         readers = run.server.readers
-        readers.limits = replace(readers.limits, max_work_s=0.3)
-        texts = [
-            asyncio.create_task(readers.read(release.wait, None, "text")) for _ in range(readers.limits.num_threads)
-        ]
-        await asyncio.sleep(0)
+        texts = await occupied(readers, release)
         refusal = await refused(token_pb2_grpc.TokenServiceStub(run.channel).CountTokens(count_chat(user("x"))))
         assert await preparation.prepare(chat(), "r")
         release.set()
