@@ -22,15 +22,12 @@ enum {
     NUM_CALLERS = 1 << 12,   // by a hash: two callers rarely share a cell
     NUM_STREAMS = 1 << 14,   // admitted at a time; a power of two
     NUM_SOURCES = 64,        // of limits: one for each model of each replica
-    OVERLOAD_MS = 2000,      // after the last rejection
-    LIMIT_MS = 10000,        // for which a limit holds
     HALF_LIFE_MS = 2048,     // of what a caller has used
     REFRESH_MS = 250,
     TICK_MS = 20,
     MAX_DELAYED_PER_TICK = 24,  // Envoy sends the responses of one call of the machine recursively
     MIN_RESERVE = 2,         // requests above BURST, for callers below their share
-    MAX_REJECTED = 100,      // of a caller in the current second, before its rejections are delayed
-    DELAY_MS = 1000,         // of such rejections, and the length of these seconds
+    MAX_REJECTED = 100,      // of a caller in the current period, before its rejections are delayed
     NUM_DELAYED = 1 << 12,   // at a time
 };
 
@@ -42,7 +39,10 @@ struct Delayed { uint32_t context, due; };
 static struct Caller callers[NUM_CALLERS];
 static struct Source sources[NUM_SOURCES];
 static struct Stream streams[NUM_STREAMS];  // open addressing; a context of 0 is a free cell
-static uint32_t num_threads, num_in_flight, num_active, overload_until, refreshed_at, sustained, burst, is_limited, rejections_metric;
+// Envoy's threads, how long a limit holds, how long an overload lasts after the last rejection, and for how long a caller's
+// rejections are counted and then delayed
+static uint32_t num_threads, limit_ms, overload_ms, delay_ms;
+static uint32_t num_in_flight, num_active, overload_until, refreshed_at, sustained, burst, is_limited, rejections_metric;
 static struct Delayed delayed[NUM_DELAYED];  // a ring, oldest first
 static uint32_t first_delayed, num_delayed;
 static float total_used;
@@ -71,7 +71,7 @@ static void refresh(uint32_t now) {  // what holds for all callers
     }
     sustained = burst = is_limited = 0;
     for (uint32_t i = 0; i < NUM_SOURCES; i++) {
-        if (sources[i].id == 0 || now - sources[i].received_at > LIMIT_MS) continue;
+        if (sources[i].id == 0 || now - sources[i].received_at > limit_ms) continue;
         sustained += sources[i].sustained;
         burst += sources[i].burst;
         is_limited = 1;
@@ -87,7 +87,7 @@ static uint32_t may_pass(struct Caller *caller, uint32_t now) {
     uint32_t others = num_active + (caller->used < 0.05f), reserve = burst / 8 > MIN_RESERVE ? burst / 8 : MIN_RESERVE;
     uint32_t is_below = used_by(caller, now) * 2 * (float)others < total_used && caller->in_flight * others < sustained + others;
     if (is_below && caller->is_known && num_in_flight < burst + reserve) return 1;
-    overload_until = now + OVERLOAD_MS;
+    overload_until = now + overload_ms;
     return 0;
 }
 
@@ -124,7 +124,7 @@ static void remove_stream(struct Stream *stream) {  // and move those behind it,
 
 static void reject(void) {
     static const char grpc[] = "application/grpc", details[] = "sluice_overloaded";
-    static const char *const for_all[] = {"x-sluice-reason", "QUEUE_FULL", "retry-after", "1", 0};
+    static const char *const for_all[] = {"x-sluice-reason", "QUEUE_FULL", 0};
     static const char *const for_grpc[] = {"x-sluice-reason", "QUEUE_FULL", "grpc-retry-pushback-ms", "1000",
                                            "grpc-status-details-bin", STATUS_DETAILS, 0};
     static const char text[] = "the server is overloaded";
@@ -136,19 +136,23 @@ static void reject(void) {
     send_response(429, details, sizeof details - 1, text, sizeof text - 1, serialized, size, 8);
 }
 
-EXPORT(proxy_on_configure) uint32_t on_configure(uint32_t context, uint32_t size) {  // Envoy's threads, in decimal digits
+EXPORT(proxy_on_configure) uint32_t on_configure(uint32_t context, uint32_t size) {  // decimal numbers and semicolons
     static const char name[] = "sluice.admission.rejected";
     char *text;
     uint32_t count;
     if (get_bytes(PLUGIN_CONFIGURATION, 0, size, &text, &count) != OK) return 0;
-    num_threads = number(&text, text + count);
+    char *end = text + count;
+    num_threads = number(&text, end);
+    limit_ms = number(&text, end);
+    overload_ms = number(&text, end);
+    delay_ms = number(&text, end);
     define_metric(COUNTER, name, sizeof name - 1, &rejections_metric);
     set_tick_period(TICK_MS);
     return num_threads > 0;
 }
 
 static uint32_t must_wait(struct Caller *caller, uint32_t now) {
-    if (now - caller->rejected_since >= DELAY_MS) {
+    if (now - caller->rejected_since >= delay_ms) {
         caller->rejected_since = now;
         caller->rejected = 0;
     }
@@ -174,7 +178,7 @@ EXPORT(proxy_on_request_headers) uint32_t on_request_headers(uint32_t context, u
     if (num_in_flight >= NUM_STREAMS / 4 || !may_pass(&callers[index], now)) {
         if (must_wait(&callers[index], now)) {
             *stream = (struct Stream){context, index, 1};
-            delayed[(first_delayed + num_delayed++) % NUM_DELAYED] = (struct Delayed){context, now + DELAY_MS};
+            delayed[(first_delayed + num_delayed++) % NUM_DELAYED] = (struct Delayed){context, now + delay_ms};
         } else {
             reject();
         }
