@@ -20,7 +20,7 @@ import uvloop
 from process.errors import ConfigError
 from process.lifetime.abandoned import exit_if_abandoned, run_abandonable
 from process.lifetime.exit import exit_with, require_address_space, shortage
-from process.lifetime.scheduling import let_others_finish
+from process.lifetime.scheduling import use_batch_policy
 from process.lifetime.stop import StopSignal
 from process.logs.logs import configure_logs
 from process.settings.process_settings import read_settings
@@ -51,7 +51,7 @@ async def load_from_folder(settings: ModelSettings, observer: StepObserver) -> S
 
 def main(load: LoadModel = load_from_folder) -> None:
     """Run the service until a signal stops it. `load` loads a model from its settings."""
-    let_others_finish()
+    use_batch_policy()
     try:
         settings = read_settings(Settings, sys.argv[1:])
     except ConfigError as error:

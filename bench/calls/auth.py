@@ -60,11 +60,11 @@ def credentials(folder: Path) -> tuple[AuthSettings, dict[str, str]]:
 
 async def check(authenticator: Authenticator, credential: str) -> float:
     """Return the microseconds of one check."""
-    begun = time.perf_counter()
+    began = time.perf_counter()
     for _ in range(_NUM_CHECKS):
         with contextlib.suppress(AuthError):
             await authenticator.identify(credential)
-    return (time.perf_counter() - begun) / _NUM_CHECKS * 1e6
+    return (time.perf_counter() - began) / _NUM_CHECKS * 1e6
 
 
 async def main() -> None:

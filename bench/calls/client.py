@@ -89,15 +89,15 @@ def one_by_one(kind: str, port: int, num_answers: int, num_tokens: int) -> Cost:
     """Request answers one after the other from a thread."""
     ask = texts(kind, port, num_tokens)
     waits: list[float] = []
-    begun = 0.0
+    began = 0.0
     for number in range(num_answers + WARM_UP):
         if number == WARM_UP:
-            begun = time.process_time()
+            began = time.process_time()
         asked = time.perf_counter()
         moments = [time.perf_counter() for piece in ask() if piece]
         if number >= WARM_UP:
             waits.append(moments[0] - asked)
-    cpu_s = time.process_time() - begun
+    cpu_s = time.process_time() - began
     return Cost(statistics.median(waits) * 1e3, cpu_s / (num_answers * num_tokens) * 1e6)
 
 
@@ -116,10 +116,10 @@ async def at_once(kind: str, port: int, num_answers: int, num_tokens: int, num_s
     await asyncio.gather(*(read() for _ in range(WARM_UP)))
     waits.clear()
     num_waves = max(1, num_answers // num_streams)
-    begun = time.process_time()
+    began = time.process_time()
     for _ in range(num_waves):
         await asyncio.gather(*(read() for _ in range(num_streams)))
-    cpu_s = time.process_time() - begun
+    cpu_s = time.process_time() - began
     return Cost(statistics.median(waits) * 1e3, cpu_s / (num_waves * num_streams * num_tokens) * 1e6)
 
 

@@ -79,9 +79,9 @@ def read(port: int, num_messages: int) -> None:
 
 async def cost_us(work: Callable[[], Awaitable[object]], num_messages: int) -> float:
     """Return this thread's CPU time while `work` runs, in µs per message."""
-    begun = time.thread_time()
+    began = time.thread_time()
     await work()
-    return (time.thread_time() - begun) / num_messages * 1e6
+    return (time.thread_time() - began) / num_messages * 1e6
 
 
 async def measure(num_messages: int, num_rounds: int) -> None:

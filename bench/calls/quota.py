@@ -51,7 +51,7 @@ class NullObserver:
     def on_use(self, caller: str, model: str, num_input: int, num_output: int) -> None:
         """Do nothing."""
 
-    def on_refusal(self, caller: str, model: str, measure: Measure) -> None:
+    def on_rejection(self, caller: str, model: str, measure: Measure) -> None:
         """Do nothing."""
 
 

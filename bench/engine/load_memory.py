@@ -16,7 +16,7 @@ import sluice_native
 
 from bench import shapes
 from bench.engine import native_step
-from service.engine.config.engine_config import EngineConfig
+from service.engine.interface.config import EngineConfig
 from service.engine.loading.generator import load_model
 
 CONFIGS = {

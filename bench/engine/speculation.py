@@ -18,11 +18,11 @@ from pathlib import Path
 
 from bench import shapes
 from service.constraints.grammar import format_grammar
-from service.engine.config.engine_config import EngineConfig
 from service.engine.constraints.compiler import ConstraintCompiler
 from service.engine.core.drafts.prompt_drafter import PromptDrafter
 from service.engine.core.drafts.speculation import Speculation
 from service.engine.core.generator_core import GeneratorCore
+from service.engine.interface.config import EngineConfig
 from service.engine.interface.messages import Abort, Add, Compile, Compiled, Report
 from service.engine.loading.generator import LoadedModel, load_model
 from service.generation.formats.constraint import Constraint

@@ -16,11 +16,11 @@ from typing import Any
 import torch
 
 from bench import shapes
-from service.engine.config.engine_config import EngineConfig
 from service.engine.core.batch import make_batch
 from service.engine.core.engine_core import SampledToken
 from service.engine.core.sequences.sequence import Sequence, SequenceGroup
 from service.engine.core.step import ScheduledSequence, Step
+from service.engine.interface.config import EngineConfig
 from service.engine.loading.generator import LoadedModel, load_model
 from service.engine.models.attention.attention import AttentionPlan
 from service.engine.models.attention.inputs import Inputs

@@ -22,13 +22,13 @@ from typing import Any
 
 from bench import shapes
 from service.engine.client.output_stream import OutputStream
-from service.engine.config.engine_config import EngineConfig
 from service.engine.core.blocks.block_pool import BlockPool
 from service.engine.core.drafts.prompt_drafter import PromptDrafter
 from service.engine.core.drafts.speculation import Speculation
 from service.engine.core.engine_core import EngineCore
 from service.engine.core.scheduler import Scheduler
 from service.engine.core.sequences.sequence import SequenceGroup
+from service.engine.interface.config import EngineConfig
 from service.engine.interface.messages import Report
 from service.engine.link import wire
 from service.engine.link.report_pacer import ReportPacer

@@ -24,7 +24,7 @@ from typing import Any
 from bench import shapes
 from service.engine.building.engines import build_engine
 from service.engine.client.generator import GeneratorClient
-from service.engine.config.engine_config import EngineConfig
+from service.engine.interface.config import EngineConfig
 from service.generation.requests.parameters import SamplingParams, StopParams
 from service.generation.requests.request import GenerationRequest
 

@@ -16,7 +16,7 @@ from bench.fleet.parts import need
 from bench.fleet.plots import line_plot
 from bench.fleet.scenarios import Scenarios, Table
 from bench.fleet.simulated.step_model import EXAMPLE, load_table
-from service.engine.config.engine_config import EngineConfig
+from service.engine.interface.config import EngineConfig
 
 _LOADS = (4.0, 8.0, 12.0, 16.0, 20.0)
 

@@ -23,7 +23,7 @@ from cli.calls.options import (
     fail,
     named_value,
     print_json,
-    say,
+    print_text,
 )
 from cli.calls.server import ServerError
 
@@ -120,6 +120,7 @@ def _parameters(target: Target, shape: Shape, plan: Plan) -> dict[str, Any]:
 
 
 def _print_report(outcome: Outcome, parameters: dict[str, Any], plot: str, *, as_json: bool) -> None:
+    """Print a benchmark's report as a table and plots, or as JSON."""
     from cli.bench.plot import as_svg, in_terminal  # noqa: PLC0415  imported on use, for a fast start
     from cli.bench.summary import summary, times  # noqa: PLC0415
     from cli.bench.table import table  # noqa: PLC0415
@@ -129,9 +130,9 @@ def _print_report(outcome: Outcome, parameters: dict[str, Any], plot: str, *, as
     if as_json:
         print_json(report)
     else:
-        say(table(report))
+        print_text(table(report))
         if plot == "-":
-            say(in_terminal(found))
+            print_text(in_terminal(found))
     if plot not in {"", "-"}:
         try:
             Path(plot).write_text(as_svg(f"{parameters['model']}, {parameters['dialect']}", found))

@@ -55,11 +55,13 @@ class Dialect:
 
 
 def _common_fields(request: BenchRequest) -> Event:
+    """Return the fields that every dialect of OpenAI's family has."""
     ends = {"ignore_eos": True} if request.ignores_end else {}
     return {"model": request.model, "stream": True, "max_tokens": request.max_tokens, **ends}
 
 
 def _chat(request: BenchRequest) -> Event:
+    """Return the body of a chat request."""
     usage = {"stream_options": {"include_usage": True}}
     return {
         **_common_fields(request),
@@ -70,10 +72,12 @@ def _chat(request: BenchRequest) -> Event:
 
 
 def _invocation(request: BenchRequest) -> Event:
+    """Return the body of a request to a Databricks serving endpoint."""
     return {name: value for name, value in _chat(request).items() if name != "model"}  # the path has the model
 
 
 def _completion(request: BenchRequest) -> Event:
+    """Return the body of a completion request."""
     return {
         **_common_fields(request),
         "stream_options": {"include_usage": True},
@@ -83,6 +87,7 @@ def _completion(request: BenchRequest) -> Event:
 
 
 def _message(request: BenchRequest) -> Event:
+    """Return the body of an Anthropic message request."""
     return {**_common_fields(request), "messages": [{"role": "user", "content": request.prompt}], **request.parameters}
 
 
@@ -93,6 +98,7 @@ def _mindie(request: BenchRequest) -> Event:
 
 
 def _record_openai(event: Event, record: Record) -> bool:
+    """Record the counts of an event; return whether it has text."""
     if usage := event.get("usage"):
         record.prompt_tokens, record.tokens = usage.get("prompt_tokens"), usage.get("completion_tokens")
     has_text = False
@@ -104,6 +110,7 @@ def _record_openai(event: Event, record: Record) -> bool:
 
 
 def _record_anthropic(event: Event, record: Record) -> bool:
+    """Record the counts of an event; return whether it has text."""
     delta = event.get("delta") or {}
     match event.get("type"):
         case "message_start":
@@ -118,6 +125,7 @@ def _record_anthropic(event: Event, record: Record) -> bool:
 
 
 def _record_mindie(event: Event, record: Record) -> bool:
+    """Record the counts of an event; return whether it has text."""
     record.tokens = (event.get("details") or {}).get("generated_tokens", record.tokens)
     record.is_finished |= event.get("finish_reason") is not None
     return bool(event.get("text_output"))

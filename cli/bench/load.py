@@ -71,6 +71,7 @@ class Load:
         return self._records
 
     def _requests(self, plan: Plan) -> Iterator[BenchRequest]:
+        """Yield requests until the plan's number or its duration is reached."""
         began = time.perf_counter()
         num = 0
         while (plan.num_requests is None or num < plan.num_requests) and (
@@ -80,10 +81,12 @@ class Load:
             yield self._make_request()
 
     async def _in_turn(self, requests: Iterator[BenchRequest]) -> None:
+        """Send requests one after the other."""
         for request in requests:
             await self._send(request)
 
     async def _send(self, request: BenchRequest) -> None:
+        """Send one request and keep its response; make records of the kept ones if they are too large."""
         sent = await self._sender.send(request)
         self._kept.append(sent)
         self._num_kept += sent.num_bytes

@@ -66,6 +66,7 @@ def as_svg(title: str, found: Mapping[str, Sequence[float]], num_bins: int = 60)
 
 
 def _panel(label: str, values: Sequence[float], top: int, num_bins: int) -> list[str]:
+    """Return the SVG elements of one histogram, `top` pixels below the picture's top."""
     ranges, inner_width = binned(values, num_bins), _WIDTH - 2 * _MARGIN
     most, longest, bottom = max(count for _, count in ranges), max(values) or 1.0, top + _HEIGHT
     parts = []

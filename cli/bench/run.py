@@ -31,6 +31,7 @@ def measure(target: Target, shape: Shape, plan: Plan, warm_up: int, report_progr
 async def _measure(
     target: Target, shape: Shape, plan: Plan, warm_up: int, report_progress: Callable[[int], None]
 ) -> Outcome:
+    """Warm up, calibrate the prompts, and send the plan's requests."""
     sender = _sender(target)
     prompts = Prompts(plan.seed)
 

@@ -26,15 +26,17 @@ def table(report: dict[str, Any]) -> str:
 
 
 def _heading(report: dict[str, Any]) -> str:
-    pace = (
+    """Return the line with the model, the server and the load."""
+    load = (
         f"{report['concurrency']} concurrent"
         if report["rate_per_s"] is None
         else f"{report['rate_per_s']:g} requests/s"
     )
-    return f"{report['model']} at {report['url']}, {report['dialect']}, {pace}"
+    return f"{report['model']} at {report['url']}, {report['dialect']}, {load}"
 
 
 def _counts(report: dict[str, Any]) -> Table:
+    """Return the table of requests and tokens."""
     grid = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     interrupted = ", ended by Ctrl-C" if report["is_interrupted"] else ""
     grid.add_row("requests", f"{report['answered']} answered, {report['failed']} failed{interrupted}")
@@ -52,6 +54,7 @@ def _counts(report: dict[str, Any]) -> Table:
 
 
 def _times(report: dict[str, Any]) -> Table:
+    """Return the table of durations in milliseconds, with a row per quantity."""
     found = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0))
     found.add_column("ms")
     for name in ("mean", "p50", "p95", "p99", "max"):

@@ -45,24 +45,24 @@ def read_answer(
 
     Closing the iterator aborts the answer. Raise ServerError.
     """
-    begun = time.monotonic()
+    began = time.monotonic()
     request_body = {**body, "stream_options": {"include_usage": True}}
     with server.stream("/v1/chat/completions", request_body) as events:
         for event in events:
             for choice in event.get("choices") or ():
                 delta = choice.get("delta") or {}
-                thought = delta.get("reasoning_content") or delta.get("reasoning") or ""
-                piece = delta.get("content") or ""
-                if (thought or piece) and answer.first_s is None:
-                    answer.first_s = time.monotonic() - begun
-                if thought:
-                    answer.reasoning += thought
-                    show(thought, True)
-                if piece:
-                    answer.text += piece
-                    show(piece, False)
+                reasoning = delta.get("reasoning_content") or delta.get("reasoning") or ""
+                text = delta.get("content") or ""
+                if (reasoning or text) and answer.first_s is None:
+                    answer.first_s = time.monotonic() - began
+                if reasoning:
+                    answer.reasoning += reasoning
+                    show(reasoning, True)
+                if text:
+                    answer.text += text
+                    show(text, False)
                 answer.finish_reason = choice.get("finish_reason") or answer.finish_reason
             if usage := event.get("usage"):
                 answer.num_tokens = usage.get("completion_tokens")
-            answer.took_s = time.monotonic() - begun
+            answer.took_s = time.monotonic() - began
             yield event

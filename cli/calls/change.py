@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
-from cli.calls.options import fail, print_json, say
+from cli.calls.options import fail, print_json, print_text
 from cli.calls.server import ServerError
 
 Urls: TypeAlias = Annotated[
@@ -30,25 +30,25 @@ def change_all(
     results: list[dict[str, Any]] = []
     failures: list[str] = []
     for url in urls:
-        before = f"{url}: " if len(urls) > 1 else ""
+        prefix = f"{url}: " if len(urls) > 1 else ""
         try:
             answer = change(url)
         except ServerError as error:
-            failures.append(f"{before}{error}")
+            failures.append(f"{prefix}{error}")
             results.append({"url": url, "error": str(error)})
         except KeyboardInterrupt:
-            say(f"sluice: {before}interrupted; the server completes a change that has begun", err=True)
+            print_text(f"sluice: {prefix}interrupted; the server completes a change that has begun", err=True)
             raise typer.Exit(130) from None
         else:
             results.append({"url": url, **answer})
             if not as_json:
-                say(f"{before}{describe(answer)}")
+                print_text(f"{prefix}{describe(answer)}")
     if len(urls) == 1 and failures:
         fail(failures[0])
     if as_json:
         print_json(results if len(urls) > 1 else {name: value for name, value in results[0].items() if name != "url"})
     for failure in failures:
-        say(f"sluice: {failure}", err=True)
+        print_text(f"sluice: {failure}", err=True)
     if failures:
         raise typer.Exit(1)
 

@@ -55,11 +55,11 @@ def named_value(text: str) -> tuple[str, Any]:
 
 def fail(text: str) -> NoReturn:
     """Print one line and end the command with exit code 1."""
-    say(f"sluice: {text}", err=True)
+    print_text(f"sluice: {text}", err=True)
     raise typer.Exit(1)
 
 
-def say(text: str, *, nl: bool = True, err: bool = False) -> None:
+def print_text(text: str, *, nl: bool = True, err: bool = False) -> None:
     """Print text of a model or a server, without terminal control characters."""
     typer.echo(plain(text), nl=nl, err=err)
 
@@ -73,4 +73,4 @@ def print_table(rows: Sequence[tuple[str, ...]]) -> None:
     """Print aligned columns; the first row is the header."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
-        say("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+        print_text("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())

@@ -84,6 +84,7 @@ class Server:
         raise ServerError(f"{self.url} serves no embedding model; name one with --model")
 
     def _answer(self, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
+        """Send a request and return the body of its response. Raise ServerError for an error response."""
         with self._reached():
             answer = self._client.request(method, path, json=body)
         if not answer.is_success:
@@ -95,6 +96,7 @@ class Server:
 
     @contextmanager
     def _reached(self) -> Iterator[None]:
+        """Raise ServerError for connection errors inside the block."""
         try:
             yield
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
@@ -109,6 +111,7 @@ class Server:
 
 
 def _events(answer: httpx.Response) -> Iterator[dict[str, Any]]:
+    """Yield the JSON objects of a stream of server-sent events. Raise ServerError for an error event."""
     for line in _lines(answer):
         if line.startswith(b"data: {"):
             try:
@@ -140,6 +143,7 @@ def _reason(answer: httpx.Response) -> str:
 
 
 def _text(error: Any) -> str:
+    """Return the text of an error in a response body, with the field that it names."""
     if not isinstance(error, dict):
         return str(error)
     field = error.get("param")

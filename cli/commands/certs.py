@@ -36,9 +36,9 @@ def dev(
     the new certificates too. Files that this command did not make are not overwritten.
     """
     try:
-        made = make_certificates(folder, name, days)
+        certificates = make_certificates(folder, name, days)
     except (OSError, ValueError) as error:
         typer.echo(f"sluice: {folder}: {getattr(error, 'strerror', None) or error}", err=True)
         raise typer.Exit(1) from error
-    for path in made:
+    for path in certificates:
         typer.echo(str(path))

@@ -23,7 +23,7 @@ from cli.calls.options import (
     fail,
     named_value,
     print_json,
-    say,
+    print_text,
 )
 from cli.calls.server import Server, ServerError
 from process.logs.terminal import plain
@@ -72,6 +72,7 @@ def chat(
 
 
 def _first(server: Server) -> str:
+    """Return the first model that the server serves. Raise ServerError if there is none."""
     names = server.models()
     if not names:
         raise ServerError(f"{server.url} serves no model that this key may use")
@@ -139,17 +140,19 @@ class Conversation:
 
 
 def _content(question: str, images: list[str]) -> str | list[dict[str, Any]]:
+    """Return a question as the content of a message, with its images before it."""
     parts: list[dict[str, Any]] = [{"type": "image_url", "image_url": {"url": url}} for url in images]
     return [*parts, {"type": "text", "text": question}] if parts else question
 
 
 def _ask_once(conversation: Conversation, question: str, *, as_json: bool) -> None:
+    """Ask one question and print the answer."""
     if not question.strip():
         fail("nothing to ask: standard input is empty")
 
     def show(piece: str, is_reasoning: bool) -> None:  # noqa: FBT001  read_answer's signature
         if not as_json and not is_reasoning:
-            say(piece, nl=False)
+            print_text(piece, nl=False)
 
     def note(event: dict[str, Any]) -> None:
         if as_json:
@@ -174,7 +177,7 @@ class Prompt:
             "/model": self._model,
             "/image": self._image,
             "/retry": self._retry,
-            "/undo": lambda _: say(f"removed: {conversation.undo()}"),
+            "/undo": lambda _: print_text(f"removed: {conversation.undo()}"),
             "/save": self._save,
             "/load": self._load,
             "/clear": self._clear,
@@ -184,7 +187,7 @@ class Prompt:
         """Read and run lines until /exit or Ctrl-D."""
         import readline  # noqa: F401, PLC0415  adds editing and history to input()
 
-        say(f"{self._conversation.model} at {self._conversation.server.url}; /help lists commands, Ctrl-D exits")
+        print_text(f"{self._conversation.model} at {self._conversation.server.url}; /help lists commands, Ctrl-D exits")
         while True:
             try:
                 text = self._read()
@@ -205,7 +208,7 @@ class Prompt:
                 elif word:
                     self._ask(text)
             except (ServerError, ValueError) as error:
-                say(f"{error}")
+                print_text(f"{error}")
             except OSError as error:
                 typer.echo(f"{rest.strip()}: {error.strerror or error}")
 
@@ -222,6 +225,7 @@ class Prompt:
         return text
 
     def _ask(self, question: str) -> None:
+        """Send a question and print its answer, with reasoning in another colour."""
         was_reasoning = False
 
         def show(piece: str, is_reasoning: bool) -> None:  # noqa: FBT001  read_answer's signature
@@ -229,7 +233,7 @@ class Prompt:
             if is_reasoning != was_reasoning:
                 typer.echo(_DIM if is_reasoning else f"{_PLAIN}\n", nl=False)
                 was_reasoning = is_reasoning
-            say(piece, nl=False)
+            print_text(piece, nl=False)
 
         try:
             answer = self._conversation.ask(question, show, lambda _: None)
@@ -238,21 +242,24 @@ class Prompt:
         typer.echo(f"{_DIM}{plain(answer.summary()) or 'no text'}{_PLAIN}")
 
     def _set(self, text: str) -> None:
+        """Set a parameter, NAME=VALUE, and print all parameters."""
         if text:
             self._conversation.set(text)
         for name, value in self._conversation.parameters.items():
             typer.echo(f"  {name}={json.dumps(value, ensure_ascii=False)}")
 
     def _model(self, name: str) -> None:
+        """Print the names of the models, or switch to one."""
         names = self._conversation.server.models()
         if not name:
-            say("\n".join(("* " if each == self._conversation.model else "  ") + each for each in names))
+            print_text("\n".join(("* " if each == self._conversation.model else "  ") + each for each in names))
         elif name in names:
             self._conversation.model = name
         else:
-            say(f"{name}: no such model; available: {', '.join(names)}")
+            print_text(f"{name}: no such model; available: {', '.join(names)}")
 
     def _image(self, path: str) -> None:
+        """Attach an image to the next question, or remove all attached images."""
         images = self._conversation.images
         if path:
             images.append(read_image(Path(path).expanduser()))
@@ -261,6 +268,7 @@ class Prompt:
         typer.echo(f"{len(images)} images are attached to the next question")
 
     def _retry(self, _: str) -> None:
+        """Send the last question again."""
         kept, images = list(self._conversation.messages), list(self._conversation.images)
         question = self._conversation.undo()
         if not question:
@@ -273,11 +281,13 @@ class Prompt:
             raise
 
     def _save(self, path: str) -> None:
+        """Write the conversation to a file."""
         kept = {"model": self._conversation.model, "messages": self._conversation.messages}
         Path(path or "conversation.json").write_text(json.dumps(kept, indent=2, ensure_ascii=False) + "\n")
         typer.echo(f"written to {path or 'conversation.json'}")
 
     def _load(self, path: str) -> None:
+        """Read a conversation that `_save` wrote. Raise ValueError for any other file."""
         try:
             kept = json.loads(Path(path).read_text())
             messages = [{"role": each["role"], "content": each["content"]} for each in kept["messages"]]

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.calls.options import DEFAULT, AsJson, CaFile, Key, ModelName, Url, connected, fail, print_json, say
+from cli.calls.options import DEFAULT, AsJson, CaFile, Key, ModelName, Url, connected, fail, print_json, print_text
 
 
 def complete(
@@ -34,7 +34,7 @@ def complete(
                         print_json(event, indent=None)
                         continue
                     for choice in event.get("choices") or ():
-                        say(choice.get("text", ""), nl=False)
+                        print_text(choice.get("text", ""), nl=False)
         except KeyboardInterrupt:
             raise typer.Exit(130) from None
         finally:
@@ -62,6 +62,7 @@ def embed(
 
 
 def _piped() -> str:
+    """Return the text of standard input. Fail if there is none."""
     text = "" if sys.stdin.isatty() else sys.stdin.read()
     if not text.strip():
         fail("no text: give an argument or standard input")

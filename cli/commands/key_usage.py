@@ -56,6 +56,7 @@ def _counts(pages: Sequence[str]) -> dict[tuple[str, str], list[int]]:
 
 
 def _page(url: str) -> str:
+    """Return a service's metrics page. Fail if it can't be read."""
     try:
         answer = httpx.get(url, timeout=_TIMEOUT_S)
         answer.raise_for_status()

@@ -14,7 +14,7 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 
 import typer
 
-from cli.calls.options import AsJson, fail, print_json, print_table, say
+from cli.calls.options import AsJson, fail, print_json, print_table, print_text
 from cli.commands.key_usage import usage
 from service.auth.key import digest, new_id, new_key
 from service.auth.key_entry import KeyEntry, KeysError, to_entry, to_plain
@@ -108,7 +108,7 @@ def _show_entry(entry: KeyEntry, *, as_json: bool) -> None:
         print_json(_public_fields(entry))
         return
     for name, value in _public_fields(entry).items():
-        say(f"{name}: {json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value}")
+        print_text(f"{name}: {json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value}")
 
 
 @APP.command()
@@ -208,6 +208,7 @@ def rotate(
 def _changed(
     file: str, change: Callable[[list[KeyEntry]], tuple[list[KeyEntry], KeyEntry]], *, must_exist: bool = True
 ) -> KeyEntry:
+    """Change the keys and return the changed entry. Fail with the reason if they are invalid."""
     return _checked(lambda: change_keys(file, change, must_exist=must_exist))
 
 
@@ -220,6 +221,7 @@ def _checked(work: Callable[[], Result]) -> Result:
 
 
 def _find(entries: Iterable[KeyEntry], key_id: str) -> KeyEntry:
+    """Return the entry of a key. Raise KeysError if there is none."""
     if (found := next((each for each in entries if each.id == key_id), None)) is None:
         raise KeysError(f"there is no key {key_id!r}")
     return found
@@ -269,6 +271,7 @@ def _instant(text: str) -> datetime | None:
 
 
 def _show_new(key: str, entry: KeyEntry, *, as_json: bool) -> None:
+    """Print a new key, which is shown only once."""
     if as_json:
         print_json({"key": key, **_public_fields(entry)})
     else:
@@ -283,11 +286,13 @@ def _public_fields(entry: KeyEntry) -> dict[str, Any]:
 
 
 def _state(entry: KeyEntry) -> str:
+    """Return whether a key is active, expired or revoked."""
     if entry.disabled:
         return "revoked"
     return "expired" if entry.expires is not None and entry.expires <= datetime.now(UTC) else "active"
 
 
 def _row(entry: KeyEntry) -> tuple[str, str, str, str, str]:
+    """Return an entry's row in the list of keys."""
     expires = entry.expires.date().isoformat() if entry.expires else "never"
     return entry.id, entry.name, _state(entry), expires, ",".join(entry.scopes)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from cli.calls.change import Urls, as_plain, change_all, no_options_before
-from cli.calls.options import DEFAULT, AsJson, CaFile, Key, Url, connected, print_json, say
+from cli.calls.options import DEFAULT, AsJson, CaFile, Key, Url, connected, print_json, print_text
 from cli.calls.rpc import call
 
 APP = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
@@ -27,7 +27,7 @@ def models(
         if as_json:
             print_json(server.get("/v1/models")["data"])
         else:
-            say("\n".join(server.models()))
+            print_text("\n".join(server.models()))
 
 
 @APP.command()
@@ -87,6 +87,7 @@ def wake(name: Name, as_json: AsJson = False, url: Urls = [DEFAULT], key: Key = 
 
 
 def _change(verb: str, name: str, outcome: str, as_json: bool, urls: list[str], key: str, ca_file: str) -> None:  # noqa: FBT001  the options of the commands
+    """Load, unload, put to sleep or wake a model on every server."""
     from sluice.v1 import model_pb2  # noqa: PLC0415  imported on use, for a fast start
 
     request = getattr(model_pb2, f"{verb}ModelRequest")(model=name)

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 import httpx
 import typer
 
-from cli.calls.options import DEFAULT, AsJson, CaFile, Key, connected, fail, print_json, print_table, say
+from cli.calls.options import DEFAULT, AsJson, CaFile, Key, connected, fail, print_json, print_table, print_text
 from cli.calls.server import Server, ServerError
 
 _HEADS: Final = ("SERVER", "STATE", "VERSION", "MODEL", "RUNNING", "WAITING", "CACHE IN USE", "TOKENS/S")
@@ -66,6 +66,7 @@ def status(
 
 
 def _state(url: str, key: str, ca_file: str, over_s: float) -> State:
+    """Return the state of one server; connection errors are part of it."""
     state = State(url)
     try:
         server = Server(url, key or None, ca_file or None)
@@ -104,6 +105,7 @@ def _load(server: Server, over_s: float) -> dict[str, Load]:
 
 
 def _show(states: Sequence[State]) -> None:
+    """Print a table with a row per server and model."""
     rows: list[tuple[str, ...]] = [_HEADS]
     for state in states:
         own = (state.url, "ready" if state.ready else "not ready", state.version or "-")
@@ -113,10 +115,11 @@ def _show(states: Sequence[State]) -> None:
     print_table(rows)
     for state in states:
         if state.problem:
-            say(f"{state.url}: {state.problem}")
+            print_text(f"{state.url}: {state.problem}")
 
 
 def _load_columns(load: Any) -> tuple[str, str, str, str]:
+    """Return a model's running and waiting requests, cache use and tokens per second."""
     if load is None:
         return ("-", "-", "-", "-")
     cache = "-" if load.cache is None else f"{100 * load.cache:.0f} %"

@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from cli.calls.options import print_json, say
+from cli.calls.options import print_json, print_text
 from cli.doctor.checks import Finding, Status
 from cli.doctor.files import check_certificate, check_files
 from cli.doctor.machine import check_instruction_set, check_memory, check_ports, check_versions
@@ -44,14 +44,14 @@ def main() -> int:
         settings = read_settings(Settings, rest)
     except ConfigError as error:
         for problem in error.problems:
-            say(f"sluice: {problem}", err=True)
+            print_text(f"sluice: {problem}", err=True)
         return 2
     findings = diagnose(settings, options.certificate)
     if options.json:
         print_json([each.as_plain() for each in findings])
     else:
         for each in findings:
-            say(f"{each.status:8}{each.name:24}{each.text}")
+            print_text(f"{each.status:8}{each.name:24}{each.text}")
     return 1 if any(each.status is Status.FAILED for each in findings) else 0
 
 

@@ -64,7 +64,7 @@ class RequestObserver:
             return
         headers = headers_of(scope)
         peer = scope["client"][0] if scope.get("client") else ""
-        self._credentials.look(peer, headers, is_encrypted=scope["scheme"] == "https")
+        self._credentials.check(peer, headers, is_encrypted=scope["scheme"] == "https")
         exchange = _Exchange(send, _request_id(headers), self._stall_timeout_s)
         scope["state"]["request_id"] = exchange.request_id
         if scope["path"] in _QUIET:

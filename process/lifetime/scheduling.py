@@ -12,13 +12,13 @@ import contextlib
 import os
 
 
-def let_others_finish() -> None:
-    """Stop this thread, and those it starts, from preempting others when they wake."""
+def use_batch_policy() -> None:
+    """Let this thread, and those it starts, preempt no others when they wake."""
     _change("SCHED_OTHER", "SCHED_BATCH")
 
 
-def interrupt_others() -> None:
-    """Undo `let_others_finish` for a thread that computes and the threads it starts."""
+def use_normal_policy() -> None:
+    """Undo `use_batch_policy` for a thread that computes and the threads it starts."""
     _change("SCHED_BATCH", "SCHED_OTHER")
 
 

@@ -46,11 +46,13 @@ class StopSignal:
         return drain_delay_s if self.has_balancer else 0.0
 
     def _end_drain(self) -> None:
+        """Request the stop, and end the drain at once."""
         self.has_balancer = False
         self._drain_ended.set()
         self._requested.set()
 
     def _on_signal(self, number: signal.Signals) -> None:
+        """Request the stop. A second signal ends the process at once."""
         if self._requested.is_set():
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)

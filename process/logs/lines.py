@@ -32,6 +32,7 @@ class Lines:
             self._num_dropped += 1
 
     def _put(self, line: str) -> bool:
+        """Write a line without blocking for long. Return False if it was dropped, in whole or in part."""
         data = ("\n" * self._is_torn + line + "\n").encode(errors="replace")
         size = len(data)
         try:

@@ -67,6 +67,7 @@ class LineHandler(logging.Handler):
             self.handleError(record)
 
     def _notice(self, num_dropped: int) -> str:
+        """Return the line that reports the number of dropped lines."""
         fields = {"fields": {"num_lines": num_dropped}}
         return self.format(
             logging.makeLogRecord({"name": __name__, "msg": "log lines were dropped", **_WARNING, **fields})

@@ -21,7 +21,7 @@ class PlainTextCredentials:
     def __init__(self) -> None:
         self._warned: set[str] = set()
 
-    def look(self, peer: str, headers: Mapping[str, str], *, is_encrypted: bool) -> None:
+    def check(self, peer: str, headers: Mapping[str, str], *, is_encrypted: bool) -> None:
         """Warn if a credential among `headers` (names in lower case) was sent in plain text over a network.
 
         `peer` is the address of the connection's other end. A proxy there reports by `x-forwarded-proto` and

@@ -9,14 +9,13 @@ from __future__ import annotations
 import logging
 import ssl
 import threading
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self, TypeAlias
+from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-_Stamp: TypeAlias = tuple[tuple[int, int, int], ...]
+from process.files.file_state import FileState, file_state
 
 _log = logging.getLogger(__name__)
 
@@ -86,7 +85,7 @@ class CertificateFiles:
         self._pair = (cert_file, key_file) if cert_file is not None and key_file is not None else None
         self._ca_file = ca_file
         self._lock = threading.Lock()
-        self._tried = _stamp(self._paths)
+        self._seen = self._states()
         self._current = self._read()
 
     @property
@@ -97,10 +96,10 @@ class CertificateFiles:
     def refresh(self) -> bool:
         """Read the files if they have changed. Return True if `current` is new."""
         with self._lock:
-            stamp = _stamp(self._paths)
-            if stamp == self._tried:
+            states = self._states()
+            if states == self._seen:
                 return False
-            self._tried = stamp
+            self._seen = states
             try:
                 self._current = self._read()
             except TlsError as error:
@@ -124,12 +123,17 @@ class CertificateFiles:
     def _paths(self) -> list[Path]:
         return [path for path in (*(self._pair or ()), self._ca_file) if path is not None]
 
+    def _states(self) -> list[FileState]:
+        return [file_state(path) for path in self._paths]
+
     def _read(self) -> Certificates:
+        """Read and check all files. Raise TlsError."""
         self._load(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
         chain, key = (self._bytes(path) for path in self._pair) if self._pair is not None else (None, None)
         return Certificates(chain, key, self._bytes(self._ca_file) if self._ca_file is not None else None)
 
     def _bytes(self, path: Path) -> bytes:
+        """Return a file's content. Raise TlsError with the setting's name."""
         try:
             return path.read_bytes()
         except OSError as error:
@@ -162,16 +166,3 @@ def target_files(settings: TargetTlsSettings) -> CertificateFiles | None:
     if settings.ca_file is None:
         return None
     return CertificateFiles("target_tls", settings.cert_file, settings.key_file, settings.ca_file)
-
-
-def _stamp(paths: Iterable[Path]) -> _Stamp:
-    """Return a value that changes with the files' content; zeros for a missing file."""
-    stamps = []
-    for path in paths:
-        try:
-            stat = path.stat()
-        except OSError:
-            stamps.append((0, 0, 0))
-        else:
-            stamps.append((stat.st_mtime_ns, stat.st_size, stat.st_ino))
-    return tuple(stamps)

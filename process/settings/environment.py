@@ -29,6 +29,7 @@ RUNNER = frozenset(
         "SLUICE_MODEL",
         "SLUICE_MODELS",
         "SLUICE_CONFIG",
+        "SLUICE_STATE_FOLDER",
         "SLUICE_ENDPOINTS_FILE",
         "SLUICE_KEYS_FILE",
         "SLUICE_ALLOW_ANONYMOUS",
@@ -57,6 +58,7 @@ class Environment(EnvSettingsSource):
         return super().__call__()
 
     def prepare_field_value(self, field_name: str, field: FieldInfo, value: Any, value_is_complex: bool) -> Any:  # noqa: FBT001  the library's signature
+        """Parse a variable's value. Raise ConfigError for invalid JSON."""
         try:
             return super().prepare_field_value(field_name, field, value, value_is_complex)
         except ValueError as error:

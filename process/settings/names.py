@@ -62,8 +62,8 @@ def closest(name: str, known: Iterable[str], prefix: str = "") -> str | None:
 
     Names are compared without `prefix`, which would make any two similar.
     """
-    rests = [each.removeprefix(prefix) for each in known if each.startswith(prefix)]
-    found = difflib.get_close_matches(name.removeprefix(prefix), rests, n=1, cutoff=_MIN_SIMILARITY)
+    names = [each.removeprefix(prefix) for each in known if each.startswith(prefix)]
+    found = difflib.get_close_matches(name.removeprefix(prefix), names, n=1, cutoff=_MIN_SIMILARITY)
     return f"{prefix}{found[0]}" if found else None
 
 
@@ -85,6 +85,7 @@ def fields_of(kind: Any) -> Mapping[str, FieldInfo]:
 
 
 def _inner(kind: Any, step: str | int) -> Any:
+    """Return the type of the value at one step below `kind`, or None if it is unknown."""
     if isinstance(step, str) and (field := fields_of(kind).get(step)) is not None:
         return field.annotation
     arguments = get_args(kind)

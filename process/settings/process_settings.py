@@ -24,6 +24,7 @@ from pydantic_settings import (
 )
 
 from process.errors import ConfigError
+from process.files.parse_error import parse_error_text
 from process.network.tls import TlsSettings
 from process.settings.environment import Environment
 from process.settings.flags import flag_of, without_boolean_values
@@ -113,11 +114,12 @@ class StandardEnvironment(InitSettingsSource):
 
 
 def _read_file(path: Path) -> dict[str, Any]:
+    """Return the values of a YAML or TOML file. Raise ConfigError if it is invalid."""
     try:
         text = path.read_text()
         values = tomllib.loads(text) if path.suffix == ".toml" else yaml.safe_load(text)
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(f"config: {path}: {_reason(error)}") from error
+        raise ConfigError(f"config: {path}: {parse_error_text(error)}") from error
     if values is None:
         return {}
     if not isinstance(values, dict):
@@ -126,14 +128,6 @@ def _read_file(path: Path) -> dict[str, Any]:
         raise ConfigError(f"config: {path}: a file can't name another file")
     # A source returns names as text; an unknown one, as the text of any other key is, is reported with the rest.
     return {str(name): value for name, value in values.items()}
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    if isinstance(error, yaml.MarkedYAMLError) and (mark := error.problem_mark) is not None:
-        return f"{error.problem} (at line {mark.line + 1}, column {mark.column + 1})"
-    return " ".join(str(error).split())
 
 
 def _problems(kind: type[BaseSettings], error: ValidationError) -> Iterator[str]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final, Generic, TypeVar
 
 from process.errors import ConfigError
+from process.files.file_state import FileState, file_state
 from process.settings.process_settings import ProcessSettings
 from process.settings.setting import RELOAD
 
@@ -33,7 +34,7 @@ class Reload(Generic[ReloadedSettings]):
         self._current = settings
         self._read = read
         self._requested = asyncio.Event()
-        self._seen = self._state()
+        self._seen = self._file_state()
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._requested.set)
 
     async def follow(self, apply: Callable[[ReloadedSettings], None]) -> None:
@@ -41,7 +42,7 @@ class Reload(Generic[ReloadedSettings]):
         while True:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._requested.wait(), _POLL_S)
-            seen = self._state()
+            seen = self._file_state()
             if self._requested.is_set() or seen != self._seen:
                 self._seen = seen
                 self._requested.clear()
@@ -51,6 +52,7 @@ class Reload(Generic[ReloadedSettings]):
                     _log.exception("reading the settings again failed")
 
     def _reload(self, apply: Callable[[ReloadedSettings], None]) -> None:
+        """Read the settings again and apply them. Errors are logged, and the previous settings stay."""
         try:
             new = self._read()
             apply(new)
@@ -68,13 +70,9 @@ class Reload(Generic[ReloadedSettings]):
             _log.warning("settings wait for the next start", extra={"fields": {"waiting": waiting}})
         root.setLevel(level)
 
-    def _state(self) -> tuple[int, int, int, int] | None:
+    def _file_state(self) -> FileState:
         path: Path | None = self._current.config
-        try:
-            found = path.stat() if path is not None else None
-        except OSError:
-            return None
-        return None if found is None else (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+        return file_state(path) if path is not None else None
 
 
 def is_applied_on_reload(kind: type[ProcessSettings], name: str) -> bool:

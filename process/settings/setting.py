@@ -45,6 +45,7 @@ def _is_number(value: object, *, is_whole: bool) -> bool:
 
 
 def _holds(name: str, bound: float, value: float) -> bool:
+    """Return whether a value keeps a bound, named as in JSON Schema's and pydantic's `ge`, `gt`, `le`, `lt`."""
     match name:
         case "ge":
             return value >= bound

@@ -112,11 +112,13 @@ class _Reader:
             yield ShownSetting(".".join(map(str, path)), self._visible(path, value), self._source(path))
 
     def _visible(self, path: Path, value: Any) -> Any:
+        """Return a value to print: secrets and passwords in URLs are hidden."""
         if value is not None and is_secret(self._kind, path):
             return _HIDDEN
         return _CREDENTIALS.sub(_HIDDEN, value) if isinstance(value, str) else value
 
     def _source(self, path: Path) -> str:
+        """Return the source of the value at a path: a flag, a variable, the file or the default."""
         source = next((name for name in _SOURCES if _has(self._values.get(name, {}), path)), None)
         match source:
             case "CliSettingsSource":
@@ -138,11 +140,13 @@ class _Reader:
         return flag_of(path)
 
     def _variable(self, path: Path) -> str:
+        """Return the name of the variable that has set the value at a path."""
         names = [(self._prefix + "__".join(map(str, path[:length]))).upper() for length in range(len(path), 0, -1)]
         return next((self._variables[name] for name in names if name in self._variables), names[0])
 
 
 def _leaves(path: Path, value: Any) -> Iterator[tuple[Path, Any]]:
+    """Yield every single value of nested settings, with its path."""
     if isinstance(value, dict) and value:
         for name, each in value.items():
             yield from _leaves((*path, name), each)

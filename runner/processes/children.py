@@ -103,6 +103,7 @@ class Child:
         return process.wait()
 
     async def _copy_log(self, process: subprocess.Popen[bytes]) -> None:
+        """Pass each line of the process's output to the log, until the output ends."""
         assert process.stdout is not None  # noqa: S101 it was made with PIPE
         reader = asyncio.StreamReader(_MAX_LINE)
         make = partial(asyncio.StreamReaderProtocol, reader)
@@ -147,15 +148,15 @@ class Children:
             for task in waits:
                 task.cancel()
 
-    async def keep(self) -> None:
+    async def supervise(self) -> None:
         """Restart each process that exits, until the task is cancelled. Raise DiedTooOften."""
-        keepers = {asyncio.create_task(self._keep(child)) for child in self._children}
+        supervisors = {asyncio.create_task(self._supervise(child)) for child in self._children}
         try:
-            done, _ = await asyncio.wait(keepers, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(supervisors, return_when=asyncio.FIRST_COMPLETED)
             next(iter(done)).result()
         finally:
-            for keeper in keepers:
-                keeper.cancel()
+            for task in supervisors:
+                task.cancel()
 
     async def stop(self, numbers: Sequence[signal.Signals], timeout_s: float, drain_s: float) -> None:
         """Stop the processes in reverse start order, each after the previous one has exited.
@@ -179,7 +180,8 @@ class Children:
         for child in self._children:
             child.kill()
 
-    async def _keep(self, child: Child) -> None:
+    async def _supervise(self, child: Child) -> None:
+        """Restart one process whenever it exits. Raise DiedTooOften."""
         restarts = self._restarts
         deaths: deque[float] = deque()
         while True:

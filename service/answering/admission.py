@@ -26,5 +26,6 @@ async def admitted(quota: Quota, model: str, uses: Collection[Measure] = TOKENS)
 
 
 def _report_limits(statuses: Sequence[LimitStatus]) -> None:
+    """Set the limits that the current call's response reports."""
     if (call := current_call()) is not None:
         call.rate_limits = tuple(rate_limit_headers(statuses))

@@ -34,8 +34,8 @@ class AnswerEvents:
         self._started = _started(model, prepared, identity)
         if point is not None:
             n = prepared.requests[0].n
-            begun = {index // n for index, count in enumerate(point.position.ends) if count}
-            self._reader.report_cached(sorted(begun), point.position.num_cached_tokens)
+            started_prompts = {index // n for index, count in enumerate(point.position.ends) if count}
+            self._reader.report_cached(sorted(started_prompts), point.position.num_cached_tokens)
 
     def usage(self) -> Usage:
         """Return the token usage of the outputs read so far."""
@@ -64,6 +64,7 @@ class AnswerEvents:
         return [await self._read(each) for each in (output, *waiting)]
 
     async def _read(self, output: GenerationOutput) -> Sequence[Event]:
+        """Return the events of an output. Another thread reads many logprobs."""
         if max(len(output.prompt_logprobs), len(output.logprobs)) > MAX_INLINE_LOGPROBS:
             return await asyncio.to_thread(self._reader.read, output)
         return self._reader.read(output)
@@ -78,6 +79,7 @@ class AnswerEvents:
 
 
 def _started(model: ServedGenerator, prepared: PreparedAnswer, identity: StreamIdentity) -> Started:
+    """Return the first event of an answer."""
     return Started(
         id=identity.id,
         created_ns=identity.created_ns,

@@ -97,15 +97,16 @@ class Answering:
     async def _messages(
         self, kind: Kind[Request, Message, Answer], request: Request, context: Context, *, stream: bool
     ) -> AsyncGenerator[Message, None]:
+        """Yield the numbered messages of one call; whether the call streams decides what it may do."""
         answer_request = kind.to_answer_request(request)
         point = answer_request.resume
         if point is not None and not stream:
             raise InvalidRequest("resume", "only a streaming call can be resumed")
-        begun_by = point.identity.model if point is not None else ""
+        resumed_model = point.identity.model if point is not None else ""
         began = time.monotonic() - (current_wait_s() or 0.0)
         caller = current_caller()
         model = self._registry.visible_to(caller, route_call).generator(
-            answer_request.model, answer_request.deployment, answer_request.model_version, begun_by
+            answer_request.model, answer_request.deployment, answer_request.model_version, resumed_model
         )
         content = AnswerContent(kind.request_attributes(request)) if self._capture_content else None
         deadline = deadline_of(context)
@@ -146,7 +147,7 @@ async def _event_groups(
             observation.admitted(answer.usage)
             # Tokens that a client did not wait for were computed all the same, and count.
             charge.count(lambda: answer.usage()._replace(completion_tokens=outputs.num_tokens))
-            await outputs.begun()  # until then the call can be rejected, and another replica can serve it
+            await outputs.until_started()  # until then the call can be rejected, and another replica can serve it
             yield answer.begin()
             async for output in outputs:
                 has_tokens = True

@@ -87,6 +87,7 @@ class Observation:
         self._operation.__exit__(kind, error, trace_back)
 
     def _start(self, event: Started) -> None:
+        """Record the effective parameters."""
         self._operation.set_response(event.id, event.model)
         self._operation.set(_request_attributes(event.sampling, event.stopping))
         num_choices = event.n * event.num_prompts
@@ -94,6 +95,7 @@ class Observation:
             self._operation.set({"gen_ai.request.choice.count": num_choices})
 
     def _count(self, tokens: Tokens) -> None:
+        """Count the tokens of an output, and record the time between tokens."""
         index = tokens.choice_index
         self._num_tokens[index] = self._num_tokens.get(index, 0) + len(tokens.token_ids)
         self._newest[index] = tokens.timings
@@ -105,6 +107,7 @@ class Observation:
         self._newest_token[index] = newest
 
     def _account(self, usage: Usage) -> None:
+        """Record the numbers of tokens of the whole answer."""
         self._final_usage = usage
         self._operation.record_tokens("input", usage.prompt_tokens)
         self._operation.record_tokens("output", usage.completion_tokens)
@@ -119,6 +122,7 @@ class Observation:
             self._operation.set({"gen_ai.response.finish_reasons": names})
 
     def _time_tokens(self) -> None:
+        """Record the durations of queue, first token and decode when the stream ends."""
         instruments, attributes = self._telemetry.instruments, self._operation.attributes
         finished = {index: self._newest[index] for index in self._finished}
         first_tokens = [each.first_token - each.arrived for each in finished.values() if each.first_token]
@@ -155,5 +159,6 @@ class Observation:
 
 
 def _request_attributes(sampling: SamplingParams, stopping: StopParams) -> dict[str, AttributeValue]:
+    """Return a span's attributes for the parameters that telemetry shows."""
     shown = values_with(Trait.SPAN, sampling) | values_with(Trait.SPAN, stopping)
     return {f"gen_ai.request.{name}": value for name, value in shown.items() if value <= _MAX_INT}

@@ -130,10 +130,12 @@ class Operation:
         self._span.end()
 
     def _error_type(self, error: BaseException) -> str:
+        """Return the error's type for telemetry; a cancellation at the deadline counts as a missed deadline."""
         if not isinstance(error, asyncio.CancelledError | GeneratorExit):
             return type(error).__name__
         is_late = self._deadline is not None and time.monotonic() > self._deadline - DEADLINE_SLACK_S
         return DeadlineExceeded.__name__ if is_late else _CANCELLED
 
     def _instant(self, monotonic_s: float) -> int:
+        """Return a `time.monotonic()` instant as nanoseconds since the epoch."""
         return self._epoch_ns + round(monotonic_s * 1e9)

@@ -68,6 +68,7 @@ class ResumableStream(Generic[Message]):
         return self._number(events, messages) if self._point is None else self._resume(self._point, events, messages)
 
     def _number(self, events: Sequence[Event], messages: Sequence[Message]) -> Sequence[Message]:
+        """Set the numbers and the position of messages."""
         position = self._position(events)
         for message in messages:
             message.sequence_number = self._next_number
@@ -97,6 +98,7 @@ class ResumableStream(Generic[Message]):
         return position_bytes(position)
 
     def _resume(self, point: ResumePoint, events: Sequence[Event], messages: Sequence[Message]) -> Sequence[Message]:
+        """Return the messages that the client of a resumed stream has not received."""
         match events[0]:
             case Started():
                 new = self._not_received(point, self._number(events, messages))
@@ -145,6 +147,7 @@ class ResumableStream(Generic[Message]):
         self._waiting.clear()
 
     def _not_received(self, point: ResumePoint, messages: Sequence[Message]) -> Sequence[Message]:
+        """Return the messages after the point's number, or all if the client wants them again."""
         if point.replays:
             return messages
         return [message for message in messages if message.sequence_number > point.sequence_number]

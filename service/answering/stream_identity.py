@@ -31,6 +31,7 @@ def stream_identity(model: ServedGenerator, prepared: PreparedAnswer, point: Res
 
 
 def _new_identity(model: ServedGenerator, prepared: PreparedAnswer) -> StreamIdentity:
+    """Return the identity of the stream that generates this answer."""
     seed = prepared.sampling.seed
     assert seed is not None  # noqa: S101  preparation draws one
     return StreamIdentity(
@@ -43,14 +44,15 @@ def _new_identity(model: ServedGenerator, prepared: PreparedAnswer) -> StreamIde
     )
 
 
-def _check(begun: StreamIdentity, new: StreamIdentity, *, can_resume: bool) -> None:
-    if begun.model != new.model:
-        reason = f"it was begun by the model {begun.model[:256]!r}"
+def _check(original: StreamIdentity, new: StreamIdentity, *, can_resume: bool) -> None:
+    """Raise CannotResume if `new` may have other tokens than the stream to resume."""
+    if original.model != new.model:
+        reason = f"it was begun by the model {original.model[:256]!r}"
     elif not can_resume:
         reason = "the model's backend doesn't promise the same tokens twice"
-    elif begun.fingerprint != new.fingerprint:
-        reason = f"its system_fingerprint is {begun.fingerprint[:64]!r}, and the model's is {new.fingerprint!r} now"
-    elif begun.seed != new.seed or begun.digest != new.digest:
+    elif original.fingerprint != new.fingerprint:
+        reason = f"its system_fingerprint is {original.fingerprint[:64]!r}, and the model's is {new.fingerprint!r} now"
+    elif original.seed != new.seed or original.digest != new.digest:
         reason = "the request is not the one that it answers, or the model's settings have changed"
     else:
         return

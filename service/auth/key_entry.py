@@ -9,6 +9,7 @@ from typing import Annotated, Any, Self, TypeAlias
 import yaml
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
+from process.files.parse_error import parse_error_text
 from service.auth.grant import Grant, Name
 from service.auth.key import ID_PATTERN
 
@@ -48,7 +49,7 @@ def load(text: str) -> list[KeyEntry]:
     try:
         document = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise KeysError(_yaml_reason(error)) from error
+        raise KeysError(parse_error_text(error)) from error
     except (
         ValueError,
         TypeError,
@@ -87,6 +88,7 @@ def to_plain(entry: KeyEntry) -> dict[str, Any]:
 
 
 def _without_nulls(values: dict[str, Any]) -> dict[str, Any]:
+    """Return nested values without those that are None."""
     nested = {name: _without_nulls(each) if isinstance(each, dict) else each for name, each in values.items()}
     return {name: each for name, each in nested.items() if each is not None}
 
@@ -103,9 +105,3 @@ def to_entry(given: object, position: str) -> KeyEntry:
         text = "unknown field" if first["type"] in {"extra_forbidden", "unexpected_keyword_argument"} else first["msg"]
         text = text.removeprefix("Value error, ")
         raise KeysError(": ".join(each for each in (position, field, text) if each)) from error
-
-
-def _yaml_reason(error: yaml.YAMLError) -> str:
-    if isinstance(error, yaml.MarkedYAMLError) and (mark := error.problem_mark) is not None:
-        return f"{error.problem} (at line {mark.line + 1}, column {mark.column + 1})"
-    return " ".join(str(error).split())

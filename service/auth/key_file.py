@@ -9,10 +9,10 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from process.files.replacement import replace_file
 from service.auth.key_entry import KeyEntry, KeysError, dump, load
 
 
@@ -41,7 +41,7 @@ def reread_keys(path: Path) -> list[KeyEntry]:
 def write_keys(path: Path, entries: Iterable[KeyEntry]) -> None:
     """Replace the keys of the file; they are on disk when this returns. Raise KeysError."""
     try:
-        _replace(path.resolve(), dump(entries))
+        replace_file(path.resolve(), dump(entries))
     except OSError as error:
         raise KeysError(f"{path}: {error.strerror}") from error
 
@@ -58,21 +58,3 @@ def lock_keys(path: Path) -> Iterator[None]:
         yield
     finally:
         os.close(folder)
-
-
-def _replace(path: Path, text: str) -> None:
-    handle, new = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)  # has mode 0600
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(new).replace(path)
-    except BaseException:
-        Path(new).unlink(missing_ok=True)
-        raise
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(directory)  # makes the rename durable
-    finally:
-        os.close(directory)

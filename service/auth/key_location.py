@@ -34,6 +34,7 @@ def change_keys(location: str, change: Change, *, must_exist: bool = True) -> Ke
 
 
 def _change_shared(url: str, change: Change) -> KeyEntry:
+    """Change the keys of a shared store; start again if another process changes them meanwhile."""
     for _ in range(_MAX_TRIES):
         keys = _shared(url)
         entries, entry = change(keys.content)

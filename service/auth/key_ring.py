@@ -55,6 +55,7 @@ class KeyRing:
 
 
 def _held(entry: KeyEntry) -> _Held:
+    """Return an entry in the form that lookups compare."""
     return _Held(
         caller=entry.caller(entry.id, entry.name),
         sha256=entry.sha256,
@@ -66,4 +67,5 @@ def _held(entry: KeyEntry) -> _Held:
 
 
 def _seconds(instant: datetime | None) -> float:
+    """Return an instant in seconds since the epoch; None is infinity."""
     return float("inf") if instant is None else instant.timestamp()

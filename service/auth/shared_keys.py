@@ -41,6 +41,7 @@ class SharedKeys:
         self.content = entries
 
     def _read(self) -> list[KeyEntry]:
+        """Return the entries of the store. Raise KeysError if it is lost or invalid."""
         try:
             text = self._text.read()
         except SharedTextLost as error:

@@ -47,8 +47,8 @@ class Signers:
         allowed = frozenset(algorithms)
         for key in keys:
             for algorithm in allowed.intersection(_algorithms(key)):
-                if (made := _made(key, algorithm)) is not None:
-                    self._keys[key.get("kid"), algorithm] = made
+                if (verification_key := _verification_key(key, algorithm)) is not None:
+                    self._keys[key.get("kid"), algorithm] = verification_key
                     self._ids.add(key.get("kid"))
 
     def __len__(self) -> int:
@@ -83,6 +83,7 @@ def is_url(location: str) -> bool:
 
 
 def _algorithms(key: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the algorithms that a JSON Web Key can verify; none for a key that doesn't verify signatures."""
     if key.get("use", "sig") != "sig" or not isinstance(key.get("kid"), str | None):
         return ()
     kind = str(key.get("kty"))
@@ -91,13 +92,18 @@ def _algorithms(key: Mapping[str, Any]) -> tuple[str, ...]:
     return family if own is None else tuple(each for each in family if each == own)
 
 
-def _made(key: Mapping[str, Any], algorithm: str) -> PyJWK | None:
+def _verification_key(key: Mapping[str, Any], algorithm: str) -> PyJWK | None:
+    """Return the verification key of a JSON Web Key; None if it is invalid or too short."""
     try:
-        made = PyJWK(dict(key), algorithm)
+        verification_key = PyJWK(dict(key), algorithm)
     except PyJWTError:
         _log.warning("a key of the key set can't be used", extra={"fields": {"kid": key.get("kid")}})
         return None
-    return None if getattr(made.key, "key_size", _MIN_RSA_BITS) < _MIN_RSA_BITS and key["kty"] == "RSA" else made
+    return (
+        None
+        if getattr(verification_key.key, "key_size", _MIN_RSA_BITS) < _MIN_RSA_BITS and key["kty"] == "RSA"
+        else verification_key
+    )
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -108,6 +114,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 def _fetch(url: str) -> bytes:
+    """Return the document at a URL, without following redirects. Raise OSError, HTTPException or ValueError."""
     opener = urllib.request.build_opener(_NoRedirect())
     with opener.open(url, timeout=_TIMEOUT_S) as answer:
         text: bytes = answer.read(_MAX_BYTES + 1)
@@ -117,6 +124,7 @@ def _fetch(url: str) -> bytes:
 
 
 def _reason(error: Exception) -> str:
+    """Return why a key set could not be read, without the location."""
     if isinstance(error, urllib.error.HTTPError):
         return f"status {error.code}"
     if isinstance(error, urllib.error.URLError):

@@ -78,6 +78,7 @@ def read_token(token: str, signers: Signers, settings: AuthSettings) -> Caller:
 
 
 def _caller(claims: dict[str, Any], claim: str) -> Caller:
+    """Return the caller of a token with valid claims. Raise InvalidToken."""
     subject = claims["sub"]
     if not isinstance(subject, str) or not 0 < len(subject) <= _MAX_SUBJECT_LENGTH:
         raise InvalidToken(f"sub must have 1 to {_MAX_SUBJECT_LENGTH} characters")

@@ -34,7 +34,7 @@ class TokenReader:
         self._clock = clock
         self._signers: Signers | None = None
         self._file: WatchedFile[Signers] | None = None
-        self._tried_at: float | None = None
+        self._fetched_at: float | None = None
         self._reading = asyncio.Lock()
         if not is_url(location):
             self._file = WatchedFile(Path(location), lambda path: read_signers(str(path), settings.algorithms))
@@ -61,6 +61,7 @@ class TokenReader:
                 await self._fetch()
 
     def _read(self, token: str) -> Caller:
+        """Return a token's caller. Raise SignersUnknown without a key set, and InvalidToken."""
         if self._signers is None:
             raise SignersUnknown(_MIN_INTERVAL_S)
         return read_token(token, self._signers, self._settings)
@@ -75,10 +76,12 @@ class TokenReader:
                 await self._fetch()
 
     def _is_old(self, age_s: float) -> bool:
-        return self._tried_at is None or self._clock() - self._tried_at >= age_s
+        """Return whether the last attempt to fetch the key set is at least `age_s` seconds ago."""
+        return self._fetched_at is None or self._clock() - self._fetched_at >= age_s
 
     async def _fetch(self) -> None:
-        self._tried_at = self._clock()
+        """Fetch the key set. A failure is logged, and the previous keys stay."""
+        self._fetched_at = self._clock()
         try:
             self._signers = await asyncio.to_thread(read_signers, self._location, self._settings.algorithms)
         except SignersError as error:
@@ -86,6 +89,7 @@ class TokenReader:
             _log.warning("the key set of tokens can't be fetched; %s: %s", stay, error)
 
     def _take_file(self, file: WatchedFile[Signers]) -> None:
+        """Take over the key set of a file that has changed."""
         try:
             if file.refresh():
                 self._signers = file.content

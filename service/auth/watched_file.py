@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from service.storage.file_state import file_state
+from process.files.file_state import file_state
 
 Content = TypeVar("Content")
 

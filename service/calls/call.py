@@ -51,6 +51,7 @@ class Call:
 
     @property
     def _reported_cost(self) -> tuple[tuple[str, str], ...]:
+        """Return the trailer with the cost, if the client requests it."""
         return ((COST, self.cost),) if self.wants_cost and self.cost else ()
 
     def add_log_fields(self, facts: Mapping[str, str | float]) -> None:

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any, Final, get_args
 
-from service.engine.config.engine_config import EngineConfig
 from service.engine.device.memory import CPU_CACHE_FRACTION, available_host_bytes
+from service.engine.interface.config import EngineConfig
 from service.engine.interface.description import ComputeDtype
 from service.engine.loading.model_folder import find_folder
 from service.engine.loading.model_plan import ModelPlan, plan_model
@@ -65,6 +65,7 @@ def _encoder(folder: Path, config: EngineConfig, dtype: Any, device: str) -> dic
 
 
 def _report(plan: ModelPlan) -> dict[str, Any]:
+    """Return what would be served: architecture, backend, memory, and the forms of tools and reasoning."""
     spec = plan.spec
     num_parameters = spec.checkpoint.num_parameters
     weight_type = spec.quantization or spec.dtype

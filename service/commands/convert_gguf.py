@@ -121,6 +121,7 @@ class Source:
             yield self._name(name), self._rows(name, np.array(weight, np.float32))
 
     def _name(self, name: str) -> str:
+        """Return the name of a tensor in transformers' checkpoints. Raise ValueError if it is unknown."""
         module, _, kind = name.rpartition(".")
         layer = re.fullmatch(r"blk\.(\d+)\.(\w+)", module)
         try:
@@ -146,16 +147,18 @@ class Source:
         original, low, high = (
             _LLAMA3[name] for name in ("original_max_position_embeddings", "low_freq_factor", "high_freq_factor")
         )
-        smooth = np.clip((original / wave_lengths - low) / (high - low), 0, 1)
+        smooth_factor = np.clip((original / wave_lengths - low) / (high - low), 0, 1)
         for scale in _LLAMA3_SCALES:
-            if np.allclose(1 / ((1 - smooth) / scale + smooth), factors, rtol=1e-3):
+            if np.allclose(1 / ((1 - smooth_factor) / scale + smooth_factor), factors, rtol=1e-3):
                 return {"rope_type": "llama3", "factor": scale, **_LLAMA3}
         raise ModelLoadError(f"{self._file}: its rotary factors are none of Llama 3.1's, 3.2's or 3.3's")
 
     def _of_kind(self, name: str, *default: Any) -> Any:
+        """Return the metadata value of the architecture's own key."""
         return self._value(f"{self.kind}.{name}", *default)
 
     def _value(self, key: str, *default: Any) -> Any:
+        """Return a metadata value, or the default. Raise ValueError if there is neither."""
         field = self._reader.get_field(key)
         if field is not None:
             return field.contents()
@@ -183,6 +186,7 @@ def convert(file: Path, folder: Path, dtype: str) -> None:
 
 
 def _write(source: Source, config: dict[str, Any], file: Path, building: Path, dtype: torch.dtype) -> None:
+    """Write the model's folder, without its final name."""
     _write_tokenizer(file, building)
     set_splitter(building, *source.word_splitter)
     for name, text in {**source.other_files(), "config.json": json.dumps(config, indent=2)}.items():
@@ -191,6 +195,7 @@ def _write(source: Source, config: dict[str, Any], file: Path, building: Path, d
 
 
 def _write_tokenizer(file: Path, folder: Path) -> None:
+    """Write the tokenizer that transformers builds from a GGUF file."""
     from transformers import AutoTokenizer, logging  # noqa: PLC0415  it takes seconds
 
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
@@ -219,6 +224,7 @@ def _write_weights(source: Source, folder: Path, dtype: torch.dtype) -> None:
 
 
 def _write_shard(folder: Path, index: int, tensors: Mapping[str, torch.Tensor]) -> list[str]:
+    """Write one file of tensors and return their names."""
     save_file(dict(tensors), folder / _shard_name(index), metadata={"format": "pt"})
     return list(tensors)
 

@@ -29,6 +29,7 @@ def _single_digits() -> Any:
 
 
 def _split(*patterns: str, digits: bool = False) -> Any:
+    """Return a pre-tokenizer that splits by the patterns in order, and then into bytes."""
     steps: list[Any] = [pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in patterns]
     steps += [pre_tokenizers.Digits(individual_digits=True)] if digits else []
     return pre_tokenizers.Sequence([*steps, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
@@ -87,6 +88,7 @@ def set_splitter(folder: Path, kind: str, name: str) -> None:
 
 
 def _of_transformers() -> dict[str, str]:
+    """Return the split patterns that transformers knows, by name."""
     from transformers.integrations.gguf import gguf_tokenizer_mapping  # noqa: PLC0415  it takes seconds
 
     found: dict[str, str] = gguf_tokenizer_mapping.GGUF_PRE_TOKENIZER_SPLITS

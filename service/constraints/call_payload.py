@@ -66,6 +66,8 @@ class CalledFunction:
 
 @dataclass(frozen=True, slots=True)
 class _Parameter:
+    """A parameter of a function, with the name of its grammar rule."""
+
     rule: str
     key: str
     schema: Any
@@ -88,6 +90,7 @@ class CallPayload:
         self.lines.insert(0, f"{function.rule}: {self._body(syntax)}")
 
     def _body(self, syntax: ToolSyntax) -> str:  # noqa: PLR0911  one per payload
+        """Return the body of the call's rule, and add the rules that it uses."""
         name = self._function.name
         match syntax.payload:
             case ObjectCall(keyed=True):
@@ -116,6 +119,7 @@ class CallPayload:
         return self._json(rule, self._function.field, self._function.parameters, {"type": "object"})
 
     def _json(self, rule: str, field: str, schema: Any, instead: Schema) -> str:
+        """Add a rule for JSON of a schema, or of `instead` if the schema can't be enforced; return the rule's name."""
         prepared = json.dumps(prepare_schema(schema, strict=self._function.strict))
         self.schemas[field] = prepared
         if self._function.lenient:
@@ -124,6 +128,7 @@ class CallPayload:
         return rule
 
     def _json_value(self, parameter: _Parameter) -> str:
+        """Add a rule for a parameter's value as JSON; return the rule's name."""
         schema = parameter.schema
         root = self._function.parameters
         kept = {key: root[key] for key in ("$defs", "definitions") if key in root}
@@ -131,6 +136,7 @@ class CallPayload:
         return self._json(f"{parameter.rule}_json", f"{self._function.field}.properties.{parameter.key}", alone, {})
 
     def _literal(self, text: str) -> str:
+        """Return a text for a rule, with markers that are single tokens as such."""
         return literal(text, self._token_ids)
 
     def _parameters(self) -> list[_Parameter] | None:
@@ -147,6 +153,7 @@ class CallPayload:
         ]
 
     def _tagged(self, call: TaggedCall) -> str:
+        """Return the call's body with each parameter between tags."""
         head = self._literal(f"{call.name_open}{self._function.name}{call.name_close}{call.after_name}")
         end = self._literal(call.call_close)
         parameters = self._parameters()
@@ -164,6 +171,7 @@ class CallPayload:
         return f"{head} {listed} {end}"
 
     def _tagged_value(self, parameter: _Parameter, call: TaggedCall) -> str:
+        """Return a parameter's value with the tag that closes it: text, or JSON unless it may be a string."""
         close = call.around_value + call.value_close
         types = allowed_types(parameter.schema, self._function.parameters)
         if "string" not in types:
@@ -190,6 +198,7 @@ class CallPayload:
         return rule
 
     def _pythonic(self, call: PythonicCall) -> str:
+        """Return the arguments of a call in Python's syntax."""
         parameters = self._parameters()
         if parameters is None:
             return self._unlisted(
@@ -206,6 +215,7 @@ class CallPayload:
         return self._listed(parameters, values, ", ")
 
     def _braced(self, call: BracedCall) -> str:
+        """Return the arguments of a call in braces, with unquoted keys."""
         text = self._text(f"{self._function.rule}_quoted", f"/{_ANY_TEXT}/", call.quote)
         self.lines += [line for line in _BRACED_VALUES if self._function.rule.endswith("_0")]
         if self._function.rule.endswith("_0"):
@@ -217,6 +227,7 @@ class CallPayload:
         return self._listed(parameters, values, ",")
 
     def _braced_value(self, parameter: _Parameter, call: BracedCall) -> str:
+        """Return a parameter's value in braces; strings have quotes of their own."""
         types = allowed_types(parameter.schema, self._function.parameters)
         if types == _STRING:
             texts = _texts(parameter.schema)
@@ -227,6 +238,7 @@ class CallPayload:
         return self._json_value(parameter) if not types & {"string", "object", "array"} else "braced"
 
     def _unlisted(self, equals: str, value: str) -> str:
+        """Return up to the limit of arguments with any key and a value by the rule `value`."""
         rule = f"{self._function.rule}_unlisted"
         self.lines.append(f"{rule}: {_ANY_KEY} {quote(equals)} {value}")
         separator = '", "' if equals == "=" else '","'

@@ -54,6 +54,7 @@ def _close(schema: dict[str, Any]) -> None:
 
 
 def _lists_properties(schema: dict[str, Any]) -> bool:
+    """Return whether `required` is a list of names in `properties`."""
     properties, required = schema.get("properties"), schema.get("required", [])
     if not isinstance(properties, dict) or not isinstance(required, list):
         return False

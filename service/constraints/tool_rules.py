@@ -41,6 +41,7 @@ def called_functions(rules: ToolRules) -> list[CalledFunction]:
 
 
 def _called(function: Function, index: int, rules: ToolRules) -> CalledFunction:
+    """Return a function with its schema for the grammar. Raise UnsupportedFeature if that is impossible."""
     field = f"{function.field}.parameters"
     is_demanded = rules.required or function.strict
     parameters: Schema = _ANY_OBJECT

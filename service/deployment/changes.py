@@ -15,7 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from process.settings.quantities import Count
 from service.registry.errors import AdapterExists, ModelExists
 from service.settings.engine_settings import EngineSettings
-from service.settings.model_settings import Dtype, ModelName, ModelSettings, PlainName
+from service.settings.model_settings import Dtype, ModelSettings
+from service.settings.names import ModelName, PlainName
 
 _Text = Annotated[str, Field(max_length=4096)]
 

@@ -50,19 +50,19 @@ class ConfiguredModels:
         return own | {adapted_name(each.model, each.name): each for each in changes.adapters}
 
     def unloaded(self, changes: Changes) -> Collection[str]:
-        """The names of the models that clients have unloaded, and of all adapters that are not served therefore."""
+        """The names of the models that clients have unloaded, and of all adapters that are therefore not served."""
         adapters = {adapted_name(name, each): name for name, model in self._models.items() for each in model.adapters}
-        gone = {full for full, name in adapters.items() if {full, name} & changes.unloaded}
-        return gone | ({*self._models} & changes.unloaded)
+        unloaded = {full for full, name in adapters.items() if {full, name} & changes.unloaded}
+        return unloaded | ({*self._models} & changes.unloaded)
 
-    def gone_model(self, entry: LoadedModel, changes: Changes) -> ModelSettings | None:
-        """Return the unloaded model of the settings that `entry` asks for: its path and nothing else, or None."""
+    def unloaded_model(self, entry: LoadedModel, changes: Changes) -> ModelSettings | None:
+        """Return the settings of an unloaded model if `entry` requests its path and nothing else; otherwise None."""
         model = self._models.get(entry.name)
         is_it = model is not None and entry == LoadedModel(name=model.name, path=model.path)
         return model if is_it and entry.name in changes.unloaded else None
 
-    def gone_adapter(self, entry: LoadedAdapter, changes: Changes) -> Path | None:
-        """Return the folder of the unloaded adapter of the settings that `entry` asks for, or None."""
+    def unloaded_adapter(self, entry: LoadedAdapter, changes: Changes) -> Path | None:
+        """Return the folder of an unloaded adapter of the settings if `entry` requests it; otherwise None."""
         full = adapted_name(entry.model, entry.name)
         folder = self.adapters(changes).get(full)
         return folder if folder == Path(entry.path) and full in changes.unloaded else None

@@ -174,5 +174,6 @@ def below(root: Path, path: str) -> Path:
 
 
 def _fingerprint(served: ServedGenerator, loaded: AdapterLoaded) -> str:
+    """Return the fingerprint of a model with an adapter."""
     described = f"{served.description.fingerprint}\0{loaded.digest}"
     return hashlib.sha256(described.encode()).hexdigest()[:12]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from service.deployment.endpoint_document import EndpointDocument
-from service.deployment.wanted_state import LOOK_S, WantedState
+from service.deployment.wanted_state import REFRESH_INTERVAL_S, WantedState
 from service.generation.caller import Caller
 from service.registry.description import Endpoint
 from service.registry.errors import (
@@ -63,7 +63,7 @@ class EndpointChanges:
                 raise TooManyEndpoints(MAX_ENDPOINTS)
             return document.with_endpoint(endpoint), endpoint
 
-        return await asyncio.shield(self._keep(added))
+        return await asyncio.shield(self._store(added))
 
     async def change(self, name: str, caller: Caller, update: Callable[[Endpoint], Endpoint]) -> Endpoint:
         """Replace an endpoint by `update` of it, and return the new one.
@@ -76,7 +76,7 @@ class EndpointChanges:
             endpoint = update(self._changeable(name, caller))
             return document.with_endpoint(endpoint), endpoint
 
-        return await asyncio.shield(self._keep(changed))
+        return await asyncio.shield(self._store(changed))
 
     async def remove(self, name: str, caller: Caller, check: Callable[[Endpoint], None] = lambda _: None) -> None:
         """Delete an endpoint. Raise the errors of `change`, and what `check` of the endpoint raises."""
@@ -85,9 +85,10 @@ class EndpointChanges:
             check(self._changeable(name, caller))
             return document.without_endpoint(name), None
 
-        await asyncio.shield(self._keep(removed))
+        await asyncio.shield(self._store(removed))
 
     def _changeable(self, name: str, caller: Caller) -> Endpoint:
+        """Return the endpoint that a caller wants to change. Raise EndpointNotFound or EndpointReadOnly."""
         is_unreadable = name in self._wanted.newest.unreadable_names and not self._registry.endpoints.is_configured(
             name
         )
@@ -99,7 +100,8 @@ class EndpointChanges:
             raise EndpointReadOnly(name, "is part of the service's settings; change it there")
         return endpoint
 
-    async def _keep(self, change: Callable[[EndpointDocument], tuple[EndpointDocument, _Result]]) -> _Result:
+    async def _store(self, change: Callable[[EndpointDocument], tuple[EndpointDocument, _Result]]) -> _Result:
+        """Store a change and return its result. Raise EndpointsUnavailable if the store fails."""
         results: list[_Result] = []
 
         def changed(document: EndpointDocument) -> EndpointDocument:
@@ -108,13 +110,14 @@ class EndpointChanges:
             return document
 
         try:
-            await self._wanted.keep(changed)
+            await self._wanted.store(changed)
         except (OSError, SharedTextLost, Outdated) as error:
             _log.warning("a change of an endpoint could not be stored", extra={"fields": {"reason": str(error)}})
-            raise EndpointsUnavailable(LOOK_S) from error
+            raise EndpointsUnavailable(REFRESH_INTERVAL_S) from error
         return results[-1]
 
     def _apply(self, document: EndpointDocument) -> None:
+        """Serve the document's endpoints, and log those that can't be read."""
         if not self._is_started:
             return
         names = document.unreadable_names

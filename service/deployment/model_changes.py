@@ -50,7 +50,7 @@ class ModelChanges:
 
         def change(changes: Changes) -> Changes:
             configured = self._reconciler.configured
-            if configured.gone_model(entry, changes) is not None:
+            if configured.unloaded_model(entry, changes) is not None:
                 return changes.with_own_model(name, configured.names)
             return changes.with_model(entry, configured.names)
 
@@ -63,8 +63,8 @@ class ModelChanges:
         def served() -> ServedModel:
             return next(model for model in self._registry.loaded if model.name == name)
 
-        step = partial(self._reconciler.bring_model, name)
-        return await self._applied_everywhere(Proposal(name, change, check, step, served))
+        step = partial(self._reconciler.steps.reconcile_model, name)
+        return await self._apply_on_all_replicas(Proposal(name, change, check, step, served))
 
     async def unload_model(self, name: str, caller: Caller) -> None:
         """Stop serving a model and its adapters. Raise ModelNotFound."""
@@ -77,7 +77,7 @@ class ModelChanges:
         def change(changes: Changes) -> Changes:
             return changes.without_model(name, self._reconciler.configured.names)
 
-        step = partial(self._reconciler.bring_model, name)
+        step = partial(self._reconciler.steps.reconcile_model, name)
         await self._reconciler.apply(Proposal(name, change, check, step, _nothing, is_tried_first=False))
 
     async def sleep(self, name: str, caller: Caller) -> None:
@@ -86,7 +86,7 @@ class ModelChanges:
 
     async def wake(self, name: str, caller: Caller) -> None:
         """Load a sleeping model again. Raise ModelNotFound or ModelLoadError."""
-        await self._applied_everywhere(self._sleep(name, caller, is_asleep=False))
+        await self._apply_on_all_replicas(self._sleep(name, caller, is_asleep=False))
 
     async def load_adapter(self, entry: LoadedAdapter, caller: Caller) -> ServedAdapter:
         """Load and serve an adapter.
@@ -97,7 +97,7 @@ class ModelChanges:
         full = adapted_name(entry.model, entry.name)
 
         def change(changes: Changes) -> Changes:
-            if self._reconciler.configured.gone_adapter(entry, changes) is not None:
+            if self._reconciler.configured.unloaded_adapter(entry, changes) is not None:
                 return changes.with_own_adapter(entry.model, entry.name)
             return changes.with_adapter(entry)
 
@@ -105,8 +105,8 @@ class ModelChanges:
             self._registry.visible_to(caller).base(entry.model)  # first: a caller learns nothing of other models
             _check_name(full, caller)
 
-        step = partial(self._reconciler.add_adapter, full)
-        return await self._applied_everywhere(
+        step = partial(self._reconciler.steps.add_adapter, full)
+        return await self._apply_on_all_replicas(
             Proposal(full, change, check, step, partial(self._deployment.adapter, full))
         )
 
@@ -124,19 +124,22 @@ class ModelChanges:
         def change(changes: Changes) -> Changes:
             return changes.without_adapter(model, name, self._reconciler.configured.adapters(changes))
 
-        step = partial(self._reconciler.bring_adapter, full)
+        step = partial(self._reconciler.steps.reconcile_adapter, full)
         await self._reconciler.apply(Proposal(full, change, check, step, _nothing, is_tried_first=False))
 
     def _sleep(self, name: str, caller: Caller, *, is_asleep: bool) -> Proposal[None]:
+        """Return the proposal to put a model to sleep or to wake it."""
+
         def check() -> None:
             self._registry.visible_to(caller).own(name)
 
         def change(changes: Changes) -> Changes:
             return changes.with_sleep(name, is_asleep=is_asleep)
 
-        return Proposal(name, change, check, partial(self._reconciler.bring_sleep, name), _nothing)
+        return Proposal(name, change, check, partial(self._reconciler.steps.reconcile_sleep, name), _nothing)
 
-    async def _applied_everywhere(self, proposal: Proposal[_Result]) -> _Result:
+    async def _apply_on_all_replicas(self, proposal: Proposal[_Result]) -> _Result:
+        """Apply a proposal, and return its result when all other replicas know the change."""
         result = await self._reconciler.apply(proposal)
         await self._reconciler.wanted.until_known()
         return result

@@ -19,7 +19,7 @@ from typing import Final, Generic, TypeVar
 
 from service.registry.registry import Registry
 
-Entry = TypeVar("Entry")  # what a client asked for; None stands for the entry of the settings
+Entry = TypeVar("Entry")  # a client's request to load; None stands for the entry of the settings
 
 _LOADING_REASON: Final = "it is being loaded"
 
@@ -34,6 +34,8 @@ class State(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class _Item(Generic[Entry]):
+    """The state of a name, with its entry if it is served."""
+
     state: State
     entry: Entry | None = None  # of SERVED
 
@@ -60,28 +62,28 @@ class States(Generic[Entry]):
         """The names whose last load failed."""
         return [name for name, item in self._items.items() if item.state is State.FAILED]
 
-    def loading(self, name: str) -> None:
-        """A load begins or will begin; requests are rejected meanwhile, so that another replica serves them."""
+    def set_loading(self, name: str) -> None:
+        """Record that a load begins or will begin. Requests are rejected, so that another replica serves them."""
         self._items[name] = _Item(State.LOADING)
         self._registry.leave_out(name, _LOADING_REASON, is_loading=True)
 
-    def failed(self, name: str, reason: str) -> None:
-        """A load failed."""
+    def set_failed(self, name: str, reason: str) -> None:
+        """Record that a load failed, with the reason that clients get."""
         self._items[name] = _Item(State.FAILED)
         self._registry.leave_out(name, reason)
 
-    def served_as(self, name: str, entry: Entry | None) -> None:
-        """A load succeeded; the registry has the model."""
+    def set_served(self, name: str, entry: Entry | None) -> None:
+        """Record that a load succeeded. The registry has the model."""
         self._items[name] = _Item(State.SERVED, entry)
 
-    def gone(self, name: str) -> None:
-        """The name is neither wanted nor served."""
+    def remove(self, name: str) -> None:
+        """Remove a name that is neither wanted nor served."""
         self._items.pop(name, None)
         self._registry.forget(name)
 
-    def expect(self, wanted: Collection[str]) -> None:
-        """Follow a change of what is wanted: new names are loading, and unserved names that aren't wanted are gone."""
+    def set_wanted(self, wanted: Collection[str]) -> None:
+        """Replace the wanted names: new names are loading, and names that are neither wanted nor served are removed."""
         for name in [name for name in self._items if name not in wanted and self.state_of(name) is not State.SERVED]:
-            self.gone(name)
+            self.remove(name)
         for name in [name for name in wanted if name not in self._items]:
-            self.loading(name)
+            self.set_loading(name)

@@ -15,8 +15,8 @@ from typing import Final, Generic
 from service.storage.document import Document, DocumentStore
 from service.storage.shared_text import Outdated, SharedTextLost
 
-_ASK_S: Final = 0.1  # interval at which the store is asked whether all replicas follow a change
-LOOK_S: Final = 1.0  # interval at which a shared store is checked for other replicas' changes
+_POLL_INTERVAL_S: Final = 0.1  # seconds between checks whether all replicas have read a change
+REFRESH_INTERVAL_S: Final = 1.0  # seconds between checks of a shared store for other replicas' changes
 _MAX_TRIES: Final = 8  # of a change while other replicas keep changing the document
 
 _log = logging.getLogger(__name__)
@@ -32,13 +32,13 @@ class WantedState(Generic[Document]):
         newest: Document,
         on_change: Callable[[Document], None],
         *,
-        records_looks: bool = False,
+        records_reads: bool = False,
     ) -> None:
         """`name` is for the log. `on_change` is called with each document that replaces the newest one.
 
-        With `records_looks` each look records what this replica knows, so that others can call `until_known`.
+        With `records_reads` each refresh records what this replica has read, so that others can call `until_known`.
         """
-        self._records_looks = records_looks
+        self._records_reads = records_reads
         self.newest = newest
         self._name = name
         self._store = store
@@ -55,13 +55,13 @@ class WantedState(Generic[Document]):
         async with self._using_store:
             self._take(await asyncio.to_thread(self._store.read))
 
-    async def look(self) -> None:
+    async def refresh(self) -> None:
         """Take over what other replicas changed. Raise OSError or SharedTextLost."""
         if self._store.is_shared:
             async with self._using_store:
-                await self._look()
+                await self._read_if_newer()
 
-    async def keep(self, change: Callable[[Document], Document]) -> None:
+    async def store(self, change: Callable[[Document], Document]) -> None:
         """Store and take over `change` of the newest document.
 
         Raise what `change` raises, OSError or SharedTextLost if the store fails, and Outdated if other replicas keep
@@ -76,34 +76,46 @@ class WantedState(Generic[Document]):
                     elif wanted != self.newest:
                         await asyncio.to_thread(self._store.write, wanted)
                 except Outdated:
-                    await self._look()
+                    await self._read_if_newer()
                     continue
                 self._take(wanted)
                 return
         raise Outdated
 
+    async def catch_up(self) -> str:
+        """Take over what other replicas changed, and record that. Return why the store is lost; empty if it isn't."""
+        try:
+            await self.refresh()
+            if self._records_reads:
+                with contextlib.suppress(OSError):  # a file that can be read but not written is no loss for a reader
+                    async with self._using_store:
+                        await asyncio.to_thread(self._store.num_behind)
+        except (OSError, SharedTextLost) as error:
+            return str(error)
+        return ""
+
     async def follow(
         self,
         on_loss: Callable[[bool], Awaitable[None]],
-        on_look: Callable[[], None] = lambda: None,
+        on_refresh: Callable[[], None] = lambda: None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """Look at a shared store at intervals until cancelled. What is known stays while the store is lost.
+        """Refresh from a shared store at intervals until cancelled. What is known stays while the store is lost.
 
-        `on_loss` is called when the store is lost and when it is back; `on_look` after each look.
+        `on_loss` is called when the store is lost and when it is back; `on_refresh` after each refresh.
         """
         is_lost = False
         while self._store.is_shared:
-            await sleep(LOOK_S)
+            await sleep(REFRESH_INTERVAL_S)
             try:
-                reason = await self._loss()
+                reason = await self.catch_up()
                 if bool(reason) is not is_lost:
                     is_lost = bool(reason)
                     self._log_loss(reason)
                     await on_loss(is_lost)
             except Exception:  # noqa: BLE001  a replica that stopped following would not be noticed
                 _log.exception("the store of %s could not be read", self._name)
-            on_look()
+            on_refresh()
 
     async def until_known(self, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
         """Return when every other running replica has recorded in the store that it follows the newest document.
@@ -111,34 +123,24 @@ class WantedState(Generic[Document]):
         If the store is lost meanwhile, return too: the document is stored, and the others follow it when it is back.
         """
         while self._store.is_shared and await self._has_readers_behind():
-            await sleep(_ASK_S)
+            await sleep(_POLL_INTERVAL_S)
 
     def close(self) -> None:
         """Release the store's connection."""
         self._store.close()
 
-    async def _look(self) -> None:
+    async def _read_if_newer(self) -> None:
+        """Read the document if the store's is newer. The caller holds the lock."""
         if await asyncio.to_thread(self._store.is_newer):
             self._take(await asyncio.to_thread(self._store.read))
 
     async def _has_readers_behind(self) -> bool:
+        """Return whether a replica has not read the newest document; False if the store is lost."""
         try:
             async with self._using_store:
                 return await asyncio.to_thread(self._store.num_behind) > 0
         except (OSError, SharedTextLost):
             return False
-
-    async def _loss(self) -> str:
-        """Look, and return why the store is lost; empty if it isn't."""
-        try:
-            await self.look()
-            if self._records_looks:
-                with contextlib.suppress(OSError):  # a file that can be read but not written is no loss for a reader
-                    async with self._using_store:
-                        await asyncio.to_thread(self._store.num_behind)
-        except (OSError, SharedTextLost) as error:
-            return str(error)
-        return ""
 
     def _log_loss(self, reason: str) -> None:
         if reason:
@@ -148,5 +150,6 @@ class WantedState(Generic[Document]):
             _log.info("the store of %s is back", self._name)
 
     def _take(self, document: Document) -> None:
+        """Replace the newest document, and call `on_change`."""
         self.newest = document
         self._on_change(document)

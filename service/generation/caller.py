@@ -24,6 +24,7 @@ class Scope(StrEnum):
 
 
 def _limit(description: str, unit: str) -> Any:
+    """Return a field that is None, for no limit, or at least 1."""
     return field(default=None, metadata=setting(description, unit, ge=1))
 
 
@@ -67,4 +68,5 @@ ANONYMOUS = Caller()
 
 
 def _matches(name: str, patterns: tuple[str, ...]) -> bool:
+    """Return whether a name matches one of the patterns, which may have wildcards."""
     return "*" in patterns or any(fnmatchcase(name, pattern) for pattern in patterns)

@@ -80,12 +80,14 @@ def is_public(address: str) -> bool:
 
 
 def _is_public(ip: _Ip) -> bool:
+    """Return whether an address is reachable from the whole internet."""
     if isinstance(ip, ipaddress.IPv6Address) and ip not in _UNICAST:
         return False
     return ip.is_global and not ip.is_multicast and not any(ip in network for network in _NOT_PUBLIC)
 
 
 def _split(url: str, field: str) -> tuple[SplitResult, str, int | None]:
+    """Return a URL's parts, host and port. Raise InvalidRequest if clients could read them differently."""
     # Parsers treat other characters differently, and the checked URL must be the requested one.
     is_plain = url.isascii() and url.isprintable() and " " not in url and "\\" not in url
     try:
@@ -99,6 +101,7 @@ def _split(url: str, field: str) -> tuple[SplitResult, str, int | None]:
 
 
 def _is_meant(target: Target, allowed: str) -> bool:
+    """Return whether an entry of the allowed hosts, HOST or HOST:PORT, matches the target."""
     name, _, port = allowed.partition(":")
     if port and int(port) != target.port:
         return False

@@ -42,6 +42,7 @@ def decode(media: Media, field: str, max_pixels: int) -> Image.Image:
 
 
 def _check_form(image: ImageFile, media: Media, field: str, max_pixels: int) -> None:
+    """Raise InvalidRequest for an image with too many pixels, too long a side, or too many scans."""
     width, height = image.size
     if width * height > max_pixels:
         raise InvalidRequest(

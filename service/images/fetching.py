@@ -82,6 +82,7 @@ class Fetcher:
             raise _failure(field, "its host's response is not HTTP") from None
 
     async def _within_limit(self, url: str, field: str) -> Media:
+        """Fetch a URL within the time limit. Raise InvalidRequest."""
         limit_s = self._settings.max_fetch_s
         try:
             async with asyncio.timeout(limit_s):
@@ -90,6 +91,7 @@ class Fetcher:
             raise _failure(field, f"it took longer than {limit_s:g} s (images.max_fetch_s)") from None
 
     async def _follow(self, url: str, field: str) -> Media:
+        """Fetch a URL, following redirects up to their limit. Raise InvalidRequest."""
         for _ in range(self._settings.max_redirects + 1):
             target = check_url(url, field, self._settings)
             async with _slot(self._of_hosts, target.host, self._settings.max_fetches_per_host):

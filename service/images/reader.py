@@ -55,6 +55,7 @@ class ImageReader:
         return [preprocessed[part.url, part.data] for part in parts]
 
     async def _read_image(self, part: ImagePart, deadline: float | None) -> PreprocessedImage:
+        """Fetch, decode and preprocess one image. Raise InvalidRequest."""
         limit_s = self._workers.limits.max_work_s
         too_long = InvalidRequest(part.field, f"the image took longer than {limit_s:g} s to read")
         fetched = None

@@ -66,22 +66,25 @@ def to_status(error: Exception, row: Row, request_id: str) -> status_pb2.Status:
     text = str(error) if row.is_public else f"internal error; the request's id is {request_id}"
     if isinstance(error, InvalidRequest):
         text = f"{error.field}: {text}"
-    status = status_pb2.Status(code=_number(row.code), message=_cut(text))
+    status = status_pb2.Status(code=_number(row.code), message=_truncated(text))
     for detail in _details(error, row):
         status.details.add().Pack(detail)
     return status
 
 
 def _details(error: Exception, row: Row) -> Iterator[Message]:
+    """Yield the `google.rpc` details of an error."""
     values = dict(error.values) if isinstance(error, ServiceError) else {}
     if "field" in values:
-        values["field"] = _cut(values["field"], _MAX_FIELD_BYTES)
+        values["field"] = _truncated(values["field"], _MAX_FIELD_BYTES)
     yield error_details_pb2.ErrorInfo(reason=row.reason_name, domain=DOMAIN, metadata=values)
     if isinstance(error, InvalidMessage):
         yield error_details_pb2.BadRequest(
             field_violations=[
                 error_details_pb2.BadRequest.FieldViolation(
-                    field=_cut(each.field, _MAX_FIELD_BYTES), description=_cut(each.description), reason=each.rule
+                    field=_truncated(each.field, _MAX_FIELD_BYTES),
+                    description=_truncated(each.description),
+                    reason=each.rule,
                 )
                 for each in error.violations
             ]
@@ -90,15 +93,15 @@ def _details(error: Exception, row: Row) -> Iterator[Message]:
         yield error_details_pb2.BadRequest(
             field_violations=[
                 error_details_pb2.BadRequest.FieldViolation(
-                    field=error.field, description=_cut(str(error)), reason=row.reason_name
+                    field=error.field, description=_truncated(str(error)), reason=row.reason_name
                 )
             ]
         )
     if isinstance(error, LimitReached):
         limit = error.limit
         violation = error_details_pb2.QuotaFailure.Violation(
-            subject=_cut(limit.subject, _MAX_FIELD_BYTES),
-            description=_cut(str(error)),
+            subject=_truncated(limit.subject, _MAX_FIELD_BYTES),
+            description=_truncated(str(error)),
             quota_metric=limit.measure.value,
             quota_value=limit.value,
         )
@@ -110,6 +113,7 @@ def _details(error: Exception, row: Row) -> Iterator[Message]:
 
 
 def _retry_after_s(error: Exception, row: Row) -> float | None:
+    """Return the seconds after which a retry may succeed; None if a retry is pointless."""
     if row.code not in {Code.RESOURCE_EXHAUSTED, Code.UNAVAILABLE}:
         return None
     return error.retry_after_s if isinstance(error, ServiceError) else None
@@ -123,7 +127,8 @@ def _pushback(error: Exception, row: Row, context: Context) -> Iterator[tuple[st
         yield "grpc-retry-pushback-ms", "-1" if is_too_late else str(round(retry_after_s * 1000))
 
 
-def _cut(text: str, max_bytes: int = _MAX_TEXT_BYTES) -> str:
+def _truncated(text: str, max_bytes: int = _MAX_TEXT_BYTES) -> str:
+    """Return the beginning of a text that fits into `max_bytes` of UTF-8."""
     return text.encode()[:max_bytes].decode(errors="ignore")
 
 

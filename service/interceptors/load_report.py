@@ -43,6 +43,7 @@ class LoadReports(Policy):
         return await proceed(request, context)
 
     def _report(self) -> tuple[tuple[str, str | bytes], ...]:
+        """Return the trailer with the load of this moment."""
         now = time.monotonic()
         kept = math.exp((self._counted_at - now) / _DECAY_S)
         self._served, self._failed, self._counted_at = kept * self._served, kept * self._failed, now
@@ -82,8 +83,10 @@ def as_binary(rps: float, eps: float, utilization: float, named: Mapping[str, fl
 
 
 def _double(field: int, value: float) -> bytes:
+    """Return a protobuf field of type double, encoded."""
     return struct.pack("<Bd", field << 3 | _DOUBLE, value)
 
 
 def _bytes(field: int, value: bytes) -> bytes:
+    """Return a protobuf field of type bytes, encoded."""
     return bytes([field << 3 | _BYTES, len(value)]) + value  # lengths fit into one byte

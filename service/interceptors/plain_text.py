@@ -18,7 +18,7 @@ class PlainText(Policy):
     async def apply(self, method: str, request: Any, context: Context, proceed: Behaviour) -> Any:  # noqa: ARG002  a policy's signature
         metadata = {name: value for name, value in context.invocation_metadata() or () if isinstance(value, str)}
         is_encrypted = b"ssl" in context.auth_context().get("transport_security_type", ())
-        self._credentials.look(_host(context.peer()), metadata, is_encrypted=is_encrypted)
+        self._credentials.check(_host(context.peer()), metadata, is_encrypted=is_encrypted)
         return await proceed(request, context)
 
 

@@ -64,8 +64,8 @@ def with_behaviour(
         (True, False): grpc.stream_unary_rpc_method_handler,
         (True, True): grpc.stream_stream_rpc_method_handler,
     }[handler.request_streaming, handler.response_streaming]
-    made: Handler = make(behaviour, deserialize or handler.request_deserializer, handler.response_serializer)
-    return made
+    wrapped: Handler = make(behaviour, deserialize or handler.request_deserializer, handler.response_serializer)
+    return wrapped
 
 
 def outcome(context: Context, error: BaseException | None) -> grpc.StatusCode:

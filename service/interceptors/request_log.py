@@ -63,6 +63,7 @@ def waited_s(context: Context) -> float | None:
 
 
 def _request_id(context: Context) -> str:
+    """Return the id that the client has sent, if it is a plain one, or a new id."""
     for key, value in context.invocation_metadata() or ():
         if key == "x-request-id" and isinstance(value, str) and _PLAIN.fullmatch(value):
             return value

@@ -32,6 +32,7 @@ class Rpc:
 
 
 def _rpcs() -> Iterator[tuple[str, Rpc]]:
+    """Yield every RPC of the contract with its name."""
     for module in pkgutil.iter_modules(sluice.v1.__path__):
         if module.name.endswith("_pb2"):
             file = import_module(f"sluice.v1.{module.name}").DESCRIPTOR
@@ -41,6 +42,7 @@ def _rpcs() -> Iterator[tuple[str, Rpc]]:
 
 
 def _rpc(method: MethodDescriptor) -> Rpc:
+    """Return what a method's options declare."""
     service, request = method.containing_service.full_name, GetMessageClass(method.input_type)
     options: Any = method.GetOptions()  # the stubs type no extension
     if not options.HasExtension(rpc_pb2.policy):

@@ -42,6 +42,8 @@ class Sending(aio.ServerInterceptor):
 
 
 def _answered(serve: Behaviour) -> Behaviour:
+    """Return a unary behaviour that sends metadata and trailers with the response."""
+
     async def answer(request: Any, context: Context) -> Any:
         response = await serve(request, context)
         await _send_metadata(context)
@@ -52,6 +54,8 @@ def _answered(serve: Behaviour) -> Behaviour:
 
 
 def _written(serve: Any, stall_timeout_s: float) -> Behaviour:
+    """Return a streaming behaviour that writes each message within the time limit."""
+
     async def write(request: Any, context: Context) -> None:
         async with aclosing(serve(request, context)) as messages:
             is_first = True

@@ -53,6 +53,7 @@ class Tracing(Policy):
 
 
 def _mark(span: Span, code: grpc.StatusCode) -> None:
+    """Set a span's status; client errors are no errors of the server."""
     span.set_attribute(RPC_STATUS_CODE, code.name)
     if code in _SERVER_ERRORS:
         span.set_attribute(ERROR_TYPE, code.name)

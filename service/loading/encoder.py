@@ -65,6 +65,7 @@ def load_cross_encoder(settings: ModelSettings, folder: Path, observer: StepObse
 
 
 def _form(settings: ModelSettings, about: EncoderDescription) -> EncoderForm:
+    """Return the properties of an encoder's texts and vectors."""
     chosen = settings.embedding.dimensions
     dimensions = about.dimensions if chosen is None else (None if chosen == "any" else sorted(chosen))
     return EncoderForm(about.lowers_case, about.prompts, about.default_prompt, dimensions)
@@ -73,6 +74,7 @@ def _form(settings: ModelSettings, about: EncoderDescription) -> EncoderForm:
 def _description(
     settings: ModelSettings, info: ModelInfo, tasks: Sequence[Task], num_dimensions: int = 0
 ) -> ModelDescription:
+    """Return a model's description for clients."""
     return ModelDescription(
         name=settings.name,
         version=settings.version,

@@ -139,6 +139,7 @@ def _chat_model(
 
 
 def _default_effort(name: str | None) -> DefaultEffort:
+    """Return the default reasoning effort that the settings name."""
     if name is None:
         return None
     return "template" if name == "template" else ReasoningEffort(name)
@@ -147,6 +148,7 @@ def _default_effort(name: str | None) -> DefaultEffort:
 def _description(
     settings: ModelSettings, built: BuiltEngine, chat: ChatModel | None, *, takes_images: bool
 ) -> ModelDescription:
+    """Return a model's description for clients."""
     return ModelDescription(
         name=settings.name,
         version=settings.version,

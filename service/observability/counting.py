@@ -13,7 +13,7 @@ from service.quota.memory_store import MemoryStore
 from service.quota.quota import Quota
 from service.quota.shared_store import SharedStore
 from service.quota.store import Store
-from service.settings.config import QuotaSettings
+from service.settings.quota_settings import QuotaSettings
 
 _MODEL = "gen_ai.request.model"
 
@@ -55,7 +55,7 @@ class QuotaMetrics:
     def __init__(self, telemetry: Telemetry) -> None:
         meter = telemetry.meter
         self._tokens = meter.create_counter("sluice.quota.tokens", "{token}", "Tokens used by an API key.")
-        self._refusals = meter.create_counter("sluice.quota.refusals", "{request}", "Requests rejected by a limit.")
+        self._rejections = meter.create_counter("sluice.quota.refusals", "{request}", "Requests rejected by a limit.")
         meter.create_observable_gauge(
             "sluice.quota.store_lost",
             [self._observe_store],
@@ -70,15 +70,16 @@ class QuotaMetrics:
             if number:
                 self._tokens.add(number, {KEY: self._key(caller), _MODEL: model, "gen_ai.token.type": kind})
 
-    def on_refusal(self, caller: str, model: str, measure: Measure) -> None:
+    def on_rejection(self, caller: str, model: str, measure: Measure) -> None:
         """Count a rejection."""
-        self._refusals.add(1, {KEY: self._key(caller), _MODEL: model, "sluice.limit": measure.value})
+        self._rejections.add(1, {KEY: self._key(caller), _MODEL: model, "sluice.limit": measure.value})
 
     def on_store(self, is_lost: bool) -> None:  # noqa: FBT001  the one value of a setter
         """Set whether the store is lost."""
         self._is_lost = is_lost
 
     def _key(self, caller: str) -> str:
+        """Return a caller's label, of which there is a limited number."""
         return self._keys.label(caller or ANONYMOUS)
 
     def _observe_store(self, _options: CallbackOptions) -> Iterable[Observation]:

@@ -86,6 +86,8 @@ class EngineMetrics:
         self._engines = {name: engine for name, engine in self._engines.items() if name != model}
 
     def _callback(self, read: Callable[[EngineStats], float]) -> Callable[[CallbackOptions], Iterable[Observation]]:
+        """Return a callback that observes a value of every engine's stats."""
+
         def observe(_options: CallbackOptions) -> list[Observation]:
             return [Observation(read(engine.stats()), {_MODEL: model}) for model, engine in self._engines.items()]
 
@@ -94,6 +96,8 @@ class EngineMetrics:
     def _process_callback(
         self, show: Callable[[ProcessUsage], int]
     ) -> Callable[[CallbackOptions], Iterable[Observation]]:
+        """Return a callback that observes a value of every engine's worker process."""
+
         def observe(_options: CallbackOptions) -> Iterable[Observation]:
             for model, engine in self._engines.items():
                 if (pid := engine.pid) is not None and (usage := ProcessUsage.of_process(pid)) is not None:

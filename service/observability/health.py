@@ -73,6 +73,7 @@ class Health:
             await self._publish()
 
     async def _publish(self) -> None:
+        """Set the status of every service to its present state."""
         is_serving = self._phase is ServingPhase.SERVING and not self._stalled
         found = dict.fromkeys(self._services, is_serving)
         found |= {f"{MODEL}{name}": is_serving and loaded for name, loaded in self._models.items()}

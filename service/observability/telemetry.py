@@ -121,6 +121,8 @@ class MetricsPage:
 
 
 def _instruments(meter: Meter) -> Instruments:
+    """Create all instruments."""
+
     def histogram(name: str, unit: str, buckets: Sequence[float], description: str) -> Histogram:
         return meter.create_histogram(name, unit, description, explicit_bucket_boundaries_advisory=buckets)
 

@@ -33,12 +33,13 @@ class Row:
 
     vllm: str
     kind: Literal["gauge", "counter", "histogram"]
-    ours: str
+    name: str
     sample: str = ""
     only: Mapping[str, str] = field(default_factory=dict)
 
 
 def _tokens(name: str, kind: str) -> Row:
+    """Return the row of one type of tokens."""
     only = {"gen_ai_token_type": kind}
     return Row(name, "counter", "gen_ai_client_token_usage", "gen_ai_client_token_usage_sum", only)
 
@@ -80,14 +81,15 @@ class _Both(Collector):
         families = {family.name: family for family in self._registry.collect()}
         yield from families.values()
         for row in TABLE:
-            if (family := families.get(row.ours)) is not None:
+            if (family := families.get(row.name)) is not None:
                 yield _renamed(row, family)
 
 
 def _renamed(row: Row, family: Metric) -> Metric:
-    renamed = Metric(row.vllm, f"{row.ours} under vLLM's name.", row.kind)
+    """Return a metric under vLLM's name, with vLLM's labels."""
+    renamed = Metric(row.vllm, f"{row.name} under vLLM's name.", row.kind)
     for suffix in _SUFFIXES[row.kind]:
-        for labels, value in _summed(row, family.samples, row.sample or f"{row.ours}{suffix}").items():
+        for labels, value in _summed(row, family.samples, row.sample or f"{row.name}{suffix}").items():
             renamed.add_sample(f"{row.vllm}{suffix}", dict(labels), value)
     return renamed
 
@@ -97,6 +99,6 @@ def _summed(row: Row, samples: Iterable[Sample], name: str) -> Counter[tuple[tup
     sums: Counter[tuple[tuple[str, str], ...]] = Counter()
     for sample in samples:
         if sample.name == name and row.only.items() <= sample.labels.items():
-            labels = ((theirs, sample.labels[ours]) for ours, theirs in _LABELS.items() if ours in sample.labels)
+            labels = ((label, sample.labels[name]) for name, label in _LABELS.items() if name in sample.labels)
             sums[("engine", "0"), *labels] += sample.value  # type: ignore[assignment]  # counts, and seconds
     return sums

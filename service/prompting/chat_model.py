@@ -131,6 +131,7 @@ class ChatModel:
         return form, Constraint(grammar, limit) if grammar or limit else None
 
     def _form(self, conversation: Conversation, rules: ToolRules | None, start: ReasoningStart) -> AnswerForm:
+        """Return how the answers to a conversation are parsed."""
         # Channels and a tokenizer's response_template are parsed without tools, too.
         is_read = rules is not None or isinstance(self._syntax.payload, ChannelCall | TemplatedCall)
         functions = {
@@ -179,6 +180,7 @@ class ChatModel:
         )
 
     def _grammar(self, rules: ToolRules | None, content: Grammar | None) -> Grammar | None:
+        """Return the grammar of an answer with calls, content or both. Raise UnsupportedFeature."""
         if rules is None:
             return content
         if isinstance(rules.syntax.payload, TemplatedCall):

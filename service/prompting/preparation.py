@@ -1,41 +1,33 @@
 """Turn a client's request into the engine's request, for one served model.
 
-`prepare` is called on the event loop; templates, tokenizers and grammar texts run on worker threads with a time limit.
+`prepare` is called on the event loop; `prompt_encoder` runs the slow parts on worker threads.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from service.constraints.grammar import format_grammar
 from service.engine.tokens.tokenizer import Tokenizer
 from service.generation.caller import ANONYMOUS, Caller
-from service.generation.errors import InvalidRequest, TemplateRejected, UnsupportedFeature, UnsupportedTask
-from service.generation.formats.constraint import Constraint
 from service.generation.prompts.conversation import (
-    MAX_CHARACTERS,
     Conversation,
-    ImagePart,
-    RawText,
-    RawTokens,
     ReasoningEffort,
 )
-from service.generation.prompts.image import PromptImage
 from service.generation.requests.answer_request import AnswerRequest
 from service.generation.requests.parameters import SamplingParams, StopParams
 from service.generation.requests.request import GenerationRequest
-from service.images.positions import place_images
 from service.output.answers.choice import AnswerForm
 from service.prompting.chat_model import ChatModel
+from service.prompting.prompt_encoder import PromptEncoder
 from service.prompting.sampling_defaults import SamplingDefaults
 from service.prompts.preparing.priority import check_priority
 from service.prompts.preparing.workers import Workers
 from service.prompts.tokens.detokenization import check_token
 from service.prompts.tokens.text_length import most_bytes_per_token
-from service.prompts.tokens.truncation import PromptBudget, fit_text, fit_token_ids
+from service.prompts.tokens.truncation import PromptBudget
 
 if TYPE_CHECKING:  # few models take images, and the image reader takes long to import
     from service.images.reader import ImageReader
@@ -45,8 +37,6 @@ if TYPE_CHECKING:  # few models take images, and the image reader takes long to 
 _MIN_MARGIN_S = 0.2
 _MAX_MARGIN_S = 1.0
 _MARGIN = 0.1
-
-_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,19 +53,6 @@ class PreparedAnswer:
     stopping: StopParams
     prompt_texts: Sequence[str] = ()
     reasoning_effort: ReasoningEffort | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _EncodedPrompt:
-    """A prompt in the model's tokens, with the form and the constraint of its answers."""
-
-    token_ids: Sequence[int]
-    form: AnswerForm = AnswerForm(emits_every_token=True)  # noqa: RUF009  immutable; for a raw prompt
-    constraint: Constraint | None = None
-    shows_special_tokens: bool = False
-    text: str = ""
-    effort: ReasoningEffort | None = None
-    images: Sequence[PromptImage] = ()
 
 
 class Preparation:
@@ -100,13 +77,13 @@ class Preparation:
         """
         self.chat = chat
         self.tokenizer = tokenizer
-        self._model = model
         self._max_model_len = max_model_len
         self._bytes_per_token = most_bytes_per_token(tokenizer)
         self._workers = workers
         self._adapter = adapter
         self._images = images
         self._sampling_defaults = sampling_defaults or {}
+        self._encoder = PromptEncoder(model, tokenizer, chat, workers, images)
 
     def with_adapter(self, model: str, adapter: str) -> Preparation:
         """Return the preparation for one of the model's adapters, which clients call `model`; it shares the threads."""
@@ -136,7 +113,7 @@ class Preparation:
         """
         check_priority(asked.priority, caller)
         budget = PromptBudget(self._max_model_len, asked.stopping.max_tokens, asked.truncates, self._bytes_per_token)
-        encoded = await self._encode(asked, budget, deadline)
+        encoded = await self._encoder.encode(asked, budget, deadline)
         self._check_tokens(asked)
         own: dict[str, Any] = {
             name: value for name, value in self._sampling_defaults.items() if name not in asked.given
@@ -181,102 +158,7 @@ class Preparation:
 
         `workers` are the threads that render it, by default those of requests for answers.
         """
-        chat = self._chat_for(conversation)
-        self._check_images(conversation)
-        prompt = await self._render(lambda: chat.render(conversation), conversation, deadline, workers)
-        return prompt.token_ids
-
-    async def _encode(self, asked: AnswerRequest, budget: PromptBudget, deadline: float | None) -> list[_EncodedPrompt]:
-        """Return all prompts in order. Raw prompts are encoded as one task, each conversation as a task of its own."""
-        limit_s = self._workers.limits.max_work_s
-        raw = [prompt for prompt in asked.prompts if not isinstance(prompt, Conversation)]
-        encoded_raw: list[_EncodedPrompt] = []
-        if raw:
-            too_long = InvalidRequest(asked.prompts_field, f"took longer than {limit_s:g} s to encode")
-            num_characters = sum(
-                len(prompt.text if isinstance(prompt, RawText) else prompt.token_ids) for prompt in raw
-            )
-            encoded_raw = await self._workers.run(
-                lambda: self._encode_raw(raw, asked, budget), deadline, too_long, num_characters=num_characters
-            )
-        found = iter(encoded_raw)
-        encoded = []
-        for prompt in asked.prompts:
-            if isinstance(prompt, Conversation):
-                encoded.append(await self._encode_conversation(prompt, asked, budget, deadline))
-            else:
-                encoded.append(next(found))
-        return encoded
-
-    def _encode_raw(
-        self, prompts: Sequence[RawText | RawTokens], asked: AnswerRequest, budget: PromptBudget
-    ) -> list[_EncodedPrompt]:
-        """Return the encoded raw prompts. Call it on a worker thread."""
-        constraint = Constraint(format_grammar(asked.output_format)) if asked.output_format is not None else None
-        encoded = []
-        for prompt in prompts:
-            if isinstance(prompt, RawText):
-                token_ids, text = fit_text(self.tokenizer, prompt.text, budget, prompt.field), prompt.text
-            else:
-                token_ids, text = self._fit_tokens(prompt, budget), ""
-                if asked.wants_prompt_texts:
-                    text = self.tokenizer.decode(prompt.token_ids, skip_special_tokens=False)
-            encoded.append(_EncodedPrompt(token_ids, constraint=constraint, text=text))
-        return encoded
-
-    def _fit_tokens(self, prompt: RawTokens, budget: PromptBudget) -> list[int]:
-        if max(prompt.token_ids) >= self.tokenizer.vocab_size:
-            for index, token_id in enumerate(prompt.token_ids):
-                check_token(token_id, f"{prompt.field}.token_ids.ids[{index}]", self.tokenizer.vocab_size)
-        return fit_token_ids(prompt.token_ids, budget, prompt.field)
-
-    async def _encode_conversation(
-        self, prompt: Conversation, asked: AnswerRequest, budget: PromptBudget, deadline: float | None
-    ) -> _EncodedPrompt:
-        chat = self._chat_for(prompt)
-        self._check_images(prompt)
-
-        def encode() -> tuple[_EncodedPrompt, Sequence[ImagePart]]:
-            rendered = chat.fit(prompt, budget)
-            content = format_grammar(asked.output_format) if asked.output_format is not None else None
-            form, constraint = chat.reading(prompt, rendered, content)
-            text = prompt.messages[-1].text if asked.wants_prompt_texts else ""
-            shows = chat.shows_special_tokens(form)
-            encoded = _EncodedPrompt(rendered.token_ids, form, constraint, shows, text, chat.effort(prompt))
-            return encoded, rendered.images
-
-        encoded, parts = await self._render(encode, prompt, deadline)
-        if not parts or self._images is None:
-            return encoded
-        preprocessed = await self._images.read(parts, deadline)
-        return replace(encoded, images=place_images(encoded.token_ids, preprocessed, self._images.form, parts[0].field))
-
-    def _check_images(self, prompt: Conversation) -> None:
-        """Raise InvalidRequest for too many images before any of them is read."""
-        if self._images is not None:
-            self._images.check_number([part for message in prompt.messages for part in message.images])
-
-    async def _render(
-        self,
-        work: Callable[[], _Result],
-        prompt: Conversation,
-        deadline: float | None,
-        workers: Workers | None = None,
-    ) -> _Result:
-        workers = workers or self._workers
-        num_characters = prompt.num_characters
-        if num_characters > MAX_CHARACTERS:
-            message = f"has {num_characters} characters in all, with tools and calls; the limit is {MAX_CHARACTERS}"
-            raise InvalidRequest(prompt.field, message)
-        too_long = TemplateRejected(prompt.field, f"the chat template ran longer than {workers.limits.max_work_s:g} s")
-        return await workers.run(work, deadline, too_long, num_characters=num_characters)
-
-    def _chat_for(self, prompt: Conversation) -> ChatModel:
-        if self.chat is not None:
-            return self.chat
-        if prompt.template_field == "model":
-            raise UnsupportedTask(f"the model {self._model!r} has no chat template; it completes prompts only")
-        raise UnsupportedFeature(prompt.template_field, "the model has no chat template; it takes raw prompts only")
+        return await self._encoder.tokens(conversation, deadline, workers)
 
     def _check_tokens(self, asked: AnswerRequest) -> None:
         """Raise InvalidRequest if parameters contain tokens that the model doesn't have."""

@@ -136,6 +136,7 @@ class Charge:
         return used
 
     async def _take(self, limits: Sequence[Limit], draws: Sequence[Draw], slots: Sequence[Limit] = ()) -> None:
+        """Take from all buckets and slots, or from none. Raise the error of the limit that rejects."""
         if not draws and not slots:
             return
         demand = Demand(draws, [each.slots for each in slots], uuid.uuid4().hex)
@@ -150,6 +151,7 @@ class Charge:
 
 
 def _draw(limit: Limit, field: str, num_tokens: int) -> Draw:
+    """Return the draw of tokens from a limit's bucket. Raise LimitExceeded if the bucket can never hold them."""
     if num_tokens > limit.value:
         raise LimitExceeded.of_minute(field, num_tokens, limit)
     return Draw(limit.bucket, num_tokens, num_tokens)

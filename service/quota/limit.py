@@ -82,6 +82,7 @@ def _matching(by_model: Mapping[str, Limits], caller: str, model: str) -> Iterat
 
 
 def _limits(limits: Limits, caller: str, model: str) -> Iterator[Limit]:
+    """Yield the limits that are set."""
     for measure in Measure:
         value: int | None = getattr(limits, measure.value)
         if value is not None:

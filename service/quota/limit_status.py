@@ -34,7 +34,7 @@ class LimitStatus:
 
 
 def rate_limit_headers(statuses: Sequence[LimitStatus]) -> Iterator[tuple[str, str]]:
-    """The most used limit per measure, among the caller's own limits. Limits shared by all callers are not exposed.
+    """Yield the headers of the caller's most used limit per measure. Limits shared by all callers are not exposed.
 
     `tokens` is the limit of input or output tokens with the smaller fraction left.
     """

@@ -59,6 +59,7 @@ class MemoryStore:
         return len(self._full_at) + len(self._num_held)
 
     def _behind_s(self, bucket: Bucket) -> float:
+        """Return the seconds until a bucket is full."""
         now = self._clock()
         return max(0.0, self._full_at.get(bucket.name, now) - now)
 

@@ -22,7 +22,7 @@ class QuotaObserver(Protocol):
     def on_use(self, caller: str, model: str, num_input: int, num_output: int) -> None:
         """Record the usage of a request that has ended."""
 
-    def on_refusal(self, caller: str, model: str, measure: Measure) -> None:
+    def on_rejection(self, caller: str, model: str, measure: Measure) -> None:
         """Record the rejection of a request by a limit."""
 
 
@@ -66,7 +66,7 @@ class Quota:
             yield charge
         except (LimitReached, LimitExceeded) as rejection:
             error = rejection
-            self._observer.on_refusal(caller.id, model, rejection.limit.measure)
+            self._observer.on_rejection(caller.id, model, rejection.limit.measure)
             raise
         except BaseException as raised:
             error = raised

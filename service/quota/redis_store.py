@@ -66,7 +66,7 @@ class RedisStore:
 
     async def start(self) -> None:
         """Raise StoreLost unless the server can be reached and written to."""
-        async with self._asking():
+        async with self._translate_errors():
             await self._redis.set(f"{_PREFIX}probe", 1, px=_PROBE_MS)
 
     async def take(self, demand: Demand) -> Reading:
@@ -81,7 +81,7 @@ class RedisStore:
     def give_back(self, demand: Demand) -> None:
         """Return the tokens and slots of a demand in the background."""
         self._held.pop(demand.holder, None)
-        self._send(self._given_back(demand))
+        self._send(self._send_back(demand))
 
     async def close(self) -> None:
         """Wait for pending operations, and disconnect."""
@@ -94,11 +94,12 @@ class RedisStore:
         await self._redis.connection_pool.disconnect()
 
     async def _taken(self, demand: Demand) -> Reading:
+        """Run `take` on the server."""
         buckets = [_PREFIX + draw.bucket.name for draw in demand.draws]
         slots = [_PREFIX + slots.name for slots in demand.slots]
         numbers = [number for draw in demand.draws for number in (draw.bucket.limit, draw.num_tokens, draw.at_least)]
         limits = [each.limit for each in demand.slots]
-        async with self._asking():
+        async with self._translate_errors():
             is_granted, *states = await self._take(
                 keys=[*buckets, *slots], args=[len(buckets), *numbers, demand.holder, self._lease_us, *limits]
             )
@@ -112,29 +113,32 @@ class RedisStore:
         if not done.cancelled() and done.exception() is None and done.result().is_granted:
             self.give_back(demand)
 
-    async def _given_back(self, demand: Demand) -> None:
+    async def _send_back(self, demand: Demand) -> None:
+        """Run `give_back` on the server."""
         buckets = [_PREFIX + draw.bucket.name for draw in demand.draws]
         slots = [_PREFIX + slots.name for slots in demand.slots]
         numbers = [number for draw in demand.draws for number in (draw.bucket.limit, draw.num_tokens)]
-        async with self._asking():
+        async with self._translate_errors():
             await self._give_back(keys=[*buckets, *slots], args=[len(buckets), *numbers, demand.holder])
 
     def _hold(self, holder: str, keys: list[str]) -> None:
+        """Keep the lease of a holder's slots until they are given back."""
         self._held[holder] = tuple(keys)
         if self._renewing is None:
-            self._renewing = asyncio.create_task(self._keep())
+            self._renewing = asyncio.create_task(self._renew_leases())
 
-    async def _keep(self) -> None:
+    async def _renew_leases(self) -> None:
         """Renew the leases of all holders, also at a server that has lost them."""
         while True:
             await asyncio.sleep(self._lease_s / _RENEWALS)
             held = [(key, holder) for holder, keys in self._held.items() for key in keys]
             for start in range(0, len(held), _MAX_RENEWED):
-                some = [each for each in held[start : start + _MAX_RENEWED] if each[1] in self._held]
-                self._send(self._renewed(some))
+                batch = [each for each in held[start : start + _MAX_RENEWED] if each[1] in self._held]
+                self._send(self._renew_batch(batch))
 
-    async def _renewed(self, held: list[tuple[str, str]]) -> None:
-        async with self._asking():
+    async def _renew_batch(self, held: list[tuple[str, str]]) -> None:
+        """Renew the leases of some holders."""
+        async with self._translate_errors():
             await self._renew(keys=[key for key, _ in held], args=[self._lease_us, *(holder for _, holder in held)])
 
     def _send(self, sending: Coroutine[Any, Any, None]) -> None:
@@ -144,7 +148,8 @@ class RedisStore:
         task.add_done_callback(self._sending.discard)
 
     @asynccontextmanager
-    async def _asking(self) -> AsyncIterator[None]:
+    async def _translate_errors(self) -> AsyncIterator[None]:
+        """Limit the time of an operation, and raise its errors as StoreLost."""
         try:
             async with asyncio.timeout(self._timeout_s):
                 yield
@@ -155,6 +160,7 @@ class RedisStore:
 
 
 async def _unless_lost(sending: Coroutine[Any, Any, None]) -> None:
+    """Run an operation, and ignore the loss of the store."""
     try:
         await sending
     except StoreLost:

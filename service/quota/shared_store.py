@@ -63,6 +63,7 @@ class SharedStore:
             await self._local.close()
 
     def _lose(self, error: StoreLost) -> None:
+        """Log and report the loss of the store, and begin to probe it."""
         if self.is_lost:
             return  # another request has reported it already
         policy = "requests of callers with limits are rejected" if self._local is None else "this replica counts alone"
@@ -71,6 +72,7 @@ class SharedStore:
         self._on_change(True)
 
     async def _probe(self) -> None:
+        """Probe the lost store at intervals, and return when it answers."""
         while True:
             await asyncio.sleep(self._probe_s)
             try:

@@ -25,18 +25,18 @@ class CrossEncoderRanker:
         self._threads.close()
 
     async def prepare(
-        self, asked: TextsToRank, request_id: str, deadline: float | None, caller: Caller = ANONYMOUS
+        self, texts: TextsToRank, request_id: str, deadline: float | None, caller: Caller = ANONYMOUS
     ) -> PreparedRanking:
         """Return the request ready to run. Raise the errors of a Ranker, and EngineOverloaded."""
-        self._engine.reject_if_overloaded(caller.id, caller.weight, len(asked.pairs))
-        pairs, num_tokens = await read_pairs(asked, self._reader, self._threads, caller)
+        self._engine.reject_if_overloaded(caller.id, caller.weight, len(texts.pairs))
+        pairs, num_tokens = await read_pairs(texts, self._reader, self._threads, caller)
         request = EmbeddingRequest(
             request_id,
             [pair.token_ids for pair in pairs],
             deadline,
             caller.id,
             caller.weight,
-            asked.priority,
+            texts.priority,
             [pair.second_start for pair in pairs],
         )
 

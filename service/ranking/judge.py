@@ -40,11 +40,11 @@ class JudgeRanker:
         self._threads.close()
 
     async def prepare(
-        self, asked: TextsToRank, request_id: str, deadline: float | None, caller: Caller = ANONYMOUS
+        self, texts: TextsToRank, request_id: str, deadline: float | None, caller: Caller = ANONYMOUS
     ) -> PreparedRanking:
         """Return the request ready to run. Raise the errors of a Ranker, and EngineOverloaded."""
         self._engine.reject_if_overloaded(caller.id, caller.weight, deadline)
-        pairs, num_tokens = await read_pairs(asked, self._reader, self._threads, caller)
+        pairs, num_tokens = await read_pairs(texts, self._reader, self._threads, caller)
 
         def request(index: int, pair: PairTokens) -> GenerationRequest:
             return GenerationRequest(
@@ -56,7 +56,7 @@ class JudgeRanker:
                 deadline=deadline,
                 caller_id=caller.id,
                 weight=caller.weight,
-                priority=asked.priority,
+                priority=texts.priority,
                 cache_group=cache_group(caller),
                 prompt_field=f"documents[{index}]",
             )
@@ -68,7 +68,7 @@ class JudgeRanker:
             scheduled: float | None = None
             for start in range(0, len(pairs), _AT_A_TIME):
                 requests = [
-                    request(start + place, pair) for place, pair in enumerate(pairs[start : start + _AT_A_TIME])
+                    request(start + offset, pair) for offset, pair in enumerate(pairs[start : start + _AT_A_TIME])
                 ]
                 found, began = await self._judge_when_possible(requests, cost, is_first=not start)
                 scores += found

@@ -32,7 +32,7 @@ class Ranker(Protocol):
         """The function that makes scores of the model's numbers."""
 
     async def prepare(
-        self, asked: TextsToRank, request_id: str, deadline: float | None, caller: Caller
+        self, texts: TextsToRank, request_id: str, deadline: float | None, caller: Caller
     ) -> PreparedRanking:
         """Return a request ready to run. `deadline` is a `time.monotonic()` instant in seconds.
 
@@ -56,30 +56,30 @@ class TokenCount:
 
 
 async def read_pairs(
-    asked: TextsToRank, reader: PairReader, threads: TextThreads, caller: Caller
+    texts: TextsToRank, reader: PairReader, threads: TextThreads, caller: Caller
 ) -> tuple[list[PairTokens], int]:
     """Return the tokens of all pairs and their number. Raise InvalidRequest or PromptTooLong, with the field's name."""
-    check_priority(asked.priority, caller)
-    if asked.instruction and not reader.takes_instruction:
+    check_priority(texts.priority, caller)
+    if texts.instruction and not reader.takes_instruction:
         raise InvalidRequest("options.instruction", "the model takes no instruction")
-    pairs = asked.pairs
+    pairs = texts.pairs
     count = TokenCount()
 
     def read(indices: range) -> list[PairTokens]:
         found = []
         for query, document in pairs[indices.start : indices.stop]:
-            texts = PairTexts(
-                query=asked.queries[query],
-                document=asked.documents[document],
-                query_field=asked.query_field(query),
+            pair_texts = PairTexts(
+                query=texts.queries[query],
+                document=texts.documents[document],
+                query_field=texts.query_field(query),
                 document_field=f"documents[{document}]",
-                instruction=asked.instruction,
-                truncates=asked.truncates,
-                max_document_tokens=asked.max_document_tokens,
+                instruction=texts.instruction,
+                truncates=texts.truncates,
+                max_document_tokens=texts.max_document_tokens,
             )
-            found.append(reader.read(texts))
+            found.append(reader.read(pair_texts))
             count.add(len(found[-1].token_ids))
         return found
 
-    sizes = [len(asked.queries[query]) + len(asked.documents[document]) for query, document in pairs]
+    sizes = [len(texts.queries[query]) + len(texts.documents[document]) for query, document in pairs]
     return await threads.read(sizes, read), count.total

@@ -75,6 +75,7 @@ class EndpointTable:
             yield EntityLoad(endpoint.name, entity, self._num_requests[endpoint.name, entity.name])
 
     def _entity(self, endpoint: Endpoint, deployment: str, model: str) -> ServedEntity:
+        """Return the entity that serves a request: a named one, that of a resumed stream, or a drawn one."""
         if not deployment:
             began = next((entity for entity in endpoint.entities if entity.model == model), None)
             return began or draw_entity(endpoint.entities, self._draw)

@@ -194,14 +194,17 @@ class VisibleModels:
         return min(common)
 
     def _check_loaded(self, name: str, endpoint: str = "") -> None:
+        """Raise ModelNotLoaded if the model is one that could not be loaded, or is being loaded."""
         if name in self._registry.failed and self._caller.may_use(name):
             raise ModelNotLoaded(name, endpoint, is_loading=self._registry.is_loading(name))
 
     def _behind(self, endpoint: str, entity: ServedEntity) -> ServedModel:
+        """Return the model of an endpoint's entity. Raise ModelNotLoaded or ModelNotFound."""
         self._check_loaded(entity.model, endpoint)
         if (model := self.find(entity.model)) is None:
             raise ModelNotFound(entity.model, endpoint)
         return model
 
     def _reaches(self, endpoint: Endpoint) -> bool:
+        """Return whether the caller may use the endpoint."""
         return self._caller.may_reach(endpoint.name, (entity.model for entity in endpoint.entities))

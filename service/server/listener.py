@@ -48,7 +48,7 @@ def check_free(host: str, port: int) -> None:
 
 
 def connection_options(settings: Settings) -> list[tuple[str, int]]:
-    """GRPC's limits of messages, metadata and pings."""
+    """Return gRPC's options: the limits of messages, metadata and pings."""
     return [
         ("grpc.so_reuseport", 0),  # a port in use is an error, not a shared port
         ("grpc.max_receive_message_length", settings.max_request_bytes),
@@ -66,16 +66,18 @@ def connection_options(settings: Settings) -> list[tuple[str, int]]:
 
 
 def _credentials(files: CertificateFiles) -> grpc.ServerCredentials:
-    """The certificates of the files as they are at each new connection."""
+    """Return credentials that use the files' current certificates for each new connection."""
 
     def configuration() -> grpc.ServerCertificateConfiguration:
-        now = files.current
-        assert now.key is not None and now.chain is not None  # noqa: S101,PT018  a server's files have both
-        return grpc.ssl_server_certificate_configuration([(now.key, now.chain)], now.authorities)
+        certificates = files.current
+        assert certificates.key is not None and certificates.chain is not None  # noqa: S101,PT018  a server's files have both
+        return grpc.ssl_server_certificate_configuration(
+            [(certificates.key, certificates.chain)], certificates.authorities
+        )
 
     def changed() -> grpc.ServerCertificateConfiguration | None:
         return configuration() if files.refresh() else None
 
-    clients_need_one = files.current.authorities is not None
+    requires_client_certificate = files.current.authorities is not None
     fetch: Any = changed  # None means unchanged; the stub doesn't know it
-    return grpc.dynamic_ssl_server_credentials(configuration(), fetch, clients_need_one)
+    return grpc.dynamic_ssl_server_credentials(configuration(), fetch, requires_client_certificate)

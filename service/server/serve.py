@@ -38,6 +38,7 @@ async def serve(
 async def _serve(
     server: Server, settings: Settings, load_model: LoadModel, stop: StopSignal, reload: Reload[Settings] | None
 ) -> None:
+    """Serve until a stop is requested, then drain."""
     stopping = asyncio.create_task(stop.wait())
     following: asyncio.Task[None] | None = None
     try:

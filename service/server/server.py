@@ -41,8 +41,9 @@ from service.registry.errors import RegistryError
 from service.registry.registry import Registry
 from service.server.listener import StartError, check_free, connection_options, listen
 from service.server.services import REQUESTS, SERVICES, add_services
-from service.server.stores import authenticator, change_store, endpoint_store
-from service.settings.config import EndpointSettings, Settings
+from service.server.stores import authenticator, change_store, endpoint_store, operator_access
+from service.settings.config import Settings
+from service.settings.endpoint_settings import EndpointSettings
 from service.settings.model_settings import ModelSettings
 from service.storage.shared_file import SharedFileError
 from service.storage.shared_text import SharedTextLost
@@ -83,7 +84,7 @@ class Server:
                 *self._load_reports(),
                 Errors(),
                 PlainText(),
-                Auth(self._authenticator),
+                Auth(self._authenticator, operator_access(settings)),
                 self._admission,
                 Validation(REQUESTS),
                 Sending(settings.send_stall_timeout_s),
@@ -158,13 +159,16 @@ class Server:
         self._run(self.endpoints.wanted.follow(partial(self.health.set_store_lost, "endpoints")))
         on_loss = partial(self.health.set_store_lost, "models")
         self._run(self.reconciler.wanted.follow(on_loss, self.reconciler.request_pass))
+        await self.reconciler.wanted.catch_up()  # others wait for this replica from its first request on
         await self.health.set_models(self.registry.loads)
         await self.health.enter(ServingPhase.SERVING)
 
     def _run(self, work: Coroutine[None, None, None]) -> None:
+        """Run work in the background until the server stops."""
         self._tasks.append(asyncio.create_task(work))
 
     async def _load(self, model: ModelSettings) -> None:
+        """Load a configured model. Raise StartError if it can't be served."""
         try:
             await self.reconciler.load(model)
         except (AdapterRejected, TooManyAdapters, RegistryError) as error:

@@ -92,12 +92,14 @@ class EndpointServicer(endpoint_pb2_grpc.EndpointServiceServicer):
         return endpoint_pb2.DeleteEndpointResponse()
 
     def _check_free(self, name: str, caller: Caller) -> None:
+        """Raise EndpointNotAllowed or EndpointExists unless the caller may create the name."""
         if not caller.may_reach(name, ()):
             raise EndpointNotAllowed(name)
         if self._registry.is_taken(name):
             raise EndpointExists(name)
 
     def _check_changeable(self, name: str, caller: Caller) -> None:
+        """Raise EndpointReadOnly if the name belongs to a model."""
         if self._registry.visible_to(caller).find(name):
             raise EndpointReadOnly(name, "belongs to a served model")
 

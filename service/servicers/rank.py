@@ -62,6 +62,7 @@ class RankServicer(rank_pb2_grpc.RankServiceServicer):
         )
 
     async def _score(self, texts: TextsToRank, context: Context, *, raw: bool) -> _Scored:
+        """Return the scores of all pairs."""
         caller = current_caller()
         model = self._registry.visible_to(caller, route_call).ranking(texts.model, texts.deployment)
         deadline = deadline_of(context)

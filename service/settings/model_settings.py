@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from process.settings.quantities import Count, Tokens
 from service.settings.engine_settings import EngineSettings
 from service.settings.image_settings import ImageSettings
+from service.settings.names import ModelName, PlainName
 from service.settings.rank_settings import RankSettings
 
 SyntaxName: TypeAlias = Literal[
@@ -44,17 +45,6 @@ SyntaxName: TypeAlias = Literal[
     "json",
 ]
 Dtype: TypeAlias = Literal["auto", "bfloat16", "float32"]
-
-
-def _path_segment(name: str) -> str:
-    """Return the name. Raises ValueError for a name that HTTP clients resolve as a relative path."""
-    if name in {".", ".."}:
-        raise ValueError("must not be . or .., which a URL's path can't contain")
-    return name
-
-
-ModelName: TypeAlias = Annotated[str, Field(min_length=1, max_length=256), AfterValidator(_path_segment)]
-PlainName: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,256}$"), AfterValidator(_path_segment)]
 
 
 class ChatSettings(BaseModel):

@@ -12,12 +12,12 @@ import fcntl
 import glob
 import os
 import secrets
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from service.storage.file_state import file_state
+from process.files.file_state import file_state
+from process.files.replacement import replace_file
 from service.storage.shared_text import RECORD_S, Outdated
 
 
@@ -70,7 +70,7 @@ class SharedFile:
         with _locked(folder):
             if self.is_newer():
                 raise Outdated
-            self._replace(folder, text)
+            replace_file(self._path, f"{text}\n")
             self._seen = file_state(self._path)
 
     def is_newer(self) -> bool:
@@ -101,23 +101,6 @@ class SharedFile:
         with contextlib.suppress(OSError):
             self._record.unlink(missing_ok=True)
             self._known.rmdir()  # fails unless this was the last process
-
-    def _replace(self, folder: Path, text: str) -> None:
-        handle, new = tempfile.mkstemp(prefix=f".{self._path.name}.", suffix=".tmp", dir=folder)
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text + "\n")
-                file.flush()
-                os.fsync(file.fileno())
-            Path(new).replace(self._path)
-        except BaseException:
-            Path(new).unlink(missing_ok=True)
-            raise
-        directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(directory)  # the rename itself is durable only now
-        finally:
-            os.close(directory)
 
 
 @contextmanager

@@ -75,7 +75,7 @@ class SharedText:
 
     def read(self) -> str | None:
         """Return the newest text, or None if there is none. Raise SharedTextLost."""
-        with _asking():
+        with _translate_errors():
             revision, text = self._redis.hmget(self._name, "revision", "text")
             if self._text is not None and _number(revision or _NONE) < _number(self._revision):
                 self._write(keys=[self._name], args=[revision or _NONE, self._revision, self._text])
@@ -87,7 +87,7 @@ class SharedText:
     def write(self, text: str) -> None:
         """Replace the text that was read or written last. Raise SharedTextLost or Outdated."""
         revision = f"{_number(self._revision) + 1}-{secrets.token_hex(8)}"
-        with _asking():
+        with _translate_errors():
             is_done = self._write(keys=[self._name], args=[self._revision, revision, text])
         if not is_done:
             raise Outdated
@@ -95,7 +95,7 @@ class SharedText:
 
     def is_newer(self) -> bool:
         """Return whether the text isn't the one that was read or written last. Raise SharedTextLost."""
-        with _asking():
+        with _translate_errors():
             return bool((self._redis.hget(self._name, "revision") or _NONE) != self._revision)
 
     def num_behind(self) -> int:
@@ -103,7 +103,7 @@ class SharedText:
 
         Raise SharedTextLost.
         """
-        with _asking():
+        with _translate_errors():
             return int(self._record(keys=[self._known], args=[self._reader, _number(self._revision), RECORD_S]))
 
     def unreadable(self, reason: str) -> SharedTextLost:
@@ -112,21 +112,24 @@ class SharedText:
 
     def close(self) -> None:
         """Disconnect. Nobody waits for this process any more."""
-        with contextlib.suppress(SharedTextLost), _asking():
+        with contextlib.suppress(SharedTextLost), _translate_errors():
             self._redis.hdel(self._known, self._reader)
         self._redis.close()
 
     @property
     def _known(self) -> str:
+        """The key that has the revision that each replica knows."""
         return f"{self._name}:known"
 
 
 def _number(revision: str) -> int:
+    """Return the number at a revision's beginning. Raise ValueError."""
     return int(revision.partition("-")[0])
 
 
 @contextmanager
-def _asking() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
+    """Raise the errors of Redis's client as SharedTextLost."""
     from redis.exceptions import RedisError  # noqa: PLC0415
 
     try:

@@ -12,8 +12,8 @@ from bench.fleet.measured.calibrate import calibrate
 from bench.fleet.parts import Costs, need
 from bench.fleet.plots import line_plot
 from bench.fleet.simulated.step_model import StepModel, StepTable, load_table
-from service.engine.config.engine_config import EngineConfig
-from service.settings.config import DEMO_FOLDER
+from service.engine.interface.config import EngineConfig
+from service.settings.bundled_models import DEMO_FOLDER
 
 
 def test_parts_are_counted_by_what_they_cost() -> None:

@@ -36,7 +36,7 @@ class BlockBackend:
         self.prepared.append(num_threads)
 
     def put_adapter(self, slot: int, adapter: Adapter) -> None:
-        raise adapter.refuse("", "no adapters")
+        raise adapter.rejection("", "no adapters")
 
     def drop_adapter(self, slot: int) -> None:
         raise KeyError(slot)

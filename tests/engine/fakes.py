@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import count
 
-from service.engine.config.engine_config import EngineConfig
 from service.engine.core.blocks.block_pool import BlockPool
 from service.engine.core.drafts.drafter import Drafter
 from service.engine.core.drafts.speculation import Speculation
@@ -18,6 +17,7 @@ from service.engine.core.scheduler import Scheduler
 from service.engine.core.sequences.constraint_state import ConstraintState
 from service.engine.core.sequences.sequence import Sequence, SequenceGroup
 from service.engine.core.step import Step
+from service.engine.interface.config import EngineConfig
 from service.engine.interface.messages import Report
 from service.generation.errors import EngineError, SequenceError
 from service.generation.outputs.output import GenerationOutput, TokenLogprob

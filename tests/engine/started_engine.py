@@ -11,12 +11,13 @@ from typing import Any, Literal, TypeAlias
 
 from service.engine.client.embedder import EmbedderClient
 from service.engine.client.generator import MAX_COMPILE_WAIT_S, GeneratorClient
-from service.engine.config.engine_config import EngineConfig
 from service.engine.core.compilation import MAX_COMPILE_S
+from service.engine.interface.config import EngineConfig
 from service.engine.interface.port import StepObserver
 from service.engine.link.engine_spec import EngineSpec
 from service.engine.link.link import Link
-from service.engine.link.process_link import ProcessLink, Restarts
+from service.engine.link.process_link import ProcessLink
+from service.engine.link.restarts import Restarts
 from service.engine.link.thread_link import ThreadLink
 from service.generation.outputs.output import GenerationOutput
 from service.generation.requests.request import GenerationRequest

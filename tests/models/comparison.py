@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from service.engine.building.engines import build_engine
-from service.engine.config.engine_config import EngineConfig
+from service.engine.interface.config import EngineConfig
 from service.engine.loading.model_plan import plan_model
 from service.generation.errors import ModelLoadError
 from service.generation.requests.parameters import LogprobsOptions, SamplingParams, StopParams

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from service.engine.building.engines import build_engine
-from service.engine.config.engine_config import EngineConfig
 from service.engine.device.memory import cache_bytes
+from service.engine.interface.config import EngineConfig
 from service.engine.loading.generator import load_model
 from service.engine.models.modules.rows_backend import RowsBackend
 from service.generation.errors import ModelLoadError

@@ -17,8 +17,8 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from service.engine.building.engines import build_engine
-from service.engine.config.engine_config import EngineConfig
 from service.engine.core import batch
+from service.engine.interface.config import EngineConfig
 from service.engine.models.interface.backend import Backend
 from service.engine.models.native.backend import NativeBackend, native_unsupported_reason
 from service.engine.models.selection.backends import choose_backend

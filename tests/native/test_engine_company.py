@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.engine.config.engine_config import EngineConfig
 from service.engine.core.generator_core import GeneratorCore
+from service.engine.interface.config import EngineConfig
 from service.engine.interface.messages import Abort, Add, Compile, Report
 from service.engine.loading.generator import load_generator
 from service.generation.formats.constraint import Constraint, Grammar

@@ -16,7 +16,7 @@ def warned(caplog: pytest.LogCaptureFixture, *looks: tuple[str, dict[str, str], 
     credentials = PlainTextCredentials()
     with caplog.at_level(logging.WARNING):
         for peer, headers, is_encrypted in looks:
-            credentials.look(peer, headers, is_encrypted=is_encrypted)
+            credentials.check(peer, headers, is_encrypted=is_encrypted)
     assert "tulip" not in caplog.text
     return [record.__dict__["fields"]["address"] for record in caplog.records]
 

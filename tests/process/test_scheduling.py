@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from process.lifetime.scheduling import interrupt_others, let_others_finish
+from process.lifetime.scheduling import use_batch_policy, use_normal_policy
 
 
 @pytest.fixture(autouse=True)
@@ -29,14 +29,14 @@ def policy_of_new_thread() -> int:
 
 def test_threads_inherit_it() -> None:
     """Threads inherit the policy that does not preempt, until they declare that they compute."""
-    let_others_finish()
+    use_batch_policy()
     assert policy_of_new_thread() == os.SCHED_BATCH
-    let_others_finish()
-    interrupt_others()
+    use_batch_policy()
+    use_normal_policy()
     assert policy_of_new_thread() == os.SCHED_OTHER
 
 
-@pytest.mark.parametrize("change", [let_others_finish, interrupt_others])
+@pytest.mark.parametrize("change", [use_batch_policy, use_normal_policy])
 def test_another_policy_stays(change: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
     """A policy that was chosen for the process is not changed."""
     monkeypatch.setattr(os, "sched_getscheduler", lambda _: os.SCHED_IDLE)
@@ -54,6 +54,6 @@ def test_a_forbidden_change_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(os, "sched_setscheduler", reject)
-    let_others_finish()
+    use_batch_policy()
     monkeypatch.undo()
     assert os.sched_getscheduler(0) == os.SCHED_OTHER

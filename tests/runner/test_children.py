@@ -58,7 +58,7 @@ async def test_a_dead_process_is_restarted_and_the_others_continue(output: Outpu
     with pytest.raises(
         DiedTooOften, match=r"^weak has exited 3 times in \d+ s, the last time with code 3, and is not "
     ):
-        await children.keep()
+        await children.supervise()
     await children.stop([signal.SIGTERM], GUARD_S, GUARD_S)
     assert [line for line in output if line.startswith("weak exited")] == [
         "weak exited with code 3; it will be restarted in 0.01 s",
@@ -73,9 +73,9 @@ async def test_deaths_are_forgotten_after_the_window(output: Output) -> None:
     """A process that dies rarely is always restarted."""
     children = children_of(output, Restarts(first_delay_s=0.01, max_deaths=2, window_s=0.001))
     children.start("weak", [sys.executable, "-c", "print('up')"])
-    keeping = asyncio.create_task(children.keep())
+    supervising = asyncio.create_task(children.supervise())
     await output.until("weak    | up", 5)
-    keeping.cancel()
+    supervising.cancel()
     await children.stop([signal.SIGTERM], GUARD_S, GUARD_S)
 
 

@@ -15,8 +15,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from sluice.v1 import chat_pb2_grpc, embedding_pb2, embedding_pb2_grpc, model_pb2_grpc, rank_pb2_grpc
 
 from service.engine.client.embedder import EmbedderClient
-from service.engine.config.engine_config import EngineConfig
 from service.engine.core.encoder_core import EncoderCore
+from service.engine.interface.config import EngineConfig
 from service.engine.interface.port import StepObserver
 from service.engine.link.thread_link import ThreadLink
 from service.generation.errors import PromptTooLong

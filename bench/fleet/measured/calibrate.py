@@ -8,8 +8,8 @@ from array import array
 from typing import Any
 
 from bench.fleet.simulated.step_model import StepTable
-from service.engine.config.engine_config import EngineConfig
 from service.engine.core.batch import BatchEntry, lay_out
+from service.engine.interface.config import EngineConfig
 from service.engine.loading.generator import load_model
 
 _BATCHES = (1, 2, 4, 8, 16, 32, 64)

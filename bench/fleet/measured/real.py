@@ -29,7 +29,7 @@ from bench.fleet.simulated.simulation import Jobs, Outcome
 from bench.fleet.simulated.step_model import StepTable
 from runner.proxy.fleet import Fleet
 from runner.proxy.production import production_config
-from service.settings.config import DEMO_FOLDER
+from service.settings.bundled_models import DEMO_FOLDER
 
 MODEL = "paced"
 _START_S = 120.0

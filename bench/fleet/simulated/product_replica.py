@@ -11,12 +11,12 @@ from collections import abc
 from bench.fleet.simulated.job import NEVER, Job
 from bench.fleet.simulated.replica import Replica, Sizes
 from bench.fleet.simulated.step_model import StepModel
-from service.engine.config.engine_config import EngineConfig
 from service.engine.core.blocks.block_pool import BlockPool
 from service.engine.core.engine_core import EngineCore, SampledToken
 from service.engine.core.scheduler import Scheduler
 from service.engine.core.sequences.sequence import Sequence, SequenceGroup
 from service.engine.core.step import Step
+from service.engine.interface.config import EngineConfig
 from service.generation.outputs.output import GenerationOutput
 from service.generation.requests.parameters import SamplingParams, StopParams
 from service.generation.requests.request import GenerationRequest

@@ -39,6 +39,7 @@ def _texts(
     *,
     has_query_list: bool = False,
 ) -> TextsToRank:
+    """Return the request as values; `queries_field` names the queries in errors."""
     serving, options = serving_values(request.serving), request.options
     return TextsToRank(
         model=request.model,

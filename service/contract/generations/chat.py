@@ -106,6 +106,7 @@ class ChatRenderer:
         first.tokens.CopyFrom(emitted)
 
     def _render(self, event: Event) -> Iterator[chat_pb2.StreamChatResponse]:
+        """Yield the messages of one event."""
         match event:
             case Text(choice_index, text, logprobs):
                 delta = chat_pb2.ContentDelta(choice_index=choice_index, text=text)

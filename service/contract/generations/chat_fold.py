@@ -54,6 +54,7 @@ class ChatFold:
                 self.response.usage.CopyFrom(event.usage)
 
     def _add_tool_call(self, delta: chat_pb2.ToolCallDelta) -> None:
+        """Add a delta to its call, which it begins if it is the call's first."""
         calls = self._choice(delta.choice_index).message.tool_calls
         if delta.tool_call_index == len(calls):
             call = calls.add(id=delta.id)
@@ -61,6 +62,7 @@ class ChatFold:
         self._arguments.setdefault((delta.choice_index, delta.tool_call_index), []).append(delta.arguments)
 
     def _choice(self, index: int) -> chat_pb2.ChatChoice:
+        """Return a choice of the answer; choices up to it are created."""
         choices = self.response.choices
         while len(choices) <= index:
             choice = choices.add(index=len(choices))

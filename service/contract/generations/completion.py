@@ -60,6 +60,7 @@ def to_answer_request(request: completion_pb2.CompleteRequest) -> AnswerRequest:
 
 
 def _to_prompt(request: completion_pb2.CompleteRequest, index: int) -> Prompt:
+    """Return a prompt: raw, or a conversation of one user message."""
     field = f"prompts[{index}]"
     prompt = to_raw_prompt(request.prompts[index], field)
     is_raw = not request.HasField("use_raw_prompt") or request.use_raw_prompt
@@ -97,6 +98,7 @@ class CompletionRenderer:
         return [message for event in events for message in self._render_other(event)]
 
     def _render_output(self, choice_index: int, events: Sequence[Event]) -> list[completion_pb2.StreamCompleteResponse]:
+        """Return the messages of one output's events: one with all deltas, and those of finished choices."""
         deltas: list[completion_pb2.CompletionDelta] = []
         finished: list[completion_pb2.StreamCompleteResponse] = []
         for event in events:
@@ -118,6 +120,7 @@ class CompletionRenderer:
         return [*(_Event(delta=delta) for delta in deltas), *finished]
 
     def _render_other(self, event: Event) -> Iterator[completion_pb2.StreamCompleteResponse]:
+        """Yield the messages of an event that belongs to no output."""
         match event:
             case Started():
                 yield self._started(event)
@@ -128,6 +131,7 @@ class CompletionRenderer:
                 yield _Event(completed=completion_pb2.CompletionCompleted())
 
     def _started(self, event: Started) -> completion_pb2.StreamCompleteResponse:
+        """Return the stream's first message."""
         self._n = event.n
         self._prompt_texts = event.prompt_texts
         started = completion_pb2.CompletionStarted(

@@ -50,6 +50,7 @@ class CompletionFold:
                 self.response.usage.CopyFrom(event.usage)
 
     def _choice(self, index: int) -> completion_pb2.CompletionChoice:
+        """Return a choice of the answer; choices up to it are created."""
         choices = self.response.choices
         while len(choices) <= index:
             choice = choices.add(index=len(choices), prompt_index=len(choices) // self._n)

@@ -42,6 +42,7 @@ def response_attributes(request: response_pb2.CreateResponseRequest) -> dict[str
 
 
 def _message(message: content_pb2.Message) -> dict[str, Any]:
+    """Return a message in the form of the GenAI conventions."""
     parts: list[dict[str, str]] = []
     if message.reasoning:
         parts.append({"type": "reasoning", "content": message.reasoning})
@@ -57,6 +58,7 @@ def _message(message: content_pb2.Message) -> dict[str, Any]:
 
 
 def _item_message(item: response_item_pb2.InputItem) -> dict[str, Any]:
+    """Return an input item of a response in the form of the GenAI conventions."""
     match item.WhichOneof("item"):
         case "message":
             return {"role": _role(item.message.role), "parts": [_part(part) for part in item.message.content]}
@@ -73,6 +75,7 @@ def _item_message(item: response_item_pb2.InputItem) -> dict[str, Any]:
 
 
 def _part(part: content_pb2.ContentPart) -> dict[str, str]:
+    """Return a content part in the form of the GenAI conventions, with an image's URL or type instead of its data."""
     match part.WhichOneof("part"):
         case "text":
             return _text(part.text)
@@ -91,6 +94,7 @@ def _part(part: content_pb2.ContentPart) -> dict[str, str]:
 
 
 def _prompt_part(prompt: prompt_pb2.Prompt) -> dict[str, Any]:
+    """Return a raw prompt in the form of the GenAI conventions."""
     if prompt.HasField("token_ids"):
         return {"type": "token_ids", "content": list(prompt.token_ids.ids)}
     return _text(prompt.text)

@@ -62,6 +62,7 @@ class TextGenerationRenderer:
     def _render_output(
         self, tokens: Tokens, events: Sequence[Event]
     ) -> Iterator[text_generation_pb2.StreamGenerateTextResponse]:
+        """Yield the messages of one output's tokens and events."""
         self._num_tokens += len(tokens.token_ids)
         if tokens.token_times:
             self._newest_token = tokens.token_times[-1]
@@ -81,6 +82,7 @@ class TextGenerationRenderer:
     def _finished(
         self, event: ChoiceFinished, tokens: Tokens, timings: text_generation_pb2.GenerationTimings
     ) -> text_generation_pb2.StreamGenerateTextResponse:
+        """Return the message that ends a choice."""
         finished = text_generation_pb2.TextGenerationFinished(
             finish_reason=FINISH_REASONS[event.reason],
             stop_sequence=event.stop_sequence,
@@ -93,6 +95,7 @@ class TextGenerationRenderer:
         return _Event(finished=finished)
 
     def _timings(self, tokens: Tokens) -> text_generation_pb2.GenerationTimings:
+        """Return the durations until now."""
         measured = tokens.timings
         return text_generation_pb2.GenerationTimings(
             queue_wait=_duration_if_over(measured.arrived, measured.scheduled),
@@ -103,6 +106,7 @@ class TextGenerationRenderer:
 
 
 def _render_other(event: Event) -> Iterator[text_generation_pb2.StreamGenerateTextResponse]:
+    """Yield the messages of an event that belongs to no output."""
     match event:
         case Started():
             started = text_generation_pb2.TextGenerationStarted(

@@ -56,6 +56,7 @@ class EndpointJson:
         return self._document(entries, {name: value for name, value in values.items() if name != _ENDPOINTS})
 
     def _document(self, entries: list[Any], unknown: dict[str, Any]) -> EndpointDocument:
+        """Return the document; unreadable entries and those of a newer version are separate. Raise ValueError."""
         endpoints: dict[str, Endpoint] = {}
         unreadable: list[UnreadableEndpoint] = []
         newer: dict[str, NewerEndpoint] = {}
@@ -88,6 +89,7 @@ def _entry(endpoint: Endpoint, newer: NewerEndpoint | None) -> Mapping[str, Any]
 
 
 def _has_unknown_fields(entry: dict[str, Any]) -> bool:
+    """Return whether an entry has fields that this version does not know."""
     try:
         _message(entry, endpoint_pb2.Endpoint())
     except ValueError:
@@ -96,6 +98,7 @@ def _has_unknown_fields(entry: dict[str, Any]) -> bool:
 
 
 def _message(values: Any, message: Any, *, ignore_unknown: bool = False) -> Any:
+    """Parse JSON values into `message`. Raise ValueError with a one-line reason."""
     try:
         return json_format.ParseDict(values, message, ignore_unknown_fields=ignore_unknown)
     except (json_format.ParseError, AttributeError, TypeError) as error:  # the last two for what is no JSON object
@@ -103,6 +106,7 @@ def _message(values: Any, message: Any, *, ignore_unknown: bool = False) -> Any:
 
 
 def _to_endpoint(endpoint: endpoint_pb2.Endpoint) -> Endpoint:
+    """Return a stored endpoint as a value. Raise ValueError if it is invalid."""
     request = endpoint_pb2.CreateEndpointRequest(name=endpoint.name, entities=endpoint.entities)
     entities = to_entities(endpoint.entities)
     try:

@@ -68,6 +68,7 @@ def load_message(
 def _model_message(
     model: str, stats: EngineStats, histograms: Mapping[tuple[str, str], Counter[float]], num_requests: int
 ) -> load_pb2.ModelLoad:
+    """Return the load of one model."""
     times = {
         field: _distribution(histograms[model, field]) for field in _TIMES.values() if (model, field) in histograms
     }
@@ -98,6 +99,7 @@ def _distribution(cumulative: Mapping[float, int]) -> load_pb2.Distribution:
 
 
 def _differences(totals: Iterable[int]) -> Iterator[int]:
+    """Yield the count of each bucket, from cumulative counts."""
     before = 0
     for total in totals:
         yield total - before

@@ -142,6 +142,7 @@ def to_raw_prompt(prompt: prompt_pb2.Prompt, field: str) -> RawText | RawTokens:
 
 
 def _to_message(message: content_pb2.Message, field: str) -> Message:
+    """Return a message as a value; `field` is its path in the request."""
     return Message(
         role=ROLES[message.role],
         content=to_parts(message.content, f"{field}.content"),

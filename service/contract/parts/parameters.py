@@ -51,6 +51,7 @@ def stopping_message(params: StopParams) -> sampling_pb2.StopParams:
 
 
 def _to_values(message: Message, kind: type[_Params]) -> _Params:
+    """Return the message's fields as values of `kind`; omitted ones have their defaults."""
     given: dict[str, Any] = {}
     for field, value in message.ListFields():
         if field.is_repeated:
@@ -64,6 +65,7 @@ _MessageT = TypeVar("_MessageT", bound=Message)
 
 
 def _to_message(params: SamplingParams | StopParams, message: _MessageT) -> _MessageT:
+    """Copy values to the fields of `message` with the same names, and return it."""
     for field in fields(params):
         value = getattr(params, field.name)
         descriptor = message.DESCRIPTOR.fields_by_name[field.name]
@@ -76,6 +78,7 @@ def _to_message(params: SamplingParams | StopParams, message: _MessageT) -> _Mes
 
 
 def _ranges(descriptor: Any, prefix: str) -> Iterator[tuple[str, Range]]:
+    """Yield the ranges that a message's rules allow, by the field's path."""
     for field in descriptor.fields:
         if field.is_repeated or field.type not in _RULES:
             continue

@@ -51,6 +51,7 @@ def stream_bytes(identity: StreamIdentity, num_choices: int) -> bytes:
 
 
 def _to_identity(data: bytes) -> StreamIdentity:
+    """Decode a stream's identity. Raise InvalidRequest."""
     try:
         version, created_ns, seed, answer_id, digest = _HEAD.unpack_from(data)
         model, fingerprint = data[_HEAD.size :].decode().split("\0")
@@ -74,6 +75,7 @@ def position_bytes(position: StreamPosition) -> bytes:
 
 
 def _to_position(data: bytes) -> StreamPosition:
+    """Decode a position in a stream. Raise InvalidRequest."""
     numbers = _numbers(data)
     first_number, num_cached_tokens, choice, end, *runs = numbers or [0] * 4
     sizes, counts = runs[::2], runs[1::2]
@@ -87,13 +89,14 @@ def _to_position(data: bytes) -> StreamPosition:
 
 
 def _varints(numbers: Iterable[int]) -> bytes:
+    """Encode integers with 7 bits per byte, the lowest first."""
     data = bytearray()
     for number in numbers:
-        rest = number
-        while rest > 0x7F:
-            data.append(rest & 0x7F | 0x80)
-            rest >>= 7
-        data.append(rest)
+        left = number
+        while left > 0x7F:
+            data.append(left & 0x7F | 0x80)
+            left >>= 7
+        data.append(left)
     return bytes(data)
 
 

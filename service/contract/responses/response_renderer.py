@@ -46,6 +46,7 @@ class ResponseRenderer:
         return [message for event in events for message in self._render(event)]
 
     def _render(self, event: Event) -> Iterator[Message]:
+        """Yield the messages of one event."""
         match event:
             case Text(_, text, logprobs):
                 yield from self._add_text(text, logprob_messages(logprobs))
@@ -65,6 +66,7 @@ class ResponseRenderer:
                 yield from self._end(event)
 
     def _end(self, event: Usage | Completed) -> Iterator[Message]:
+        """Yield the messages that end the stream. Without a completed response only the usage is sent."""
         response = self.response
         if isinstance(event, Usage):
             response.usage.CopyFrom(usage_message(event))
@@ -78,6 +80,7 @@ class ResponseRenderer:
             yield Message(incomplete=response_event_pb2.ResponseIncomplete(response=response))
 
     def _start(self, started: Started) -> Iterator[Message]:
+        """Yield the messages that begin the stream."""
         response = self.response
         response.id, response.model = started.id, started.model
         response.system_fingerprint = started.fingerprint
@@ -89,6 +92,7 @@ class ResponseRenderer:
         yield Message(in_progress=response_event_pb2.ResponseInProgress(response=response))
 
     def _add_text(self, text: str, logprobs: list[logprobs_pb2.TokenLogprob]) -> Iterator[Message]:
+        """Add text to the open message, which is opened if it isn't yet."""
         if not isinstance(self._open, OpenMessage):
             if not text:  # the tokens form no complete character yet
                 self._early_logprobs.extend(logprobs)
@@ -101,6 +105,7 @@ class ResponseRenderer:
         yield self._open.add(text, logprobs)
 
     def _add_reasoning(self, text: str) -> Iterator[Message]:
+        """Add text to the open reasoning, which is opened if it isn't yet."""
         if not isinstance(self._open, OpenReasoning):
             yield from self._close(_COMPLETED)
             self._open = reasoning = OpenReasoning(self.response.id, len(self.response.output))
@@ -108,6 +113,7 @@ class ResponseRenderer:
         yield self._open.add(text)
 
     def _finish(self, reason: FinishReason) -> Iterator[Message]:
+        """Close the open item; an answer without any has an empty message."""
         status = _INCOMPLETE if reason is FinishReason.LENGTH else _COMPLETED
         yield from self._close(status)
         if status == _COMPLETED and not any(not item.HasField("reasoning") for item in self.response.output):

@@ -93,6 +93,7 @@ class _Turn:
 
 
 def _to_messages(request: response_pb2.CreateResponseRequest) -> Sequence[Message]:
+    """Return the conversation; adjacent items of the assistant are one message."""
     turns: list[_Turn] = []
     if request.instructions:
         _add_system(turns, [TextPart(request.instructions)], "instructions")
@@ -102,13 +103,14 @@ def _to_messages(request: response_pb2.CreateResponseRequest) -> Sequence[Messag
 
 
 def _add(turns: list[_Turn], item: response_item_pb2.InputItem, field: str) -> None:
+    """Add an input item to the conversation's turns. Raise InvalidRequest."""
     match item.WhichOneof("item"):
         case "message":
             _add_message(turns, item.message, f"{field}.message")
         case "function_call":
             call = item.function_call
-            made = FunctionCall(call.call_id, call.name, call.arguments)
-            _assistant(turns, field, "function_call").tool_calls.append(made)
+            call_value = FunctionCall(call.call_id, call.name, call.arguments)
+            _assistant(turns, field, "function_call").tool_calls.append(call_value)
         case "function_call_output":
             output = item.function_call_output
             turn = _Turn(Role.TOOL, field, "function_call_output", [TextPart(output.output)])
@@ -121,6 +123,7 @@ def _add(turns: list[_Turn], item: response_item_pb2.InputItem, field: str) -> N
 
 
 def _add_message(turns: list[_Turn], given: response_item_pb2.InputMessage, field: str) -> None:
+    """Add a message to the conversation's turns. Raise InvalidRequest."""
     parts = to_parts(given.content, f"{field}.content")
     if given.role == content_pb2.ROLE_SYSTEM:
         _add_system(turns, parts, field)
@@ -134,6 +137,7 @@ def _add_message(turns: list[_Turn], given: response_item_pb2.InputMessage, fiel
 
 
 def _add_system(turns: list[_Turn], parts: Iterable[Part], field: str) -> None:
+    """Add instructions to the system message, which must be first. Raise InvalidRequest."""
     if not turns:
         turns.append(_Turn(Role.SYSTEM, field))
     elif turns[-1].role is Role.SYSTEM:

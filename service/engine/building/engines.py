@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import abc
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from service.engine.client.embedder import EmbedderClient
 from service.engine.client.generator import GeneratorClient
-from service.engine.config.engine_config import EngineConfig
+from service.engine.interface.config import EngineConfig
 from service.engine.interface.description import (
     ComputeDtype,
     CrossEncoderDescription,
@@ -26,6 +26,8 @@ from service.engine.loading.model_folder import find_folder
 from service.engine.tokens.tokenizer import FastTokenizer
 from service.generation.requests.parameters import Ranges
 from service.generation.requests.ranking import Activation
+
+_Description = TypeVar("_Description")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +96,8 @@ def build_engine(
         "cache_share": cache_share,
         "control_token_ids": dict(control_token_ids or {}),
     }
-    link, description = _load_core(
-        EngineSpec("service.engine.loading.generator:load_generator", arguments), config, model
-    )
-    if not isinstance(description, GeneratorDescription):
-        raise TypeError(f"expected a GeneratorDescription, got {description!r}")
+    spec = EngineSpec("service.engine.loading.generator:load_generator", arguments)
+    link, description = _load_core(spec, config, model, GeneratorDescription)
     engine = GeneratorClient(
         link, description.config, vocab_size=description.vocab_size, ranges=ranges, observer=observer
     )
@@ -120,11 +119,8 @@ def build_encoder(
     a thread.
     """
     arguments = {"folder": folder, "config": config, "compute_dtype": compute_dtype, "device": device}
-    link, description = _load_core(
-        EngineSpec("service.engine.loading.encoder:load_encoder", arguments), config, str(folder)
-    )
-    if not isinstance(description, EncoderDescription):
-        raise TypeError(f"expected an EncoderDescription, got {description!r}")
+    spec = EngineSpec("service.engine.loading.encoder:load_encoder", arguments)
+    link, description = _load_core(spec, config, str(folder), EncoderDescription)
     engine = EmbedderClient(link, description.config, vocab_size=description.info.vocab_size, observer=observer)
     tokenizer = FastTokenizer.from_folder(description.body)
     return BuiltEncoder(engine, tokenizer, description.config, description.info, description)
@@ -140,11 +136,8 @@ def build_cross_encoder(
 ) -> BuiltCrossEncoder:
     """Load the cross-encoder of `folder` and size its engine. Arguments and errors are those of `build_encoder`."""
     arguments = {"folder": folder, "config": config, "compute_dtype": compute_dtype, "device": device}
-    link, description = _load_core(
-        EngineSpec("service.engine.loading.encoder:load_cross_encoder", arguments), config, str(folder)
-    )
-    if not isinstance(description, CrossEncoderDescription):
-        raise TypeError(f"expected a CrossEncoderDescription, got {description!r}")
+    spec = EngineSpec("service.engine.loading.encoder:load_cross_encoder", arguments)
+    link, description = _load_core(spec, config, str(folder), CrossEncoderDescription)
     engine = EmbedderClient(link, description.config, vocab_size=description.info.vocab_size, observer=observer)
     return BuiltCrossEncoder(
         engine,
@@ -155,10 +148,17 @@ def build_cross_encoder(
     )
 
 
-def _load_core(engine_spec: EngineSpec, config: EngineConfig, name: str) -> tuple[Link, Any]:
-    """Load a core, in a worker process if `config` says so, and return the link to it and its description."""
+def _load_core(
+    engine_spec: EngineSpec, config: EngineConfig, name: str, kind: type[_Description]
+) -> tuple[Link, _Description]:
+    """Load a core, in a worker process if `config` says so, and return the link to it and its description of `kind`."""
+    link: Link
     if config.worker == "process":
-        link = ProcessLink(engine_spec, name=name, detects_suspension=config.reject_while_suspended)
-        return link, link.launch()
-    made = engine_spec.make()
-    return ThreadLink(made.core), made.description
+        process = ProcessLink(engine_spec, name=name, detects_suspension=config.reject_while_suspended)
+        link, description = process, process.launch()
+    else:
+        built = engine_spec.make()
+        link, description = ThreadLink(built.core), built.description
+    if not isinstance(description, kind):
+        raise TypeError(f"expected a {kind.__name__}, got {description!r}")
+    return link, description

@@ -9,7 +9,7 @@ from collections import abc
 from functools import partial
 from pathlib import Path
 
-from service.engine.config.engine_config import EngineConfig
+from service.engine.interface.config import EngineConfig
 from service.engine.interface.messages import Command, DropAdapter, LoadAdapter, Output
 from service.generation.adapter import AdapterLoaded
 from service.generation.errors import AdapterLost, AdapterRejected, EngineError, EngineFailed, TooManyAdapters

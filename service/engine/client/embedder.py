@@ -9,7 +9,7 @@ from functools import partial
 
 from service.engine.client.engine_client import EngineClient
 from service.engine.client.queue_share import QueuedRequest, QueueShare
-from service.engine.config.engine_config import EngineConfig
+from service.engine.interface.config import EngineConfig
 from service.engine.interface.messages import Add, InputVector, Output
 from service.engine.interface.port import StepObserver
 from service.engine.interface.retry import retry_after_s

@@ -22,7 +22,7 @@ from service.engine.client.queue_share import QueuedRequest, QueueShare
 from service.engine.client.queue_wait import KeyLoad, QueueWaitEstimator, has_small_load
 from service.engine.client.request_check import check_limit, check_request
 from service.engine.client.wakeups import WakeupLimiter
-from service.engine.config.engine_config import EngineConfig, max_sequence_len
+from service.engine.interface.config import EngineConfig, max_sequence_len
 from service.engine.interface.in_flight_limit import InFlightLimit
 from service.engine.interface.messages import Add, Compile, Compiled, Report
 from service.engine.interface.port import Outputs, StepObserver

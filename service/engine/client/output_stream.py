@@ -23,7 +23,7 @@ class OutputStream(AsyncIterator[GenerationOutput]):
         self.num_tokens = 0  # delivered, read or not
         self._num_unfinished = num_choices
         self._is_broken = False
-        self._has_begun = False
+        self._has_started = False
         self._error: EngineError | None = None
         self._pending: dict[tuple[int, int], list[GenerationOutput]] = {}  # by request and choice
         self._whole: deque[GenerationOutput] = deque()
@@ -41,15 +41,15 @@ class OutputStream(AsyncIterator[GenerationOutput]):
 
     def start(self) -> None:
         """Record that the first step of one of its requests was computed."""
-        self._has_begun = True
+        self._has_started = True
         self._changed.set()
 
-    async def begun(self) -> None:
+    async def until_started(self) -> None:
         """Return when the first step of one of the requests was computed.
 
         Raise the error that ended all of them before that.
         """
-        while not (self._has_begun or self._pending or self.is_ended):
+        while not (self._has_started or self._pending or self.is_ended):
             self._changed.clear()
             await self._changed.wait()
         if not self._pending:

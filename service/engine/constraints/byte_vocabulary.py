@@ -23,44 +23,46 @@ class ByteVocabulary:
     def __init__(
         self,
         tokenizer: Tokenizer,
-        whole: Any,
+        full_tokenizer: Any,
         control_token_ids: abc.Collection[int],
         eos_token_ids: abc.Collection[int],
     ) -> None:
-        """`whole` is llguidance's tokenizer of all tokens. Raise ValueError if the vocabulary is too small."""
-        apart = {*control_token_ids, *eos_token_ids}
-        others = (token_id for token_id in range(tokenizer.vocab_size) if token_id not in apart)
-        self._id_of_byte = [token_id for token_id, _ in zip(others, range(_NUM_BYTES), strict=False)]
+        """`full_tokenizer` is llguidance's tokenizer of the model's tokens. Raise ValueError for a small vocabulary."""
+        excluded = {*control_token_ids, *eos_token_ids}
+        free_ids = (token_id for token_id in range(tokenizer.vocab_size) if token_id not in excluded)
+        self._id_of_byte = [token_id for token_id, _ in zip(free_ids, range(_NUM_BYTES), strict=False)]
         if len(self._id_of_byte) < _NUM_BYTES:
             raise ValueError("the vocabulary is too small")
         self._byte_of_id = {token_id: byte for byte, token_id in enumerate(self._id_of_byte)}
         self._tokenizer = tokenizer
-        self._whole = whole
-        self._apart = frozenset(apart)
-        self.num_words = (whole.vocab_size + 31) // 32
+        self._full_tokenizer = full_tokenizer
+        self._excluded = frozenset(excluded)
+        self.num_words = (full_tokenizer.vocab_size + 31) // 32
         self.eos_token_ids = frozenset(eos_token_ids)
         self.eos_token_id = min(eos_token_ids)
         # The attributes that llguidance requires of a vocabulary.
         self.bos_token_id = None
         self.special_token_ids = sorted(control_token_ids)
         self.tokens = [
-            tokenizer.token_bytes(token_id) if token_id in apart else b"" for token_id in range(whole.vocab_size)
+            tokenizer.token_bytes(token_id) if token_id in excluded else b""
+            for token_id in range(full_tokenizer.vocab_size)
         ]
         for byte, token_id in enumerate(self._id_of_byte):
             self.tokens[token_id] = bytes([byte])
         self.tokenizer = llguidance.LLTokenizer(llguidance.TokenizerWrapper(self), eos_token=sorted(eos_token_ids))
-        spelled = {tokenizer.token_bytes(token_id) for token_id in range(tokenizer.vocab_size)}
-        self.spells_all = all(bytes([byte]) in spelled for byte in range(_NUM_BYTES))
+        token_bytes = {tokenizer.token_bytes(token_id) for token_id in range(tokenizer.vocab_size)}
+        # True if every byte has a token of its own, so that the model can write any text.
+        self.has_all_bytes = all(bytes([byte]) in token_bytes for byte in range(_NUM_BYTES))
         closing = sorted(range(_NUM_BYTES), key=lambda byte: _CLOSING.find(byte) % 99)
         self.digit_ids = frozenset(self._id_of_byte[byte] for byte in b"0123456789")
         self.quote_id = self._id_of_byte[ord('"')]
-        in_order = [*(self._id_of_byte[byte] for byte in closing), *sorted(apart)]
-        self._in_order = np.array([each for each in in_order if each < whole.vocab_size], np.int64)
+        preferred = [*(self._id_of_byte[byte] for byte in closing), *sorted(excluded)]
+        self._preferred = np.array([each for each in preferred if each < full_tokenizer.vocab_size], np.int64)
 
     def allowed(self, mask: Any) -> list[int]:
         """Return the ids that a mask allows; those that tend to close open JSON come first."""
         bits = np.unpackbits(mask.view(np.uint8), bitorder="little")
-        allowed: list[int] = self._in_order[bits[self._in_order] > 0].tolist()
+        allowed: list[int] = self._preferred[bits[self._preferred] > 0].tolist()
         return allowed
 
     def __call__(self, text: str | bytes) -> list[int]:
@@ -72,7 +74,7 @@ class ByteVocabulary:
 
     def path_of_token(self, token_id: int) -> list[int]:
         """Return the path of one of the model's tokens."""
-        return [token_id] if token_id in self._apart else self.path_of(self._tokenizer.token_bytes(token_id))
+        return [token_id] if token_id in self._excluded else self.path_of(self._tokenizer.token_bytes(token_id))
 
     def tokens_of(self, path: abc.Sequence[int]) -> list[int]:
         """Return the model's usual tokens for a path. Raise ValueError if the vocabulary can't spell it."""
@@ -87,7 +89,8 @@ class ByteVocabulary:
         return token_ids + self._encode(data)
 
     def _encode(self, data: bytes) -> list[int]:
-        token_ids: list[int] = self._whole.tokenize_bytes(data) if data else []
+        """Return the tokens of a text without control tokens. Raise ValueError if the vocabulary can't spell it."""
+        token_ids: list[int] = self._full_tokenizer.tokenize_bytes(data) if data else []
         if b"".join(map(self._tokenizer.token_bytes, token_ids)) != data:
             raise ValueError("the vocabulary can't spell the text")
         return token_ids

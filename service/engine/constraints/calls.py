@@ -36,7 +36,7 @@ class CallConstraint:
         self._text = b""  # the whole text, while there is a lead
         self._tail = b""  # the last bytes of free text, enough to find the marker
         self._call: GrammarConstraint | None = None
-        self._forbidden = self._misleading()
+        self._forbidden = self._ids_of_no_call()
 
     @property
     def is_free(self) -> bool:
@@ -76,7 +76,7 @@ class CallConstraint:
         self._call.accept(token_id)
         if self._call.is_finished() and not self._once:
             self._call, self._tail = None, b""
-            self._forbidden = self._misleading()
+            self._forbidden = self._ids_of_no_call()
 
     def follow(self, data: bytes) -> None:
         """Advance by free text, in which a call may open."""
@@ -87,7 +87,7 @@ class CallConstraint:
                 self._lead = None
             if self._marker is not None:
                 self._tail = (self._tail + data)[-len(self._marker.data) :]
-            self._forbidden = self._misleading()
+            self._forbidden = self._ids_of_no_call()
         else:
             self._lead = None
 
@@ -115,7 +115,7 @@ class CallConstraint:
             lead = self._lead.fork()
             if lead.follow(data) and lead.is_accepting():
                 return self._call_after(self._text + data)
-        if self._marker is None or (rest := self._marker.rest(self._tail, data)) is None:
+        if self._marker is None or (rest := self._marker.text_after(self._tail, data)) is None:
             return None
         return self._call_after(rest)
 
@@ -124,13 +124,13 @@ class CallConstraint:
         call = self._first.fork()
         return call if call.follow(data) else None
 
-    def _misleading(self) -> tuple[int, ...]:
+    def _ids_of_no_call(self) -> tuple[int, ...]:
         """Return the tokens that would complete the marker and continue with text that no call begins with."""
         if self._marker is None:
             return ()
         found = []
         for token_id in self._marker.crossing_ids(self._tail):
-            rest = self._marker.rest(self._tail, self._tokenizer.token_bytes(token_id))
+            rest = self._marker.text_after(self._tail, self._tokenizer.token_bytes(token_id))
             if rest and self._call_after(rest) is None:
                 found.append(token_id)
         return tuple(found)

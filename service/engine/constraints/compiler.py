@@ -38,7 +38,7 @@ class ConstraintCompiler:
         self._make_grammars = partial(
             GrammarCompiler, tokenizer, control_token_ids, eos_token_ids, ends_in_time=ends_in_time
         )
-        self._made_grammars: GrammarCompiler | None = None
+        self._grammar_compiler: GrammarCompiler | None = None
         self._lock = threading.Lock()
 
         def tokens_of(markers: ReasoningMarkers) -> ReasoningTokens:
@@ -70,9 +70,9 @@ class ConstraintCompiler:
     @property
     def _grammars(self) -> GrammarCompiler:
         with self._lock:
-            if self._made_grammars is None:
-                self._made_grammars = self._make_grammars()
-            return self._made_grammars
+            if self._grammar_compiler is None:
+                self._grammar_compiler = self._make_grammars()
+            return self._grammar_compiler
 
     def _answer(self, grammar: Grammar) -> ConstraintState:
         """Compile the grammar of an answer, with its opening marker and lead if it has them."""

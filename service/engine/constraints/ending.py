@@ -18,8 +18,10 @@ _EFFORT_OF_ALL = 30_000  # and for all tokens of a choice
 # Processor time in seconds, far above the needs of usual grammars: for the search of a compilation, and for all
 # searches of a choice, which delay the other choices.
 _FIRST_S, _CHOICE_S = 2.0, 0.5
-_PLENTY = 512  # with this number of tokens left, plus one per byte of the last known path, the path may be unknown
-_MOST_CUT = 32  # bytes of a known path that a token may have replaced
+_AMPLE_TOKENS = (
+    512  # with this number of tokens left, plus one per byte of the last known path, the path may be unknown
+)
+_MAX_REPLACED = 32  # bytes of a known path that a token may have replaced
 _LONGEST = 2_000  # bytes of a stored path
 _NUM_COMPARED = 8  # paths, of which the one with the fewest tokens is used
 
@@ -62,10 +64,12 @@ class Ending:
             matching = [path for path in paths if is_complete(vocabulary, matcher, path)]
             return cls._shortest(vocabulary, matcher, matching)
         until = time.thread_time() + _FIRST_S
-        for tries_all, limit in _FIRST_EFFORTS.items():
+        for tries_all_bytes, limit in _FIRST_EFFORTS.items():
             effort = Effort(limit, until - time.thread_time())
             found = []
-            for path in islice(PathSearch(vocabulary, matcher, effort, [], tries_all=tries_all), _NUM_COMPARED):
+            for path in islice(
+                PathSearch(vocabulary, matcher, effort, [], tries_all_bytes=tries_all_bytes), _NUM_COMPARED
+            ):
                 effort.num_left = min(effort.num_left, _EFFORT_TO_COMPARE)
                 found.append(path)
             if (ending := cls._shortest(vocabulary, matcher, found)) is not None:
@@ -99,7 +103,7 @@ class Ending:
         """Return True if the path is known and has at most `num_left` tokens."""
         if not self.is_known:
             return False
-        if self._plan is None and self._vocabulary.spells_all and len(self._path) <= num_left:
+        if self._plan is None and self._vocabulary.has_all_bytes and len(self._path) <= num_left:
             return True  # a token has at least one byte
         tokens = self._tokens()
         return tokens is not None and len(tokens) <= num_left
@@ -119,15 +123,15 @@ class Ending:
         if self._plan and token_id == self._plan[0]:
             matcher = self._matcher.deep_copy()
             if matcher.try_consume_tokens(step) == len(step):
-                rest = self._path[len(step) :], self._plan[1:]
-                return Ending(self._vocabulary, matcher, self._effort, *rest)
-        return self._moved(step, num_left)
+                remainder = self._path[len(step) :], self._plan[1:]
+                return Ending(self._vocabulary, matcher, self._effort, *remainder)
+        return self._after_step(step, num_left)
 
     def after_text(self, data: bytes) -> Ending | None:
         """Return the ending after a text; None if no path from there is known."""
-        return self._moved(self._vocabulary.path_of(data), None)
+        return self._after_step(self._vocabulary.path_of(data), None)
 
-    def _moved(self, step: list[int], num_left: int | None) -> Ending | None:
+    def _after_step(self, step: list[int], num_left: int | None) -> Ending | None:
         """Return the ending after `step`, or None if `step` is not allowed or its paths exceed `num_left` tokens."""
         matcher = self._matcher.deep_copy()
         if matcher.try_consume_tokens(step) != len(step) or matcher.is_error():
@@ -138,7 +142,7 @@ class Ending:
             ending = Ending(self._vocabulary, matcher, self._effort, path, None)
             if num_left is None or ending.fits(num_left):
                 return ending
-        if has_path or (num_left is not None and num_left < _PLENTY + len(self._path)):
+        if has_path or (num_left is not None and num_left < _AMPLE_TOKENS + len(self._path)):
             return None
         return Ending(self._vocabulary, matcher, self._effort, self._path, None, is_known=False)
 
@@ -149,19 +153,19 @@ class Ending:
             yield []
             return
         num_found = 0
-        for cut in dict.fromkeys((0, len(step), *range(1, min(len(path), _MOST_CUT)))):
-            if is_complete(self._vocabulary, matcher, path[cut:]):
-                yield path[cut:]
+        for start in dict.fromkeys((0, len(step), *range(1, min(len(path), _MAX_REPLACED)))):
+            if is_complete(self._vocabulary, matcher, path[start:]):
+                yield path[start:]
                 num_found += 1
                 if num_found == 2:
                     break
         if not num_found:
             limit = min(_EFFORT, self._effort.num_left)
             effort = Effort(limit, self._effort.seconds_left)
-            begun = time.thread_time()
+            began = time.thread_time()
             found = list(islice(PathSearch(self._vocabulary, matcher, effort, path), 1))
             self._effort.num_left -= limit - effort.num_left
-            self._effort.seconds_left -= time.thread_time() - begun
+            self._effort.seconds_left -= time.thread_time() - began
             yield from found
 
     def _tokens(self) -> list[int] | None:

@@ -186,8 +186,8 @@ class GrammarCompiler:
                 f"the constraint has {len(grammar.text)} characters as a grammar; "
                 f"the limit is {self._max_grammar_characters}",
             )
-        constraint = self._made(self._enforceable(grammar), ends_in_time=True)
-        self._keep(key, constraint)
+        constraint = self._compiled(self._enforceable(grammar), ends_in_time=True)
+        self._cache_grammar(key, constraint)
         return constraint.fork()
 
     def cached_grammars(self) -> list[str]:
@@ -197,23 +197,23 @@ class GrammarCompiler:
 
     def _enforceable(self, grammar: Grammar) -> Grammar:
         """Return the grammar, with replacements of lenient schemas that cannot be enforced."""
-        demanded = {schema for field, schema in grammar.schemas.items() if field not in grammar.lenient}
-        hopeless = [
+        required = {schema for field, schema in grammar.schemas.items() if field not in grammar.lenient}
+        unenforceable = [
             field
             for field in grammar.lenient
-            if grammar.schemas[field] not in demanded and not self._can_enforce(grammar.schemas[field])
+            if grammar.schemas[field] not in required and not self._can_enforce(grammar.schemas[field])
         ]
-        return grammar.without(*hopeless)
+        return grammar.without(*unenforceable)
 
     def _can_enforce(self, schema: str) -> bool:
         """Return whether a JSON schema can be compiled."""
         try:
-            self._made(Grammar(f"start: %json {schema}\n", "", schemas={"": schema}))
+            self._compiled(Grammar(f"start: %json {schema}\n", "", schemas={"": schema}))
         except UnsupportedConstraint:
             return False
         return True
 
-    def _made(self, grammar: Grammar, *, ends_in_time: bool = False) -> GrammarConstraint:
+    def _compiled(self, grammar: Grammar, *, ends_in_time: bool = False) -> GrammarConstraint:
         """Compile a grammar, with an ending if `ends_in_time`. Raise UnsupportedConstraint."""
         matcher = _matcher(self._tokenizer, grammar.text, grammar.schemas)
         if matcher.is_error():
@@ -251,7 +251,7 @@ class GrammarCompiler:
                 return UnsupportedConstraint(field, explain_rejection(schema, matcher.get_error()))
         return UnsupportedConstraint(grammar.field, error.strip() or "the constraint can't be compiled")
 
-    def _keep(self, key: _Key, constraint: GrammarConstraint) -> None:
+    def _cache_grammar(self, key: _Key, constraint: GrammarConstraint) -> None:
         """Cache a compiled grammar, and evict the oldest ones above the limits."""
         with self._lock:
             if key not in self._cache:

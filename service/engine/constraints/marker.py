@@ -20,7 +20,7 @@ class Marker:
             if tail.endswith(self.data[:num_before]):
                 yield from token_ids
 
-    def rest(self, tail: bytes, data: bytes) -> bytes | None:
+    def text_after(self, tail: bytes, data: bytes) -> bytes | None:
         """Return the part of `data`, which follows `tail`, after the marker; None if the marker does not end in it."""
         found = (tail + data).find(self.data)
         return None if found < 0 else (tail + data)[found + len(self.data) :]

@@ -118,7 +118,7 @@ class ReasoningConstraint:
             is_open = token_id == self._tokens.open_id and num_closing < num_left
             return token_id if is_open else self._answer.replace_token(token_id, num_left)
         data = self._tokens.tokenizer.token_bytes(token_id)
-        is_closed = self._tokens.close_marker.rest(self._tail, data) is not None
+        is_closed = self._tokens.close_marker.text_after(self._tail, data) is not None
         if is_closed or num_closing + (_ANSWER_RESERVE - 1) * num_answer_tokens < num_left:
             return token_id
         self._close()
@@ -187,7 +187,7 @@ class ReasoningConstraint:
         marker = self._tokens.close_marker
         data = self._tokens.tokenizer.token_bytes(token_id)
         self._num_reasoning_tokens += 1
-        if (rest := marker.rest(self._tail, data)) is not None:
+        if (rest := marker.text_after(self._tail, data)) is not None:
             self._phase = _Phase.ANSWER
             if self._calls is not None:
                 self._calls.follow(rest)

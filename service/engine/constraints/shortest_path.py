@@ -58,17 +58,24 @@ class _SearchState(NamedTuple):
 class PathSearch:
     """A search for paths after which a text may end, roughly in the order of their length and likelihood.
 
-    A path continues with `hint` as soon as that completes it. Unless `tries_all`, only some of many possible bytes are
-    tried. Of states that allow the same many bytes only one is explored, and one of those that are reached by digits.
+    A path continues with `hint` as soon as that completes it. Unless `tries_all_bytes`, only some of many possible
+    bytes are tried. Of states that allow the same many bytes only one is explored, and one of those that are reached
+    by digits.
     """
 
     def __init__(
-        self, vocabulary: ByteVocabulary, matcher: Any, effort: Effort, hint: list[int], *, tries_all: bool = False
+        self,
+        vocabulary: ByteVocabulary,
+        matcher: Any,
+        effort: Effort,
+        hint: list[int],
+        *,
+        tries_all_bytes: bool = False,
     ) -> None:
         self._vocabulary = vocabulary
         self._effort = effort
         self._hint = hint
-        self._tries_all = tries_all
+        self._tries_all_bytes = tries_all_bytes
         self._waiting = {0: [_SearchState(0, matcher, None, 0, b"")]}  # by cost
         self._until = 0.0  # in the thread's processor time
 
@@ -105,7 +112,7 @@ class PathSearch:
         seen.add(key)
         if len(allowed) > _MANY:
             allowed.sort(key=self._vocabulary.quote_id.__ne__)  # a quote closes a string
-            if not self._tries_all:
+            if not self._tries_all_bytes:
                 allowed = _some(allowed)
         for index, token_id in enumerate(allowed):
             if self._is_late():

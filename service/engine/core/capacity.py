@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import abc
 from operator import attrgetter
 
-from service.engine.config.engine_config import EngineConfig
 from service.engine.core.blocks.block_pool import BlockPool
 from service.engine.core.fair_queue import FairQueue, KeyQueue, displaced_key
 from service.engine.core.sequences.sequence import Sequence
 from service.engine.core.step_times import StepTimes
+from service.engine.interface.config import EngineConfig
 
 _MIN_RUNNING = 2  # sequences, regardless of their cost; with one, a single key could keep all others waiting
 _by_order = attrgetter("order")
@@ -50,9 +50,9 @@ class AdmissionCapacity:
             return False
         return displaced_key(key, self._slots_held(), limit) is not None
 
-    def displaced(self, key: KeyQueue, begun: abc.Collection[Sequence]) -> Sequence | None:
-        """Return the sequence, not in `begun`, whose slot a sequence of `key` may take if all slots are taken."""
-        return self._last(displaced_key(key, self._slots_held(), self.max_running), begun)
+    def displaced(self, key: KeyQueue, admitted: abc.Collection[Sequence]) -> Sequence | None:
+        """Return the sequence, not in `admitted`, whose slot a sequence of `key` may take if all slots are taken."""
+        return self._last(displaced_key(key, self._slots_held(), self.max_running), admitted)
 
     def has_blocks(self, sequence: Sequence, found: list[int]) -> bool:
         """Return whether enough blocks are free to start a sequence. `found` are its cached blocks.
@@ -66,19 +66,19 @@ class AdmissionCapacity:
         num_reserved += sum(pool.num_missing_blocks(each) for each in self._running)
         return num_needed + num_reserved <= pool.num_free_blocks
 
-    def displaced_blocks(self, key: KeyQueue, begun: abc.Collection[Sequence]) -> Sequence | None:
-        """Return the sequence, not in `begun`, whose blocks a sequence of `key` may take if too few are free."""
+    def displaced_blocks(self, key: KeyQueue, admitted: abc.Collection[Sequence]) -> Sequence | None:
+        """Return the sequence, not in `admitted`, whose blocks a sequence of `key` may take if too few are free."""
         held = dict.fromkeys(self._queue.active, 0)
         for sequence in self._running:
             held[self._queue.key_of(sequence)] += len(sequence.block_table)
-        return self._last(displaced_key(key, held, self._pool.num_blocks), begun)
+        return self._last(displaced_key(key, held, self._pool.num_blocks), admitted)
 
     def _slots_held(self) -> dict[KeyQueue, int]:
         return {key: key.num_running for key in self._queue.active}
 
-    def _last(self, key: KeyQueue | None, begun: abc.Collection[Sequence]) -> Sequence | None:
+    def _last(self, key: KeyQueue | None, admitted: abc.Collection[Sequence]) -> Sequence | None:
         """Return a key's last sequence, or None if it runs only one, which could otherwise be preempted forever."""
         if key is None or key.num_running < 2:
             return None
-        theirs = [each for each in self._running if self._queue.key_of(each) is key and each not in begun]
+        theirs = [each for each in self._running if self._queue.key_of(each) is key and each not in admitted]
         return max(theirs, key=_by_order, default=None)

@@ -27,7 +27,7 @@ class _Job:
 
     serial: int
     request: EmbeddingRequest
-    num_begun: int = 0  # inputs whose vectors are computed or being computed
+    num_started: int = 0  # inputs whose vectors are computed or being computed
 
 
 class _Key(Account):
@@ -149,7 +149,7 @@ class EncoderCore:
 
     def stats(self) -> EngineStats:
         """Return a snapshot of the state after the last step. Each input counts as a sequence without cache blocks."""
-        num_waiting = sum(len(job.request.inputs) - job.num_begun for job in self._jobs.values())
+        num_waiting = sum(len(job.request.inputs) - job.num_started for job in self._jobs.values())
         return self._stats._replace(num_waiting=num_waiting)
 
     def _add(self, job: _Job) -> None:
@@ -184,14 +184,14 @@ class EncoderCore:
             key = min(self._keys.active, key=attrgetter("served"))
             turn = key.turns[min(key.turns)]
             job = turn[0]
-            num_tokens = len(job.request.inputs[job.num_begun])
+            num_tokens = len(job.request.inputs[job.num_started])
             if batch and num_tokens > num_left:
                 break
             num_left -= num_tokens
             key.charge(num_tokens)
-            batch.append((job, job.num_begun))
-            job.num_begun += 1
+            batch.append((job, job.num_started))
+            job.num_started += 1
             turn.rotate(-1)
-            if job.num_begun == len(job.request.inputs):
+            if job.num_started == len(job.request.inputs):
                 self._forget(job)
         return batch

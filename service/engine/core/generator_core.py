@@ -7,7 +7,6 @@ import secrets
 import time
 from collections import abc
 
-from service.engine.config.engine_config import EngineConfig, max_sequence_len
 from service.engine.core.adapter_table import AdapterTable
 from service.engine.core.blocks.block_pool import BlockPool
 from service.engine.core.compilation import MAX_COMPILE_S, Compilations, CompileConstraint
@@ -16,6 +15,7 @@ from service.engine.core.engine_core import EngineCore, Runner
 from service.engine.core.scheduler import Scheduler
 from service.engine.core.sequences.constraint_state import ConstraintState
 from service.engine.core.sequences.sequence import SequenceGroup
+from service.engine.interface.config import EngineConfig, max_sequence_len
 from service.engine.interface.messages import (
     Abort,
     Add,

@@ -6,7 +6,6 @@ import math
 from collections import deque
 from operator import attrgetter
 
-from service.engine.config.engine_config import EngineConfig
 from service.engine.core.blocks.block_pool import BlockPool
 from service.engine.core.capacity import AdmissionCapacity
 from service.engine.core.drafts.speculation import MAX_DRAFTS, Speculation
@@ -14,8 +13,8 @@ from service.engine.core.fair_queue import FairQueue, KeyQueue
 from service.engine.core.sequences.sequence import Sequence, SequenceGroup
 from service.engine.core.step import ScheduledSequence, Step, StepPlan, share_of
 from service.engine.core.step_times import StepTimes
+from service.engine.interface.config import EngineConfig
 
-_EXPECTED_TOKENS = 256  # of an answer: adjacent blocks for them are preferred, not reserved
 _MAX_WAITS = 5.0  # a request that has not started after this many times `max_queue_wait_s` is rejected
 _by_order = attrgetter("order")
 _by_rank = attrgetter("rank")
@@ -180,7 +179,7 @@ class Scheduler:
         num_new = share_of(sequence, plan.num_left)
         if num_new == 0 or sequence not in self._running:
             return
-        while not self._grow(sequence, num_new):
+        while not self.pool.extend(sequence, num_new):
             last = self._queue.last(self._running)
             self._preempt(last, plan)
             if last is sequence:
@@ -189,23 +188,23 @@ class Scheduler:
 
     def _fill(self, plan: StepPlan, prefills: list[Sequence], now: float) -> None:
         """Give the step's remaining budget to running prompts and to queued sequences, key by key."""
-        begun: dict[KeyQueue, deque[Sequence]] = {}
+        prefilling: dict[KeyQueue, deque[Sequence]] = {}
         for sequence in prefills:
-            begun.setdefault(self._queue.key_of(sequence), deque()).append(sequence)
+            prefilling.setdefault(self._queue.key_of(sequence), deque()).append(sequence)
         others = [key for key in self._queue.active if key.waiting] if not plan.preempted else []
-        turns = list(dict.fromkeys([*begun, *others]))
+        turns = list(dict.fromkeys([*prefilling, *others]))
         while plan.num_left > 0 and turns:
             key = min(turns, key=_by_rank)
-            if begun.get(key):
-                self._continue(begun[key].popleft(), plan)
-            elif not key.waiting or plan.preempted or not self._begin(key, plan, now):
+            if prefilling.get(key):
+                self._continue(prefilling[key].popleft(), plan)
+            elif not key.waiting or plan.preempted or not self._admit(key, plan, now):
                 # No request overtakes the first one of its key; otherwise a large one could wait forever.
-                turns = [each for each in turns if begun.get(each) or (each is not key and not key.waiting)]
+                turns = [each for each in turns if prefilling.get(each) or (each is not key and not key.waiting)]
 
-    def _begin(self, key: KeyQueue, plan: StepPlan, now: float) -> bool:
+    def _admit(self, key: KeyQueue, plan: StepPlan, now: float) -> bool:
         """Start the first queued sequence of a key. Return False if no slot or block is free for it."""
         capacity = self._capacity
-        if not capacity.has_slot(key) and not self._displace(capacity.displaced(key, plan.begun), plan):
+        if not capacity.has_slot(key) and not self._displace(capacity.displaced(key, plan.admitted), plan):
             return False
         sequence = key.waiting[0]
         found = [] if sequence.needs_prompt_logprobs else self.pool.find(sequence)
@@ -213,13 +212,13 @@ class Scheduler:
             self._too_late.append(self._queue.pop(key).group)
             return True
         while not capacity.has_blocks(sequence, found):
-            if not self._displace(capacity.displaced_blocks(key, plan.begun), plan):
+            if not self._displace(capacity.displaced_blocks(key, plan.admitted), plan):
                 return False
         self._queue.pop(key)
         key.num_running += 1
         self._running[sequence] = None
         self._ordered = None
-        plan.begun.add(sequence)
+        plan.admitted.add(sequence)
         self.pool.hold(found)
         sequence.block_table.extend(found)
         sequence.num_computed_tokens = len(found) * self.pool.block_size
@@ -228,7 +227,7 @@ class Scheduler:
             sequence.scheduled = now
             self._record_start(sequence, plan)
         num_new = share_of(sequence, plan.num_left)
-        if not self._grow(sequence, num_new):
+        if not self.pool.extend(sequence, num_new):
             raise RuntimeError("blocks that were counted as free are not free")
         self._give(sequence, num_new, plan)
         return True
@@ -251,21 +250,6 @@ class Scheduler:
         if not sequence.needs_prompt_logprobs:  # otherwise the prompt is not looked up in the cache
             self.num_prefix_query_tokens += sequence.num_prompt_tokens
         self.num_prefix_hit_tokens += sequence.num_computed_tokens
-
-    def _grow(self, sequence: Sequence, num_new_tokens: int) -> bool:
-        """Extend the block table by `num_new_tokens` tokens. Return False, without a change, if blocks are lacking."""
-        num_tokens = sequence.num_computed_tokens + num_new_tokens
-        if num_tokens <= len(sequence.block_table) * self.pool.block_size:
-            return True
-        num_missing = self.pool.num_blocks_for(num_tokens) - len(sequence.block_table)
-        after = sequence.block_table[-1] if sequence.block_table else None
-        num_expected = min(sequence.num_prompt_tokens + sequence.max_tokens, len(sequence.token_ids) + _EXPECTED_TOKENS)
-        expected = self.pool.num_blocks_for(num_expected) - len(sequence.block_table)
-        block_ids = self.pool.allocate(num_missing, after, num_expected=expected)
-        if block_ids is None:
-            return False
-        sequence.block_table.extend(block_ids)
-        return True
 
     def _give(self, sequence: Sequence, num_new_tokens: int, plan: StepPlan) -> None:
         plan.add(sequence, num_new_tokens)
@@ -292,7 +276,7 @@ class Scheduler:
 
     def _draft_capacity(self, sequence: Sequence) -> int:
         """Extend the block table for drafts if possible; return the number of tokens it holds beyond the next one."""
-        self._grow(sequence, 1 + min(MAX_DRAFTS, sequence.max_tokens - sequence.num_generated_tokens - 1))
+        self.pool.extend(sequence, 1 + min(MAX_DRAFTS, sequence.max_tokens - sequence.num_generated_tokens - 1))
         return len(sequence.block_table) * self.pool.block_size - sequence.num_computed_tokens - 1
 
     def _displace(self, sequence: Sequence | None, plan: StepPlan) -> bool:

@@ -61,7 +61,7 @@ class StepPlan:
         self.drafts: dict[Sequence, list[int]] = {}
         self.preempted: list[Sequence] = []
         self.started: list[SequenceGroup] = []
-        self.begun: set[Sequence] = set()  # sequences that did not run before this step
+        self.admitted: set[Sequence] = set()  # sequences that did not run before this step
         self.num_left = max_tokens
 
     def add(self, sequence: Sequence, num_new_tokens: int) -> None:

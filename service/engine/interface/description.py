@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from service.engine.config.engine_config import EngineConfig
+from service.engine.interface.config import EngineConfig
 from service.generation.requests.ranking import Activation
 
 ComputeDtype: TypeAlias = Literal["auto", "float32", "bfloat16"]

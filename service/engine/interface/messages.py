@@ -157,8 +157,8 @@ def _report_of(
     stats: list[tuple[Any, ...]],
 ) -> Report:
     """Rebuild a report from its pickled parts."""
-    made = [(serial, _generated(output) if type(output) is tuple else output) for serial, output in outputs]
-    return Report(started, made, errors, heartbeat, list(map(EngineStats._make, stats)))
+    values = [(serial, _generated(output) if type(output) is tuple else output) for serial, output in outputs]
+    return Report(started, values, errors, heartbeat, list(map(EngineStats._make, stats)))
 
 
 Emit: TypeAlias = abc.Callable[[Report], None]  # any thread may call it

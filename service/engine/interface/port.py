@@ -98,7 +98,7 @@ class Outputs(Protocol):
     def num_tokens(self) -> int:
         """The number of tokens generated so far, including those not read yet."""
 
-    async def begun(self) -> None:
+    async def until_started(self) -> None:
         """Return when the computation of one of the requests has begun.
 
         Raise the error that ended all of them before that: EngineOverloaded if they were queued for too long.

@@ -6,40 +6,22 @@ import asyncio
 import contextlib
 import logging
 import time
-from dataclasses import dataclass
 from typing import Any
 
-from service.engine.interface.messages import Command, Report, StopCore
-from service.engine.link import wire
+from service.engine.interface.messages import Command, StopCore
 from service.engine.link.engine_spec import EngineSpec
 from service.engine.link.launch import Ready
 from service.engine.link.link import Receiver
 from service.engine.link.link_state import NEXT_STATES, LinkState
 from service.engine.link.loop import HEARTBEAT_INTERVAL_S
-from service.engine.link.worker_process import WorkerDied, WorkerProcess, handle_message, next_worker
+from service.engine.link.restarts import Restarts
+from service.engine.link.worker_connection import WorkerConnection
+from service.engine.link.worker_process import WorkerDied, WorkerProcess, next_worker
 from service.generation.errors import ModelChanged, ModelLoadError
 
-_CHUNK = 1 << 16  # bytes per read; allocating a larger buffer takes longer than reading a small report
 _STOP_S = 30.0  # the time that a step in progress has to end
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Restarts:
-    """The restart policy of a process: the delay doubles, and the number of restarts is limited.
-
-    `max_deaths` is the number of deaths, each within `steady_s` of the last start, after which it is not restarted.
-    """
-
-    first_delay_s: float = 0.5
-    max_delay_s: float = 30.0
-    max_deaths: int = 5
-    steady_s: float = 60.0
-
-    def delay_s(self, num_deaths: int) -> float:
-        """Return the seconds to wait before a restart after `num_deaths` consecutive deaths."""
-        return min(self.first_delay_s * 2.0 ** (num_deaths - 1), self.max_delay_s)
 
 
 _WITHOUT_WORKER = frozenset({LinkState.NEW, LinkState.STOPPED, LinkState.DEAD})
@@ -72,7 +54,7 @@ class ProcessLink:
         self._heartbeat_interval_s = heartbeat_interval_s
         self._detects_suspension = detects_suspension
         self._worker: WorkerProcess | None = None
-        self._unsent = bytearray()
+        self._connection: WorkerConnection | None = None  # to the worker that runs, or that ran last
         self._work: asyncio.Future[Any] | None = None  # supervises the worker, or waits for its load
         self._stop_requested = asyncio.Event()
         self._launch_s = 0.0  # of the last launch
@@ -118,9 +100,8 @@ class ProcessLink:
         if self.state is not LinkState.LOADED:
             raise ValueError("the engine's process must be launched before it is started")
         self._receiver = receiver
-        self._loop = asyncio.get_running_loop()
-        self._attach()
-        self._work = self._loop.create_task(self._supervise(), name=f"{self._name}'s supervisor")
+        supervision = self._supervise(self._attach())
+        self._work = asyncio.get_running_loop().create_task(supervision, name=f"{self._name}'s supervisor")
 
     @property
     def can_relaunch(self) -> bool:
@@ -150,30 +131,24 @@ class ProcessLink:
         self.start(self._receiver)
 
     def send(self, command: Command) -> None:
-        """Send a command and return immediately. Bytes that the socket does not accept yet are buffered.
+        """Send a command and return immediately. It is lost if no worker runs.
 
         Raise any exception of pickling the command.
         """
-        data = wire.pack(command, getattr(command, "serial", wire.NO_SERIAL))
-        if self._worker is None or self._ended.done():
-            return
-        if not self._unsent:
-            data = data[self._write(data) :]
-            if data:
-                self._loop.add_writer(self._worker.socket, self._write_more)
-        self._unsent += data
+        if self._connection is not None:
+            self._connection.send(command)
 
     async def stop(self) -> None:
         """End the process, and return when the step in progress, if any, is done. Do nothing before the launch."""
         if self.state in _WITHOUT_WORKER:
             return
         if self.state is not LinkState.STOPPING:
-            was_running = self.state is LinkState.RUNNING
+            running = self._connection if self.state is LinkState.RUNNING else None
             self._enter(LinkState.STOPPING)
             self._stop_requested.set()
-            if was_running and not self._ended.done():
-                self.send(StopCore())
-                await asyncio.wait([self._ended], timeout=_STOP_S)
+            if running is not None and not running.ended.done():
+                running.send(StopCore())
+                await asyncio.wait([running.ended], timeout=_STOP_S)
             if self._worker is not None:
                 self._worker.process.kill()  # a process that loads, or does not finish its step in time
         if self._work is not None:
@@ -209,68 +184,20 @@ class ProcessLink:
             worker.kill()
             raise ModelChanged(f"{self._name}: the model's files have changed since they were loaded")
 
-    def _attach(self) -> None:
+    def _attach(self) -> WorkerConnection:
+        """Enter RUNNING, and read the reports of the worker that has loaded the core."""
         self._enter(LinkState.RUNNING)
-        worker = self._worker
-        assert worker is not None  # noqa: S101  every way to RUNNING has loaded one
-        self._ended: asyncio.Future[WorkerDied] = self._loop.create_future()
-        self._unsent.clear()
+        assert self._worker is not None  # noqa: S101  every way to RUNNING has loaded one
         self._ready_at = time.monotonic()
-        worker.socket.setblocking(False)
-        self._loop.add_reader(worker.socket, self._read)
-        self._receive(worker, b"")
+        self._connection = WorkerConnection(self._worker, self._receiver.on_report)
+        self._connection.open()
+        return self._connection
 
-    def _read(self) -> None:
-        if self._worker is None:
-            return
-        try:
-            data = self._worker.socket.recv(_CHUNK)
-        except BlockingIOError:
-            return
-        except ConnectionError:
-            data = b""
-        if data:
-            self._receive(self._worker, data)
-        else:
-            self._end(WorkerDied("the worker closed its connection"))
-
-    def _receive(self, worker: WorkerProcess, data: bytes) -> None:
-        for message in worker.unpacker.feed(data):
-            if isinstance(message, Report):
-                self._receiver.on_report(message)
-                continue
-            try:
-                handle_message(message)
-            except WorkerDied as reason:
-                self._end(reason)
-
-    def _end(self, reason: WorkerDied) -> None:
-        if self._worker is not None and not self._ended.done():
-            self._loop.remove_reader(self._worker.socket)
-            self._loop.remove_writer(self._worker.socket)
-            self._ended.set_result(reason)
-
-    def _write(self, data: bytes | bytearray) -> int:
-        """Send as many bytes as the socket accepts now, and return their number."""
-        if self._worker is None:
-            return len(data)
-        try:
-            return self._worker.socket.send(data)
-        except BlockingIOError:
-            return 0
-        except ConnectionError:  # `_read` reports it
-            return len(data)
-
-    def _write_more(self) -> None:
-        del self._unsent[: self._write(self._unsent)]
-        if not self._unsent and self._worker is not None:
-            self._loop.remove_writer(self._worker.socket)
-
-    async def _supervise(self) -> None:
+    async def _supervise(self, connection: WorkerConnection) -> None:
         """Restart the process whenever it dies, until it is stopped or dies too often."""
         num_deaths = 0
         while True:
-            died = await self._ended
+            died = await connection.ended
             how = await self._end_worker()
             reason: Exception | None = WorkerDied(f"{died} ({how})")
             if time.monotonic() - self._ready_at > self._restarts.steady_s:
@@ -289,7 +216,7 @@ class ProcessLink:
                     await self._end_worker()
             if self._is_stopped():
                 return
-            self._attach()
+            connection = self._attach()
             self._receiver.on_restart()
             _log.info("%s: the engine's process was restarted", self._name)
 

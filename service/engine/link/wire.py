@@ -12,7 +12,7 @@ from collections import abc
 from typing import Any
 
 _HEADER = struct.Struct(">Qq")  # length of the pickle, serial of the request that the message belongs to
-_CHUNK = 1 << 16  # bytes per read; allocating a larger buffer takes longer than reading a small report
+CHUNK = 1 << 16  # bytes per read; allocating a larger buffer takes longer than reading a small report
 NO_SERIAL = -1
 
 
@@ -60,6 +60,6 @@ def receive(connection: socket.socket, unpacker: Unpacker) -> abc.Iterator[Any]:
 
 def _read(connection: socket.socket) -> bytes:
     try:
-        return connection.recv(_CHUNK)
+        return connection.recv(CHUNK)
     except ConnectionError:  # the peer has died
         return b""

@@ -20,7 +20,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import NoReturn
 
-from process.lifetime.scheduling import interrupt_others
+from process.lifetime.scheduling import use_normal_policy
 from service.engine.interface.messages import Command, Report
 from service.engine.link import wire
 from service.engine.link.launch import Died, Launch, LoadFailed, Ready
@@ -115,7 +115,7 @@ def main() -> None:
     """Run the worker and end the process, including constraints that are still being compiled."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # the parent decides when the worker stops
-    interrupt_others()
+    use_normal_policy()
     status = Worker(socket.socket(fileno=int(sys.argv[1]))).run(sys.argv[2])
     sys.stderr.flush()
     os._exit(status)

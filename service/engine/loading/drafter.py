@@ -6,8 +6,8 @@ from collections import abc
 from dataclasses import replace
 from typing import Any
 
-from service.engine.config.engine_config import EngineConfig
 from service.engine.core.drafts.drafter import Drafter
+from service.engine.interface.config import EngineConfig
 from service.engine.loading.model_folder import find_folder
 from service.engine.loading.model_source import choose_max_model_len
 from service.engine.models.checkpoint.compute_dtype import choose_compute_dtype

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from service.engine.config.engine_config import EngineConfig
 from service.engine.core.encoder_core import EncoderCore, EncoderRunner
+from service.engine.interface.config import EngineConfig
 from service.engine.interface.description import ComputeDtype, CrossEncoderDescription, EncoderDescription, ModelInfo
 from service.engine.link.engine_spec import BuiltCore
 from service.engine.loading.model_source import (
@@ -75,7 +75,7 @@ class _Loaded:
     config: EngineConfig
     info: ModelInfo
 
-    def made(self, description: EncoderDescription | CrossEncoderDescription) -> BuiltCore:
+    def build(self, description: EncoderDescription | CrossEncoderDescription) -> BuiltCore:
         """Return the core that runs the model."""
         return BuiltCore(EncoderCore(self.runner, self.config.max_batch_tokens), description)
 
@@ -92,7 +92,7 @@ def load_encoder(folder: Path, config: EngineConfig, *, compute_dtype: ComputeDt
     dense = [Checkpoint(each.folder) for each in files.dense]
     parts = _EncoderFolder(folder, files.body, files.max_seq_length, dense)
     loaded = _load(parts, config, compute_dtype, device, load)
-    return loaded.made(
+    return loaded.build(
         EncoderDescription(
             config=loaded.config,
             info=loaded.info,
@@ -111,7 +111,7 @@ def load_cross_encoder(folder: Path, config: EngineConfig, *, compute_dtype: Com
     files = PairFiles.read(folder)
     parts = _EncoderFolder(folder, files.body, files.max_length)
     loaded = _load(parts, config, compute_dtype, device, lambda source: _load_scores(files, source))
-    return loaded.made(CrossEncoderDescription(loaded.config, loaded.info, files.body, files.activation))
+    return loaded.build(CrossEncoderDescription(loaded.config, loaded.info, files.body, files.activation))
 
 
 def _load(

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from service.engine.config.engine_config import EngineConfig
 from service.engine.constraints.compiler import ConstraintCompiler
 from service.engine.core.adapter_table import AdapterTable
 from service.engine.core.drafts.drafter import Drafter
@@ -18,26 +17,25 @@ from service.engine.core.drafts.speculation import Speculation
 from service.engine.core.generator_core import GeneratorCore
 from service.engine.device.device_memory import (
     DeviceMemory,
-    cache_capacity,
     explain_out_of_memory,
     graph_bytes,
     require_capacity,
 )
-from service.engine.device.memory import cache_bytes, require_host_memory
+from service.engine.device.memory import require_host_memory
+from service.engine.interface.config import EngineConfig
 from service.engine.interface.description import ComputeDtype, GeneratorDescription, ModelInfo
 from service.engine.link.engine_spec import BuiltCore, HelperProcesses
+from service.engine.loading.cache_size import adapter_bytes, available_cache_bytes, choose_num_blocks, limit_sequences
 from service.engine.loading.drafter import DraftModel, load_draft_model
 from service.engine.loading.model_plan import ModelPlan, plan_model
 from service.engine.loading.model_source import architecture_of, choose_num_threads, fingerprint, open_device_memory
 from service.engine.models.checkpoint.adapter_files import read_adapter
-from service.engine.models.checkpoint.checkpoint import Checkpoint
 from service.engine.models.checkpoint.packed.packed_checkpoint import PackedCheckpoint
 from service.engine.models.checkpoint.progress import load_progress
 from service.engine.models.checkpoint.text_part import text_config
 from service.engine.models.interface.backend import Backend, KeepsSequenceState
 from service.engine.models.interface.model_spec import ModelSpec
 from service.engine.runner.model_runner import ModelRunner
-from service.engine.runner.step_memory import measure_step_bytes
 from service.engine.tokens.tokenizer import FastTokenizer
 from service.generation.adapter import AdapterLoaded
 from service.generation.errors import ModelLoadError
@@ -133,25 +131,17 @@ def _load(
     model_config, checkpoint, max_model_len, target = spec.config, spec.checkpoint, spec.max_positions, spec.device
     num_ranks = config.tensor_parallel
     num_threads = config.num_threads or max(1, choose_num_threads(checkpoint, target) // num_ranks)
-    if isinstance(checkpoint, PackedCheckpoint):
-        size = checkpoint.num_parameters * _BYTES[spec.dtype] / 1e6
-        message = "%s: packed weights of %.0f MB are dequantized during the load: in %s they take %.0f MB"
-        _log.warning(message, folder, checkpoint.num_bytes / 1e6, spec.dtype, size)
+    _require_weight_memory(spec, config, memory, folder)
     if memory is not None:
-        require_capacity(memory, config.device_memory, _weight_bytes(spec) // num_ranks, folder)
         spec = replace(spec, max_graph_bytes=graph_bytes(memory))
-    else:
-        stored = _QUANTIZED_BYTES.get(config.quantization or "", _BYTES[spec.dtype])
-        require_host_memory(int(checkpoint.num_parameters * stored), folder)
     with load_progress(model, checkpoint.num_bytes // num_ranks) as on_read:
         checkpoint.on_read = on_read
         backend = chosen.load(spec)
     adapters = _adapter_table(backend, config)
-    cache_bytes_left = int(_cache_bytes(backend, plan, config, memory) * cache_share) - _adapter_bytes(
-        checkpoint, config
-    )
+    cache_bytes_left = int(available_cache_bytes(backend, plan, config, memory) * cache_share)
+    cache_bytes_left -= adapter_bytes(checkpoint, config)
     if isinstance(backend, KeepsSequenceState):
-        config, cache_bytes_left = _with_sequence_slots(config, backend.bytes_per_sequence, cache_bytes_left, folder)
+        config, cache_bytes_left = limit_sequences(config, backend.bytes_per_sequence, cache_bytes_left, folder)
     bytes_per_block = backend.bytes_per_block(spec.block_size)
     draft_model = None
     if config.draft_model is not None:
@@ -159,7 +149,9 @@ def _load(
             raise ModelLoadError(f"{folder}: engine.draft_model is not supported by the backend {chosen.name}")
         draft_model = load_draft_model(config.draft_model, config, spec, plan.tokenizer)
         bytes_per_block += draft_model.bytes_per_block(spec.block_size)
-    num_blocks = config.num_blocks or _num_blocks(config, max_model_len, bytes_per_block, cache_bytes_left, folder)
+    num_blocks = config.num_blocks or choose_num_blocks(
+        config, max_model_len, bytes_per_block, cache_bytes_left, folder
+    )
     resolved = replace(
         config,
         num_blocks=num_blocks,
@@ -189,22 +181,7 @@ def _load(
         runner=runner,
         tokenizer=plan.tokenizer,
         config=resolved,
-        info=ModelInfo(
-            architecture=architecture_of(model_config),
-            max_model_len=max_model_len,
-            vocab_size=text_config(model_config).vocab_size,
-            dtype=weight_type,
-            device=target,
-            num_parameters=checkpoint.num_parameters,
-            is_invariant=chosen.is_invariant,
-            takes_images=chosen.takes_images,
-            fingerprint=fingerprint(
-                checkpoint,
-                weight_type,
-                *(folder / name for name in _FINGERPRINTED if (folder / name).is_file()),
-                backend=arithmetic,
-            ),
-        ),
+        info=_model_info(plan, weight_type, arithmetic),
         folder=folder,
         eos_token_ids=eos_token_ids,
         drafter=_drafter(draft_model, sampler, resolved),
@@ -212,24 +189,39 @@ def _load(
     )
 
 
-def _weight_bytes(spec: ModelSpec) -> int:
-    return spec.checkpoint.num_parameters * _BYTES[spec.dtype]
-
-
-def _cache_bytes(backend: Backend[Any], plan: ModelPlan, config: EngineConfig, memory: DeviceMemory | None) -> int:
-    """Return the bytes available for caches after the weights are loaded."""
-    if memory is None:
-        return cache_bytes()
-    step_bytes = measure_step_bytes(
-        backend,
-        memory,
-        num_tokens=config.max_batch_tokens,
-        num_sequences=config.max_batch_sequences,
-        max_positions=plan.spec.max_positions,
-        block_size=plan.spec.block_size,
-        vocab_size=text_config(plan.spec.config).vocab_size,
+def _model_info(plan: ModelPlan, weight_type: str, arithmetic: str) -> ModelInfo:
+    """Return the facts that clients see. The fingerprint covers files, `weight_type` and the backend's `arithmetic`."""
+    spec = plan.spec
+    return ModelInfo(
+        architecture=architecture_of(spec.config),
+        max_model_len=spec.max_positions,
+        vocab_size=text_config(spec.config).vocab_size,
+        dtype=weight_type,
+        device=spec.device,
+        num_parameters=spec.checkpoint.num_parameters,
+        is_invariant=plan.backend.is_invariant,
+        takes_images=plan.backend.takes_images,
+        fingerprint=fingerprint(
+            spec.checkpoint,
+            weight_type,
+            *(plan.folder / name for name in _FINGERPRINTED if (plan.folder / name).is_file()),
+            backend=arithmetic,
+        ),
     )
-    return cache_capacity(memory, config.device_memory, step_bytes)
+
+
+def _require_weight_memory(spec: ModelSpec, config: EngineConfig, memory: DeviceMemory | None, folder: Path) -> None:
+    """Raise ModelLoadError if the weights cannot fit. Log the size of weights that are dequantized during the load."""
+    checkpoint = spec.checkpoint
+    num_bytes = checkpoint.num_parameters * _BYTES[spec.dtype]
+    if isinstance(checkpoint, PackedCheckpoint):
+        message = "%s: packed weights of %.0f MB are dequantized during the load: in %s they take %.0f MB"
+        _log.warning(message, folder, checkpoint.num_bytes / 1e6, spec.dtype, num_bytes / 1e6)
+    if memory is not None:
+        require_capacity(memory, config.device_memory, num_bytes // config.tensor_parallel, folder)
+    else:
+        stored = _QUANTIZED_BYTES.get(config.quantization or "", _BYTES[spec.dtype])
+        require_host_memory(int(checkpoint.num_parameters * stored), folder)
 
 
 def _adapter_table(backend: Backend[Any], config: EngineConfig) -> AdapterTable | None:
@@ -245,12 +237,6 @@ def _adapter_table(backend: Backend[Any], config: EngineConfig) -> AdapterTable 
     return AdapterTable(put, backend.drop_adapter, config.max_adapters)
 
 
-def _adapter_bytes(checkpoint: Checkpoint, config: EngineConfig) -> int:
-    """Return the bytes that `max_adapters` adapters take at most: float32 on every matrix, ranks padded to 16."""
-    sides = sum(sum(shape) for _, shape, _ in checkpoint.describe() if len(shape) == 2)
-    return 4 * sides * -(-config.max_adapter_rank // 16) * 16 * (config.max_adapters or 0)
-
-
 def _output_interval_s(config: EngineConfig, device: str) -> float:
     if config.output_interval_s is not None:
         return config.output_interval_s
@@ -261,32 +247,6 @@ def _drafter(draft_model: DraftModel | None, sampler: Any, config: EngineConfig)
     if not config.speculation:
         return None
     return PromptDrafter() if draft_model is None else draft_model.drafter(sampler.draw, config)
-
-
-def _with_sequence_slots(
-    config: EngineConfig, bytes_per_sequence: int, cache_bytes_left: int, folder: Path
-) -> tuple[EngineConfig, int]:
-    """Limit running sequences to those whose state fits into half of the bytes, and disable prefix caching.
-
-    Return the resolved config and the bytes left for blocks.
-    """
-    affordable = cache_bytes_left // 2 // bytes_per_sequence if bytes_per_sequence else config.max_batch_sequences
-    if affordable < 1:
-        raise ModelLoadError(f"no memory is left for the state of a sequence of {folder}, {bytes_per_sequence} bytes")
-    num_sequences = min(config.max_batch_sequences, affordable)
-    resolved = replace(config, max_batch_sequences=num_sequences, prefix_caching=False)
-    return resolved, cache_bytes_left - num_sequences * bytes_per_sequence
-
-
-def _num_blocks(
-    config: EngineConfig, max_model_len: int, bytes_per_block: int, cache_bytes_left: int, folder: Path
-) -> int:
-    """Return the number of blocks that fit, at most those that a full batch of sequences of maximum length uses."""
-    useful = config.max_batch_sequences * -(-max_model_len // config.tokens_per_block)
-    affordable = cache_bytes_left // bytes_per_block if bytes_per_block else useful
-    if affordable < 1:
-        raise ModelLoadError(f"no memory is left for the cache of {folder}")
-    return min(useful, affordable)
 
 
 def _eos_token_ids(folder: Path, model_config: Any) -> frozenset[int]:

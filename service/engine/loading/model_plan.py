@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from service.engine.config.engine_config import EngineConfig
+from service.engine.interface.config import EngineConfig
 from service.engine.interface.description import ComputeDtype
 from service.engine.loading.model_folder import find_folder
 from service.engine.loading.model_source import choose_block_size, choose_device, choose_max_model_len, num_cores

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from process.distribution import installed_version
-from service.engine.config.engine_config import BLOCK_SIZE
 from service.engine.device.device_memory import DeviceMemory
+from service.engine.interface.config import BLOCK_SIZE
 from service.engine.models.checkpoint.checkpoint import Checkpoint
 from service.engine.models.checkpoint.rope import max_stable_positions
 from service.engine.models.checkpoint.text_part import text_config

@@ -17,7 +17,7 @@ from service.engine.core.drafts.drafter import DraftRequest
 from service.engine.core.sequences.sequence import Sequence
 from service.engine.models.interface.backend import Backend
 
-_CHUNK = 256  # the prompt tokens that one call of `guess` may compute first
+_CHUNK = 256  # the prompt tokens that one call of `propose` may compute first
 Logits_contra = TypeVar("Logits_contra", contravariant=True)
 Logits = TypeVar("Logits")
 
@@ -30,11 +30,11 @@ class Draw(Protocol[Logits_contra]):
 
 
 @dataclass(slots=True)
-class _Known:
-    """The cached part of a sequence: its tokens up to `num_tokens`, and guesses after them."""
+class _Cached:
+    """The cached part of a sequence: its tokens up to `num_tokens`, and proposals after them."""
 
     num_tokens: int
-    guessed: list[int]
+    proposed: list[int]
 
 
 class ModelDrafter(Generic[Logits]):
@@ -59,58 +59,58 @@ class ModelDrafter(Generic[Logits]):
         self._max_positions = max_positions
         self._num_threads = num_threads
         self._thread_is_ready = False
-        self._known: dict[Sequence, _Known] = {}
+        self._cached: dict[Sequence, _Cached] = {}
         backend.allocate(num_blocks, block_size)
 
-    def guess(self, requests: abc.Sequence[DraftRequest]) -> list[list[int]]:
-        """Return the model's guesses; a guess is empty while the model has not computed the prompt yet."""
+    def propose(self, requests: abc.Sequence[DraftRequest]) -> list[list[int]]:
+        """Return the model's proposals; they are empty while the model has not computed the prompt yet."""
         if not self._thread_is_ready:
             self._backend.prepare_thread(self._num_threads)
             self._thread_is_ready = True
-        guesses: dict[Sequence, list[int]] = {each.sequence: [] for each in requests}
+        proposals: dict[Sequence, list[int]] = {each.sequence: [] for each in requests}
         parts = self._uncomputed(requests)
         ready = [each for each in requests if each.sequence in parts and parts[each.sequence].num_output_rows]
         while parts:
             logits = self._backend.forward(lay_out(list(parts.values()), self._block_size))
-            ahead = [len(each.after) + len(guesses[each.sequence]) for each in ready]
+            ahead = [len(each.after) + len(proposals[each.sequence]) for each in ready]
             tokens = self._draw(logits, [each.sequence for each in ready], ahead) if ready else []
             for each, token_id in zip(ready, tokens, strict=True):
-                guesses[each.sequence].append(token_id)
-            ready = [each for each in ready if len(guesses[each.sequence]) < each.most]
-            parts = {each.sequence: self._next_part(each, guesses[each.sequence]) for each in ready}
+                proposals[each.sequence].append(token_id)
+            ready = [each for each in ready if len(proposals[each.sequence]) < each.most]
+            parts = {each.sequence: self._next_part(each, proposals[each.sequence]) for each in ready}
         for each in requests:
-            if guess := guesses[each.sequence]:
-                self._known[each.sequence] = _Known(len(each.sequence.token_ids), [*each.after, *guess[:-1]])
-        return list(guesses.values())
+            if proposal := proposals[each.sequence]:
+                self._cached[each.sequence] = _Cached(len(each.sequence.token_ids), [*each.after, *proposal[:-1]])
+        return list(proposals.values())
 
     def release(self, sequence: Sequence) -> None:
         """Drop the state of a sequence. It is computed again if the sequence is scheduled again."""
-        self._known.pop(sequence, None)
+        self._cached.pop(sequence, None)
 
     def _uncomputed(self, requests: abc.Sequence[DraftRequest]) -> dict[Sequence, BatchEntry]:
-        """Return the tokens that the model must compute before it can guess, within the limit of one call."""
+        """Return the tokens that the model must compute before it can propose, within the limit of one call."""
         parts, num_left = {}, _CHUNK
         for sequence, after, most in requests:
             text = sequence.token_ids + after
             if len(text) + most > self._max_positions:
                 continue
-            start = self._num_known(sequence, text)
+            start = self._num_cached(sequence, text)
             token_ids = text[start : start + max(num_left, 1)]
             num_left -= len(token_ids)
             is_whole = start + len(token_ids) == len(text)
             parts[sequence] = BatchEntry(token_ids, start, sequence.block_table, int(is_whole))
             if not is_whole:
-                self._known[sequence] = _Known(start + len(token_ids), [])
+                self._cached[sequence] = _Cached(start + len(token_ids), [])
         return parts
 
-    def _num_known(self, sequence: Sequence, text: list[int]) -> int:
-        """Return the number of the text's first tokens that the model has computed, including accepted guesses."""
-        known = self._known.get(sequence)
-        if known is None:
+    def _num_cached(self, sequence: Sequence, text: list[int]) -> int:
+        """Return the number of the text's first tokens that the model has computed, including accepted proposals."""
+        cached = self._cached.get(sequence)
+        if cached is None:
             return 0
-        pairs = zip(known.guessed, text[known.num_tokens : -1], strict=False)
-        return known.num_tokens + sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+        pairs = zip(cached.proposed, text[cached.num_tokens : -1], strict=False)
+        return cached.num_tokens + sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
-    def _next_part(self, request: DraftRequest, guess: list[int]) -> BatchEntry:
-        start = len(request.sequence.token_ids) + len(request.after) + len(guess) - 1
-        return BatchEntry(guess[-1:], start, request.sequence.block_table, 1)
+    def _next_part(self, request: DraftRequest, proposal: list[int]) -> BatchEntry:
+        start = len(request.sequence.token_ids) + len(request.after) + len(proposal) - 1
+        return BatchEntry(proposal[-1:], start, request.sequence.block_table, 1)

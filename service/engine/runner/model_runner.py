@@ -39,7 +39,7 @@ class ModelRunner(Generic[Logits]):
         self._logits: Logits | None = None  # of the last step that had drafts
         self._next_rows: dict[Sequence, int] = {}  # in those logits, the row after the one that was sampled from
         self._prompt_logprobs: dict[Sequence, list[TokenLogprob]] = {}  # of prompts that are partly computed
-        self._keeping = backend if isinstance(backend, KeepsSequenceState) else None
+        self._stateful = backend if isinstance(backend, KeepsSequenceState) else None
         self._slots: dict[Sequence, int] = {}  # of sequences whose state the backend keeps
         self._next_slot = count()
         self._num_threads = num_threads
@@ -87,15 +87,15 @@ class ModelRunner(Generic[Logits]):
     def release(self, sequence: Sequence) -> None:
         """Drop the state of a sequence that has ended, or was preempted and will be computed again."""
         self.sampler.release(sequence)
-        if self._keeping is not None and (slot := self._slots.pop(sequence, None)) is not None:
-            self._keeping.forget(slot)
+        if self._stateful is not None and (slot := self._slots.pop(sequence, None)) is not None:
+            self._stateful.forget(slot)
         self._next_rows.pop(sequence, None)
         self._prompt_logprobs.pop(sequence, None)
 
     def _batch(self, step: Step) -> Batch:
         """Return the batch of a step, with the slots of the sequences' states if the backend keeps states."""
         batch = make_batch(step.items, self.block_size, self._adapter_slots)
-        if self._keeping is None:
+        if self._stateful is None:
             return batch
         for item in step.items:
             if item.sequence not in self._slots:

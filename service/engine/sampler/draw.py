@@ -58,6 +58,6 @@ def _first_above(weights: Tensor, target: Tensor, *, is_part: bool) -> tuple[Ten
     sums = weights.cumsum(dim=-1)
     total = sums[:, -1]
     target = torch.minimum(target * total if is_part else target, torch.nextafter(total, torch.zeros_like(total)))
-    place = torch.searchsorted(sums, target[:, None], right=True).clamp_max_(sums.shape[1] - 1)
-    before = sums.gather(1, place) - weights.gather(1, place)
-    return place[:, 0], (target - before[:, 0]).clamp_min_(0)
+    chosen = torch.searchsorted(sums, target[:, None], right=True).clamp_max_(sums.shape[1] - 1)
+    before = sums.gather(1, chosen) - weights.gather(1, chosen)
+    return chosen[:, 0], (target - before[:, 0]).clamp_min_(0)

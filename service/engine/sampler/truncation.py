@@ -1,7 +1,7 @@
 """The tokens that remain eligible: top-k, top-p, min-p and typical-p.
 
 Each filter works on the renormalised result of the one before, in transformers' order: top-k, top-p, min-p, typical-p.
-The first three all keep the logits above some value, so a row has one border for them. A border is a value and never a
+The first three all keep the logits above some value, so a row has one cutoff for them. A cutoff is a value and never a
 position in a sorted list, so tokens of equal logits are kept or dropped together.
 """
 
@@ -26,16 +26,16 @@ def truncate(logits: Tensor, params: Sequence[SamplingParams]) -> None:
     _apply(logits, params, _is_picked, _below_top_k_and_top_p)
     _apply(logits, params, _is_sorted, _below_top_k_and_top_p)
     _apply(logits, params, lambda each: each.min_p > 0, _below_min_p)
-    _apply(logits, params, lambda each: each.typical_p < 1, _untypical)
+    _apply(logits, params, lambda each: each.typical_p < 1, _atypical)
 
 
 def _is_picked(params: SamplingParams) -> bool:
-    """Return True if the row's border is among its few largest logits."""
+    """Return True if the row's cutoff is among its few largest logits."""
     return params.top_k is not None and params.top_k <= _FEW
 
 
 def _is_sorted(params: SamplingParams) -> bool:
-    """Return True if the row must be sorted to find its border."""
+    """Return True if the row must be sorted to find its cutoff."""
     return params.top_p < 1 if params.top_k is None else params.top_k > _FEW
 
 
@@ -64,20 +64,20 @@ def _below_top_k_and_top_p(logits: Tensor, params: Sequence[SamplingParams]) -> 
     vocab_size = logits.shape[1]
     requested = [min(each.top_k or vocab_size, vocab_size) for each in params]
     counts = _column(requested, logits, np.int64)
-    falling = _largest_falling(logits, max(requested))
-    border = falling.gather(1, counts - 1)
+    descending = _largest_values(logits, max(requested))
+    cutoff = descending.gather(1, counts - 1)
     if any(each.top_p < 1 for each in params):
         mass = _column([each.top_p for each in params], logits)
-        places = torch.arange(falling.shape[1], device=logits.device)
+        positions = torch.arange(descending.shape[1], device=logits.device)
         # Not a softmax: it sums in another order for each width, so the result would depend on the neighbours' top_k.
-        sums = falling.exp().masked_fill_(places >= counts, 0).cumsum(dim=-1, dtype=torch.float64)
+        sums = descending.exp().masked_fill_(positions >= counts, 0).cumsum(dim=-1, dtype=torch.float64)
         last = _first_reaching(sums, mass * sums[:, -1:])
         # With top_p 1 rounding must not cut off the end of a tail.
-        border = torch.where(mass < 1, torch.maximum(border, falling.gather(1, last)), border)
-    return logits < border
+        cutoff = torch.where(mass < 1, torch.maximum(cutoff, descending.gather(1, last)), cutoff)
+    return logits < cutoff
 
 
-def _largest_falling(logits: Tensor, count: int) -> Tensor:
+def _largest_values(logits: Tensor, count: int) -> Tensor:
     """Return each row's `count` largest values, largest first. On a CPU numpy is 25 times faster for large counts."""
     if count <= _FEW or logits.device.type != "cpu":
         return logits.topk(count, dim=-1).values
@@ -88,8 +88,8 @@ def _below_min_p(logits: Tensor, params: Sequence[SamplingParams]) -> Tensor:
     return logits < _column([math.log(each.min_p) for each in params], logits, np.float32)
 
 
-def _untypical(logits: Tensor, params: Sequence[SamplingParams]) -> Tensor:
-    """Mark the tokens outside the smallest set with the wanted mass whose surprise is nearest to the entropy.
+def _atypical(logits: Tensor, params: Sequence[SamplingParams]) -> Tensor:
+    """Mark the tokens outside the smallest set with the requested mass whose surprise is nearest to the entropy.
 
     Meister et al., Locally typical sampling (arXiv 2202.00666).
     """
@@ -98,10 +98,10 @@ def _untypical(logits: Tensor, params: Sequence[SamplingParams]) -> Tensor:
     # A plain sum would be split among the threads if there is only one row.
     entropy = torch.special.entr(probabilities).cumsum(dim=-1, dtype=torch.float64)[:, -1:].float()
     distance: Tensor = (logprobs + entropy).abs_()  # inf if the token is dropped already
-    nearest = _argsort(distance)
-    sums = probabilities.gather(1, nearest).cumsum(dim=-1, dtype=torch.float64)
+    order = _argsort(distance)
+    sums = probabilities.gather(1, order).cumsum(dim=-1, dtype=torch.float64)
     last = _first_reaching(sums, _column([each.typical_p for each in params], logits))
-    return distance > distance.gather(1, nearest.gather(1, last))
+    return distance > distance.gather(1, order.gather(1, last))
 
 
 def _first_reaching(sums: Tensor, target: Tensor) -> Tensor:

@@ -29,7 +29,7 @@ def parse_json(text: str, field: str) -> Any:
         value = json.loads(
             text,
             object_pairs_hook=_object,
-            parse_constant=_refuse_constant,
+            parse_constant=_reject_constant,
             parse_int=_integer,
             parse_float=_number,
         )
@@ -69,6 +69,7 @@ def _children(value: Any) -> Iterable[Any]:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object's members. Raise ValueError for a duplicate key."""
     found: dict[str, Any] = {}
     for name, value in pairs:
         if name in found:
@@ -78,12 +79,14 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _integer(digits: str) -> int:
+    """Return an integer. Raise ValueError if it is out of protobuf's range."""
     if len(digits) > _MAX_DIGITS or int(digits) not in _INTEGERS:
         raise ValueError(f"the integer {_shown(digits)} is out of range; it must be from -2^63 to 2^64 - 1")
     return int(digits)
 
 
 def _number(digits: str) -> float:
+    """Return a float. Raise ValueError if it is infinite."""
     number = float(digits)
     if math.isinf(number):
         raise ValueError(f"the number {_shown(digits)} is out of range; its size must be below 1.8e308")
@@ -94,5 +97,5 @@ def _shown(digits: str) -> str:
     return digits if len(digits) <= _MAX_SHOWN else f"{digits[:_MAX_SHOWN]}…"
 
 
-def _refuse_constant(constant: str) -> None:
+def _reject_constant(constant: str) -> None:
     raise ValueError(f"{constant} is no JSON value")

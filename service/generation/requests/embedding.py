@@ -22,7 +22,7 @@ Purpose: TypeAlias = Literal["", "query", "document"]  # the use of a vector; em
 class TextsToEmbed:
     """A request for the vectors of texts. `dimensions` None is the model's default.
 
-    `instruction` is put before each text; if it is empty, the model's instruction for the `purpose` is.
+    `instruction` precedes each text; if it is empty, the model's own instruction for the `purpose` does.
     """
 
     model: str

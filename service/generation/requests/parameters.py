@@ -28,6 +28,7 @@ class Trait(Flag):
 
 
 def _with(traits: Trait) -> dict[str, Trait]:
+    """Return a field's metadata with its traits."""
     return {_TRAITS: traits}
 
 

@@ -82,6 +82,7 @@ class ChoiceReader:
         return events
 
     def _take_tokens(self, output: GenerationOutput) -> None:
+        """Record the range of text of each token."""
         self.num_tokens += len(output.token_ids)
         if self._logprobs is None and self._reasoning is None:
             return  # the positions of tokens in the text are not needed
@@ -95,6 +96,7 @@ class ChoiceReader:
                 self._logprobs.add_token(characters, output.logprobs[index])
 
     def _parse(self, text: str, *, is_last: bool) -> list[Delta]:
+        """Return the deltas of a text: reasoning, content and calls."""
         deltas: list[Delta] = []
         if self._reasoning is None:
             deltas += self._parse_content(Text(self._index, text, start=self._num_received - len(text)))
@@ -109,11 +111,13 @@ class ChoiceReader:
         return deltas
 
     def _parse_answer(self, answer: Text) -> Iterable[Delta]:
+        """Return the deltas of the text after the reasoning, which may be between markers."""
         if self._marked is None:
             return self._parse_content(answer)
         return [delta for content in self._marked.feed(answer) for delta in self._parse_content(content)]
 
     def _parse_content(self, content: Text) -> Iterable[Delta]:
+        """Return the deltas of content, which may have tool calls."""
         if not content.text:
             return ()
         syntax = self._form.syntax
@@ -139,6 +143,7 @@ class ChoiceReader:
         return events
 
     def _call_id(self, name: str) -> str:
+        """Return the id of the newest call in the form that the model's template expects."""
         if self._form.syntax is None:
             return ""
         unique = f"{self._answer_id}/{self._index}/{self._num_calls}"
@@ -163,6 +168,7 @@ class ChoiceReader:
         events.insert(0, Text(self._index, "", tuple(logprobs)))  # before a call that follows the text
 
     def _finished(self, reason: FinishReason, stop_sequence: str | None) -> ChoiceFinished:
+        """Return the event that ends the choice."""
         # The last call of a truncated answer may be incomplete, so its reason stays LENGTH.
         if self._num_calls and reason is not FinishReason.LENGTH:
             reason = FinishReason.TOOL_CALLS
@@ -171,6 +177,7 @@ class ChoiceReader:
 
 
 def _reasoning_parser(form: AnswerForm, index: int) -> ReasoningParser | ChannelParser | TemplatedParser | None:
+    """Return the parser of an answer's reasoning; None if it has none to parse."""
     payload = form.syntax.payload if form.syntax is not None else None
     if isinstance(payload, ChannelCall):
         return ChannelParser(form.functions, form.start, index)

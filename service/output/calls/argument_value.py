@@ -96,6 +96,7 @@ def _own_types(schema: Any) -> frozenset[str]:
 
 
 def _fits(value: Any, types: frozenset[str]) -> bool:
+    """Return whether a value has one of the types that its schema allows."""
     name = _type(value)
     if name == "string":
         return "string" not in types  # a quoted string is a text that includes the quotes
@@ -103,6 +104,7 @@ def _fits(value: Any, types: frozenset[str]) -> bool:
 
 
 def _type(value: Any) -> str:
+    """Return the JSON Schema type of a value."""
     if value is None:
         return "null"
     if isinstance(value, float):
@@ -112,4 +114,5 @@ def _type(value: Any) -> str:
 
 
 def _reject_constant(constant: str) -> Any:
+    """Raise ValueError for a constant that is not JSON."""
     raise ValueError(constant)  # NaN and Infinity are not JSON

@@ -107,6 +107,7 @@ class CallObject:
                 return self._follow(state, character)
 
     def _follow(self, state: _State, character: str) -> Verdict:
+        """Take a character that separates keys and values."""
         following = _FOLLOWING.get((state, character))
         if following is None:
             return Verdict.MALFORMED
@@ -115,6 +116,7 @@ class CallObject:
         return Verdict.MORE
 
     def _begin_value(self, character: str) -> Verdict:
+        """Take the first character of a value."""
         if character == '"':
             self._state, self._string = _State.STRING, ['"']
             return Verdict.MORE
@@ -125,6 +127,7 @@ class CallObject:
         return Verdict.MALFORMED
 
     def _feed_arguments(self, character: str) -> Verdict:
+        """Take a character of the arguments; hold it until the function is known."""
         if self.function is not None:
             self._arguments += character
         else:
@@ -134,6 +137,7 @@ class CallObject:
         return Verdict.MORE
 
     def _feed_string(self, character: str) -> Verdict:
+        """Take a character of a key or of a string."""
         self._string.append(character)
         if self._escaped or character != '"':
             self._escaped = not self._escaped and character == "\\"
@@ -145,6 +149,7 @@ class CallObject:
         return self._finish_key(text) if self._state is _State.KEY else self._finish_string(text)
 
     def _finish_key(self, key: str) -> Verdict:
+        """End a key. Return MALFORMED if a call can't have it."""
         if self._keyed:
             if self._keys or key not in self._names:
                 return Verdict.MALFORMED
@@ -161,6 +166,7 @@ class CallObject:
         return Verdict.MORE
 
     def _finish_string(self, text: str) -> Verdict:
+        """End a string value. Return MALFORMED if it should name a function and doesn't."""
         self._state = _State.AFTER_VALUE
         if self._key == "name":
             if text not in self._names:
@@ -180,9 +186,11 @@ class CallObject:
         return Verdict.MORE
 
     def _commit(self) -> None:
+        """Make the function known; the call can no longer become text."""
         self.function = self._name
 
     def _finish(self) -> Verdict:
+        """End the call, which has no arguments if none were given."""
         if self.function is None:
             if self._name is None:
                 return Verdict.MALFORMED

@@ -76,6 +76,7 @@ class KeywordCallReader:
                 return self._feed_after_name(character)
 
     def _feed_after_name(self, character: str) -> Verdict:
+        """Take a character between the function's name and its arguments."""
         if not self._name.is_known:
             return Verdict.MALFORMED
         self._state = _State.AFTER_NAME
@@ -86,6 +87,7 @@ class KeywordCallReader:
         return Verdict.MORE
 
     def _feed_key(self, character: str) -> Verdict:
+        """Take a character of a key, or of the end of the arguments."""
         if character == self._close and not self._text.strip():  # also after a trailing comma
             return self._finish()
         if character != self._equals:
@@ -99,6 +101,7 @@ class KeywordCallReader:
         return Verdict.MORE
 
     def _feed_value(self, character: str) -> Verdict:
+        """Take a character of a value, which ends at a comma or bracket outside of quotes and brackets."""
         if self._quote:
             self._add(character)
             self._feed_quoted(character)
@@ -116,16 +119,19 @@ class KeywordCallReader:
         return Verdict.MORE if 0 <= self._depth <= _MAX_DEPTH else Verdict.MALFORMED
 
     def _add(self, character: str) -> None:
+        """Add a character to the value."""
         self._value.append(character)
         self._tail = (self._tail + character)[-max(map(len, self._quotes)) :]
 
     def _feed_quoted(self, character: str) -> None:
+        """End the quotes if the character closes them."""
         if self._is_python and (self._escaped or character == "\\"):
             self._escaped = not self._escaped
         elif len(self._value) - self._quote_end >= len(self._quote) and self._tail.endswith(self._quote):
             self._quote = ""
 
     def _end_value(self, character: str) -> Verdict:
+        """End a value and add it to the arguments as JSON. Return MALFORMED if it is invalid."""
         try:
             text = "".join(self._value)
             value = python_value(text) if self._is_python else braced_value(text, self._quotes[0])
@@ -139,9 +145,11 @@ class KeywordCallReader:
         return self._finish() if character == self._close else Verdict.MORE
 
     def _finish(self) -> Verdict:
+        """End the call."""
         self._commit()
         self._arguments += "}" if self._keys else "{}"
         return Verdict.DONE
 
     def _commit(self) -> None:
+        """Make the function known; the call can no longer become text."""
         self.function = self._name.text

@@ -35,11 +35,13 @@ def braced_value(text: str, quote: str) -> str:
 
 
 def _json(value: Any) -> str:
+    """Return a value as JSON text."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     return text.encode("utf-16", "surrogatepass").decode("utf-16")  # two escapes may be a surrogate pair
 
 
 def _evaluated(node: ast.expr) -> Any:
+    """Return the value of a literal expression. Raise ValueError for any other expression."""
     match node:
         case ast.Constant(value) if value is None or isinstance(value, str | bool | int | float):
             return value
@@ -84,6 +86,7 @@ def _read(text: str, position: int, quote: str) -> tuple[Any, int]:
 
 
 def _read_list(text: str, position: int, quote: str) -> tuple[list[Any], int]:
+    """Return a list and the position after it. Raise ValueError."""
     items: list[Any] = []
     position = _skip(text, position)
     while text[position] != "]":
@@ -94,6 +97,7 @@ def _read_list(text: str, position: int, quote: str) -> tuple[list[Any], int]:
 
 
 def _read_object(text: str, position: int, quote: str) -> tuple[dict[str, Any], int]:
+    """Return an object and the position after it. Raise ValueError."""
     members: dict[str, Any] = {}
     position = _skip(text, position)
     while text[position] != "}":
@@ -111,12 +115,14 @@ def _read_object(text: str, position: int, quote: str) -> tuple[dict[str, Any], 
 
 
 def _skip(text: str, position: int) -> int:
+    """Return the position after white space."""
     while position < len(text) and text[position].isspace():
         position += 1
     return position
 
 
 def _skip_separator(text: str, position: int, close: str) -> int:
+    """Return the position after a comma, or that of `close`. Raise ValueError for another character."""
     position = _skip(text, position)
     if text[position] == ",":
         return _skip(text, position + 1)

@@ -60,6 +60,7 @@ class NamedCallReader:
                 return self._feed_between(character)
 
     def _feed_between(self, character: str) -> Verdict:
+        """Take a character between the function's name and its arguments."""
         if character != "{":
             self._between += character
             is_layout = not self._syntax.between.strip()  # only white space is allowed
@@ -73,5 +74,6 @@ class NamedCallReader:
         return self._feed_arguments(character)
 
     def _feed_arguments(self, character: str) -> Verdict:
+        """Take a character of the arguments."""
         self._arguments += character
         return Verdict.DONE if self._extent.feed(character) else Verdict.MORE

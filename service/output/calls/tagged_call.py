@@ -79,6 +79,7 @@ class TaggedCallReader:
                 return Verdict.MORE
 
     def _feed_name(self, character: str) -> Verdict:
+        """Take a character of the function's name, or the first one after it."""
         if self._name.feed(character):
             return Verdict.MORE
         if not self._name.is_known:
@@ -88,6 +89,7 @@ class TaggedCallReader:
         return self.feed(character)
 
     def _feed_between(self, character: str) -> Verdict:
+        """Take a character before the next parameter or the end of the call."""
         if character in WHITE_SPACE:
             return Verdict.MORE
         self._text += character
@@ -108,6 +110,7 @@ class TaggedCallReader:
         return Verdict.MORE
 
     def _feed_key(self, character: str) -> Verdict:
+        """Take a character of a parameter's key."""
         self._text += character
         if not self._text.endswith(self._syntax.key_close):
             return Verdict.MORE if len(self._text) <= _MAX_KEY else Verdict.MALFORMED
@@ -126,6 +129,7 @@ class TaggedCallReader:
         return Verdict.MORE
 
     def _feed_value(self, character: str) -> Verdict:
+        """Take a character of a parameter's value, up to its closing tag."""
         if self._at_start and character == "\n" == self._syntax.around_value:
             self._at_start = False
             return Verdict.MORE
@@ -156,5 +160,6 @@ class TaggedCallReader:
         return Verdict.MORE
 
     def _end_value(self) -> None:
+        """Expect the next parameter or the end of the call."""
         self._text = ""
         self._state = _State.BETWEEN

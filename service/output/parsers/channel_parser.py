@@ -15,6 +15,7 @@ from service.generation.formats.constraint import ReasoningStart
 from service.generation.outputs.events import Delta, Reasoning, Text, ToolArguments, ToolCall
 from service.output.calls.call_reader import WHITE_SPACE
 from service.output.families.tool_syntax import CALL, CHANNEL, END, MESSAGE, RETURN, START
+from service.output.parsers.marker import num_marker_characters
 
 _MAX_HEADER = 512  # characters
 _HEADS = (CHANNEL, MESSAGE, START, "to=")  # a header begins with one of these
@@ -92,6 +93,7 @@ class ChannelParser:
         return self._read_header() if self._state is _State.HEADER else self._read_message()
 
     def _read_header(self) -> bool:
+        """Read a message's header. Return False if it is incomplete."""
         text = self._held.lstrip(WHITE_SPACE)
         if not any(text.startswith(head) or head.startswith(text) for head in _HEADS):
             self._state = _State.PLAIN
@@ -108,6 +110,7 @@ class ChannelParser:
         return True
 
     def _begin_message(self, header: str, length: int) -> None:
+        """Begin the message of a complete header: reasoning, a call or content."""
         recipient, channel = _RECIPIENT.search(header), _CHANNEL.search(header)
         if recipient is None and channel is not None and channel[1] == "analysis":
             self._skip(length)
@@ -130,9 +133,10 @@ class ChannelParser:
             self._state = _State.CONTENT
 
     def _read_message(self) -> bool:
+        """Emit the known part of a message. Return True if the message has ended."""
         found = [(position, marker) for marker in _ENDS if (position := self._held.find(marker)) >= 0]
         if not found:
-            num_known = len(self._held) - max(_num_begun(self._held, marker) for marker in _ENDS)
+            num_known = len(self._held) - max(num_marker_characters(self._held, marker) for marker in _ENDS)
             self._emit(num_known)
             return False
         position, marker = min(found)
@@ -146,6 +150,7 @@ class ChannelParser:
         return bool(self._held)
 
     def _begin_content(self) -> None:
+        """Record where the content starts, unless it has started before."""
         if self.content_start is None:
             self.content_start = self._held_start
 
@@ -166,21 +171,19 @@ class ChannelParser:
                 self._emit_text(length)
 
     def _end_call(self, length: int) -> None:
+        """Emit the end of a call's arguments; a call without any has an empty object."""
         self._emit(length)
         if not self._has_arguments:
             self._events.append(ToolArguments(self._choice_index, self._num_calls - 1, "{}"))
 
     def _emit_text(self, length: int) -> None:
+        """Emit held characters as content."""
         if length:
             self._begin_content()
             self._events.append(Text(self._choice_index, self._held[:length], start=self._held_start))
         self._skip(length)
 
     def _skip(self, length: int) -> None:
+        """Drop held characters."""
         self._held = self._held[length:]
         self._held_start += length
-
-
-def _num_begun(text: str, marker: str) -> int:
-    """Return the length of the longest suffix of `text` that is a proper prefix of `marker`."""
-    return next((n for n in range(min(len(marker) - 1, len(text)), 0, -1) if text.endswith(marker[:n])), 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from service.generation.formats.constraint import ReasoningMarkers
 from service.generation.outputs.events import Text
 from service.output.parsers.blank_run import BLANKS, BlankRun
-from service.output.parsers.reasoning import num_marker_characters
+from service.output.parsers.marker import num_marker_characters
 
 
 class MarkedAnswerParser:
@@ -50,6 +50,7 @@ class MarkedAnswerParser:
         return events
 
     def _begin(self) -> None:
+        """Skip the opening marker, or decide that there is none."""
         text = self._held.lstrip(BLANKS)
         if not self._was_opened:
             if text.startswith(self._open):
@@ -63,19 +64,21 @@ class MarkedAnswerParser:
             self._is_inside = bool(self._held)
 
     def _take_known(self) -> list[Text]:
+        """Return the text that is certainly before or after the closing marker."""
         events = []
         while (end := self._held.find(self._close)) >= 0:
             text = self._held[:end].rstrip(BLANKS)
             if text:
                 events.append(Text(self._choice_index, text, start=self._held_start))
             self._skip(end + len(self._close))
-        sure = len(self._held) - num_marker_characters(self._held, self._close)
-        sure = len(self._held[:sure].rstrip(BLANKS))
-        if sure:
-            events.append(Text(self._choice_index, self._held[:sure], start=self._held_start))
-            self._skip(sure)
+        num_known = len(self._held) - num_marker_characters(self._held, self._close)
+        num_known = len(self._held[:num_known].rstrip(BLANKS))
+        if num_known:
+            events.append(Text(self._choice_index, self._held[:num_known], start=self._held_start))
+            self._skip(num_known)
         return events
 
     def _skip(self, num_characters: int) -> None:
+        """Drop held characters."""
         self._held = self._held[num_characters:]
         self._held_start += num_characters

@@ -11,6 +11,7 @@ import enum
 from service.generation.formats.constraint import ReasoningMarkers, ReasoningStart
 from service.generation.outputs.events import Reasoning, Text
 from service.output.parsers.blank_run import BLANKS, BlankRun
+from service.output.parsers.marker import num_marker_characters
 
 
 class _State(enum.Enum):
@@ -83,6 +84,7 @@ class ReasoningParser:
         return [Text(self._choice_index, held, start=start)] if held else []
 
     def _open(self) -> None:
+        """Skip the opening marker, or decide that there is no reasoning."""
         marker = self._markers.open
         text = self._held.lstrip(BLANKS)
         if text.startswith(marker):
@@ -94,6 +96,7 @@ class ReasoningParser:
             self._content_start = self._held_start
 
     def _reason(self, events: list[Reasoning | Text]) -> None:
+        """Emit the reasoning that certainly precedes the closing marker."""
         marker = self._markers.close
         if self._at_start:
             self._skip(len(self._held) - len(self._held.lstrip(BLANKS)))
@@ -113,10 +116,6 @@ class ReasoningParser:
             self._state = _State.AFTER
 
     def _skip(self, num_characters: int) -> None:
+        """Drop held characters."""
         self._held = self._held[num_characters:]
         self._held_start += num_characters
-
-
-def num_marker_characters(text: str, marker: str) -> int:
-    """Return the length of the longest suffix of `text` that is a proper prefix of `marker`."""
-    return next((n for n in range(min(len(marker) - 1, len(text)), 0, -1) if text.endswith(marker[:n])), 0)

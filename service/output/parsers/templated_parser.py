@@ -67,21 +67,24 @@ class TemplatedParser:
         return events
 
     def _read(self, events_of: Any) -> list[Delta]:
+        """Return the deltas of the tokenizer's parser; if it fails, the rest of the text is content."""
         if self._is_broken:
             return self._rest()
         try:
-            return [piece for event in events_of() for piece in self._deltas(event)]
+            return [delta for event in events_of() for delta in self._deltas(event)]
         except ValueError:  # such as a call that is not valid JSON
             self._is_broken = True
             return self._rest()
 
     def _rest(self) -> list[Delta]:
+        """Return the text that no delta has yet as content."""
         text, start = self._text[self._num_consumed :], self._num_consumed
         self._num_consumed = len(self._text)
         self._begin_content(start)
         return [Text(self._choice_index, text, start=start)] if text else []
 
     def _deltas(self, event: Mapping[str, Any]) -> list[Delta]:
+        """Return the deltas of one event of the tokenizer's parser."""
         field = event["field"]
         match event["type"]:
             case "region_chunk" if field == _CALLS:
@@ -94,6 +97,7 @@ class TemplatedParser:
         return []
 
     def _text_of(self, field: str, text: str) -> Delta:
+        """Return a field's text as reasoning or content."""
         start = self._skip(text)
         if field in _REASONING:
             self.has_reasoned = True
@@ -102,6 +106,7 @@ class TemplatedParser:
         return Text(self._choice_index, text, start=start)
 
     def _calls(self, event: Mapping[str, Any], text: str) -> list[Delta]:
+        """Return the deltas of complete calls; calls of unknown functions are content."""
         start = self._skip(text)
         self._begin_content(start)
         value = event["value"]
@@ -122,6 +127,7 @@ class TemplatedParser:
         return events
 
     def _begin_content(self, start: int) -> None:
+        """Record where the content starts, unless it has started before."""
         if self.content_start is None:
             self.content_start = start
 

@@ -85,13 +85,14 @@ class ToolCallParser:
         return self._take_events()
 
     def _read(self, text: str) -> None:
+        """Take a text, in runs of characters where possible."""
         position = 0
         while position < len(text):
             if self._state is _State.CALL:
                 position = self._take_call(text, position)
                 continue
             if self._state is _State.TEXT and not self._held:
-                position = self._emit_sure(text, position)
+                position = self._emit_certain(text, position)
             position = self._hold_white_space(text, position)
             if position < len(text):
                 self._take(text[position])
@@ -106,6 +107,7 @@ class ToolCallParser:
         return self._take_events()
 
     def _reader(self) -> CallReader:
+        """Return a reader of one call in the model's syntax."""
         match self._syntax.payload:
             case NamedCall() as payload:
                 return NamedCallReader(payload, self._functions)
@@ -123,6 +125,7 @@ class ToolCallParser:
         return events
 
     def _take(self, character: str) -> None:
+        """Take one character."""
         match self._state:
             case _State.TEXT:
                 self._take_text(character)
@@ -133,7 +136,7 @@ class ToolCallParser:
             case _:
                 self._take_opening(character)
 
-    def _emit_sure(self, text: str, position: int) -> int:
+    def _emit_certain(self, text: str, position: int) -> int:
         """Emit text up to where a marker may begin, or white space before one; return that position."""
         found = self._beginning.search(text, position)
         end = len(text) if found is None else found.start()
@@ -153,6 +156,7 @@ class ToolCallParser:
         return run.end()
 
     def _take_text(self, character: str) -> None:
+        """Take a character of text; emit what is certainly no part of a marker."""
         self._held += character
         while marker := self._held.lstrip(WHITE_SPACE):
             if any(begin.startswith(marker) for begin in self._markers):
@@ -199,6 +203,7 @@ class ToolCallParser:
         return position
 
     def _take_after_call(self, character: str) -> None:
+        """Take a character after a call: a closing marker, a separator, or the beginning of text."""
         following = "".join((self._held + character).split())
         if self._in_list:
             self._take_after_element(character)
@@ -216,6 +221,7 @@ class ToolCallParser:
             self._go_on(character)
 
     def _take_after_element(self, character: str) -> None:
+        """Take a character after a call in a list."""
         if character not in WHITE_SPACE + ",]":
             self._fail(character)
             return
@@ -266,6 +272,7 @@ class ToolCallParser:
             self._events.append(ToolArguments(self._choice_index, self._num_calls - 1, arguments))
 
     def _emit(self, num_characters: int) -> None:
+        """Emit held characters as text."""
         text = self._held[:num_characters]
         if not text:
             return
@@ -279,6 +286,7 @@ class ToolCallParser:
         self._held_start += num_characters
 
     def _drop(self) -> None:
+        """Drop all held characters."""
         self._held_start += len(self._held)
         self._held = ""
 
@@ -288,4 +296,5 @@ def _is_blank(text: str) -> bool:
 
 
 def _after(syntax: ToolSyntax) -> tuple[str, ...]:
+    """Return the texts that may follow a call."""
     return syntax.payload.after if isinstance(syntax.payload, NamedCall) else ()

@@ -57,5 +57,6 @@ def spelled_prompt_logprobs(
 
 
 def _spelled(tokenizer: Tokenizer, logprob: TokenLogprob) -> SpelledLogprob:
+    """Return a token's log probability with its bytes, and the same of its alternatives."""
     top = tuple(SpelledLogprob(token_id, tokenizer.token_bytes(token_id), value) for token_id, value in logprob.top)
     return SpelledLogprob(logprob.token_id, tokenizer.token_bytes(logprob.token_id), logprob.logprob, top)

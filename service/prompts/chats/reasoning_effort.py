@@ -58,7 +58,7 @@ class EffortRules:
 
     def variables(self, effort: ReasoningEffort | None) -> dict[str, Any]:
         """Return the template's variables."""
-        effort = self._asked(effort)
+        effort = self._available(effort)
         if effort is None:
             return {}
         variables: dict[str, Any] = dict.fromkeys(_SWITCHES, effort in _LEVELS)
@@ -87,7 +87,7 @@ class EffortRules:
         """
         if self.markers is None or start is ReasoningStart.NONE:
             return None
-        effort = self._asked(effort)
+        effort = self._available(effort)
         if budget is None or effort is ReasoningEffort.NONE:
             budget = self._budget(effort)
         must_open = (effort in _LEVELS and self.has_switch) or (is_constrained and self.markers.always)
@@ -95,12 +95,13 @@ class EffortRules:
             return None
         return ReasoningLimit(self.markers, start, budget, must_open)
 
-    def _asked(self, effort: ReasoningEffort | None) -> ReasoningEffort | None:
+    def _available(self, effort: ReasoningEffort | None) -> ReasoningEffort | None:
         """Return the effort; a low one instead of none if the model needs reasoning before every answer."""
-        is_lost = effort is ReasoningEffort.NONE and self.markers is not None and self.markers.always
-        return ReasoningEffort.LOW if is_lost else effort
+        is_impossible = effort is ReasoningEffort.NONE and self.markers is not None and self.markers.always
+        return ReasoningEffort.LOW if is_impossible else effort
 
     def _budget(self, effort: ReasoningEffort | None) -> int | None:
+        """Return the number of reasoning tokens of an effort; None is unlimited."""
         match effort:
             case ReasoningEffort.NONE:
                 return 0  # the template has no switch for it, or the prompt would have closed the reasoning

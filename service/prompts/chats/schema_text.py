@@ -28,6 +28,7 @@ def add_schema(turns: list[dict[str, Any]], schema: JsonSchema, *, takes_system:
 
 
 def _text(schema: JsonSchema) -> str:
+    """Return the text that describes the answer's schema to the model."""
     parts = ["# Response format", f"## {schema.name}", schema.description]
     parts.append(f"The answer is JSON that matches this schema:\n{schema.schema}")
     return _BETWEEN.join(part for part in parts if part)

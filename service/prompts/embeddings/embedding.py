@@ -63,25 +63,25 @@ class EmbeddingPrompts:
         self.threads.close()
 
     async def prepare(
-        self, asked: TextsToEmbed, request_id: str, deadline: float | None = None, caller: Caller = ANONYMOUS
+        self, texts: TextsToEmbed, request_id: str, deadline: float | None = None, caller: Caller = ANONYMOUS
     ) -> EmbeddingRequest:
         """Return a request ready to run. `deadline` is a `time.monotonic()` instant in seconds.
 
         Raise InvalidRequest, or PromptTooLong, with the field's name.
         """
-        check_priority(asked.priority, caller)
-        self._check(asked)
-        before = asked.instruction or self.prompt(asked.purpose)
+        check_priority(texts.priority, caller)
+        self._check(texts)
+        before = texts.instruction or self.prompt(texts.purpose)
 
         def read(indices: range) -> list[TokenIds]:
-            return [self._token_ids(asked, before, asked.inputs[index]) for index in indices]
+            return [self._token_ids(texts, before, texts.inputs[index]) for index in indices]
 
         sizes = [
             len(given.token_ids) if isinstance(given, RawTokens) else len(before) + len(given.text)
-            for given in asked.inputs
+            for given in texts.inputs
         ]
         inputs = await self.threads.read(sizes, read)
-        return EmbeddingRequest(request_id, inputs, deadline, caller.id, caller.weight, asked.priority)
+        return EmbeddingRequest(request_id, inputs, deadline, caller.id, caller.weight, texts.priority)
 
     async def finish(
         self, vectors: Sequence[Vector], dimensions: int | None, render: Callable[[list[list[float]]], _Answer]
@@ -90,7 +90,7 @@ class EmbeddingPrompts:
         num_dimensions = dimensions or self.num_dimensions
 
         def work() -> _Answer:
-            return render([_cut(vector, num_dimensions).tolist() for vector in vectors])
+            return render([_truncated(vector, num_dimensions).tolist() for vector in vectors])
 
         return await self.threads.run(work)
 
@@ -112,17 +112,19 @@ class EmbeddingPrompts:
             ids = ids[: num_before + max_tokens]
         return self._framed(self._prefix, ids, self._suffix, field, truncates=truncates)
 
-    def _check(self, asked: TextsToEmbed) -> None:
-        if asked.dimensions is not None:
-            self._check_dimensions(asked.dimensions)
-        for given in asked.inputs:
+    def _check(self, texts: TextsToEmbed) -> None:
+        """Raise InvalidRequest for inputs or dimensions that the model can't take."""
+        if texts.dimensions is not None:
+            self._check_dimensions(texts.dimensions)
+        for given in texts.inputs:
             if isinstance(given, RawTokens):
-                if asked.instruction:
+                if texts.instruction:
                     raise InvalidRequest("instruction", f"can't precede {given.field}, which has token ids")
             elif not given.text:
                 raise InvalidRequest(f"{given.field}.text", "must not be empty")
 
     def _check_dimensions(self, dimensions: int) -> None:
+        """Raise InvalidRequest unless the vectors can be cut to `dimensions`."""
         own, others = self.num_dimensions, self._form.dimensions
         if dimensions > own:
             raise InvalidRequest("dimensions", f"must be at most the model's own {own}, not {dimensions}")
@@ -136,15 +138,16 @@ class EmbeddingPrompts:
             )
         raise InvalidRequest("dimensions", f"must be one of {', '.join(map(str, numbers))}, not {dimensions}")
 
-    def _token_ids(self, asked: TextsToEmbed, before: str, given: RawText | RawTokens) -> TokenIds:
+    def _token_ids(self, texts: TextsToEmbed, before: str, given: RawText | RawTokens) -> TokenIds:
         """Return the tokens of an input. Call it on a worker thread."""
         if isinstance(given, RawTokens):
-            return self._framed([], given.token_ids, [], given.field, truncates=asked.truncates)
-        return self.encode(before, given.text, given.field, truncates=asked.truncates)
+            return self._framed([], given.token_ids, [], given.field, truncates=texts.truncates)
+        return self.encode(before, given.text, given.field, truncates=texts.truncates)
 
     def _framed(
         self, prefix: Sequence[int], ids: Sequence[int], suffix: Sequence[int], field: str, *, truncates: bool
     ) -> TokenIds:
+        """Return ids between `prefix` and `suffix`, truncated if allowed. Raise PromptTooLong for `field`."""
         num_tokens = len(prefix) + len(ids) + len(suffix)
         if num_tokens > self._max_model_len:
             if not truncates:
@@ -155,15 +158,15 @@ class EmbeddingPrompts:
 
 def _added_tokens(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
     """Return the special tokens that the tokenizer puts before and after a text, such as [CLS] and [SEP]."""
-    bare, whole = tokenizer.encode(_PROBE), tokenizer.encode(_PROBE, add_special_tokens=True)
-    for start in range(len(whole) - len(bare) + 1):
-        end = start + len(bare)
-        if whole[start:end] == bare:
+    plain, whole = tokenizer.encode(_PROBE), tokenizer.encode(_PROBE, add_special_tokens=True)
+    for start in range(len(whole) - len(plain) + 1):
+        end = start + len(plain)
+        if whole[start:end] == plain:
             return whole[:start], whole[end:]
     raise ValueError("the tokenizer changes a text's own tokens when it adds special ones")
 
 
-def _cut(vector: Vector, num_dimensions: int) -> Vector:
+def _truncated(vector: Vector, num_dimensions: int) -> Vector:
     """Return the leading components of a vector, normalised if there are more."""
     if num_dimensions == len(vector):
         return vector

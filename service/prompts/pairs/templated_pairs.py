@@ -52,6 +52,7 @@ class TemplatedPairs:
         raise PromptTooLong(texts.document_field, len(token_ids), self._max_tokens)
 
     def _fill(self, texts: PairTexts, document: str) -> list[int]:
+        """Return the tokens of the template with the texts of one pair."""
         values = {
             "instruction": texts.instruction or self._instruction,
             "query": texts.query,

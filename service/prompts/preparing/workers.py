@@ -69,13 +69,13 @@ class Workers:
             return await self._run(work, deadline, too_long)
         await self._within_limit(self._turn.acquire(), deadline, self._busy(), self.limits.wait_s)
 
-        def trimming() -> _Result:
+        def work_and_trim() -> _Result:
             try:
                 return work()
             finally:
                 trim_heap()  # the library takes a hundred times the size of a long text, and would keep it
 
-        return await self._run(trimming, deadline, too_long, on_end=self._turn.release)
+        return await self._run(work_and_trim, deadline, too_long, on_end=self._turn.release)
 
     async def _run(
         self,
@@ -97,10 +97,10 @@ class Workers:
                 on_end()
             raise EngineClosed("the model is no longer served") if self._is_closed else self._busy()
         loop = asyncio.get_running_loop()
-        begun = asyncio.Event()
+        is_started = asyncio.Event()
 
         def begin() -> _Result:
-            loop.call_soon_threadsafe(begun.set)
+            loop.call_soon_threadsafe(is_started.set)
             began = self._clock()
             try:
                 return work()
@@ -115,7 +115,7 @@ class Workers:
         try:
             self._num_waiting += 1
             try:
-                await self._within_limit(begun.wait(), deadline, self._busy(), self.limits.wait_s)
+                await self._within_limit(is_started.wait(), deadline, self._busy(), self.limits.wait_s)
             finally:
                 self._num_waiting -= 1
             return await self._within_limit(result, deadline, too_long, self.limits.max_work_s)
@@ -144,5 +144,6 @@ class Workers:
             raise too_long from None
 
     def _busy(self) -> EngineOverloaded:
+        """Return the error for a request that no thread was free for."""
         message = "the threads that prepare requests are busy with other requests"
         return EngineOverloaded(message, retry_after_s(self.limits.wait_s))

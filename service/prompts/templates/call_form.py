@@ -13,7 +13,7 @@ PROBE = "look_up"  # the function that is called
 ARGUMENTS = {"word": "fjord"}
 _PARAMETERS = {"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]}
 TOOL = {"type": "function", "function": {"name": PROBE, "description": "Looks up.", "parameters": _PARAMETERS}}
-ASKED = {"role": "user", "content": "Look it up."}
+USER_TURN = {"role": "user", "content": "Look it up."}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +33,12 @@ class CallForm:
 def call_form(template: ChatTemplate) -> CallForm:
     """Return the first form in which the template shows a call; the usual form if it shows none."""
     # Templates that check whether arguments are a string take them as they were written.
-    looks = re.search(r"arguments\s+is\s+string", template.source) is not None
-    usual = CallForm(parses_arguments=not looks)
-    for empty_is_none, parses in product((False, True), (not looks, looks)):
+    takes_text = re.search(r"arguments\s+is\s+string", template.source) is not None
+    default = CallForm(parses_arguments=not takes_text)
+    for empty_is_none, parses in product((False, True), (not takes_text, takes_text)):
         form = CallForm(parses, empty_is_none)
-        text = template.try_render([ASKED, form.call_turn("a1b2c3d4e")], [TOOL], {"add_generation_prompt": False})
-        before = template.try_render([ASKED], [TOOL], {"add_generation_prompt": False})
+        text = template.try_render([USER_TURN, form.call_turn("a1b2c3d4e")], [TOOL], {"add_generation_prompt": False})
+        before = template.try_render([USER_TURN], [TOOL], {"add_generation_prompt": False})
         if text is not None and text.count(PROBE) > (before or "").count(PROBE):
             return form
-    return usual
+    return default

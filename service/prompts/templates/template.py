@@ -121,6 +121,7 @@ class ChatTemplate:
     def _rendered(
         self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None, variables: dict[str, Any]
     ) -> str:
+        """Return the prompt of a conversation. Raise jinja2's errors."""
         template = self._templates[_TOOL_USE if tools and _TOOL_USE in self._templates else _DEFAULT]
         known = {**self._special_tokens, "documents": None, "add_generation_prompt": True, **variables}
         return template.render(known, messages=messages, tools=tools)
@@ -133,19 +134,22 @@ def _environment() -> ImmutableSandboxedEnvironment:
     )
     environment.filters["tojson"] = _to_json
     environment.globals["raise_exception"] = _raise_exception
-    environment.globals["strftime_now"] = lambda wanted: datetime.now().strftime(wanted)  # noqa: DTZ005  local time
+    environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)  # noqa: DTZ005  local time
     return environment
 
 
 def _raise_exception(message: str) -> None:
+    """Raise the error that a template raises for a conversation."""
     raise jinja2.TemplateError(message)
 
 
 def _to_json(value: Any, *, ensure_ascii: bool = False, **options: Any) -> str:
+    """Return JSON for a template, by default with characters beyond ASCII as they are."""
     return json.dumps(value, ensure_ascii=ensure_ascii, **options)
 
 
 def _sources(folder: Path, config: dict[str, Any]) -> dict[str, str]:
+    """Return the texts of a folder's templates by name. Raise OSError."""
     files = {file.stem: file for file in sorted(folder.glob("additional_chat_templates/*.jinja"))}
     if (folder / "chat_template.jinja").is_file():
         files[_DEFAULT] = folder / "chat_template.jinja"

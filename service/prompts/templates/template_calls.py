@@ -16,7 +16,7 @@ from service.output.families.tool_syntax import ChannelCall, Schema, TemplatedCa
 from service.output.parsers.channel_parser import ChannelParser
 from service.output.parsers.templated_parser import check_response_template
 from service.output.parsers.tool_parser import ToolCallParser
-from service.prompts.templates.call_form import ARGUMENTS, ASKED, PROBE, TOOL, call_form
+from service.prompts.templates.call_form import ARGUMENTS, PROBE, TOOL, USER_TURN, call_form
 from service.prompts.templates.template import ChatTemplate
 
 _FUNCTIONS: dict[str, Schema] = {PROBE: {"type": "object", "properties": {"word": {"type": "string"}}}}
@@ -79,9 +79,9 @@ def _first_call(events: list[Any]) -> int:
 def _shown_call(template: ChatTemplate, syntax: ToolSyntax) -> str | None:
     """Return the rendered call: the text after the user's message, or after the generation prompt if it is rendered."""
     turn = call_form(template).call_turn(syntax.call_id("0", PROBE))
-    whole = template.try_render([ASKED, turn], [TOOL], {"add_generation_prompt": False})
-    before = template.try_render([ASKED], [TOOL], {"add_generation_prompt": False})
-    prompt = template.try_render([ASKED], [TOOL], {})
+    whole = template.try_render([USER_TURN, turn], [TOOL], {"add_generation_prompt": False})
+    before = template.try_render([USER_TURN], [TOOL], {"add_generation_prompt": False})
+    prompt = template.try_render([USER_TURN], [TOOL], {})
     for beginning in (prompt, None if syntax.bare else before):
         if whole is not None and beginning and whole.startswith(beginning):
             return whole.removeprefix(beginning)

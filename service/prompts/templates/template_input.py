@@ -111,6 +111,7 @@ def _content(message: Message, *, takes_images: bool) -> str | list[dict[str, st
 
 
 def _text(parts: Iterable[Part], taken: str) -> str:
+    """Return the text of parts. Raise UnsupportedModality if any is no text; `taken` describes what is accepted."""
     texts = []
     for part in parts:
         if not isinstance(part, TextPart):
@@ -135,6 +136,7 @@ def _reasoning(message: Message, content: str, markers: ReasoningMarkers | None)
 
 
 def _tool_call(call: FunctionCall, *, parse_arguments: bool) -> dict[str, Any]:
+    """Return a call for a template, with the arguments as values or as text."""
     arguments: Any = call.arguments
     if parse_arguments:
         try:

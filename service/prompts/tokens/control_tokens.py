@@ -163,6 +163,7 @@ def _any_of(texts: Iterable[str]) -> str:
 
 
 def _pattern(node: Mapping[str, Any]) -> str:
+    """Return a regular expression for the texts of a trie."""
     run = ""
     while len(node) == 1 and "" not in node:
         ((character, node),) = node.items()

@@ -111,7 +111,7 @@ def fit_messages(
     The system message and the last message stay, and no tool message stays without its call. The rest begins with a
     user message if any such rest fits. Errors of `render` are raised, except PromptTooLong for a rest.
     """
-    prompt = _tried(render, messages) if budget.truncates else render(messages)
+    prompt = _render_or_none(render, messages) if budget.truncates else render(messages)
     if prompt is not None and not budget.must_cut(prompt.token_ids):
         return prompt
     num_kept = int(messages[0].role is Role.SYSTEM)
@@ -121,7 +121,7 @@ def fit_messages(
 
     @cache
     def rest(start: int) -> _Prompt | None:
-        return _tried(render, kept(start))
+        return _render_or_none(render, kept(start))
 
     def length(start: int) -> int:
         prompt = rest(start)
@@ -138,7 +138,7 @@ def fit_messages(
     return render(kept(starts[-1]) if starts else messages)
 
 
-def _tried(render: Callable[[Sequence[Message]], _Prompt], messages: Sequence[Message]) -> _Prompt | None:
+def _render_or_none(render: Callable[[Sequence[Message]], _Prompt], messages: Sequence[Message]) -> _Prompt | None:
     """Return the prompt; None if it is certainly too long."""
     try:
         return render(messages)

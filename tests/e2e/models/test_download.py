@@ -8,7 +8,7 @@ from pathlib import Path
 
 import httpx
 
-from service.settings.config import DEMO_FOLDER
+from service.settings.bundled_models import DEMO_FOLDER
 from tests.e2e.stack import Stack
 from tests.engine.hub_server import serving_hub
 from tests.waiting import GUARD_S

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from service.settings.config import DEMO_FOLDER
+from service.settings.bundled_models import DEMO_FOLDER
 from tests.e2e.stack import Stack, child_pids, is_running
 from tests.waiting import GUARD_S, wait_until
 

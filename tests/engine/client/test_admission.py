@@ -25,7 +25,7 @@ async def fill(engine: GeneratorClient, clock: Clock, stack: AsyncExitStack, cal
     """Take two slots with sequences that have run for ten seconds."""
     for _ in range(2):
         outputs = await stack.enter_async_context(engine.generate(endless(caller_id)))
-        await outputs.begun()
+        await outputs.until_started()
     clock.now += SLOW_S
 
 
@@ -184,16 +184,16 @@ async def test_a_polite_key_is_admitted_during_a_flood(start_thread: Starter) ->
         with pytest.raises(EngineOverloaded):
             engine.reject_if_overloaded("flooder", 1.0)
         async with engine.generate(request("hello", caller_id="polite", max_tokens=3)) as outputs:
-            await outputs.begun()
+            await outputs.until_started()
             assert len([i for output in await read(outputs) for i in output.token_ids]) == 3
 
 
 async def test_a_stream_has_begun_when_something_was_computed(start: Starter) -> None:
-    """`begun` returns after the first step of a request, and raises an error that occurs before it."""
+    """`until_started` returns after the first step of a request, and raises an error that occurs before it."""
     async with start.started(max_batch_sequences=1, **ENDLESS) as (engine, script), AsyncExitStack() as stack:
         with script.paused():
             first = await stack.enter_async_context(engine.generate(endless()))
-            waiting = asyncio.create_task(first.begun())
+            waiting = asyncio.create_task(first.until_started())
             await until(script.is_at_gate)
             assert not waiting.done()
         await waiting
@@ -201,7 +201,7 @@ async def test_a_stream_has_begun_when_something_was_computed(start: Starter) ->
         assert not engine.failed.done()
         script.fail("broken")
         with pytest.raises(Exception, match="the engine has failed"):
-            await second.begun()
+            await second.until_started()
 
 
 async def test_a_wait_may_be_unlimited(start_thread: Starter) -> None:

@@ -8,7 +8,8 @@ import pytest
 
 from service.engine.client.crash_quarantine import CrashQuarantine
 from service.engine.client.generator import GeneratorClient
-from service.engine.link.process_link import ProcessLink, Restarts
+from service.engine.link.process_link import ProcessLink
+from service.engine.link.restarts import Restarts
 from service.generation.errors import EngineFailed, EngineOverloaded, InvalidRequest
 from service.generation.formats.constraint import Constraint, Grammar
 from service.generation.requests.request import GenerationRequest

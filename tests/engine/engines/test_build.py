@@ -15,8 +15,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from service.engine.building.engines import build_engine
-from service.engine.config.engine_config import EngineConfig
 from service.engine.device import memory
+from service.engine.interface.config import EngineConfig
 from service.engine.loading import model_folder, model_source
 from service.generation.errors import ModelLoadError
 from service.generation.requests.parameters import SamplingParams, StopParams

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from service.engine.config.engine_config import EngineConfig
+from service.engine.interface.config import EngineConfig
 from service.engine.loading.generator import LoadedModel, load_model
 from service.engine.models.selection.backends import choose_backend
 from service.generation.errors import ModelLoadError

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from service.engine.config.engine_config import EngineConfig
+from service.engine.interface.config import EngineConfig
 
 
 def test_config_defaults_are_valid() -> None:

@@ -9,8 +9,8 @@ from typing import Literal
 import pytest
 
 from service.engine.building.engines import build_engine
-from service.engine.config.engine_config import EngineConfig
 from service.engine.core.step import Step
+from service.engine.interface.config import EngineConfig
 from service.generation.outputs.output import Timings
 from service.generation.requests.parameters import SamplingParams, StopParams
 from service.generation.requests.request import GenerationRequest

@@ -10,7 +10,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from service.engine.building.engines import BuiltEngine, build_engine
-from service.engine.config.engine_config import EngineConfig
+from service.engine.interface.config import EngineConfig
 from service.generation.requests.parameters import SamplingParams, StopParams
 from service.generation.requests.request import GenerationRequest
 from tests.engine.fakes import read

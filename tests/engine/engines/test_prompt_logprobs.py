@@ -11,7 +11,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from service.engine.building.engines import build_engine
-from service.engine.config.engine_config import EngineConfig
+from service.engine.interface.config import EngineConfig
 from service.generation.outputs.output import GenerationOutput
 from service.generation.requests.parameters import LogprobsOptions, SamplingParams, StopParams
 from service.generation.requests.request import GenerationRequest

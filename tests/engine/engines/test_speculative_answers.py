@@ -13,13 +13,13 @@ from service.constraints.grammar import format_grammar
 from service.constraints.tool_grammar import opened_calls
 from service.constraints.tool_rules import ToolRules
 from service.engine.building.engines import build_engine
-from service.engine.config.engine_config import EngineConfig
 from service.engine.constraints.compiler import ConstraintCompiler
 from service.engine.core.blocks.block_pool import BlockPool
 from service.engine.core.drafts.speculation import Speculation
 from service.engine.core.engine_core import EngineCore
 from service.engine.core.scheduler import Scheduler
 from service.engine.core.sequences.sequence import SequenceGroup
+from service.engine.interface.config import EngineConfig
 from service.engine.loading.generator import load_model
 from service.generation.errors import ModelLoadError
 from service.generation.formats.constraint import Constraint, ReasoningLimit, ReasoningMarkers, ReasoningStart

@@ -11,8 +11,8 @@ import pytest
 PROGRAM = """
 import asyncio, sys
 import numpy as np
-from service.settings.config import DEMO_FOLDER, embedding_folder
-from service.engine.config.engine_config import EngineConfig
+from service.settings.bundled_models import DEMO_FOLDER, embedding_folder
+from service.engine.interface.config import EngineConfig
 from service.engine.building.engines import build_encoder, build_engine
 from service.generation.formats.constraint import Constraint, Grammar
 from service.generation.requests.embedding import EmbeddingRequest

@@ -14,7 +14,8 @@ from service.engine.interface.messages import Report
 from service.engine.link import link_state
 from service.engine.link.engine_spec import EngineSpec
 from service.engine.link.link_state import NEXT_STATES, LinkState
-from service.engine.link.process_link import ProcessLink, Restarts
+from service.engine.link.process_link import ProcessLink
+from service.engine.link.restarts import Restarts
 from service.generation.errors import ModelChanged, ModelLoadError
 from tests.engine.fakes import until
 from tests.engine.scripted import Script

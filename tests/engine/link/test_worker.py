@@ -19,7 +19,8 @@ from service.engine.client.embedder import EmbedderClient
 from service.engine.client.generator import GeneratorClient
 from service.engine.interface.messages import Abort
 from service.engine.link.engine_spec import EngineSpec
-from service.engine.link.process_link import ProcessLink, Restarts
+from service.engine.link.process_link import ProcessLink
+from service.engine.link.restarts import Restarts
 from service.generation.errors import (
     EngineFailed,
     EngineRestarting,

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from service.engine.config.engine_config import EngineConfig
+from service.engine.interface.config import EngineConfig
 from service.engine.loading.generator import load_model
 from service.engine.models.attention.kv_cache import CacheShape
 from service.engine.models.attention.page_cache import PageCache

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from service.engine.models.attention.kv_cache import CacheShape, KVCache, is_run
+from service.engine.models.attention.kv_cache import CacheShape, KVCache, is_contiguous
 
 SHAPE = CacheShape(num_layers=2, num_kv_heads=3, head_dim=4, value_dim=4, dtype=torch.float32)
 BLOCK_SIZE = 8
@@ -51,6 +51,6 @@ def test_bytes_per_slot_counts_keys_and_values() -> None:
     ("blocks", "expected"),
     [([7], True), ([3, 4, 5], True), ([5, 4, 3], False), ([3, 5, 4, 6], False), ([0, 1, 3], False), ([2, 2], False)],
 )
-def test_is_run(blocks: list[int], expected: bool) -> None:  # noqa: FBT001
+def test_is_contiguous(blocks: list[int], expected: bool) -> None:  # noqa: FBT001
     """A run's blocks are adjacent and ascending; first and last block alone do not suffice."""
-    assert is_run(np.array(blocks, np.int32)) is expected
+    assert is_contiguous(np.array(blocks, np.int32)) is expected

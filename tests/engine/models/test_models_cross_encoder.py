@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from service.engine.building.engines import build_cross_encoder
-from service.engine.config.engine_config import EngineConfig
+from service.engine.interface.config import EngineConfig
 from service.engine.models.checkpoint.encoders.pair_files import PairFiles, is_cross_encoder
 from service.engine.models.checkpoint.encoders.sentence_files import is_encoder
 from service.generation.errors import ModelLoadError

@@ -15,14 +15,14 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from service.engine.building.engines import BuiltEncoder, build_encoder
-from service.engine.config.engine_config import EngineConfig
+from service.engine.interface.config import EngineConfig
 from service.engine.models.checkpoint.encoders.sentence_files import SentenceFiles
 from service.engine.models.encoders.encoder import load_encoder
 from service.engine.models.encoders.pooling import pool
 from service.engine.runner.encoder_runner import BatchEncoder, padded_batches
 from service.generation.errors import ModelLoadError
 from service.generation.requests.embedding import EmbeddingRequest, Vector
-from service.settings.config import embedding_folder
+from service.settings.bundled_models import embedding_folder
 from tests.engine.encoder_fakes import CONFIGS, modules, save_encoder
 
 torch.set_num_threads(1)

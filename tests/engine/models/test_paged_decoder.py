@@ -17,10 +17,10 @@ import torch
 from torch import Tensor
 from torch.nn.attention.varlen import varlen_attn
 
-from service.engine.config.engine_config import EngineConfig
 from service.engine.core.blocks.block_pool import BlockPool
 from service.engine.core.engine_core import EngineCore
 from service.engine.core.scheduler import Scheduler
+from service.engine.interface.config import EngineConfig
 from service.engine.models.attention.accelerator import Accelerator, make_cache
 from service.engine.models.attention.decode_graphs import sizes
 from service.engine.models.attention.kv_cache import CacheShape, KVCache

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from service.engine.config.engine_config import EngineConfig
 from service.engine.core.blocks.block_pool import BlockPool
 from service.engine.core.engine_core import EngineCore
 from service.engine.core.scheduler import Scheduler
+from service.engine.interface.config import EngineConfig
 from service.engine.models.modules.vision_backend import VisionBackend
 from service.engine.models.selection.backends import choose_backend
 from service.engine.runner.model_runner import ModelRunner

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import torch
 
-from service.engine.config.engine_config import EngineConfig
 from service.engine.core.blocks.block_pool import BlockPool
 from service.engine.core.engine_core import EngineCore
 from service.engine.core.scheduler import Scheduler
 from service.engine.core.sequences.constraint_state import ConstraintState
+from service.engine.interface.config import EngineConfig
 from service.engine.models.selection.backends import choose_backend
 from service.engine.runner.model_runner import ModelRunner
 from service.engine.sampler.torch_sampler import TorchSampler

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from service.commands.check_model import check_model, main
-from service.engine.config.engine_config import EngineConfig
+from service.engine.interface.config import EngineConfig
 from service.engine.interface.description import EncoderDescription
 from service.engine.loading.encoder import load_encoder
 from service.engine.loading.generator import load_model
 from service.generation.errors import ModelLoadError
-from service.settings.config import DEMO_FOLDER, embedding_folder
+from service.settings.bundled_models import DEMO_FOLDER, embedding_folder
 
 
 @pytest.mark.slow

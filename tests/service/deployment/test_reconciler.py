@@ -110,7 +110,7 @@ class Scene:
     async def follow(self, wanted: Changes) -> None:
         """Store a change of another replica, and apply it."""
         self.store.document = wanted
-        await self.reconciler.wanted.look()
+        await self.reconciler.wanted.refresh()
         self.reconciler.request_pass()
 
 

@@ -14,7 +14,7 @@ from service.deployment.changes import Changes, LoadedAdapter, LoadedModel
 from service.engine.client.generator import GeneratorClient
 from service.generation.adapter import AdapterLoaded
 from service.generation.errors import EngineClosed, EngineRestarting
-from service.settings.config import EndpointSettings
+from service.settings.endpoint_settings import EndpointSettings
 from service.settings.model_settings import ModelSettings
 from tests.service.deployment.test_shared_deployment import failed, listed, load, unload, until_equal
 from tests.service.endpoint_fakes import Serving, serving

@@ -92,7 +92,7 @@ async def test_a_change_is_made_of_the_newest_document() -> None:
     store, heard = Scripted(), list[int]()
     state = WantedState("numbers", store, 1, heard.append)
     store.others = 10
-    await state.keep(lambda number: number + 1)
+    await state.store(lambda number: number + 1)
     assert (store.written, heard, state.newest) == ([11], [10, 11], 11)
 
 
@@ -102,7 +102,7 @@ async def test_a_change_that_cannot_be_stored_is_not_made(loss: Exception) -> No
     state = WantedState("numbers", store, 1, heard.append)
     store.loss = loss
     with pytest.raises(type(loss)):
-        await state.keep(lambda number: number + 1)
+        await state.store(lambda number: number + 1)
     assert (heard, state.newest) == ([], 1)
 
 
@@ -110,15 +110,15 @@ async def test_without_a_shared_store_a_change_is_kept_in_memory() -> None:
     """The listener gets it as well, and there are no other replicas to wait for."""
     heard = list[int]()
     state = WantedState("numbers", MemoryDocument(1), 1, heard.append)
-    await state.keep(lambda number: number + 1)
+    await state.store(lambda number: number + 1)
     await state.until_known()
     assert (heard, state.newest, state.is_shared) == ([2], 2, False)
 
 
 async def test_a_change_is_known_when_no_replica_is_behind() -> None:
-    """The store is asked until every other replica has recorded that it knows the change; each look records, too."""
+    """The store is asked until every other replica has recorded that it knows the change; each refresh records, too."""
     store, ticks, asks = Scripted(), Ticks(), Ticks()
-    state = WantedState[int]("numbers", store, 1, lambda _: None, records_looks=True)
+    state = WantedState[int]("numbers", store, 1, lambda _: None, records_reads=True)
     await state.until_known()
     store.behind = 2
     known = asyncio.create_task(state.until_known(asks.sleep))

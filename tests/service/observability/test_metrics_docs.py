@@ -41,5 +41,5 @@ def test_the_table_of_vllm_s_names_is_the_code_s() -> None:
     documented = re.findall(r"^\| `(vllm:\w+)` \| `(\w+)`", section, re.MULTILINE)
     suffixes = {"counter": "_total", "gauge": "", "histogram": ""}
     assert documented == [
-        (f"{row.vllm}{suffixes[row.kind]}", row.sample or f"{row.ours}{suffixes[row.kind]}") for row in TABLE
+        (f"{row.vllm}{suffixes[row.kind]}", row.sample or f"{row.name}{suffixes[row.kind]}") for row in TABLE
     ]

@@ -16,7 +16,7 @@ from sluice.v1 import chat_pb2, sampling_pb2, tool_pb2
 from service.answering.kind import CHAT
 from service.engine.building.engines import build_engine
 from service.engine.client.generator import GeneratorClient
-from service.engine.config.engine_config import EngineConfig
+from service.engine.interface.config import EngineConfig
 from service.engine.tokens.tokenizer import FastTokenizer
 from service.generation.errors import EngineOverloaded
 from service.prompting.preparation import Preparation

@@ -42,7 +42,7 @@ class Counts:
     def on_use(self, caller: str, model: str, num_input: int, num_output: int) -> None:
         self.used.append((caller, model, num_input, num_output))
 
-    def on_refusal(self, caller: str, model: str, measure: Measure) -> None:
+    def on_rejection(self, caller: str, model: str, measure: Measure) -> None:
         self.refused.append((caller, model, str(measure)))
 
 

@@ -11,7 +11,7 @@ import tokenizers
 import torch
 import transformers
 
-from service.engine.config.engine_config import EngineConfig
+from service.engine.interface.config import EngineConfig
 from service.generation.caller import ANONYMOUS
 from service.generation.errors import InvalidRequest, ModelLoadError, PromptTooLong
 from service.generation.requests.ranking import TextsToRank

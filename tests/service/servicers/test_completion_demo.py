@@ -18,7 +18,7 @@ from service.loading.model import load_model
 from service.observability.telemetry import Telemetry
 from service.registry.models import ServedModel
 from service.server.server import Server
-from service.settings.config import DEMO_FOLDER
+from service.settings.bundled_models import DEMO_FOLDER
 from service.settings.engine_settings import EngineSettings
 from service.settings.model_settings import ModelSettings
 from tests.service.fakes import request, settings_of

@@ -18,7 +18,8 @@ from service.loading.model import load_model
 from service.observability.health import ServingPhase
 from service.registry.description import Task
 from service.registry.models import ServedEncoder
-from service.settings.config import EMBEDDING_NAME, Settings
+from service.settings.bundled_models import EMBEDDING_NAME
+from service.settings.config import Settings
 from tests.engine.encoder_fakes import BEGIN, FINISH
 from tests.engine.fakes import until
 from tests.engine.vectors import vector_of

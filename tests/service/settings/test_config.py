@@ -9,7 +9,8 @@ from pydantic import ValidationError
 from process.errors import ConfigError
 from process.settings.process_settings import read_settings
 from service.auth.settings import AuthSettings
-from service.settings.config import DEMO_FOLDER, DEMO_NAME, EMBEDDING_NAME, Settings, embedding_folder
+from service.settings.bundled_models import DEMO_FOLDER, DEMO_NAME, EMBEDDING_NAME, embedding_folder
+from service.settings.config import Settings
 
 
 @pytest.fixture(autouse=True)

@@ -24,7 +24,7 @@ from service.generation.stats import EngineStats
 from service.loading.model import load_model
 from service.registry.description import Task
 from service.registry.models import ServedGenerator
-from service.settings.config import DEMO_FOLDER
+from service.settings.bundled_models import DEMO_FOLDER
 from service.settings.engine_settings import EngineSettings
 from service.settings.model_settings import ChatSettings, ModelSettings
 

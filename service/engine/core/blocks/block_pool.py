@@ -14,6 +14,8 @@ from service.engine.core.blocks.free_runs import FreeRuns
 from service.engine.core.sequences.sequence import Sequence
 from service.generation.prompts.image import PromptImage
 
+_EXPECTED_TOKENS = 256  # of an answer: adjacent blocks for them are preferred, not reserved
+
 
 class BlockPool:
     """`num_blocks` blocks of `block_size` tokens.
@@ -75,6 +77,21 @@ class BlockPool:
             self._num_holders[after] = 1
             block_ids.append(after)
         return block_ids
+
+    def extend(self, sequence: Sequence, num_new_tokens: int) -> bool:
+        """Extend a block table by `num_new_tokens` tokens. Return False, without a change, if blocks are lacking."""
+        num_tokens = sequence.num_computed_tokens + num_new_tokens
+        if num_tokens <= len(sequence.block_table) * self.block_size:
+            return True
+        num_missing = self.num_blocks_for(num_tokens) - len(sequence.block_table)
+        after = sequence.block_table[-1] if sequence.block_table else None
+        num_expected = min(sequence.num_prompt_tokens + sequence.max_tokens, len(sequence.token_ids) + _EXPECTED_TOKENS)
+        expected = self.num_blocks_for(num_expected) - len(sequence.block_table)
+        block_ids = self.allocate(num_missing, after, num_expected=expected)
+        if block_ids is None:
+            return False
+        sequence.block_table.extend(block_ids)
+        return True
 
     def find(self, sequence: Sequence) -> list[int]:
         """Return the blocks of the sequence's longest cached prefix.

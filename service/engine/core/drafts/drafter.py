@@ -1,4 +1,4 @@
-"""The interface of drafters, which guess a sequence's next tokens."""
+"""The interface of drafters, which propose a sequence's next tokens."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Drafter(Protocol):
     def is_costly(self) -> bool:
         """True if each drafted token takes notable time, so that only usable tokens should be requested."""
 
-    def guess(self, requests: abc.Sequence[DraftRequest]) -> list[list[int]]:
-        """Return a draft for each request, in their order. A draft is empty if there is no guess."""
+    def propose(self, requests: abc.Sequence[DraftRequest]) -> list[list[int]]:
+        """Return a draft for each request, in their order. A draft may be empty."""
 
     def release(self, sequence: Sequence) -> None:
         """Drop the state of a sequence, if any."""

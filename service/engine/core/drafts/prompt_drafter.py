@@ -1,4 +1,4 @@
-"""Draft tokens by lookup: guess the tokens that followed the same n-gram earlier in the prompt or the answer."""
+"""Draft tokens by lookup: propose the tokens that followed the same n-gram earlier in the prompt or the answer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class PromptLookup:
         self._ends: dict[tuple[int, ...], int] = {}  # the end of each n-gram's last occurrence before the text's end
         self._num_indexed = _LENGTH  # n-grams that end before this position are indexed
 
-    def guess(self, token_ids: list[int], after: list[int], most: int) -> list[int]:
+    def propose(self, token_ids: list[int], after: list[int], most: int) -> list[int]:
         """Return at most `most` tokens that may follow the text and `after`, or none if the last n-gram is new.
 
         `token_ids` is the whole text so far, `after` the drafts that follow it.
@@ -27,13 +27,13 @@ class PromptLookup:
         found = self._ends.get(tuple((last + after)[-_LENGTH:] if after else last))
         if found is None:
             return []
-        guess = token_ids[found : found + most]
-        # A text that repeats itself without a gap continues within the guess.
-        guess += after[: most - len(guess)]
-        period = len(guess)
-        while len(guess) < most:
-            guess.append(guess[-period])
-        return guess
+        proposal = token_ids[found : found + most]
+        # A text that repeats itself without a gap continues within the proposal.
+        proposal += after[: most - len(proposal)]
+        period = len(proposal)
+        while len(proposal) < most:
+            proposal.append(proposal[-period])
+        return proposal
 
     def _index(self, token_ids: list[int]) -> None:
         """Index the n-grams of a sequence that are new since the last call, except the last one."""
@@ -55,9 +55,11 @@ class PromptDrafter:
     def __init__(self) -> None:
         self._lookups: dict[Sequence, PromptLookup] = {}
 
-    def guess(self, requests: abc.Sequence[DraftRequest]) -> list[list[int]]:
+    def propose(self, requests: abc.Sequence[DraftRequest]) -> list[list[int]]:
         """Return the tokens that followed the last n-gram at its previous occurrence."""
-        return [self._lookup(each.sequence).guess(each.sequence.token_ids, each.after, each.most) for each in requests]
+        return [
+            self._lookup(each.sequence).propose(each.sequence.token_ids, each.after, each.most) for each in requests
+        ]
 
     def release(self, sequence: Sequence) -> None:
         """Drop a sequence's index. It is built again if the sequence is scheduled again."""

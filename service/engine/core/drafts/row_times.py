@@ -36,7 +36,7 @@ class RowTimes:
         """Return the expected time of a step of `num_rows` rows without drafts."""
         return self._expected(num_rows)[0]
 
-    def least_chance(self, num_rows: int) -> float:
+    def min_probability(self, num_rows: int) -> float:
         """Return the lowest probability at which a draft is worth its row in a step of `num_rows` sequences.
 
         If it is above 1, no draft is worth its row.
@@ -46,21 +46,21 @@ class RowTimes:
         step_s, row_s = self._expected(num_rows)
         return _MIN_GAIN * row_s * num_rows / step_s
 
-    def best_number(self, num_rows: int, chances: abc.Sequence[float]) -> int:
+    def best_number(self, num_rows: int, probabilities: abc.Sequence[float]) -> int:
         """Return the number of drafts that maximises the expected tokens per second with `num_rows` sequences.
 
-        `chances` are the drafts' probabilities of acceptance, in descending order. While only one number of rows was
+        `probabilities` are those of the drafts' acceptance, in descending order. While only one number of rows was
         measured, there are at most as many drafts as sequences.
         """
         plain_s, row_s = self._expected(num_rows)
         tokens, step_s = float(num_rows), plain_s + _MIN_GAIN * self._drafts_s
         number = 0
-        most = len(chances) if self._rows_rows else min(len(chances), num_rows)
-        for chance in chances[:most]:
-            if chance * step_s <= _MIN_GAIN * row_s * tokens:
+        most = len(probabilities) if self._rows_rows else min(len(probabilities), num_rows)
+        for probability in probabilities[:most]:
+            if probability * step_s <= _MIN_GAIN * row_s * tokens:
                 break
             number += 1
-            tokens += chance
+            tokens += probability
             step_s += _MIN_GAIN * row_s
         return number if tokens * plain_s > num_rows * step_s else 0
 

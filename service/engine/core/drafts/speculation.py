@@ -18,9 +18,9 @@ from service.engine.core.sequences.sequence import Sequence
 MAX_DRAFTS = 16  # per sequence and step
 _MAX_STEP_DRAFTS = 128  # per step: each takes a row of logits as large as the vocabulary
 # The prior probability that a draft is accepted, and its weight in observations: of tokens that an output constraint
-# (nearly) forces, and of guessed tokens.
+# (nearly) forces, and of the drafter's proposals.
 _FORCED, _FORCED_WEIGHT = 0.97, 4.0
-_GUESSED, _GUESSED_WEIGHT = 0.8, 2.0
+_PROPOSED, _PROPOSED_WEIGHT = 0.8, 2.0
 # The weight of earlier observations after each new one, and after a step without drafts, so that a source that failed
 # is tried again from time to time. A new sequence starts with the record of all sequences.
 _MEMORY, _MEMORY_OF_ALL = 0.9, 0.99
@@ -46,7 +46,7 @@ class _Record:
         )
         self._num_accepted = 0.0
         self._num_tried = 0.0
-        self.chance = prior
+        self.probability = prior
 
     def add(self, *, is_accepted: bool) -> None:
         self._update(self._memory, is_accepted=is_accepted, num_tried=1)
@@ -59,19 +59,19 @@ class _Record:
     def _update(self, memory: float, *, is_accepted: bool, num_tried: int) -> None:
         self._num_accepted = memory * self._num_accepted + is_accepted
         self._num_tried = memory * self._num_tried + num_tried
-        self.chance = (self._num_accepted + self._prior) / (self._num_tried + self._weight)
+        self.probability = (self._num_accepted + self._prior) / (self._num_tried + self._weight)
 
 
 class _History:
     """One sequence's acceptance records, by the source of drafts."""
 
-    def __init__(self, forced: _Record, guessed: _Record) -> None:
-        """`forced` and `guessed` are the records of all sequences."""
-        self.forced = _Record(forced.chance, _FORCED_WEIGHT, forced)
-        self.guessed = _Record(guessed.chance, _GUESSED_WEIGHT, guessed)
+    def __init__(self, forced: _Record, proposed: _Record) -> None:
+        """`forced` and `proposed` are the records of all sequences."""
+        self.forced = _Record(forced.probability, _FORCED_WEIGHT, forced)
+        self.proposed = _Record(proposed.probability, _PROPOSED_WEIGHT, proposed)
 
-    def records(self, num_forced: int, num_guessed: int) -> list[_Record]:
-        return [self.forced] * num_forced + [self.guessed] * num_guessed
+    def records(self, num_forced: int, num_proposed: int) -> list[_Record]:
+        return [self.forced] * num_forced + [self.proposed] * num_proposed
 
 
 class Speculation:
@@ -82,7 +82,7 @@ class Speculation:
         self._clock = clock
         self._histories: dict[Sequence, _History] = {}
         self._forced = _Record(_FORCED, _FORCED_WEIGHT)  # of all sequences
-        self._guessed = _Record(_GUESSED, _GUESSED_WEIGHT)  # of all sequences
+        self._proposed = _Record(_PROPOSED, _PROPOSED_WEIGHT)  # of all sequences
         self._records: dict[Sequence, list[_Record]] = {}  # the record of each token drafted for the next step
         self._times = RowTimes()
         self._num_failed = 0  # searches without a draft since the last accepted one
@@ -111,9 +111,9 @@ class Speculation:
         drafts = self._search(sequences, most, capacity)
         for sequence in sequences:
             if sequence not in drafts and sequence in self._histories:
-                self._histories[sequence].guessed.decay()
+                self._histories[sequence].proposed.decay()
         if not drafts:
-            self._guessed.decay()
+            self._proposed.decay()
             self._num_failed += 1
             if self._num_failed >= _MAX_FAILED:
                 share = (self._clock() - began) / self._times.step_s(len(sequences))
@@ -124,7 +124,7 @@ class Speculation:
         self, sequences: abc.Sequence[Sequence], most: int, capacity: abc.Callable[[Sequence], int]
     ) -> dict[Sequence, list[int]]:
         """Return the drafts that pay off at this number of sequences, within `most` tokens and `capacity`."""
-        least = self._times.least_chance(len(sequences))
+        least = self._times.min_probability(len(sequences))
         if least > 1:
             return {}
         requests = [each for sequence in sequences if (each := self._request_for(sequence, least))]
@@ -136,13 +136,15 @@ class Speculation:
             counts = self._best(limits, len(sequences), most)
             requests = [each._replace(most=counts[each.sequence] - len(each.after)) for each in requests]
         nonempty = [each for each in requests if each.most > 0]
-        guesses = dict(zip((each.sequence for each in nonempty), self._drafter.guess(nonempty), strict=True))
-        found = {each.sequence: (each.after, guesses.get(each.sequence, [])) for each in requests}
-        sizes = {sequence: (len(after), len(guess)) for sequence, (after, guess) in found.items() if after or guess}
+        proposals = dict(zip((each.sequence for each in nonempty), self._drafter.propose(nonempty), strict=True))
+        found = {each.sequence: (each.after, proposals.get(each.sequence, [])) for each in requests}
+        sizes = {
+            sequence: (len(after), len(proposal)) for sequence, (after, proposal) in found.items() if after or proposal
+        }
         drafts: dict[Sequence, list[int]] = {}
         for sequence, count in self._best(sizes, len(sequences), most).items() if sizes else ():
-            after, guess = found[sequence]
-            drafts[sequence] = (after + guess)[: min(count, capacity(sequence))]
+            after, proposal = found[sequence]
+            drafts[sequence] = (after + proposal)[: min(count, capacity(sequence))]
             self._records[sequence] = self._histories[sequence].records(*sizes[sequence])
         return drafts
 
@@ -165,24 +167,26 @@ class Speculation:
         self._drafter.release(sequence)
 
     def _request_for(self, sequence: Sequence, least: float) -> DraftRequest | None:
-        """Return the forced tokens and the number of guesses to request, or None if there is neither."""
+        """Return the forced tokens and the number of proposals to request, or None if there is neither."""
         history = self._histories.get(sequence)
         if history is None:
-            history = self._histories[sequence] = _History(self._forced, self._guessed)
+            history = self._histories[sequence] = _History(self._forced, self._proposed)
         most = min(MAX_DRAFTS, sequence.max_tokens - sequence.num_generated_tokens - 1)
         forced = sequence.forced_tokens()[:most] if sequence.constraint is not None else []
-        most = most - len(forced) if history.guessed.chance >= least else 0
+        most = most - len(forced) if history.proposed.probability >= least else 0
         return DraftRequest(sequence, forced, most) if forced or most > 0 else None
 
     def _best(self, sizes: abc.Mapping[Sequence, tuple[int, int]], num_rows: int, most: int) -> Counter[Sequence]:
-        """Return the number of drafts to compute per sequence. `sizes` has the numbers of forced and guessed ones."""
+        """Return the number of drafts to compute per sequence. `sizes` has the numbers of forced and proposed ones."""
         ranked = [
-            (chance, sequence)
+            (probability, sequence)
             for sequence, numbers in sizes.items()
             # A draft is accepted only if all drafts before it are.
-            for chance in accumulate((each.chance for each in self._histories[sequence].records(*numbers)), mul)
+            for probability in accumulate(
+                (each.probability for each in self._histories[sequence].records(*numbers)), mul
+            )
         ]
         ranked.sort(key=itemgetter(0), reverse=True)
-        chances = [chance for chance, _ in ranked[: min(most, _MAX_STEP_DRAFTS)]]
-        num_drafts = self._times.best_number(num_rows, chances) if chances else 0
+        probabilities = [probability for probability, _ in ranked[: min(most, _MAX_STEP_DRAFTS)]]
+        num_drafts = self._times.best_number(num_rows, probabilities) if probabilities else 0
         return Counter(sequence for _, sequence in ranked[:num_drafts])

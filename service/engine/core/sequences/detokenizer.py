@@ -71,11 +71,11 @@ class Detokenizer:
 
         Return their text, and the number of characters of the choice up to the end of each token.
         """
-        pieces = [self._tokenizer.token_bytes(token_id) for token_id in token_ids]
-        data = b"".join(pieces)
+        byte_strings = [self._tokenizer.token_bytes(token_id) for token_id in token_ids]
+        data = b"".join(byte_strings)
         if self._is_between and not self._stop and data.isascii() and self._skipped_ids.isdisjoint(token_ids):
-            ends = tuple(accumulate(map(len, pieces), initial=self.num_characters))[1:]
-            self._num_tokens += len(pieces)
+            ends = tuple(accumulate(map(len, byte_strings), initial=self.num_characters))[1:]
+            self._num_tokens += len(byte_strings)
             self.num_characters += len(data)
             return data.decode("ascii"), ends
         texts, all_ends = [], []

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from service.engine.core.batch import Batch, Int32s
-from service.engine.models.attention.kv_cache import KVCache, is_run
+from service.engine.models.attention.kv_cache import KVCache, is_contiguous
 from service.engine.models.attention.scores import Scores
 
 _MAX_GROUPED_QUERIES = 8  # of one sequence
@@ -142,7 +142,7 @@ class _PaddedDecodes:
 
 def _rows(starts: Int32s, device: torch.device) -> slice | Tensor:
     """Return the rows of decodes, as a slice if they are adjacent, because a slice makes no copy."""
-    if is_run(starts):
+    if is_contiguous(starts):
         return slice(int(starts[0]), int(starts[-1]) + 1)
     return torch.from_numpy(starts.astype(np.int64)).to(device)
 
@@ -157,7 +157,7 @@ class _OneSequence:
         self._num_queries = mine.num_queries
         self.rows: slice | Tensor = slice(mine.first, mine.first + mine.num_queries)
         self._views = self._block_ids = None
-        if is_run(mine.block_ids):
+        if is_contiguous(mine.block_ids):
             self._views = cache.view(int(mine.block_ids[0]), mine.context_length)
         else:
             self._block_ids = torch.from_numpy(mine.block_ids.astype(np.int64)).to(cache.device)

@@ -72,8 +72,8 @@ class KVCache:
         """
         if (stored := self._slots.dtype) != keys_values.dtype:
             if stored == torch.float16:
-                most = torch.finfo(stored).max
-                keys_values = keys_values.clamp(-most, most)
+                limit = torch.finfo(stored).max
+                keys_values = keys_values.clamp(-limit, limit)
             keys_values = keys_values.to(stored)
         self._slots_by_layer[layer].index_copy_(1, slots, keys_values.transpose(0, 1))
 
@@ -82,8 +82,8 @@ class KVCache:
 
         Each tensor has the shape [1, kv heads, num_slots, head or value dim].
         """
-        run = self._slots.narrow(2, first_block * self.block_size, num_slots).unsqueeze(1)
-        keys, values = self._apart(run, 1)
+        slots = self._slots.narrow(2, first_block * self.block_size, num_slots).unsqueeze(1)
+        keys, values = self._split_pairs(slots, 1)
         return list(zip(keys.unbind(0), values.unbind(0), strict=True))
 
     def gather(self, layer: int, block_ids: Tensor, num_rows: int) -> tuple[Tensor, Tensor]:
@@ -93,9 +93,9 @@ class KVCache:
         """
         blocks = self._blocks_by_layer[layer].index_select(1, block_ids)
         rows = blocks.view(blocks.shape[0], num_rows, -1, self._slots.shape[3]).transpose(0, 1)
-        return self._apart(rows, 0)
+        return self._split_pairs(rows, 0)
 
-    def _apart(self, pairs: Tensor, num_leading: int) -> tuple[Tensor, Tensor]:
+    def _split_pairs(self, pairs: Tensor, num_leading: int) -> tuple[Tensor, Tensor]:
         """Split [(leading,) rows, heads, slots, dim] into keys and values."""
         dim = num_leading + (1 if self.shape.pair_dim == 1 else 3)
         first = self.shape.num_kv_heads if self.shape.pair_dim == 1 else self.shape.head_dim
@@ -103,7 +103,7 @@ class KVCache:
         return keys, values
 
 
-def is_run(ids: Int32s) -> bool:
+def is_contiguous(ids: Int32s) -> bool:
     """Return True if the ids, of blocks or of rows, are contiguous and ascending."""
     first, last, length = ids[0], ids[-1], len(ids)
     return bool(last - first == length - 1 and (ids == np.arange(first, first + length)).all())

@@ -24,9 +24,9 @@ CONFIG, TENSORS = "adapter_config.json", "adapter_model.safetensors"
 
 _PREFIX = "base_model.model."
 _DOWN, _UP = ".lora_A.weight", ".lora_B.weight"
-_UNSUPPORTED = ("lm_head", "embed_tokens")
+_UNSUPPORTED_MODULES = ("lm_head", "embed_tokens")
 # Fields that change the arithmetic, or parts of the model other than linear layers. They must have their defaults.
-_REFUSED: Mapping[str, str] = {
+_UNSUPPORTED_FIELDS: Mapping[str, str] = {
     "use_dora": "DoRA is not served: false",
     "use_qalora": "QALoRA is not served: false",
     "lora_bias": "biases are not served: false",
@@ -74,9 +74,9 @@ class Adapter:
         """The number of elements of all its tensors."""
         return sum(each.down.size + each.up.size for each in self.modules.values())
 
-    def refuse(self, module: str, why: str) -> AdapterRejected:
+    def rejection(self, module: str, reason: str) -> AdapterRejected:
         """Return the error for a module that the model cannot adapt."""
-        return AdapterRejected(f"{self.folder / TENSORS}: {module}: {why}")
+        return AdapterRejected(f"{self.folder / TENSORS}: {module}: {reason}")
 
 
 def read_adapter(folder: Path, max_rank: int) -> Adapter:
@@ -111,7 +111,7 @@ def _check_config(file: Path, config: dict[str, Any]) -> None:
         raise AdapterRejected(f"{file}: task_type: {task!r} is not served; CAUSAL_LM is")
     if (bias := config.get("bias", "none")) != "none":
         raise AdapterRejected(f"{file}: bias: {bias!r} is not served; none is")
-    for field, allowed in _REFUSED.items():
+    for field, allowed in _UNSUPPORTED_FIELDS.items():
         if config.get(field):
             raise AdapterRejected(f"{file}: {field}: {allowed} is allowed")
     start = config.get("init_lora_weights")
@@ -154,7 +154,7 @@ def _check_names(tensors: Path, shapes: Mapping[str, tuple[int, ...]]) -> None:
         for other in (stem + _DOWN, stem + _UP):
             if other not in shapes:
                 raise AdapterRejected(f"{tensors}: the tensor {other} is missing")
-        if stem.rpartition(".")[2] in _UNSUPPORTED:
+        if stem.rpartition(".")[2] in _UNSUPPORTED_MODULES:
             name = stem.removeprefix(_PREFIX)
             raise AdapterRejected(f"{tensors}: {name}: adapters of the embedding and of the head are not served")
 

@@ -23,9 +23,9 @@ _log = logging.getLogger(__name__)
 class ByteLog:
     """A progress log. It writes the first line after two seconds and later lines less often. It is thread-safe."""
 
-    def __init__(self, what: str, clock: Callable[[], float] = time.monotonic) -> None:
-        """`what` describes the transfer, such as `loading NAME`."""
-        self._what = what
+    def __init__(self, name: str, clock: Callable[[], float] = time.monotonic) -> None:
+        """`name` describes the transfer, such as `loading NAME`."""
+        self._name = name
         self._clock = clock
         self._began = clock()
         self._next = self._began + _FIRST_S
@@ -44,4 +44,4 @@ class ByteLog:
             speed = self._num / took / 1e6
             text = "%s: %.1f of %.1f MB, %.2g MB/s"
             extra = progress_fields(self._num)
-            _log.info(text, self._what, self._num / 1e6, total / 1e6, speed, extra=extra)
+            _log.info(text, self._name, self._num / 1e6, total / 1e6, speed, extra=extra)

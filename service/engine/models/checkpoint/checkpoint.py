@@ -164,15 +164,15 @@ def _read(location: _TensorLocation, part: TensorSlice | None) -> npt.NDArray[An
     if part.axis == 0:
         shape[:1] = [part.end - part.start][: len(shape)]
         tensor = np.empty(shape, dtype)
-        pieces = [(tensor, part.start * row_bytes)]
+        regions = [(tensor, part.start * row_bytes)]
     else:
         shape[1] = part.end - part.start
         tensor = np.empty(shape, dtype)
         first = part.start * (row_bytes // location.shape[1])
-        pieces = [(tensor[row], row * row_bytes + first) for row in range(shape[0])]
+        regions = [(tensor[row], row * row_bytes + first) for row in range(shape[0])]
     with location.file.open("rb", buffering=0) as file:
-        for piece, offset in pieces:
-            if not _fill(file.fileno(), piece, location.offset + offset):
+        for region, offset in regions:
+            if not _fill(file.fileno(), region, location.offset + offset):
                 return None
     return tensor
 
@@ -182,9 +182,9 @@ def bits_as_floats(bits: npt.NDArray[np.uint16]) -> npt.NDArray[np.float32]:
     return (bits.astype(np.uint32) << 16).view(np.float32)
 
 
-def _fill(descriptor: int, piece: npt.NDArray[Any], offset: int) -> bool:
+def _fill(descriptor: int, region: npt.NDArray[Any], offset: int) -> bool:
     """Fill a contiguous array from the file. Return False if the file is too short."""
-    view = piece.reshape(-1).view(np.uint8).data
+    view = region.reshape(-1).view(np.uint8).data
     while view:
         num_read = os.preadv(descriptor, [view], offset)
         if num_read == 0:

@@ -99,9 +99,9 @@ def read_model_config(folder: Path) -> Any:
         raise ModelLoadError(f"{folder / 'config.json'} can't be used: {error}") from error
     if isinstance(raw, dict) and (quantization := quantization_in(raw)) is not None:
         check_packing(folder, quantization)
-    usual = (_decoder_config(raw) or _bert_config(raw) or _text_part(raw)) if isinstance(raw, dict) else None
-    if usual is not None:
-        return usual
+    config = (_decoder_config(raw) or _bert_config(raw) or _text_part(raw)) if isinstance(raw, dict) else None
+    if config is not None:
+        return config
     config = read_transformers_config(folder)
     return _text_part({"eos_token_id": None, **config.to_dict()}) or config
 
@@ -148,12 +148,12 @@ def _decoder_config(raw: dict[str, Any]) -> DecoderConfig | None:
     )
     window = raw.get("sliding_window", False) if kind == "mistral" else None
     biases = {name: raw.get(name, False) for name in ("attention_bias", "mlp_bias")}
-    is_usual = (
+    has_valid_types = (
         type(head_dim) is int
         and (window is None or type(window) is int)
         and all(type(bias) is bool for bias in biases.values())
     )
-    if not is_usual:
+    if not has_valid_types:
         return None
     return DecoderConfig(
         model_type=kind,
@@ -170,13 +170,13 @@ def _decoder_config(raw: dict[str, Any]) -> DecoderConfig | None:
 def _text_part(raw: dict[str, Any]) -> DecoderConfig | None:
     """Return the decoder of a multimodal model, or None if it is uncommon."""
     text = text_part(raw)
-    usual = _decoder_config(text) if text is not None else None
-    return replace(usual, is_part=True) if usual is not None else None
+    config = _decoder_config(text) if text is not None else None
+    return replace(config, is_part=True) if config is not None else None
 
 
 def _bert_config(raw: dict[str, Any]) -> BertConfig | None:
     """Return the configuration, or None if a field is missing, uncommon or of a wrong type."""
-    is_usual = (
+    has_valid_types = (
         raw.get("model_type") == "bert"
         and _states(raw, _BERT_STATED)
         and raw.get("hidden_act") == "gelu"
@@ -184,7 +184,7 @@ def _bert_config(raw: dict[str, Any]) -> BertConfig | None:
         and not any(raw.get(name) for name in _BERT_UNUSUAL)
         and raw["hidden_size"] % raw["num_attention_heads"] == 0
     )
-    if not is_usual:
+    if not has_valid_types:
         return None
     architectures = raw.get("architectures") or ["bert"]
     return BertConfig(model_type="bert", architectures=architectures, **{name: raw[name] for name in _BERT_STATED})
@@ -204,11 +204,11 @@ def _rope_parameters(raw: dict[str, Any]) -> dict[str, Any] | None:
     rope.setdefault("rope_type", rope.get("type", "default"))
     if rope["rope_type"] in {"llama3", "yarn"}:
         rope.setdefault("original_max_position_embeddings", raw.get("max_position_embeddings"))
-    is_usual = (
+    has_valid_types = (
         rope["rope_type"] in _ROPES
         and all(isinstance(value, int | float | str | None) for value in rope.values())
         and isinstance(rope["rope_theta"], int | float)
         and (rope["rope_type"] == "default" or isinstance(rope.get("factor"), int | float))
         and "partial_rotary_factor" not in rope
     )
-    return rope if is_usual else None
+    return rope if has_valid_types else None

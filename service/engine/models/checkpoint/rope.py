@@ -62,8 +62,8 @@ def _yarn(frequencies: Frequencies, rope: Mapping[str, Any], dim: int, max_posit
     if rope.get("truncate", True):
         low, high = math.floor(low), math.ceil(high)
     low, high = max(low, 0), min(high, dim - 1)
-    slowed = np.clip((np.arange(dim // 2) - low) / (high - low or 0.001), 0, 1)
-    scaled = slowed * frequencies / factor + (1 - slowed) * frequencies
+    smooth_factor = np.clip((np.arange(dim // 2) - low) / (high - low or 0.001), 0, 1)
+    scaled = smooth_factor * frequencies / factor + (1 - smooth_factor) * frequencies
     return scaled.astype(np.float32), float(_yarn_factor(factor, rope))
 
 

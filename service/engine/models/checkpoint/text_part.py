@@ -30,7 +30,7 @@ _FROM_WHOLE: Final = ("architectures", "eos_token_id", "tie_word_embeddings")
 # The prefixes of the decoder's tensors in current and earlier versions of transformers.
 _DECODER_PREFIXES: Final = ("language_model.model.", "model.language_model.", "model.text_model.")
 _HEADS: Final = ("language_model.lm_head.", "lm_head.")
-_BARE: Final = ("model.embed_tokens.", "model.layers.", "model.norm.")
+_PLAIN_PREFIXES: Final = ("model.embed_tokens.", "model.layers.", "model.norm.")
 
 
 def text_part(raw: dict[str, Any]) -> dict[str, Any] | None:
@@ -65,7 +65,7 @@ def text_tensor(name: str) -> str | None:
     for head in _HEADS:
         if name.startswith(head):
             return f"lm_head.{name.removeprefix(head)}"
-    return name if name.startswith(_BARE) else None
+    return name if name.startswith(_PLAIN_PREFIXES) else None
 
 
 def open_checkpoint(folder: Path, model_config: Any) -> Checkpoint:

@@ -37,17 +37,20 @@ def plan_encoder(body: Path, *, is_cross_encoder: bool) -> EncoderPlan:
             model = kind.from_config(config)
     except Exception as error:  # any error means that the model cannot be loaded
         raise ModelLoadError(f"{body} can't be loaded: {error}") from error
-    if not _is_renamed(config.model_type):
-        _compare(body, model, checkpoint, () if is_cross_encoder else UNUSED)
+    if not _renames_tensors(config.model_type):
+        _check_tensors(body, model, checkpoint, () if is_cross_encoder else UNUSED)
     return EncoderPlan(config, checkpoint, max_positions_of(model))
 
 
-def _compare(body: Path, model: Any, checkpoint: Checkpoint, unused: tuple[str, ...]) -> None:
-    """Compare the names and shapes of the modules' weights with those of the checkpoint, without the model's prefix."""
+def _check_tensors(body: Path, model: Any, checkpoint: Checkpoint, unused: tuple[str, ...]) -> None:
+    """Raise ModelLoadError if the checkpoint lacks a weight of the modules, or has it in another shape.
+
+    Names are compared without the model's prefix.
+    """
     prefix = f"{model.base_model_prefix}."
-    found = {_plain(name, prefix): shape for name, shape, _ in checkpoint.describe()}
-    tied = {_plain(name, prefix) for name in getattr(model, "all_tied_weights_keys", None) or ()}
-    needed = {_plain(name, prefix): tuple(value.shape) for name, value in model.named_parameters()}
+    found = {_normalized_name(name, prefix): shape for name, shape, _ in checkpoint.describe()}
+    tied = {_normalized_name(name, prefix) for name in getattr(model, "all_tied_weights_keys", None) or ()}
+    needed = {_normalized_name(name, prefix): tuple(value.shape) for name, value in model.named_parameters()}
     needed = {name: shape for name, shape in needed.items() if not name.startswith(unused)} if unused else needed
     if missing := sorted(needed.keys() - found.keys() - tied):
         raise ModelLoadError(f"{body}: missing tensors: {missing[:5]}")
@@ -55,12 +58,13 @@ def _compare(body: Path, model: Any, checkpoint: Checkpoint, unused: tuple[str, 
         raise ModelLoadError(f"{body}: mismatched tensors: {mismatched[:5]}")
 
 
-def _plain(name: str, prefix: str) -> str:
+def _normalized_name(name: str, prefix: str) -> str:
+    """Return a tensor's name without `prefix`, and with today's name of a norm's weight or bias."""
     *path, last = name.removeprefix(prefix).split(".")
     return ".".join([*path, _OLD_NAMES.get(last, last)])
 
 
-def _is_renamed(model_type: str) -> bool:
+def _renames_tensors(model_type: str) -> bool:
     """Return True if transformers renames checkpoint tensors; only a load can check such a model."""
     try:
         from transformers.conversion_mapping import get_checkpoint_conversion_mapping  # noqa: PLC0415  not in all versions

@@ -14,7 +14,7 @@ from service.engine.models.checkpoint.adapter_files import Adapter
 from service.engine.models.modules.paged_attention import Trial
 from service.engine.models.torch.low_rank import AddedSums, LowRankSum, LowRankTable
 
-_NOTHING = AddedSums([])
+_NO_SUMS = AddedSums([])
 
 
 class ModuleAdapters:
@@ -24,7 +24,7 @@ class ModuleAdapters:
         self._model = model
         self._table = LowRankTable()
         self._hooked: set[str] = set()
-        self._added = _NOTHING
+        self._added = _NO_SUMS
         self._seen: dict[str, list[int]] | None = None  # during a trial, the number of rows of each call of a module
 
     def begin(self, batch: Batch) -> None:
@@ -37,10 +37,12 @@ class ModuleAdapters:
         sums: dict[Hashable, LowRankSum] = {}
         for name, low_rank in adapter.modules.items():
             weight = found[name].weight
-            has = [low_rank.up.shape[0], low_rank.down.shape[1]]
+            own_shape = [low_rank.up.shape[0], low_rank.down.shape[1]]
             expected = [*reversed(weight.shape)] if isinstance(found[name], Conv1D) else [*weight.shape]
-            if has != expected:
-                raise adapter.refuse(name, f"its shape is {has}, but the model's weight has the shape {expected}")
+            if own_shape != expected:
+                raise adapter.rejection(
+                    name, f"its shape is {own_shape}, but the model's weight has the shape {expected}"
+                )
             down, up = (
                 torch.from_numpy(each).t().to(weight.device, self._model.dtype).contiguous()
                 for each in (low_rank.down, low_rank.up)
@@ -49,7 +51,7 @@ class ModuleAdapters:
         for name in adapter.modules.keys() - self._hooked:
             found[name].register_forward_hook(self._hook(name))
             self._hooked.add(name)
-        self._try(adapter)
+        self._check_rows(adapter)
         self._table.put(slot, sums)
 
     def drop(self, slot: int) -> None:
@@ -57,12 +59,13 @@ class ModuleAdapters:
         self._table.drop(slot)
 
     def _module(self, adapter: Adapter, name: str) -> Any:
+        """Return the linear layer that an adapter changes. Raise AdapterRejected if it is none."""
         try:
             module = self._model.get_submodule(name)
         except AttributeError:
-            raise adapter.refuse(name, "the model has no such module") from None
+            raise adapter.rejection(name, "the model has no such module") from None
         if not isinstance(module, torch.nn.Linear | Conv1D):
-            raise adapter.refuse(name, f"it is a {type(module).__name__}; only linear layers are supported")
+            raise adapter.rejection(name, f"it is a {type(module).__name__}; only linear layers are supported")
         return module
 
     def _hook(self, name: str) -> Any:
@@ -78,7 +81,7 @@ class ModuleAdapters:
         return add
 
     @torch.inference_mode()
-    def _try(self, adapter: Adapter) -> None:
+    def _check_rows(self, adapter: Adapter) -> None:
         """Raise AdapterRejected for modules that do not compute each token once, such as experts.
 
         The rows of such a module do not correspond to the rows of the batch.
@@ -90,6 +93,6 @@ class ModuleAdapters:
             self._model(input_ids=tokens, position_ids=tokens, use_cache=False, paged_step=Trial())
             for name in adapter.modules:
                 if self._seen.get(name) != [num_tokens]:
-                    raise adapter.refuse(name, "it does not compute each token exactly once, which adapters need")
+                    raise adapter.rejection(name, "it does not compute each token exactly once, which adapters need")
         finally:
             self._seen = None

@@ -27,7 +27,7 @@ from service.generation.errors import ModelLoadError
 _STATE: Final = "state"  # a state that is returned with the logits and passed with the next tokens
 _CACHE_NAMES: Final = ("past_key_values", "cache_params", _STATE)
 _TRIAL: Final = 12  # tokens
-_CUTS: Final = (0, 5, 6, 9, 12)  # chunk boundaries of the trial
+_CHUNK_BOUNDARIES: Final = (0, 5, 6, 9, 12)  # chunk boundaries of the trial
 _TOLERANCE: Final = {torch.float32: 0.01, torch.float16: 0.2, torch.bfloat16: 0.2}  # relative to the norm of the logits
 _ROUNDING: Final = {torch.float32: 1e-4, torch.float16: 2e-3, torch.bfloat16: 2e-3}  # differences below it are rounding
 
@@ -61,7 +61,7 @@ class RowsBackend:
 
     def put_adapter(self, slot: int, adapter: Adapter) -> None:
         """Raise AdapterRejected, because adapters are not supported."""
-        raise adapter.refuse(f"slot {slot}", "adapters are not supported for models without the paged cache")
+        raise adapter.rejection(f"slot {slot}", "adapters are not supported for models without the paged cache")
 
     def drop_adapter(self, slot: int) -> None:
         """Raise KeyError, because adapters are not supported."""
@@ -168,12 +168,12 @@ class RowsBackend:
         caches = [self._new_cache() for _ in texts]
         chunks: list[list[Tensor]] = [[] for _ in texts]
         sizes = []
-        for first, end in pairwise(_CUTS):
+        for first, end in pairwise(_CHUNK_BOUNDARIES):
             for text, cache, output in zip(texts, caches, chunks, strict=True):
                 output.append(self._continue(cache, text[first:end], every[: end - first], first))
             sizes.append(sum(tensor.nbytes for tensor in _tensors(caches[0])))
-        self._bytes_per_token = -(-(sizes[-1] - sizes[0]) // (_CUTS[-1] - _CUTS[1]))
-        self._bytes_per_sequence = max(0, sizes[0] - self._bytes_per_token * _CUTS[1])
+        self._bytes_per_token = -(-(sizes[-1] - sizes[0]) // (_CHUNK_BOUNDARIES[-1] - _CHUNK_BOUNDARIES[1]))
+        self._bytes_per_sequence = max(0, sizes[0] - self._bytes_per_token * _CHUNK_BOUNDARIES[1])
         return max(
             float((torch.cat(output) - expected).norm() / expected.norm())
             for output, expected in zip(chunks, whole, strict=True)

@@ -30,8 +30,10 @@ def _checked_matrices(
     if len(shape) != 2 or not name.startswith(_LAYERS):
         matrices = {each.removesuffix(_WEIGHT) for each, sizes in shapes.items() if len(sizes) == 2}
         known = ", ".join(sorted({each.rpartition(".")[2] for each in matrices if each.startswith(_LAYERS)}))
-        raise adapter.refuse(name, f"the model has no such module; supported are {known} of its layers")
+        raise adapter.rejection(name, f"the model has no such module; supported are {known} of its layers")
     product_shape, weight_shape = [low_rank.up.shape[0], low_rank.down.shape[1]], [*shape]
     if product_shape != weight_shape:
-        raise adapter.refuse(name, f"its shape is {product_shape}, but the model's weight has the shape {weight_shape}")
+        raise adapter.rejection(
+            name, f"its shape is {product_shape}, but the model's weight has the shape {weight_shape}"
+        )
     return np.ascontiguousarray(low_rank.down), np.ascontiguousarray(low_rank.up)

@@ -40,7 +40,7 @@ class ParallelBackend:
 
     def put_adapter(self, slot: int, adapter: Adapter) -> None:
         """Raise AdapterRejected, because adapters are not supported."""
-        raise adapter.refuse(f"slot {slot}", "adapters are not supported with engine.tensor_parallel")
+        raise adapter.rejection(f"slot {slot}", "adapters are not supported with engine.tensor_parallel")
 
     def drop_adapter(self, slot: int) -> None:
         """Raise KeyError, because adapters are not supported."""
@@ -57,8 +57,8 @@ class ParallelBackend:
             self._others.send(batch)
             return self._own.forward(batch)
         except (RuntimeError, OSError) as error:
-            verdict = self._others.verdict(error)
-            raise verdict from (None if verdict is error else error)
+            cause = self._others.cause_of(error)
+            raise cause from (None if cause is error else error)
 
     def watch(self, on_death: abc.Callable[[str], None]) -> None:
         """Call `on_death` with the reason when a rank has ended, even if no step runs."""

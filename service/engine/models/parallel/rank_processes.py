@@ -13,7 +13,7 @@ from service.engine.link.engine_spec import EngineSpec
 from service.engine.link.worker_process import WorkerDied, WorkerProcess, handle_message
 
 _HEARTBEAT_INTERVAL_S = 60.0  # their reports are ignored
-_VERDICT_S = 5.0  # the time in which the death of a process is noticed
+_NOTICE_S = 5.0  # the time in which the death of a process is noticed
 
 
 class RankDied(RuntimeError):  # noqa: N818  the name says what happened
@@ -60,9 +60,9 @@ class RankProcesses:
         if death is not None:
             on_death(str(death))
 
-    def verdict(self, error: Exception) -> Exception:
+    def cause_of(self, error: Exception) -> Exception:
         """Return the error to raise for a step's error: RankDied if a rank has ended, otherwise the error itself."""
-        self._is_known.wait(_VERDICT_S)
+        self._is_known.wait(_NOTICE_S)
         return self._death or error
 
     def close(self) -> None:
@@ -85,8 +85,8 @@ class RankProcesses:
             pass  # `close` has closed the socket
         if self._is_closing:
             return
-        how = worker.kill()
-        death = self._died(rank, f"{reason} ({how})" if reason else how)
+        ending = worker.kill()
+        death = self._died(rank, f"{reason} ({ending})" if reason else ending)
         with self._lock:
             if self._death is not None:
                 return
@@ -95,5 +95,5 @@ class RankProcesses:
         if on_death is not None:
             on_death(str(death))
 
-    def _died(self, rank: int, how: str) -> RankDied:
-        return RankDied(f"rank {rank} of {len(self._workers) + 1} of tensor parallelism has ended: {how}")
+    def _died(self, rank: int, ending: str) -> RankDied:
+        return RankDied(f"rank {rank} of {len(self._workers) + 1} of tensor parallelism has ended: {ending}")

@@ -26,7 +26,7 @@ def fused_sums(
         product, outputs, inputs = _locate(adapter, name, shape, products)
         expected, has = [outputs, inputs], [low_rank.up.shape[0], low_rank.down.shape[1]]
         if has != expected:
-            raise adapter.refuse(name, f"its shape is {has}, but the model's weight has the shape {expected}")
+            raise adapter.rejection(name, f"its shape is {has}, but the model's weight has the shape {expected}")
         found.setdefault(product, {})[name.rpartition(".")[2]] = low_rank
     return {
         (layer, product): _fused(products[product][1], changed, shape, dtype, device)
@@ -56,7 +56,7 @@ def _locate(
             if match[3] in parts and (match[2] == "mlp") == (product in {"gate_up", "down"}):
                 return (int(match[1]), product), parts[match[3]], inputs
     known = ", ".join(part for _, parts in products.values() for part in parts)
-    raise adapter.refuse(name, f"the model has no such module; supported are {known} of its layers")
+    raise adapter.rejection(name, f"the model has no such module; supported are {known} of its layers")
 
 
 def _fused(

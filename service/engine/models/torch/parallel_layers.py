@@ -42,9 +42,9 @@ class VocabParallelEmbedding:
     def __call__(self, token_ids: Tensor) -> Tensor:
         """Return vectors [tokens, hidden] in the type of the weights."""
         rows = token_ids - self._first_id
-        is_elsewhere = (rows < 0) | (rows >= self._own.shape[0])
-        vectors = embedding(rows.masked_fill_(is_elsewhere, 0), self._own)
-        vectors.masked_fill_(is_elsewhere[:, None], 0)
+        is_of_other_rank = (rows < 0) | (rows >= self._own.shape[0])
+        vectors = embedding(rows.masked_fill_(is_of_other_rank, 0), self._own)
+        vectors.masked_fill_(is_of_other_rank[:, None], 0)
         dist.all_reduce(vectors)  # exact: all ranks but one add zeros
         return vectors
 
@@ -63,12 +63,12 @@ class ParallelLMHead:
         self._vocab_size = vocab_size
 
     def __call__(self, x: Tensor) -> Tensor:
-        mine = self._own(x)
+        outputs = self._own(x)
         if self._shard.rank:
-            dist.gather(mine, dst=0)
-            return mine
-        parts = [torch.empty_like(mine) for _ in range(self._shard.num_ranks)]
-        dist.gather(mine, parts, dst=0)
+            dist.gather(outputs, dst=0)
+            return outputs
+        parts = [torch.empty_like(outputs) for _ in range(self._shard.num_ranks)]
+        dist.gather(outputs, parts, dst=0)
         return torch.cat(parts, dim=1)[:, : self._vocab_size]
 
     def add_to(self, residual: Tensor, x: Tensor) -> Tensor:

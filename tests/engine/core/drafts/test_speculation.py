@@ -47,7 +47,7 @@ class SlowDrafter(PromptDrafter):
         self.num_searches = 0
         self._clock, self._seconds = clock, seconds
 
-    def guess(self, requests: abc.Sequence[DraftRequest]) -> list[list[int]]:
+    def propose(self, requests: abc.Sequence[DraftRequest]) -> list[list[int]]:
         self.num_searches += 1
         self._clock.now += self._seconds
         return [[] for _ in requests]
@@ -163,7 +163,7 @@ def test_costly_drafts_are_requested_only_if_they_pay_off() -> None:
     bench.add(request("hello", max_tokens=100, ignore_eos=True))
     bench.run()
     stats = bench.core.stats()
-    assert drafter.num_guessed == stats.num_draft_tokens < 20
+    assert drafter.num_proposed == stats.num_draft_tokens < 20
     assert bench.tokens() == sums(b"hello", 100, 0)
 
 
@@ -174,9 +174,9 @@ def test_drafts_stop_if_rows_cost_more_than_they_gain() -> None:
         expensive.record(num_rows, 0, 0.01 * num_rows)
         cheap.record(num_rows, 0, 0.01 + 0.0001 * num_rows)
     assert expensive.best_number(1, [0.5, 0.25]) == 0
-    assert expensive.least_chance(1) > 0.8
+    assert expensive.min_probability(1) > 0.8
     assert cheap.best_number(1, [0.5, 0.25, 0.1, 0.001]) == 3
-    assert cheap.least_chance(1) == pytest.approx(1.15 * 0.0001 / 0.0101)
+    assert cheap.min_probability(1) == pytest.approx(1.15 * 0.0001 / 0.0101)
 
 
 def test_first_draft_may_cost_more_than_the_others() -> None:
@@ -210,9 +210,9 @@ def test_failed_searches_take_little_time() -> None:
 def test_the_first_drafts_are_at_most_as_many_as_sequences() -> None:
     """Until the cost of rows is known, the number of drafts is limited, so that no first step is much longer."""
     times = RowTimes()
-    assert times.least_chance(4) > 1
+    assert times.min_probability(4) > 1
     times.record(4, 0, 1.0)
-    assert times.least_chance(4) == 0
+    assert times.min_probability(4) == 0
     assert times.best_number(4, [0.9] * 15) == 4
     times.record(8, 0, 1.0)
     assert times.best_number(4, [0.9] * 15) == 15

@@ -10,7 +10,7 @@ import pytest
 
 from service.engine.models.checkpoint.encoders.sentence_files import SentenceFiles, is_encoder
 from service.generation.errors import ModelLoadError
-from service.settings.config import DEMO_FOLDER, embedding_folder
+from service.settings.bundled_models import DEMO_FOLDER, embedding_folder
 from tests.engine.encoder_fakes import modules
 
 MEAN = {"word_embedding_dimension": 8, "pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True}

@@ -35,7 +35,7 @@ class PackedCheckpoint(Checkpoint):
             raise ModelLoadError(f"{folder}: its packed weights can't be read: {error!r}") from error
         self._packed = {weight.name: weight for weight in packing.weights}
         parts = {part for weight in packing.weights for part in weight.parts.values()}
-        self._hidden = (parts | set(packing.spare)) - self._packed.keys()
+        self._hidden = (parts | set(packing.ignored)) - self._packed.keys()
 
     def __contains__(self, name: str) -> bool:
         return name in self._packed or (super().__contains__(name) and name not in self._hidden)
@@ -61,22 +61,22 @@ class PackedCheckpoint(Checkpoint):
             raise ModelLoadError(
                 f"{self.folder}: {name} has the shape {list(weight.shape)}, the configuration asks for {list(shape)}"
             )
-        widened = self._widened(weight)
+        dequantized = self._dequantized(weight)
         if part is None:
-            return widened
-        return np.ascontiguousarray(widened[(slice(None),) * part.axis + (slice(part.start, part.end),)])
+            return dequantized
+        return np.ascontiguousarray(dequantized[(slice(None),) * part.axis + (slice(part.start, part.end),)])
 
-    def _widened(self, weight: PackedWeight) -> npt.NDArray[np.float32]:
+    def _dequantized(self, weight: PackedWeight) -> npt.NDArray[np.float32]:
         """Return a packed weight as float32. Raise ModelLoadError if its parts don't fit each other."""
         tensors = {role: self._read(stored) for role, stored in weight.parts.items()}
         self._taken |= set(weight.parts.values())
         try:
-            widened = weight.widen(tensors)
+            dequantized = weight.dequantize(tensors)
         except (KeyError, ValueError, TypeError, IndexError, ZeroDivisionError) as error:
-            raise ModelLoadError(f"{self.folder}: {weight.name} can't be widened: {error!r}") from error
-        if widened.shape != weight.shape:
-            raise ModelLoadError(f"{self.folder}: {weight.name} can't be widened: its parts don't fit each other")
-        return widened
+            raise ModelLoadError(f"{self.folder}: {weight.name} can't be dequantized: {error!r}") from error
+        if dequantized.shape != weight.shape:
+            raise ModelLoadError(f"{self.folder}: {weight.name} can't be dequantized: its parts don't fit each other")
+        return dequantized
 
     @property
     def dtype(self) -> str:

@@ -15,22 +15,22 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from service.engine.models.checkpoint.packed.widen import (
+from service.engine.models.checkpoint.packed.dequantize import (
     Array,
-    widen_awq,
-    widen_codes,
-    widen_gptq,
-    widen_int8_rows,
-    widen_mxfp4,
-    widen_packed_rows,
-    widen_scaled,
+    dequantize_awq,
+    dequantize_codes,
+    dequantize_gptq,
+    dequantize_int8_rows,
+    dequantize_mxfp4,
+    dequantize_packed_rows,
+    dequantize_scaled,
 )
 
 Read: TypeAlias = Callable[[str], Array]  # a stored tensor by its name
 
 _BITS: Final = (2, 4, 8)  # of a packed number; 3-bit numbers would straddle words
 _WORD: Final = 32
-_SPARE: Final = (
+_IGNORED: Final = (
     ".input_scale",
     ".input_zero_point",
     ".output_scale",
@@ -60,14 +60,14 @@ class PackedWeight:
     name: str
     shape: tuple[int, ...]
     parts: Mapping[str, str]
-    widen: Callable[[Mapping[str, Array]], npt.NDArray[np.float32]]
+    dequantize: Callable[[Mapping[str, Array]], npt.NDArray[np.float32]]
 
 
 class Packing(NamedTuple):
     """The packed weights of a checkpoint, and the names of ignored tensors."""
 
     weights: list[PackedWeight]
-    spare: list[str]
+    ignored: list[str]
 
 
 def packing_unsupported_reason(config: Mapping[str, Any]) -> str | None:
@@ -97,7 +97,7 @@ def _compression_unsupported_reason(config: Mapping[str, Any]) -> str | None:
 def find_packing(stored: Mapping[str, Stored], config: Mapping[str, Any], read: Read) -> Packing:
     """Return the packed weights among stored tensors. `packing_unsupported_reason` must be None."""
     weights = list(_FINDERS[_method(config)](stored, config, read))
-    return Packing(weights, [name for name in stored if name.endswith(_SPARE)])
+    return Packing(weights, [name for name in stored if name.endswith(_IGNORED)])
 
 
 def _method(config: Mapping[str, Any]) -> str:
@@ -109,12 +109,16 @@ def _method(config: Mapping[str, Any]) -> str:
 def _gptq(stored: Mapping[str, Stored], config: Mapping[str, Any], _: Read) -> Iterator[PackedWeight]:
     """Yield the packed weights of a GPTQ checkpoint."""
     bits = config.get("bits", 4)
-    less = 0 if config.get("checkpoint_format") == "gptq_v2" else 1  # the first version stores zero points minus one
+    zero_point_offset = (
+        0 if config.get("checkpoint_format") == "gptq_v2" else 1
+    )  # the first version stores zero points minus one
     needed = {".qweight": "codes", ".qzeros": "zeros", ".scales": "scales"}
     for base, parts in _groups(stored, needed, {".g_idx": "groups"}):
         rows, num_outputs = stored[parts["codes"]].shape
         shape = num_outputs, rows * _WORD // bits
-        yield PackedWeight(f"{base}.weight", shape, parts, partial(widen_gptq, bits=bits, less=less))
+        yield PackedWeight(
+            f"{base}.weight", shape, parts, partial(dequantize_gptq, bits=bits, zero_point_offset=zero_point_offset)
+        )
 
 
 def _awq(stored: Mapping[str, Stored], config: Mapping[str, Any], _: Read) -> Iterator[PackedWeight]:
@@ -123,7 +127,7 @@ def _awq(stored: Mapping[str, Stored], config: Mapping[str, Any], _: Read) -> It
     for base, parts in _groups(stored, {".qweight": "codes", ".qzeros": "zeros", ".scales": "scales"}):
         num_inputs, words = stored[parts["codes"]].shape
         shape = words * _WORD // bits, num_inputs
-        yield PackedWeight(f"{base}.weight", shape, parts, partial(widen_awq, bits=bits))
+        yield PackedWeight(f"{base}.weight", shape, parts, partial(dequantize_awq, bits=bits))
 
 
 def _scaled(stored: Mapping[str, Stored], config: Mapping[str, Any], _: Read) -> Iterator[PackedWeight]:
@@ -132,8 +136,8 @@ def _scaled(stored: Mapping[str, Stored], config: Mapping[str, Any], _: Read) ->
         for base, parts in _groups(stored, {".weight": "codes", scale: "scales"}, {".weight_zero_point": "zeros"}):
             kind, shape = stored[parts["codes"]]
             if kind in _BYTES:
-                widen = partial(widen_scaled, kind=kind, block=_block(config))
-                yield PackedWeight(f"{base}.weight", shape, parts, widen)
+                dequantize = partial(dequantize_scaled, kind=kind, block=_block(config))
+                yield PackedWeight(f"{base}.weight", shape, parts, dequantize)
 
 
 def _block(config: Mapping[str, Any]) -> list[int] | None:
@@ -152,8 +156,8 @@ def _compressed(stored: Mapping[str, Stored], config: Mapping[str, Any], read: R
             raise ValueError(f"{parts['zeros']} is not packed")
         num_outputs, num_inputs = (int(size) for size in read(parts["shape"]).reshape(-1))
         bits = _compressed_bits(config)
-        widen = partial(widen_packed_rows, bits=bits, num_inputs=num_inputs)
-        yield PackedWeight(f"{base}.weight", (num_outputs, num_inputs), parts, widen)
+        dequantize = partial(dequantize_packed_rows, bits=bits, num_inputs=num_inputs)
+        yield PackedWeight(f"{base}.weight", (num_outputs, num_inputs), parts, dequantize)
 
 
 def _compressed_bits(config: Mapping[str, Any]) -> int:
@@ -170,21 +174,21 @@ def _all_bits(config: Mapping[str, Any]) -> set[int]:
 def _bitsandbytes(stored: Mapping[str, Stored], _: Mapping[str, Any], read: Read) -> Iterator[PackedWeight]:
     """Yield the packed weights of a bitsandbytes checkpoint, of 8 or of 4 bits."""
     for base, parts in _groups(stored, {".SCB": "scales", ".weight": "codes"}, {".weight_format": "form"}):
-        yield PackedWeight(f"{base}.weight", stored[parts["codes"]].shape, parts, widen_int8_rows)
+        yield PackedWeight(f"{base}.weight", stored[parts["codes"]].shape, parts, dequantize_int8_rows)
     of_weight = {".weight": "codes", ".weight.absmax": "scales", ".weight.quant_map": "values"}
     nested = {".weight.nested_absmax": "nested_scales", ".weight.nested_quant_map": "nested_values"}
     for state in _STATES:
         needed = {f".weight.quant_state.bitsandbytes__{state}": "state", **of_weight}
         for base, parts in _groups(stored, needed, nested):
             quant_state = json.loads(read(parts["state"]).tobytes())
-            widen = partial(widen_codes, quant_state=quant_state)
-            yield PackedWeight(f"{base}.weight", tuple(quant_state["shape"]), parts, widen)
+            dequantize = partial(dequantize_codes, quant_state=quant_state)
+            yield PackedWeight(f"{base}.weight", tuple(quant_state["shape"]), parts, dequantize)
 
 
 def _mxfp4(stored: Mapping[str, Stored], _: Mapping[str, Any], __: Read) -> Iterator[PackedWeight]:
     for base, parts in _groups(stored, {"_blocks": "codes", "_scales": "scales"}):
         experts, rows, groups, size = stored[parts["codes"]].shape
-        yield PackedWeight(base, (experts, groups * size * 2, rows), parts, widen_mxfp4)
+        yield PackedWeight(base, (experts, groups * size * 2, rows), parts, dequantize_mxfp4)
 
 
 def _groups(

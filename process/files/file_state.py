@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TypeAlias
 
-State = tuple[int, int, int, int] | None
+FileState: TypeAlias = tuple[int, int, int, int] | None  # device, inode, size in bytes, time of the last change in ns
 
 
-def file_state(path: Path) -> State:
+def file_state(path: Path) -> FileState:
     """Return a value that changes when the file is written or replaced; None if there is no file."""
     try:
         found = path.stat()

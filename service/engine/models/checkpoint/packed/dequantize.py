@@ -23,10 +23,13 @@ _NESTED_BLOCK: Final = 256  # the number of scales that share a nested scale
 _FULL: Final = 127.0  # the stored value of a row's largest number
 
 
-def widen_gptq(tensors: Mapping[str, Array], *, bits: int, less: int) -> Floats:
-    """Dequantize GPTQ: codes packed along inputs, zero points minus `less` along outputs, inputs in groups."""
+def dequantize_gptq(tensors: Mapping[str, Array], *, bits: int, zero_point_offset: int) -> Floats:
+    """Dequantize GPTQ: codes packed along inputs, zero points along outputs, inputs in groups.
+
+    `zero_point_offset` was subtracted from the zero points when they were stored.
+    """
     codes = _unpacked(tensors["codes"].T, bits).astype(np.float32)  # [outputs, inputs]
-    zeros = _unpacked(tensors["zeros"], bits).astype(np.float32) + less  # [groups, outputs]
+    zeros = _unpacked(tensors["zeros"], bits).astype(np.float32) + zero_point_offset  # [groups, outputs]
     scales = tensors["scales"].astype(np.float32)
     num_inputs = codes.shape[1]
     if "groups" in tensors:
@@ -38,7 +41,7 @@ def widen_gptq(tensors: Mapping[str, Array], *, bits: int, less: int) -> Floats:
     return codes
 
 
-def widen_awq(tensors: Mapping[str, Array], *, bits: int) -> Floats:
+def dequantize_awq(tensors: Mapping[str, Array], *, bits: int) -> Floats:
     """Dequantize AWQ: codes and zero points packed along outputs in AWQ's order, inputs in groups of equal size."""
     codes = _in_order(_unpacked(tensors["codes"], bits), bits).astype(np.float32)  # [inputs, outputs]
     zeros = _in_order(_unpacked(tensors["zeros"], bits), bits).astype(np.float32)  # [groups, outputs]
@@ -49,17 +52,17 @@ def widen_awq(tensors: Mapping[str, Array], *, bits: int) -> Floats:
     return np.ascontiguousarray(codes.T)
 
 
-def widen_scaled(tensors: Mapping[str, Array], *, kind: str, block: list[int] | None) -> Floats:
+def dequantize_scaled(tensors: Mapping[str, Array], *, kind: str, block: list[int] | None) -> Floats:
     """Dequantize 8-bit numbers with one scale for all, per row, per group of columns, or per `block` of both."""
     codes = tensors["codes"]
     values = codes.astype(np.float32) if kind == "I8" else _FLOATS_OF_8_BITS[kind][codes.view(np.uint8)]
     if "zeros" in tensors:
-        values -= _spread(tensors["zeros"].astype(np.float32), values.shape, block)
-    values *= _spread(tensors["scales"].astype(np.float32), values.shape, block)
+        values -= _expand(tensors["zeros"].astype(np.float32), values.shape, block)
+    values *= _expand(tensors["scales"].astype(np.float32), values.shape, block)
     return values
 
 
-def widen_packed_rows(tensors: Mapping[str, Array], *, bits: int, num_inputs: int) -> Floats:
+def dequantize_packed_rows(tensors: Mapping[str, Array], *, bits: int, num_inputs: int) -> Floats:
     """Dequantize codes with an offset, packed along each row's inputs; scales and zero points per group of inputs."""
     middle = 1 << (bits - 1)
     values = _unpacked(tensors["codes"], bits)[:, :num_inputs].astype(np.float32) - middle
@@ -75,12 +78,12 @@ def widen_packed_rows(tensors: Mapping[str, Array], *, bits: int, num_inputs: in
     return values
 
 
-def widen_int8_rows(tensors: Mapping[str, Array]) -> Floats:
+def dequantize_int8_rows(tensors: Mapping[str, Array]) -> Floats:
     """Dequantize int8 rows whose largest number is stored as 127; the scales are those largest numbers."""
     return tensors["codes"].astype(np.float32) * (tensors["scales"].astype(np.float32)[:, None] / _FULL)
 
 
-def widen_codes(tensors: Mapping[str, Array], *, quant_state: Mapping[str, Any]) -> Floats:
+def dequantize_codes(tensors: Mapping[str, Array], *, quant_state: Mapping[str, Any]) -> Floats:
     """Dequantize bitsandbytes' 4-bit codes: two per byte, upper half first, 16 values, a scale per block.
 
     The scales may be quantized again.
@@ -100,7 +103,7 @@ def widen_codes(tensors: Mapping[str, Array], *, quant_state: Mapping[str, Any])
     return found
 
 
-def widen_mxfp4(tensors: Mapping[str, Array]) -> Floats:
+def dequantize_mxfp4(tensors: Mapping[str, Array]) -> Floats:
     """Dequantize MXFP4 experts to `[experts, inputs, outputs]`: two codes per byte, lower half first."""
     codes, exponents = tensors["codes"], tensors["scales"].astype(np.int32) - 127
     values = np.stack([_signed_fp4(codes & 15), _signed_fp4(codes >> 4)], axis=-1)
@@ -130,7 +133,7 @@ def _in_order(numbers: Array, bits: int) -> Array:
     return found.reshape(len(numbers), -1)
 
 
-def _spread(factors: Floats, shape: tuple[int, ...], block: list[int] | None) -> Floats:
+def _expand(factors: Floats, shape: tuple[int, ...], block: list[int] | None) -> Floats:
     """Expand scales or zero points so that they broadcast to the shape of the weight."""
     if factors.size == 1:
         return factors.reshape((1,) * len(shape))

@@ -1,0 +1,143 @@
+"""The steps from what is served to what is wanted, each for one model or adapter.
+
+Only the reconciler takes them, one after the other, on the event loop.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable
+
+from service.deployment.changes import Changes, LoadedAdapter, LoadedModel
+from service.deployment.configured_models import ConfiguredModels
+from service.deployment.deployment import Deployment
+from service.deployment.states import State, States
+from service.generation.errors import ModelChanged
+from service.registry.errors import ModelNotFound, RegistryError
+from service.registry.registry import Registry
+from service.settings.engine_settings import EngineSettings
+
+_log = logging.getLogger(__name__)
+
+
+class Steps:
+    """Reconciles models and adapters, one at a time, with a target, and records their states.
+
+    With `may_load=False` a step only unloads.
+    """
+
+    def __init__(
+        self, deployment: Deployment, registry: Registry, engine: EngineSettings, on_reload: Callable[[], None]
+    ) -> None:
+        """`engine` has the service's engine settings, which apply to models loaded with none of their own.
+
+        `on_reload` is called when a model was loaded anew without the adapters that clients have loaded.
+        """
+        self.configured = ConfiguredModels(())
+        self.models: States[LoadedModel] = States(registry)
+        self.adapters: States[LoadedAdapter] = States(registry)  # by MODEL:NAME
+        self._deployment = deployment
+        self._registry = registry
+        self._engine = engine
+        self._on_reload = on_reload
+
+    async def reconcile_model(self, name: str, target: Changes, *, may_load: bool = True) -> None:
+        """Serve or unload one model as `target` says. Raise the errors of `Deployment`."""
+        models = target.wanted_models(self.configured.names)
+        is_wanted = name in models
+        if name in self.models.served and (not is_wanted or self.models.served[name] != models[name]):
+            if is_wanted:
+                self.models.set_loading(name)
+            await self._unload(name)
+        elif not is_wanted and any(model.name == name for model in self._registry.loaded):
+            await self._unload(name)
+        if may_load and is_wanted and name not in self.models.served:
+            await self._load(name, models[name], target)
+
+    async def reconcile_sleep(self, name: str, target: Changes, *, may_load: bool = True) -> None:
+        """Put one model to sleep or wake it as `target` says. Raise the errors of `Deployment`."""
+        del may_load  # waking a model that is to be awake undoes a sleep
+        if name in target.asleep:
+            await self._deployment.sleep(name)
+        else:
+            await self.wake(name, target)
+
+    async def reconcile_adapter(self, full: str, target: Changes, *, may_load: bool = True) -> None:
+        """Serve or unload one adapter as `target` says. Raise the errors of `Deployment`."""
+        wanted = self.configured.wanted_adapters(target)
+        if full in self.adapters.served and (full not in wanted or self.adapters.served[full] != wanted[full]):
+            if full in wanted:
+                self.adapters.set_loading(full)
+            await self._unload_adapter(full)
+        if may_load and full in wanted and full not in self.adapters.served:
+            await self._load_adapter(full, wanted[full], target)
+
+    async def add_adapter(self, full: str, target: Changes, *, may_load: bool = True) -> None:
+        """Load an adapter that only `target` has. Raise the errors of `Deployment`; AdapterExists if it is served."""
+        if may_load:
+            await self._load_adapter(full, self.configured.wanted_adapters(target)[full], target)
+        else:
+            await self.reconcile_adapter(full, target, may_load=False)
+
+    async def wake(self, name: str, target: Changes) -> None:
+        """Wake a model, or load it anew if its files have changed meanwhile."""
+        try:
+            await self._deployment.wake(name)
+        except ModelChanged:
+            await self.reload(name, target)
+
+    async def reload(self, name: str, target: Changes) -> None:
+        """Unload a served model and load it anew, from its files as they are now, with a fingerprint of their own."""
+        _log.warning("the files of a model have changed; it is loaded anew", extra={"fields": {"model": name}})
+        entry = target.wanted_models(self.configured.names)[name]
+        self.models.set_loading(name)
+        await self._unload(name)
+        try:
+            await self._load(name, entry, target)
+        except Exception as error:
+            self.models.set_failed(name, str(error))
+            raise
+        self._on_reload()
+
+    def record_loaded(self, name: str, entry: LoadedModel | None, target: Changes) -> None:
+        """Record that a model is served, and with a model of the settings the adapters that were loaded with it."""
+        self.models.set_served(name, entry)
+        if entry is None:
+            for full, adapter in self.configured.wanted_adapters(target).items():
+                if adapter is None and full.rpartition(":")[0] == name:
+                    self.adapters.set_served(full, None)
+
+    async def _load(self, name: str, entry: LoadedModel | None, target: Changes) -> None:
+        """Load and serve a model of the settings (without an entry) or of a client."""
+        if entry is None:
+            await self._deployment.load_model(self.configured.model(name, target))
+        else:
+            await self._deployment.load_client_model(entry.to_settings(self._engine))
+        self.record_loaded(name, entry, target)
+
+    async def _load_adapter(self, full: str, entry: LoadedAdapter | None, target: Changes) -> None:
+        """Load and serve an adapter of the settings (without an entry) or of a client."""
+        model, _, name = full.rpartition(":")
+        if entry is None:
+            await self._deployment.load_adapter(model, name, self.configured.adapters(target)[full])
+        else:
+            await self._deployment.load_client_adapter(model, name, entry.path)
+        self.adapters.set_served(full, entry)
+
+    async def _unload(self, name: str) -> None:
+        """Stop serving a model and its adapters; do nothing if it is not served."""
+        for full in [full for full in self.adapters.served if full.rpartition(":")[0] == name]:
+            self.adapters.remove(full)
+        if self.models.state_of(name) is State.SERVED:
+            self.models.remove(name)
+        with contextlib.suppress(ModelNotFound):  # it was removed while the store was lost
+            await self._deployment.unload_model(name)
+
+    async def _unload_adapter(self, full: str) -> None:
+        """Stop serving an adapter; do nothing if it is not served."""
+        model, _, name = full.rpartition(":")
+        if self.adapters.state_of(full) is State.SERVED:
+            self.adapters.remove(full)
+        with contextlib.suppress(RegistryError):  # it was removed while the store was lost
+            await self._deployment.unload_adapter(model, name)

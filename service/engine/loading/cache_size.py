@@ -1,0 +1,67 @@
+"""The size of a generator's cache: blocks, adapters and sequence states in the memory that the weights leave."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from service.engine.device.device_memory import DeviceMemory, cache_capacity
+from service.engine.device.memory import cache_bytes
+from service.engine.interface.config import EngineConfig
+from service.engine.loading.model_plan import ModelPlan
+from service.engine.models.checkpoint.checkpoint import Checkpoint
+from service.engine.models.checkpoint.text_part import text_config
+from service.engine.models.interface.backend import Backend
+from service.engine.runner.step_memory import measure_step_bytes
+from service.generation.errors import ModelLoadError
+
+
+def available_cache_bytes(
+    backend: Backend[Any], plan: ModelPlan, config: EngineConfig, memory: DeviceMemory | None
+) -> int:
+    """Return the bytes available for caches after the weights are loaded."""
+    if memory is None:
+        return cache_bytes()
+    step_bytes = measure_step_bytes(
+        backend,
+        memory,
+        num_tokens=config.max_batch_tokens,
+        num_sequences=config.max_batch_sequences,
+        max_positions=plan.spec.max_positions,
+        block_size=plan.spec.block_size,
+        vocab_size=text_config(plan.spec.config).vocab_size,
+    )
+    return cache_capacity(memory, config.device_memory, step_bytes)
+
+
+def adapter_bytes(checkpoint: Checkpoint, config: EngineConfig) -> int:
+    """Return the bytes that `max_adapters` adapters take at most: float32 on every matrix, ranks padded to 16."""
+    sides = sum(sum(shape) for _, shape, _ in checkpoint.describe() if len(shape) == 2)
+    return 4 * sides * -(-config.max_adapter_rank // 16) * 16 * (config.max_adapters or 0)
+
+
+def limit_sequences(
+    config: EngineConfig, bytes_per_sequence: int, cache_bytes_left: int, folder: Path
+) -> tuple[EngineConfig, int]:
+    """Limit running sequences to those whose state fits into half of the bytes, and disable prefix caching.
+
+    Return the resolved config and the bytes left for blocks.
+    """
+    affordable = cache_bytes_left // 2 // bytes_per_sequence if bytes_per_sequence else config.max_batch_sequences
+    if affordable < 1:
+        raise ModelLoadError(f"no memory is left for the state of a sequence of {folder}, {bytes_per_sequence} bytes")
+    num_sequences = min(config.max_batch_sequences, affordable)
+    resolved = replace(config, max_batch_sequences=num_sequences, prefix_caching=False)
+    return resolved, cache_bytes_left - num_sequences * bytes_per_sequence
+
+
+def choose_num_blocks(
+    config: EngineConfig, max_model_len: int, bytes_per_block: int, cache_bytes_left: int, folder: Path
+) -> int:
+    """Return the number of blocks that fit, at most those that a full batch of sequences of maximum length uses."""
+    useful = config.max_batch_sequences * -(-max_model_len // config.tokens_per_block)
+    affordable = cache_bytes_left // bytes_per_block if bytes_per_block else useful
+    if affordable < 1:
+        raise ModelLoadError(f"no memory is left for the cache of {folder}")
+    return min(useful, affordable)
