@@ -1,8 +1,8 @@
 """Compute how many requests may be in flight, from the speed of a lone answer and the highest rate of all together.
 
 Little's law connects the measures: of `n` answers in flight that are computed at a total rate of `r` tokens per second,
-each gets `r / n`. An answer alone gets `s`. So at most `slowdown * r / s` answers may be in flight if each is to take at most
-`slowdown` times as long as alone, whatever they share: slots of the batch, or the processor time of any hop.
+each gets `r / n`. An answer alone gets `s`. If each is to take at most `slowdown` times as long as alone, at most
+`slowdown * r / s` may be in flight, whatever they share: slots of the batch, or the processor time of any hop.
 """
 
 from __future__ import annotations

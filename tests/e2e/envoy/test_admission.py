@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -200,7 +201,9 @@ def test_a_caller_that_ignores_rejections_waits_for_them(stack: Stack) -> None:
     with calls(stack, delay_ms=FOREVER) as made:
         made.post(limit=LIMIT)
         made.hold(4)
-        request = b"POST / HTTP/1.1\r\nhost: a\r\nauthorization: Bearer b\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+        request = (
+            b"POST / HTTP/1.1\r\nhost: a\r\nauthorization: Bearer b\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+        )
         with connections(made.door, 120, request):
             made.door.until(lambda: made.door.stat("wasmcustom.sluice.admission.rejected") == 100)
             made.door.until(lambda: made.door.stat("http.front_door.downstream_rq_active") == 4 + 20)
@@ -215,9 +218,9 @@ def test_rejections_are_the_dialects(stack: Stack, path: str) -> None:
         made.hold(4)
         answer = made.post(path=path)
     expected = gateway_response(path, answer, Failure(Reason.QUEUE_FULL, "the server is overloaded"))
-    assert answer.status_code == 429
+    assert answer.status_code == expected.status
     assert (answer.headers["retry-after"], answer.headers["x-sluice-reason"]) == ("1", "QUEUE_FULL")
-    assert answer.json() == with_id(expected.body, answer)
+    assert with_id(expected.body, answer).items() <= answer.json().items()  # Azure's has more fields of its errors
 
 
 def test_rejections_of_grpc_have_details(stack: Stack) -> None:
@@ -241,7 +244,7 @@ def test_the_product_limits_requests_in_flight() -> None:
     """Envoy rejects what exceeds the limit that the service has measured, and the service doesn't get it."""
     settings = HOLDABLE | {
         "SLUICE_SERVICE_ENGINE__MAX_BATCH_SEQUENCES": "2",
-        "SLUICE_SERVICE_ENGINE__MAX_QUEUE_WAIT_S": "0.001",
+        "SLUICE_SERVICE_ENGINE__MAX_QUEUE_WAIT_S": "0.05",
     }
     body = {"model": "sluice-demo", "messages": [{"role": "user", "content": "Hello!"}], "max_tokens": 1500}
     body |= {"ignore_eos": True}
@@ -262,7 +265,7 @@ def test_the_product_limits_requests_in_flight() -> None:
         assert "x-sluice-limit" not in post(stack.door).headers
         with stack.engine_held():
             held = [pool.submit(post, stack.door) for _ in range(2)]
-            while 'http_server_active_requests{http_request_method="POST"} 2.0' not in metrics():
+            while not re.search(r'http_server_active_requests\{.*"POST".*\} 2\.0', metrics()):
                 pass
             rejected = post(stack.door)
         assert rejected.status_code == 429
