@@ -11,7 +11,7 @@ SLOWDOWN = 3.0
 
 
 class SharedServer:
-    """A simulated server whose answers share its time: one alone takes `alone_s`, and together `max_rate` end a second."""
+    """A simulated server whose answers share its time: one alone takes `alone_s`; at most `max_rate` end a second."""
 
     def __init__(self, alone_s: float, max_rate: float, tokens: int) -> None:
         self.tokens = tokens
@@ -60,7 +60,7 @@ def test_no_limit_before_a_measurement() -> None:
 def test_answers_take_the_chosen_multiple_of_their_time_alone(seed: int) -> None:
     """With the sustained number in flight, an answer takes at most `slowdown` times as long as alone.
 
-    At least nine tenths of the highest rate are kept. The server's speed, its rate and the length of answers are random.
+    At least nine tenths of the highest rate are kept. The server's speed and rate and the answers' length are random.
     """
     draw = random.Random(seed)
     alone_s = draw.uniform(0.02, 5.0)
