@@ -46,7 +46,7 @@ def production_config(fleet: Fleet) -> dict[str, Any]:
     (door,) = connection_manager(config)["route_config"]["virtual_hosts"]
     door["retry_policy"].update(parts["retry_policy"])
     to_services = []
-    for base in [route for route in door["routes"] if route["name"] in {"grpc-watch", "grpc-check", "grpc"}]:
+    for base in [route for route in door["routes"] if route["name"].startswith("grpc")]:
         made = _routes(base, fleet, parts)
         at = door["routes"].index(base)
         door["routes"][at : at + 1] = made
@@ -154,6 +154,8 @@ def _inner(
     (chain,) = listener["filter_chains"]
     (host,) = chain["filters"][0]["typed_config"]["route_config"]["virtual_hosts"]
     host["routes"], host["retry_policy"] = copy.deepcopy(list(routes)), copy.deepcopy(retry_policy)
+    for route in host["routes"]:
+        route.pop("typed_per_filter_config", None)  # of filters that this listener doesn't have
     return listener
 
 
