@@ -1,0 +1,144 @@
+"""Send streamed chats at random times, or from callers that come back at once, with little processor time of its own.
+
+It reads a JSON object: port, keys (one for each address), tokens (of each answer), seconds, lead_in_s, and either rate
+(requests per second) or callers. It writes the outcome of each request that was sent after the lead-in as a JSON list
+of objects: sent, late_s (after its time), first_s and took_s (after it was sent), status (0: the connection failed),
+is_whole, and source, the hop that rejected it. Each request has a connection of its own, from one of twenty loopback
+addresses. Nothing is parsed but the status line and the end.
+
+Run as `python -m bench.replicas.open_load`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import sys
+import time
+from typing import Any
+
+import uvloop
+
+from cli.bench.prompts import WORDS
+
+NUM_ADDRESSES = 20
+PROMPT_WORDS = 24
+END = b"data: [DONE]"
+MAX_HEAD = 2_000
+WAIT_S = 60  # for the last answers
+
+
+class Chat(asyncio.Protocol):
+    """One request and its answer."""
+
+    def __init__(self, message: bytes) -> None:
+        self._message = message
+        self.head = self.tail = b""
+        self.first = 0.0
+        self.ended: asyncio.Future[float] = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: Any) -> None:
+        """Send the request. The transport is uvloop's, which has no common base with asyncio's."""
+        self._transport = transport
+        transport.write(self._message)
+
+    def data_received(self, data: bytes) -> None:
+        """Note the time of the first byte and of the end."""
+        if not self.head:
+            self.first = time.perf_counter()
+            self.head = data[:MAX_HEAD]
+        self.tail = (self.tail + data)[-2 * len(END) :]
+        if END in self.tail or self.status != "200":
+            self._end()
+
+    def connection_lost(self, _: Exception | None) -> None:
+        """Note the end of a connection that the server closed."""
+        self._end()
+
+    @property
+    def status(self) -> str:
+        """The status of the answer; empty without one."""
+        return self.head[9:12].decode()
+
+    def _end(self) -> None:
+        if not self.ended.done():
+            self.ended.set_result(time.perf_counter())
+            self._transport.close()
+
+
+class Load:
+    """The requests of one run."""
+
+    def __init__(self, job: dict[str, Any]) -> None:
+        self._job = job
+        self._draw = random.Random(7)
+        self._num_sent = 0
+        self._began = time.perf_counter()
+        self.outcomes: list[dict[str, Any]] = []
+
+    async def run(self) -> None:
+        """Send all requests, and wait for their answers."""
+        end = self._job["lead_in_s"] + self._job["seconds"]
+        if callers := self._job.get("callers"):
+            await asyncio.gather(*(self._come_back(end) for _ in range(callers)))
+            return
+        tasks = set()
+        at = self._draw.expovariate(self._job["rate"])
+        while at < end:
+            await asyncio.sleep(max(0.0, at - self._now()))
+            tasks.add(asyncio.create_task(self._send(at)))
+            at += self._draw.expovariate(self._job["rate"])
+        await asyncio.wait(tasks, timeout=WAIT_S)
+
+    async def _come_back(self, end: float) -> None:
+        while (now := self._now()) < end:
+            await self._send(now)
+
+    def _now(self) -> float:
+        return time.perf_counter() - self._began
+
+    async def _send(self, at: float) -> None:
+        number, self._num_sent = self._num_sent % NUM_ADDRESSES, self._num_sent + 1
+        message = self._message(self._job["keys"][number % len(self._job["keys"])])
+        sent = time.perf_counter()
+        outcome: dict[str, Any] = {"sent": self._now(), "late_s": self._now() - at, "status": 0, "is_whole": False}
+        chat = Chat(message)
+        try:
+            loop = asyncio.get_running_loop()
+            source = (f"127.0.0.{2 + number}", 0)
+            await loop.create_connection(lambda: chat, "127.0.0.1", self._job["port"], local_addr=source)
+            took_s = await chat.ended - sent
+        except OSError:
+            took_s = time.perf_counter() - sent
+        if chat.head:
+            is_envoys = b"x-sluice-reason" in chat.head  # REST's rejections by service and gateway don't have it
+            outcome |= {"status": int(chat.status), "first_s": chat.first - sent, "is_whole": END in chat.tail}
+            outcome |= {
+                "source": "envoy" if is_envoys else "service",
+                "has_retry": b"\nretry-after" in chat.head.lower(),
+            }
+        if at >= self._job["lead_in_s"]:
+            self.outcomes.append(outcome | {"took_s": took_s})
+
+    def _message(self, key: str) -> bytes:
+        content = " ".join(self._draw.choices(WORDS, k=PROMPT_WORDS))
+        body = json.dumps({
+            "model": "bench", "stream": True, "max_tokens": self._job["tokens"], "temperature": 0,
+            "messages": [{"role": "user", "content": content}],
+        })  # fmt: skip
+        credential = f"authorization: Bearer {key}\r\n" if key else ""
+        head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1:{self._job['port']}\r\n{credential}"
+        head += f"content-type: application/json\r\nconnection: close\r\ncontent-length: {len(body)}\r\n\r\n"
+        return (head + body).encode()
+
+
+async def run(job: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the outcomes of a run."""
+    load = Load(job)
+    await load.run()
+    return load.outcomes
+
+
+if __name__ == "__main__":
+    json.dump(uvloop.run(run(json.load(sys.stdin))), sys.stdout)
