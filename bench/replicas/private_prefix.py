@@ -10,14 +10,17 @@ request.
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import statistics
+import subprocess
 import tempfile
 from pathlib import Path
 
 from bench import shapes
-from bench.replicas.overload import Bench, make_keys
-from bench.serving.servers import command_of, serving
+from bench.replicas.overload import make_keys
+from bench.serving.requests import LOAD
+from bench.serving.servers import ROOT, Server, command_of, serving
 from cli.bench.prompts import WORDS
 
 NUM_WORDS = 600
@@ -25,9 +28,13 @@ TOKENS = 2
 NEW, OTHERS, OWN = "new", "another's", "its own"
 
 
-def first_token_s(bench: Bench, prompt: str, caller: str) -> float:
+def first_token_s(server: Server, prompt: str, key: str) -> float:
     """Return the seconds from the request to the first text."""
-    (answer,) = bench.send([bench.request(0.0, caller, prompt)])
+    body = {"model": "bench", "stream": True, "max_tokens": TOKENS, "temperature": 0}
+    body |= {"stream_options": {"include_usage": True}, "messages": [{"role": "user", "content": prompt}]}
+    job = json.dumps({"port": server.command.port, "requests": [{"at": 0.0, "body": body, "key": key}]})
+    done = subprocess.run(LOAD, input=job, capture_output=True, text=True, check=True, cwd=ROOT)
+    (answer,) = json.loads(done.stdout)
     return float(answer["received"][0] - answer["sent"])
 
 
@@ -47,15 +54,14 @@ def main() -> None:
         keys = make_keys(Path(folder))
         settings = f"sluice:auth.keys_file={folder}/keys.yaml"
         with serving(command_of(settings, shapes.demo_without_end(), 0)) as server:
-            bench = Bench(server, keys, TOKENS)
             times: dict[str, list[float]] = {NEW: [], OTHERS: [], OWN: []}
             for index in range(options.rounds + 5):
                 said, new = (" ".join(draw.choices(WORDS, k=NUM_WORDS)) for _ in range(2))
-                first_token_s(bench, said, "flooder")
+                first_token_s(server, said, keys["flood"])
                 asked = [(OTHERS, said, "polite"), (NEW, new, "polite")]
                 draw.shuffle(asked)
-                found = {name: first_token_s(bench, prompt, caller) for name, prompt, caller in asked}
-                found[OWN] = first_token_s(bench, said, "flooder")
+                found = {name: first_token_s(server, prompt, keys[caller]) for name, prompt, caller in asked}
+                found[OWN] = first_token_s(server, said, keys["flood"])
                 for name, seconds in found.items() if index >= 5 else ():  # the first ones warm up
                     times[name].append(seconds)
     medians = ", ".join(f"{name} {1e3 * statistics.median(each):.1f}" for name, each in times.items())
