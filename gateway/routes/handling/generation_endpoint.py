@@ -22,7 +22,7 @@ from gateway.dialects.seam.encoder import Encoder, ends_answer
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.translator import ParsedRequest, ServiceRequest, Translator
-from gateway.http.body import CallerLeft, disconnected, read_json_body
+from gateway.http.body import CallerLeft, disconnected
 from gateway.http.cost import cost_comment
 from gateway.http.event_id import HEADER, EventMarks
 from gateway.http.headers import headers_of
@@ -30,6 +30,7 @@ from gateway.http.offload import offload
 from gateway.http.reply import known, send_error_response, send_json
 from gateway.http.sse import EventStream
 from gateway.routes.handling.authentication_first import ReplaceFailure, keep_failure
+from gateway.routes.upstream.bodies import BodyReader
 from gateway.upstream.client import Caller
 
 _CANCEL_GRACE_S = 1.0
@@ -57,6 +58,7 @@ class GenerationEndpoint:
 
     translator: Callable[[], Translator]
     client: GenerationClient
+    bodies: BodyReader
     settings: Settings
     replace_failure: ReplaceFailure = keep_failure
 
@@ -65,7 +67,7 @@ class GenerationEndpoint:
         caller = Caller.from_headers(scope["state"]["request_id"], headers)
         translator = self.translator()
         try:
-            body = await read_json_body(headers, receive, self.settings.max_body_bytes)
+            body = await self.bodies.read(scope, receive, caller)
             http_request = HttpRequest(
                 body, headers, dict(scope["path_params"]), dict(QueryParams(scope["query_string"]))
             )

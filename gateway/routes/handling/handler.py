@@ -59,9 +59,13 @@ class Generation:
         """Return the ASGI application. The translator creates its errors, since it may know more of the request."""
         client = ResumingClient(upstream.client, settings.resume_timeout_s)
         if self.prepare is None:
-            return GenerationEndpoint(self.translator, client, settings, authentication_first(upstream.client))
+            return GenerationEndpoint(
+                self.translator, client, upstream.bodies, settings, authentication_first(upstream.client)
+            )
         prepared = PreparedClient(client, partial(self.prepare, upstream))
-        return GenerationEndpoint(self.translator, prepared, settings, authentication_first(upstream.client))
+        return GenerationEndpoint(
+            self.translator, prepared, upstream.bodies, settings, authentication_first(upstream.client)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +74,9 @@ class Lookup:
 
     answer: Answer
 
-    def endpoint(self, upstream: Upstream, error_response: ToErrorResponse, settings: Settings) -> ASGIApp:
+    def endpoint(self, upstream: Upstream, error_response: ToErrorResponse, settings: Settings) -> ASGIApp:  # noqa: ARG002
         """The application."""
-        return LookupEndpoint(partial(self.answer, upstream), error_response, settings)
+        return LookupEndpoint(partial(self.answer, upstream), error_response, upstream.bodies)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +86,14 @@ class Change:
     parse: Callable[[HttpRequest], Parsed]
     serialize: Callable[[Any], bytes]
 
-    def endpoint(self, upstream: Upstream, error_response: ToErrorResponse, settings: Settings) -> ASGIApp:
+    def endpoint(self, upstream: Upstream, error_response: ToErrorResponse, settings: Settings) -> ASGIApp:  # noqa: ARG002
         """The application."""
 
         async def answer(http_request: HttpRequest, caller: Caller) -> bytes:
             _, reply = await _call(self.parse, upstream, http_request, caller)
             return self.serialize(reply)
 
-        return LookupEndpoint(answer, error_response, settings, authentication_first(upstream.client))
+        return LookupEndpoint(answer, error_response, upstream.bodies, authentication_first(upstream.client))
 
 
 class Question(Parsed, Protocol):
@@ -104,14 +108,14 @@ class Inquiry:
 
     parse: Callable[[HttpRequest], Question]
 
-    def endpoint(self, upstream: Upstream, error_response: ToErrorResponse, settings: Settings) -> ASGIApp:
+    def endpoint(self, upstream: Upstream, error_response: ToErrorResponse, settings: Settings) -> ASGIApp:  # noqa: ARG002
         """The application."""
 
         async def answer(http_request: HttpRequest, caller: Caller) -> bytes:
             question, reply = await _call(self.parse, upstream, http_request, caller)
             return await offload(reply.ByteSize(), partial(question.serialize, reply))
 
-        return LookupEndpoint(answer, error_response, settings, authentication_first(upstream.client))
+        return LookupEndpoint(answer, error_response, upstream.bodies, authentication_first(upstream.client))
 
 
 async def _call(
