@@ -202,7 +202,7 @@ def test_requests_above_the_circuit_breakers_are_rejected(stack: Stack) -> None:
             if cluster["name"] == "gateway":
                 cluster["circuit_breakers"]["thresholds"][0].update(max_connections=2, max_pending_requests=1)
 
-    with SlowUpstream() as upstream, Door(upstream.port, stack.ports["service"], change) as door:
+    with SlowUpstream("/v1/slow") as upstream, Door(upstream.port, stack.ports["service"], change) as door:
         with ThreadPoolExecutor(8) as pool:
             answers = [pool.submit(httpx.get, f"{door.url}/v1/slow", timeout=GUARD_S) for _ in range(8)]
             door.until(lambda: door.stat("cluster.gateway.upstream_rq_pending_overflow") == 5)
@@ -269,7 +269,7 @@ def test_a_client_that_stops_reading_is_disconnected(stack: Stack) -> None:
     def change(config: dict[str, Any]) -> None:
         config["static_resources"]["listeners"][0]["per_connection_buffer_high_watermark_timeout"] = "1s"
 
-    with SlowUpstream() as upstream, Door(upstream.port, stack.ports["service"], change) as door:
+    with SlowUpstream("/v1/slow") as upstream, Door(upstream.port, stack.ports["service"], change) as door:
         request = b"GET /v1/large HTTP/1.1\r\nhost: a\r\n\r\n"
         with connections(door, 1, request) as (connection,):
             door.until(lambda: door.stat("http.front_door.downstream_cx_total") > 0)
