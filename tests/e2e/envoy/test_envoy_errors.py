@@ -93,7 +93,7 @@ def test_each_surface_is_tried() -> None:
     assert all(any(path.startswith(tuple(surface.prefixes)) for path in tried) for surface in surfaces)
 
 
-@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("path", [path for path in PATHS if path != "/nothing/of/ours"])
 def test_a_body_that_is_too_large(stack: Stack, path: str) -> None:
     """The gateway's 413 for a body that Envoy doesn't buffer reaches the client before the body is complete."""
     headers = {"content-type": "application/json"}
