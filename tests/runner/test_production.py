@@ -147,3 +147,23 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
     """The error names the file."""
     with pytest.raises(FleetError, match=r"none\.yaml: No such file"):
         read_fleet(tmp_path / "none.yaml")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        ([str(EXAMPLE)], 0),
+        (["missing.yaml"], 1),
+        ([str(EXAMPLE), "--output", "missing/envoy.yaml"], 1),
+        ([str(EXAMPLE), "--hosts", "service=10.0.0.1:1"], 1),
+        ([str(EXAMPLE), "--nothing"], 2),
+        ([], 2),
+    ],
+)
+def test_exit_codes_are_those_of_all_commands(arguments: list[str], code: int, tmp_path: Path) -> None:
+    """`sluice envoy` exits with 1 after an error, in one line, and with 2 for an unknown or missing argument."""
+    done = subprocess.run(
+        [sys.executable, "-m", "cli", "envoy", *arguments], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == code
+    assert done.stderr.count("\n") == 1 if code == 1 else code == 2 or not done.stderr
