@@ -29,6 +29,15 @@ def route_of(config: dict[str, Any], name: str) -> dict[str, Any]:
     return found
 
 
+def limit_of(config: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return the token bucket of each address for a route."""
+    (descriptor,) = route_of(config, name)["typed_per_filter_config"]["envoy.filters.http.local_ratelimit"][
+        "descriptors"
+    ]
+    bucket: dict[str, Any] = descriptor["token_bucket"]
+    return bucket
+
+
 def without_timeout(config: dict[str, Any]) -> None:
     """Remove the timeouts of the routes for operators, which the tests of other limits don't need."""
     for name in ("health", "operators"):
@@ -39,16 +48,32 @@ def test_watches_of_health_take_no_call_of_others(stack: Stack) -> None:
     """More watches than all calls that Envoy forwards leave calls, checks and readiness as they were."""
     watches = begun_calls(300, WATCH, b"")
 
+    def change(config: dict[str, Any]) -> None:  # what is tested is not the limit by address
+        limit_of(config, "grpc-watch")["max_tokens"] = 300
+
     def has_received(num_calls: int) -> bool:
         return door.stat("http.front_door.downstream_rq_total") >= num_calls
 
-    with Door(stack.ports["gateway"], stack.ports["service"]) as door, ExitStack() as flood:
+    with Door(stack.ports["gateway"], stack.ports["service"], change) as door, ExitStack() as flood:
         for number in range(2, 18):  # one after the other: a burst would fill the queue of pending calls instead
             flood.enter_context(connections(door, 1, watches, f"127.0.0.{number}"))
             door.until(partial(has_received, (number - 1) * 300))
         door.until(lambda: door.stat("http.front_door.downstream_rq_active") == 2048)
         assert door.stat("cluster.service-watch.upstream_rq_active") == 2048
         serves(door)
+
+
+def test_an_address_has_a_share_of_watches(stack: Stack) -> None:
+    """An address with 200 watches can start no more; calls and watches of other addresses are served."""
+    with (
+        Door(stack.ports["gateway"], stack.ports["service"]) as door,
+        connections(door, 1, begun_calls(300, WATCH, b""), "127.0.0.2"),
+    ):
+        door.until(lambda: door.stat("http.front_door.downstream_rq_total") >= 300)
+        door.until(lambda: door.stat("cluster.service-watch.upstream_rq_active") == 200)
+        serves(door)
+        with connections(door, 1, begun_calls(100, WATCH, b""), "127.0.0.3"):
+            door.until(lambda: door.stat("cluster.service-watch.upstream_rq_active") == 300)
 
 
 def test_requests_for_metrics_take_no_health_check(stack: Stack) -> None:
@@ -78,10 +103,7 @@ def test_an_address_cannot_occupy_metrics(stack: Stack) -> None:
     """An address that asks for metrics too often gets 429; other addresses, and other paths, are served."""
 
     def change(config: dict[str, Any]) -> None:
-        (descriptor,) = route_of(config, "operators")["typed_per_filter_config"]["envoy.filters.http.local_ratelimit"][
-            "descriptors"
-        ]
-        descriptor["token_bucket"] = {"max_tokens": 3, "tokens_per_fill": 1, "fill_interval": "3600s"}
+        limit_of(config, "operators").update(max_tokens=3, tokens_per_fill=1, fill_interval="3600s")
 
     with door_with(stack, change) as door:
         paths = ["/metrics", "/status.json", "/metrics", "/metrics"]

@@ -31,6 +31,8 @@ HEADS = {
     "REST": (CHAT_PATH, JSON + LENGTH),
     "REST in chunks": (CHAT_PATH, JSON + CHUNKED),
     "gRPC-web": (GRPC_CHAT, WEB + LENGTH),
+    "gRPC-web in chunks": (GRPC_CHAT, WEB + CHUNKED),
+    "gRPC": (GRPC_CHAT, GRPC + LENGTH),
     "gRPC in chunks": (GRPC_CHAT, GRPC + CHUNKED),
     "reflection": (REFLECTION, GRPC + LENGTH),
     "health": ("/healthz", JSON + LENGTH),
@@ -100,3 +102,14 @@ def test_uploads_over_http2_fill_no_memory(stack: Stack) -> None:
             send_paused_calls(connection, NUM_UPLOADS, GRPC_CHAT, NUM_BYTES)
             serves_others(door)
         assert door.stat("http.front_door.downstream_rq_rx_reset") > 0
+
+
+@pytest.mark.parametrize("kind", ["grpc", "grpc-web+proto"])
+def test_calls_over_http1_need_a_length(stack: Stack, kind: str) -> None:
+    """A call over HTTP/1.1 in chunks, whose size no one knows in advance, is rejected with a status of gRPC."""
+    headers = {"content-type": f"application/{kind}"}
+    answer = httpx.post(stack.door + GRPC_CHAT, content=iter([bytes(5)]), headers=headers, timeout=GUARD_S)
+    assert (answer.headers["grpc-status"], answer.headers["grpc-message"]) == (
+        "3",
+        "calls over HTTP/1 need a content-length",
+    )
