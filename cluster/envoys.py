@@ -7,7 +7,7 @@ import urllib.request
 from typing import Final
 
 from runner.proxy.eds import Host
-from runner.proxy.production import affinity_cluster
+from runner.proxy.fleet import affinity_cluster
 
 _TIMEOUT_S: Final = 2.0
 

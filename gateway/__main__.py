@@ -27,6 +27,7 @@ from starlette.types import ASGIApp
 from gateway.app import ListenerAudience, build_app
 from gateway.config import PROGRAM, Settings
 from gateway.exposure import ExposedError, until_exposed
+from gateway.http.connection import connection_type
 from gateway.operators.drain import Drain
 from gateway.telemetry import Telemetry
 from gateway.upstream.client import ServiceClient
@@ -135,7 +136,7 @@ def build_server(settings: Settings, app: ASGIApp, files: CertificateFiles | Non
     """Return the HTTP server of the application."""
     config = uvicorn.Config(
         app,
-        http="httptools",
+        http=connection_type(settings.max_header_bytes, settings.headers_timeout_s),
         ws="none",
         lifespan="off",
         log_config=None,

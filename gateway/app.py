@@ -48,7 +48,7 @@ def build_app(
     audience: ListenerAudience = ListenerAudience.ALL,
 ) -> Starlette:
     """Return the application on top of an open client. `drain` controls its shutdown."""
-    upstream = Upstream.from_client(client)
+    upstream = Upstream.from_client(client, settings)
     drain = drain or Drain()
     error_response = SurfaceMap(SURFACES).error_response
     gate = MetricsGate(client) if audience is ListenerAudience.ALL else None

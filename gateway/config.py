@@ -78,7 +78,13 @@ class Settings(ProcessSettings):
     send_stall_timeout_s: Interval = Field(
         60, description="time after which a connection is closed if its client reads nothing of an answer"
     )
+    headers_timeout_s: Interval = Field(10, description="time for the headers of a request to arrive")
+    max_header_bytes: Bytes = Field(_MIB // 8, description="largest headers of a request, including its target")
     max_body_bytes: Bytes = Field(16 * _MIB, description="largest request body")
+    max_incoming_bytes: Bytes = Field(
+        256 * _MIB,
+        description="memory for bodies that are being received; each caller may use as much as stays free for others",
+    )
     max_response_bytes: Bytes = Field(64 * _MIB, description="largest message that is received from the service")
 
     @property

@@ -1,11 +1,11 @@
-"""Read the JSON body of an HTTP request.
+"""Receive the JSON body of an HTTP request.
 
 Other content types, content encodings, and bodies above the size limit are rejected before parsing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 
 from starlette.types import Receive
 
@@ -16,25 +16,30 @@ class CallerLeft(Exception):  # noqa: N818  a name states the condition
     """The client closed the connection before the response was complete."""
 
 
-async def read_json_body(headers: Mapping[str, str], receive: Receive, max_bytes: int) -> bytes:
-    """Return the complete body. Raise Failure (413, 415), and CallerLeft if the client disconnects first."""
+def declared_length(headers: Mapping[str, str], max_bytes: int) -> int:
+    """Return the declared length of a JSON body, 0 if it is unknown. Raise Failure (413, 415)."""
     _check_type(headers)
-    length = headers.get("content-length", "")
-    if length.isdecimal() and int(length) > max_bytes:
+    text = headers.get("content-length", "")
+    length = int(text) if text.isdecimal() else 0
+    if length > max_bytes:
         raise _too_large(max_bytes)
-    chunks: list[bytes] = []
+    return length
+
+
+async def body_parts(receive: Receive, max_bytes: int) -> AsyncIterator[bytes]:
+    """Yield the body's parts. Raise Failure (413), and CallerLeft if the client disconnects before the last one."""
     num_bytes = 0
-    while True:
+    is_last = False
+    while not is_last:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise CallerLeft
-        chunk: bytes = message.get("body", b"")
-        num_bytes += len(chunk)
+        part: bytes = message.get("body", b"")
+        num_bytes += len(part)
         if num_bytes > max_bytes:
             raise _too_large(max_bytes)
-        chunks.append(chunk)
-        if not message.get("more_body", False):
-            return b"".join(chunks)
+        is_last = not message.get("more_body", False)
+        yield part
 
 
 async def disconnected(receive: Receive) -> None:

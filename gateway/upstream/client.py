@@ -10,6 +10,7 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote
 
@@ -21,6 +22,7 @@ from sluice.v1 import endpoint_pb2, load_pb2, model_pb2
 
 from gateway import telemetry as names
 from gateway.config import Settings
+from gateway.dialects.seam.failure import Failure
 from gateway.http.cost import ASKING, asks_for_cost, note_cost
 from gateway.http.local_request import is_local
 from gateway.http.rate_limits import note_rate_limits
@@ -131,6 +133,14 @@ class ServiceClient:
     async def list_models(self, caller: Caller) -> list[model_pb2.Model]:
         """Return all models. Raise Failure."""
         return list((await self.call(model_pb2.ListModelsRequest(), caller)).models)
+
+    async def require_key(self, caller: Caller) -> None:
+        """Raise Failure (401) if the service rejects the caller's credential; if it is unavailable, do nothing."""
+        try:
+            await self.list_models(caller)
+        except Failure as failure:
+            if failure.status == HTTPStatus.UNAUTHORIZED:
+                raise
 
     async def get_model(self, name: str, caller: Caller) -> model_pb2.Model:
         """Return one model. Raise Failure."""

@@ -16,8 +16,10 @@ _HERE = Path(__file__).resolve().parents[1]
 # A wheel contains it in the package; a checkout has it one folder up.
 FILE = next(path for path in (_HERE / "envoy" / "envoy.yaml", _HERE.parent / "envoy" / "envoy.yaml") if path.is_file())
 
-# The clusters of envoy.yaml: calls and watches of health of the service; requests and operators' pages of the gateway.
-SERVICE, WATCH, GATEWAY, OPERATORS = "service", "service-watch", "gateway", "gateway-operators"
+# The clusters of envoy.yaml. Of the service: calls, watches of health, large requests. Of the gateway: requests, and
+# operators' pages.
+SERVICE, WATCH, UPLOADS = "service", "service-watch", "service-uploads"
+GATEWAY, OPERATORS = "gateway", "gateway-operators"
 
 _LOCAL_HOST = r"(?i)(localhost\.?|[0-9.]+|\[[0-9a-f:.]+\])(:[0-9]+)?"  # names that no page can make its own
 
@@ -51,7 +53,7 @@ def envoy_config(addresses: Addresses) -> dict[str, Any]:
     """Return the configuration with these addresses. Raise AddressError for an invalid one."""
     config: dict[str, Any] = yaml.safe_load(FILE.read_text())
     resources = config["static_resources"]
-    ports = dict.fromkeys((SERVICE, WATCH), addresses.service_port)
+    ports = dict.fromkeys((SERVICE, WATCH, UPLOADS), addresses.service_port)
     ports |= dict.fromkeys((GATEWAY, OPERATORS), addresses.gateway_port)
     if addresses.envoy_admin_port is not None:
         _set_address(config["admin"]["address"], "127.0.0.1", addresses.envoy_admin_port)

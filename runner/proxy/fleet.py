@@ -9,6 +9,7 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from runner.proxy.eds import Host
+from runner.proxy.envoy_config import GATEWAY, OPERATORS, SERVICE, UPLOADS, WATCH
 
 GATEWAYS = "gateway"  # the name of the gateways' pool
 DEFAULT = "service"  # the name of the pool for all models that no other pool lists
@@ -72,6 +73,11 @@ class Fleet(BaseModel):
         models = [model for pool in self.services for model in pool.models]
         if (twice := next((model for model in models if models.count(model) > 1), None)) is not None:
             raise ValueError(f"services: {twice!r} is in two pools")
+        clusters = {GATEWAY: GATEWAY, OPERATORS: GATEWAY, "otlp": "the collector"}
+        for pool in self.services:
+            for cluster in clusters_of(pool.name):
+                if (other := clusters.setdefault(cluster, pool.name)) != pool.name:
+                    raise ValueError(f"services: {cluster!r} is the name of another cluster, of {other} or {pool.name}")
         for pool in self.services:
             if pool.name != DEFAULT and not pool.models:
                 raise ValueError(f"services: the pool {pool.name!r} has no models, so no call would go there")
@@ -89,6 +95,21 @@ class Fleet(BaseModel):
     def pools(self) -> dict[str, list[Host]]:
         """Return the hosts of each pool, including the gateways' pool."""
         return {GATEWAYS: self.gateways, **{pool.name: pool.hosts for pool in self.services}}
+
+
+def own_cluster(pool: str, cluster: str) -> str:
+    """Return the name of a pool's own cluster for one of the service's clusters of envoy.yaml."""
+    return pool + cluster.removeprefix(SERVICE)
+
+
+def affinity_cluster(pool: str) -> str:
+    """Return the name of a pool's cluster for calls with an affinity header."""
+    return f"{pool}-affinity"
+
+
+def clusters_of(pool: str) -> list[str]:
+    """Return the names of all clusters of a pool."""
+    return [affinity_cluster(pool), *(own_cluster(pool, cluster) for cluster in (SERVICE, WATCH, UPLOADS))]
 
 
 def _require_ips(pool: str, hosts: list[Host]) -> None:

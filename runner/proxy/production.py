@@ -23,6 +23,7 @@ from runner.proxy.envoy_config import (
     GATEWAY,
     OPERATORS,
     SERVICE,
+    UPLOADS,
     WATCH,
     AddressError,
     Addresses,
@@ -30,7 +31,7 @@ from runner.proxy.envoy_config import (
     envoy_config,
 )
 from runner.proxy.envoy_tls import EnvoyTls
-from runner.proxy.fleet import DEFAULT, GATEWAYS, Fleet, FleetError, Pool, read_fleet
+from runner.proxy.fleet import DEFAULT, GATEWAYS, Fleet, FleetError, Pool, affinity_cluster, own_cluster, read_fleet
 
 PRODUCTION = FILE.with_name("production.yaml")
 
@@ -57,16 +58,6 @@ def production_config(fleet: Fleet) -> dict[str, Any]:
     return config
 
 
-def affinity_cluster(pool: str) -> str:
-    """Return the name of a pool's cluster for calls with an affinity header."""
-    return f"{pool}-affinity"
-
-
-def watch_cluster(pool: str) -> str:
-    """Return the name of a pool's cluster for watches of health."""
-    return f"{pool}{WATCH.removeprefix(SERVICE)}"
-
-
 def write_first_hosts(fleet: Fleet) -> None:
     """Write missing EDS files, because Envoy does not start without them. Raise OSError."""
     if (folder := fleet.hosts_folder) is not None:
@@ -91,15 +82,15 @@ def _addresses(fleet: Fleet) -> Addresses:
 def _replicate(resources: dict[str, Any], fleet: Fleet, parts: dict[str, Any]) -> None:
     """Replace the clusters of one gateway and one service by the clusters of the fleet's pools."""
     single = {cluster["name"]: cluster for cluster in resources["clusters"]}
-    names = (GATEWAY, OPERATORS, SERVICE, WATCH)
-    gateway, operators, service, watch = map(_without_host, map(single.pop, names))
+    names = (GATEWAY, OPERATORS, SERVICE, WATCH, UPLOADS)
+    gateway, operators, service, *others = map(_without_host, map(single.pop, names))
     to_gateways = parts["clusters"]["gateway"] | _hosts(GATEWAYS, fleet, parts)
     clusters = [gateway | to_gateways, operators | to_gateways]
     for pool in fleet.services:
         for name, kind in ((pool.name, "service"), (affinity_cluster(pool.name), "affinity")):
             clusters.append(service | parts["clusters"][kind] | _hosts(pool.name, fleet, parts) | {"name": name})
         to_pool = parts["clusters"]["service"] | _hosts(pool.name, fleet, parts)
-        clusters.append(watch | to_pool | {"name": watch_cluster(pool.name)})
+        clusters.extend(each | to_pool | {"name": own_cluster(pool.name, each["name"])} for each in others)
     resources["clusters"] = [*clusters, *single.values()]
 
 
@@ -122,13 +113,14 @@ def _hosts(pool: str, fleet: Fleet, parts: dict[str, Any]) -> dict[str, Any]:
 def _routes(base: dict[str, Any], fleet: Fleet, parts: dict[str, Any]) -> list[dict[str, Any]]:
     """Return a gRPC route for each pool, by model, and within a pool by the affinity header, if present."""
     routes = []
-    is_watch = base["route"]["cluster"] == WATCH
+    has_affinity = base["route"]["cluster"] == SERVICE
     for pool in sorted(fleet.services, key=lambda pool: pool.name == DEFAULT):  # the default pool matches last
-        for is_bound in (False,) if is_watch else (True, False):
+        for is_bound in (True, False) if has_affinity else (False,):
             route = copy.deepcopy(base)
-            cluster = affinity_cluster(pool.name) if is_bound else pool.name
-            route["name"] = f"{base['name']}-{cluster}"
-            route["route"]["cluster"] = watch_cluster(pool.name) if is_watch else cluster
+            own = own_cluster(pool.name, base["route"]["cluster"])
+            cluster = affinity_cluster(pool.name) if is_bound else own
+            route["name"] = f"{base['name']}-{affinity_cluster(pool.name) if is_bound else pool.name}"
+            route["route"]["cluster"] = cluster
             headers = route["match"].setdefault("headers", [])
             if pool.name != DEFAULT:
                 of_pool = {"safe_regex": {"regex": _models(pool)}}

@@ -73,16 +73,16 @@ def door_with(stack: Stack, change: Callable[[dict[str, Any]], None]) -> Door:
 
 
 class SlowUpstream:
-    """An HTTP server: /v1/slow and operators' pages wait for `release`, /v1/large is 32 MiB, all others are empty."""
+    """An HTTP server: the `slow` paths wait for `release`, /v1/large is 32 MiB, all others are empty."""
 
-    def __init__(self) -> None:
+    def __init__(self, *slow: str) -> None:
         self.release = release = threading.Event()
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
             def do_GET(self) -> None:
-                if self.path in {"/v1/slow", "/metrics", "/status.json"}:
+                if self.path in slow:
                     release.wait(GUARD_S)
                 body = bytes(32 << 20) if self.path == "/v1/large" else b""
                 self.send_response(200)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
@@ -64,6 +65,13 @@ async def service() -> AsyncIterator[fakes.FakeService]:
 @pytest.fixture
 async def gateway(service: fakes.FakeService, flags: list[str]) -> AsyncIterator[Gateway]:
     """Run the gateway in front of the scripted service."""
+    async with running_gateway(service, flags) as gateway:
+        yield gateway
+
+
+@contextlib.asynccontextmanager
+async def running_gateway(service: fakes.FakeService, flags: list[str]) -> AsyncIterator[Gateway]:
+    """Run a gateway in front of a service."""
     settings = read_settings(Settings, ["--target", f"127.0.0.1:{service.port}", *flags])
     spans = InMemorySpanExporter()
     telemetry = Telemetry(None, [SimpleSpanProcessor(spans)])

@@ -18,6 +18,7 @@ from runner.proxy.production import main, production_config, write_first_hosts
 from runner.tls.certificates import make_certificates
 
 EXAMPLE = FILE.with_name("fleet.yaml")
+A = {"models": ["m"], "hosts": ["h:1"]}
 SMALL: dict[str, Any] = {"gateways": ["127.0.0.1:8000"], "services": [{"hosts": ["127.0.0.1:50051"]}]}
 
 
@@ -72,19 +73,18 @@ def test_limits_are_those_of_the_one_file() -> None:
 
 def test_names_of_models_are_as_gateways_write_them() -> None:
     """The header encodes slashes, and the regular expression escapes dots."""
-    pools = [{"hosts": ["h:1"]}, {"name": "large", "models": ["org/m-1.5", "b"], "hosts": ["[::1]:1"]}]
+    pools = [{"hosts": ["h:1"]}, {"name": "org", "models": ["org/m-1.5", "b"], "hosts": ["[::1]:1"]}]
     config = production_config(Fleet.model_validate({**SMALL, "services": pools}))
     (host,) = connection_manager(config)["route_config"]["virtual_hosts"]
     routes = {route["name"]: route for route in host["routes"]}
-    to_services = ["grpc-large-affinity", "grpc-large", "grpc-service-affinity", "grpc-service"]
-    assert [name for name in routes if name.startswith("grpc") and "-check-" not in name] == [
-        "grpc-watch-large",
-        "grpc-watch-service",
-        *to_services,
+    found = [(name, route["route"]["cluster"]) for name, route in routes.items() if name.startswith("grpc")]
+    assert found == [
+        *((f"grpc-watch-{pool}", f"{pool}-watch") for pool in ("org", "service")),
+        *((f"grpc-check-{name}", name) for name in ("org-affinity", "org", "service-affinity", "service")),
+        *((f"grpc-large-{pool}", f"{pool}-uploads") for pool in ("org", "service")),
+        *((f"grpc-{name}", name) for name in ("org-affinity", "org", "service-affinity", "service")),
     ]
-    watches = [routes[f"grpc-watch-{pool}"]["route"]["cluster"] for pool in ("large", "service")]
-    assert watches == ["large-watch", "service-watch"]
-    _, by_model = routes["grpc-large"]["match"]["headers"]
+    _, by_model = routes["grpc-org"]["match"]["headers"]
     assert by_model == {"name": "x-sluice-model", "string_match": {"safe_regex": {"regex": r"org%2Fm\-1\.5|b"}}}
 
 
@@ -96,6 +96,8 @@ def test_names_of_models_are_as_gateways_write_them() -> None:
         ({"services": [{"hosts": ["h:1"]}, {"name": "a", "hosts": ["h:1"]}]}, "pool 'a' has no models"),
         ({"services": [{"hosts": ["h:1"], "models": ["m", "m"]}]}, "'m' is in two pools"),
         ({"services": [{}]}, "pool 'service' has no hosts"),
+        ({"services": [{"hosts": ["h:1"]}, {**A, "name": "service-watch"}]}, "'service-watch' is the name of another"),
+        ({"services": [{"hosts": ["h:1"]}, {**A, "name": "gateway-operators"}]}, "'gateway-operators' is the name of"),
         ({"gateways": ["nowhere"]}, "gateways.0: Value error, 'nowhere' is not a host:port"),
         ({"gateway": ["h:1"]}, "gateway: Extra inputs are not permitted"),
         ({"otlp_endpoint": "h:x"}, "otlp_endpoint 'h:x' must be"),
@@ -145,3 +147,23 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
     """The error names the file."""
     with pytest.raises(FleetError, match=r"none\.yaml: No such file"):
         read_fleet(tmp_path / "none.yaml")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        ([str(EXAMPLE)], 0),
+        (["missing.yaml"], 1),
+        ([str(EXAMPLE), "--output", "missing/envoy.yaml"], 1),
+        ([str(EXAMPLE), "--hosts", "service=10.0.0.1:1"], 1),
+        ([str(EXAMPLE), "--nothing"], 2),
+        ([], 2),
+    ],
+)
+def test_exit_codes_are_those_of_all_commands(arguments: list[str], code: int, tmp_path: Path) -> None:
+    """`sluice envoy` exits with 1 after an error, in one line, and with 2 for an unknown or missing argument."""
+    done = subprocess.run(
+        [sys.executable, "-m", "cli", "envoy", *arguments], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == code
+    assert done.stderr.count("\n") == 1 if code == 1 else code == 2 or not done.stderr

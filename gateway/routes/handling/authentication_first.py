@@ -7,6 +7,7 @@ checks the credential; valid requests cost nothing more.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from http import HTTPStatus
 from typing import TypeAlias
 
 from gateway.dialects.seam.failure import Failure
@@ -28,14 +29,13 @@ def authentication_first(client: ServiceClient) -> ReplaceFailure:
     """
 
     async def replace_failure(failure: Failure, caller: Caller) -> Failure:
-        if failure.status >= 500:
+        if failure.status >= 500 or failure.status == HTTPStatus.UNAUTHORIZED:
             return failure
         try:
-            await client.list_models(caller)
+            await client.require_key(caller)
         except Failure as rejection:
-            if rejection.status == 401:
-                rejection.request_id = failure.request_id
-                return rejection
+            rejection.request_id = failure.request_id
+            return rejection
         return failure
 
     return replace_failure

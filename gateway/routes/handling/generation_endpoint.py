@@ -23,7 +23,7 @@ from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.sampling_defaults import MODELS_OWN, SamplingDefaults, set_defaults
 from gateway.dialects.seam.translator import ParsedRequest, ServiceRequest, Translator
-from gateway.http.body import CallerLeft, disconnected, read_json_body
+from gateway.http.body import CallerLeft, disconnected
 from gateway.http.cost import cost_comment
 from gateway.http.event_id import HEADER, EventMarks
 from gateway.http.headers import headers_of
@@ -31,6 +31,7 @@ from gateway.http.offload import offload
 from gateway.http.reply import known, send_error_response, send_json
 from gateway.http.sse import EventStream
 from gateway.routes.handling.authentication_first import ReplaceFailure, keep_failure
+from gateway.routes.upstream.bodies import BodyReader
 from gateway.upstream.client import Caller
 
 _CANCEL_GRACE_S = 1.0
@@ -59,6 +60,7 @@ class GenerationEndpoint:
 
     translator: Callable[[], Translator]
     client: GenerationClient
+    bodies: BodyReader
     settings: Settings
     replace_failure: ReplaceFailure = keep_failure
     sampling_defaults: SamplingDefaults = field(default_factory=lambda: MODELS_OWN)
@@ -68,7 +70,7 @@ class GenerationEndpoint:
         caller = Caller.from_headers(scope["state"]["request_id"], headers)
         translator = self.translator()
         try:
-            body = await read_json_body(headers, receive, self.settings.max_body_bytes)
+            body = await self.bodies.read(scope, receive, caller)
             http_request = HttpRequest(
                 body, headers, dict(scope["path_params"]), dict(QueryParams(scope["query_string"]))
             )

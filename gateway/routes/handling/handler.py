@@ -65,7 +65,9 @@ class Generation:
         resuming = ResumingClient(upstream.client, settings.resume_timeout_s)
         client = PreparedClient(resuming, partial(self._prepare, upstream))
         defaults = self.documented if settings.sampling_defaults == "dialect" else MODELS_OWN
-        return GenerationEndpoint(self.translator, client, settings, authentication_first(upstream.client), defaults)
+        return GenerationEndpoint(
+            self.translator, client, upstream.bodies, settings, authentication_first(upstream.client), defaults
+        )
 
     async def _prepare(self, upstream: Upstream, request: Any, caller: Caller) -> None:
         if self.prepare is not None:
@@ -79,9 +81,9 @@ class Lookup:
 
     answer: Answer
 
-    def endpoint(self, upstream: Upstream, error_response: ToErrorResponse, settings: Settings) -> ASGIApp:
+    def endpoint(self, upstream: Upstream, error_response: ToErrorResponse, settings: Settings) -> ASGIApp:  # noqa: ARG002
         """The application."""
-        return LookupEndpoint(partial(self.answer, upstream), error_response, settings)
+        return LookupEndpoint(partial(self.answer, upstream), error_response, upstream.bodies)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,14 +93,14 @@ class Change:
     parse: Callable[[HttpRequest], Parsed]
     serialize: Callable[[Any], bytes]
 
-    def endpoint(self, upstream: Upstream, error_response: ToErrorResponse, settings: Settings) -> ASGIApp:
+    def endpoint(self, upstream: Upstream, error_response: ToErrorResponse, settings: Settings) -> ASGIApp:  # noqa: ARG002
         """The application."""
 
         async def answer(http_request: HttpRequest, caller: Caller) -> bytes:
             _, reply = await _call(self.parse, upstream, http_request, caller)
             return self.serialize(reply)
 
-        return LookupEndpoint(answer, error_response, settings, authentication_first(upstream.client))
+        return LookupEndpoint(answer, error_response, upstream.bodies, authentication_first(upstream.client))
 
 
 class Question(Parsed, Protocol):
@@ -113,14 +115,14 @@ class Inquiry:
 
     parse: Callable[[HttpRequest], Question]
 
-    def endpoint(self, upstream: Upstream, error_response: ToErrorResponse, settings: Settings) -> ASGIApp:
+    def endpoint(self, upstream: Upstream, error_response: ToErrorResponse, settings: Settings) -> ASGIApp:  # noqa: ARG002
         """The application."""
 
         async def answer(http_request: HttpRequest, caller: Caller) -> bytes:
             question, reply = await _call(self.parse, upstream, http_request, caller)
             return await offload(reply.ByteSize(), partial(question.serialize, reply))
 
-        return LookupEndpoint(answer, error_response, settings, authentication_first(upstream.client))
+        return LookupEndpoint(answer, error_response, upstream.bodies, authentication_first(upstream.client))
 
 
 async def _call(

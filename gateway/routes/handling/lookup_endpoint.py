@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from starlette.datastructures import QueryParams
 from starlette.types import Receive, Scope, Send
 
-from gateway.config import Settings
 from gateway.dialects.seam.error_response import ToErrorResponse
 from gateway.dialects.seam.failure import Failure
 from gateway.dialects.seam.http_request import HttpRequest
-from gateway.http.body import CallerLeft, read_json_body
+from gateway.http.body import CallerLeft
 from gateway.http.headers import headers_of
 from gateway.http.reply import known, send_error_response, send_json
 from gateway.routes.handling.authentication_first import ReplaceFailure, keep_failure
+from gateway.routes.upstream.bodies import BodyReader
 from gateway.upstream.client import Caller
 
 _WITH_BODY: Final = frozenset({"POST", "PUT", "PATCH"})
@@ -33,14 +33,14 @@ class LookupEndpoint:
 
     answer: Lookup
     error_response: ToErrorResponse
-    settings: Settings
+    bodies: BodyReader
     replace_failure: ReplaceFailure = keep_failure
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = headers_of(scope)
         caller = Caller.from_headers(scope["state"]["request_id"], headers)
         try:
-            body = await self._body(scope, headers, receive, caller)
+            body = await self._body(scope, receive, caller)
             http_request = HttpRequest(
                 body, headers, dict(scope["path_params"]), dict(QueryParams(scope["query_string"]))
             )
@@ -53,10 +53,10 @@ class LookupEndpoint:
         else:
             await send_json(send, 200, answer)
 
-    async def _body(self, scope: Scope, headers: Mapping[str, str], receive: Receive, caller: Caller) -> bytes:
+    async def _body(self, scope: Scope, receive: Receive, caller: Caller) -> bytes:
         if scope["method"] not in _WITH_BODY:
             return b""
         try:
-            return await read_json_body(headers, receive, self.settings.max_body_bytes)
+            return await self.bodies.read(scope, receive, caller)
         except Failure as failure:
             raise await self.replace_failure(failure, caller) from None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gateway.config import Settings
+from gateway.routes.upstream.bodies import BodyReader
 from gateway.routes.upstream.endpoint_lists import EndpointLists
 from gateway.routes.upstream.model_choice import ModelChoice
 from gateway.upstream.client import ServiceClient
@@ -11,12 +13,13 @@ from gateway.upstream.client import ServiceClient
 
 @dataclass(frozen=True, slots=True)
 class Upstream:
-    """The service's client, and the choice among its models."""
+    """The service's client, the choice among its models, and the reader of bodies, which asks it to check keys."""
 
     client: ServiceClient
     choice: ModelChoice
+    bodies: BodyReader
 
     @classmethod
-    def from_client(cls, client: ServiceClient) -> Upstream:
+    def from_client(cls, client: ServiceClient, settings: Settings) -> Upstream:
         """Create it from a client."""
-        return cls(client, ModelChoice(EndpointLists(client)))
+        return cls(client, ModelChoice(EndpointLists(client)), BodyReader(client.require_key, settings))

@@ -1,17 +1,20 @@
-"""The bytes of an HTTP/2 client that starts and cancels many calls at once, as no library does."""
+"""An HTTP/2 client that starts, cancels and pauses many calls at once, as no library does."""
+
+import contextlib
+import socket
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + b"\x04" + bytes(5)  # with an empty SETTINGS frame
 WATCH, CHAT = "/grpc.health.v1.Health/Watch", "/sluice.v1.ChatService/StreamChat"
-_DATA, _HEADERS, _RESET = 0, 1, 3
+_DATA, _HEADERS, _RESET, _SETTINGS, _WINDOW_UPDATE = 0, 1, 3, 4, 8
+_INITIAL_WINDOW = 4  # a setting
+_MAX_FRAME_BYTES = 16384
 _END_STREAM, _END_HEADERS = 1, 4
 _CANCEL = (8).to_bytes(4, "big")
 
 
 def begun_calls(count: int, path: str, message: bytes, *, reset: bool = False) -> bytes:
     """Return the bytes of a new connection with complete requests, each followed by its reset if `reset`."""
-    names = {":method": "POST", ":scheme": "http", ":path": path, ":authority": "a"}
-    names |= {"content-type": "application/grpc", "te": "trailers", "authorization": "Bearer wrong"}
-    headers = b"".join(_literal(*each) for each in names.items())
+    headers = _call_headers(path)
     body = b"\0" + len(message).to_bytes(4, "big") + message
     content = PREFACE
     for stream in range(1, 2 * count, 2):
@@ -24,6 +27,53 @@ def begun_calls(count: int, path: str, message: bytes, *, reset: bool = False) -
 def resets(count: int) -> bytes:
     """Return the bytes that cancel these calls."""
     return b"".join(_frame(_RESET, 0, stream, _CANCEL) for stream in range(1, 2 * count, 2))
+
+
+def send_paused_calls(connection: socket.socket, count: int, path: str, num_bytes: int) -> None:
+    """Begin calls on a new connection and send `num_bytes` of each without an end, as far as the server reads them."""
+    streams = range(1, 2 * count, 2)
+    headers = _call_headers(path)
+    connection.sendall(PREFACE + b"".join(_frame(_HEADERS, _END_HEADERS, stream, headers) for stream in streams))
+    connection.settimeout(2)
+    left = dict.fromkeys(streams, num_bytes)
+    windows = dict.fromkeys((0, *streams), 65535)
+    with contextlib.suppress(TimeoutError, ConnectionError):
+        while any(left.values()):
+            is_blocked = True
+            for stream in left:
+                size = max(0, min(left[stream], windows[0], windows[stream], _MAX_FRAME_BYTES))
+                if size:
+                    connection.sendall(_frame(_DATA, 0, stream, bytes(size)))
+                    is_blocked = False
+                    left[stream] -= size
+                    windows[0] -= size
+                    windows[stream] -= size
+            if is_blocked:
+                _read_frame(connection, left, windows)
+
+
+def _read_frame(connection: socket.socket, left: dict[int, int], windows: dict[int, int]) -> None:
+    """Apply one frame of the server."""
+    head = connection.recv(9, socket.MSG_WAITALL)
+    payload = connection.recv(int.from_bytes(head[:3], "big"), socket.MSG_WAITALL)
+    stream = int.from_bytes(head[5:], "big")
+    if not head:
+        raise ConnectionError("closed by the server")
+    if head[3] == _WINDOW_UPDATE:
+        windows[stream] += int.from_bytes(payload, "big")
+    elif head[3] == _SETTINGS:
+        for at in range(0, len(payload), 6):
+            if int.from_bytes(payload[at : at + 2], "big") == _INITIAL_WINDOW:
+                more = int.from_bytes(payload[at + 2 : at + 6], "big") - 65535
+                windows.update({each: windows[each] + more for each in left})
+    elif head[3] == _RESET:
+        left[stream] = 0
+
+
+def _call_headers(path: str) -> bytes:
+    names = {":method": "POST", ":scheme": "http", ":path": path, ":authority": "a"}
+    names |= {"content-type": "application/grpc", "te": "trailers", "authorization": "Bearer wrong"}
+    return b"".join(_literal(*each) for each in names.items())
 
 
 def _literal(name: str, value: str) -> bytes:

@@ -95,11 +95,13 @@ def test_each_surface_is_tried() -> None:
     assert all(any(path.startswith(tuple(surface.prefixes)) for path in tried) for surface in surfaces)
 
 
-@pytest.mark.parametrize("path", PATHS)
-def test_a_body_that_is_too_large_for_it(stack: Stack, path: str) -> None:
-    """Envoy's 413 has the shape of the gateway's, with Envoy's own limit."""
-    answer = httpx.post(stack.door + path, content=TOO_LARGE, timeout=GUARD_S)
-    expected = gateway_response(path, answer, Failure(Reason.BODY_TOO_LARGE, "the request exceeds the limit of 21 MiB"))
+@pytest.mark.parametrize("path", [path for path in PATHS if path != "/nothing/of/ours"])
+def test_a_body_that_is_too_large(stack: Stack, path: str) -> None:
+    """The gateway's 413 for a body that Envoy doesn't buffer reaches the client before the body is complete."""
+    headers = {"content-type": "application/json"}
+    answer = httpx.post(stack.door + path, content=TOO_LARGE, headers=headers, timeout=GUARD_S)
+    text = "the body exceeds the limit of 16777216 bytes"
+    expected = gateway_response(path, answer, Failure(Reason.BODY_TOO_LARGE, text))
     assert answer.status_code == 413
     assert answer.json() == with_id(expected.body, answer)
 

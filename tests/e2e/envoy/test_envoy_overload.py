@@ -72,7 +72,8 @@ def test_a_full_heap_releases_memory(stack: Stack) -> None:
 def test_a_full_heap_resets_the_largest_streams(stack: Stack, tmp_path: Path) -> None:
     """A stream that makes Envoy buffer 20 MiB is reset when the heap is too small; other requests succeed."""
     pressure = "overload.envoy.resource_monitors.fixed_heap.pressure"
-    (tmp_path / "body").write_bytes(bytes(20 << 20))
+    num_bytes = (20 << 20) - 5
+    (tmp_path / "body").write_bytes(b"\0" + num_bytes.to_bytes(4, "big") + bytes(num_bytes))  # one message of gRPC
 
     def heap_of(num_mib: int) -> Callable[[dict[str, Any]], None]:
         def change(config: dict[str, Any]) -> None:
@@ -83,14 +84,16 @@ def test_a_full_heap_resets_the_largest_streams(stack: Stack, tmp_path: Path) ->
         return change
 
     def send(door: Door) -> int:
-        command = ["curl", "--http2-prior-knowledge", "--limit-rate", "16M", "--silent", "--data-binary"]
-        command += [f"@{tmp_path / 'body'}", f"{door.url}/v1/chat/completions"]
-        return subprocess.run(command, check=False, capture_output=True, timeout=GUARD_S).returncode
+        command = ["curl", "--http2-prior-knowledge", "--limit-rate", "16M", "--silent", "-X", "POST", "-T", "-"]
+        command += ["-H", "content-type: application/grpc", f"{door.url}/sluice.v1.ChatService/Chat"]
+        with (tmp_path / "body").open() as body:
+            done = subprocess.run(command, stdin=body, check=False, capture_output=True, timeout=GUARD_S)
+        return done.returncode
 
-    with door_with(stack, heap_of(100)) as door:
+    with door_with(stack, heap_of(200)) as door:
         door.until(lambda: door.stat(pressure) > 0)
-        num_mib_idle = door.stat(pressure)  # in percent of 100 MiB
+        num_mib_idle = 2 * door.stat(pressure)  # in percent of 200 MiB
         assert send(door) == 0
-    with door_with(stack, heap_of((num_mib_idle + 8) * 5 // 4)) as door:  # 8 MiB more are four fifths of it
+    with door_with(stack, heap_of((num_mib_idle + 8) * 2)) as door:  # 8 MiB more are half of it
         assert send(door) == 92  # curl's code for a stream that was reset
         serves(door)

@@ -1,36 +1,60 @@
 """The limits of callers without a key (docs/envoy.md#what-needs-no-key): what they occupy is not what others need."""
 
+import asyncio
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
+import grpc
 import httpx
+import pytest
+from grpc import aio
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from runner.proxy.envoy_config import connection_manager
-from tests.e2e.connections import SlowUpstream, connections, door_with, serves
+from tests.e2e.connections import SlowUpstream, connections, door_with, health, serves
 from tests.e2e.door import Door
 from tests.e2e.envoy.http2 import WATCH, begun_calls
 from tests.e2e.stack import Stack
 from tests.waiting import GUARD_S
 
 
-def operators_route(config: dict[str, Any]) -> dict[str, Any]:
-    """Return the route of the pages for operators."""
+def route_of(config: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return a route."""
     (host,) = connection_manager(config)["route_config"]["virtual_hosts"]
     found: dict[str, Any]
-    (found,) = (each for each in host["routes"] if each["name"] == "operators")
+    (found,) = (each for each in host["routes"] if each["name"] == name)
     return found
+
+
+def limit_of(config: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return the token bucket of each address for a route."""
+    (descriptor,) = route_of(config, name)["typed_per_filter_config"]["envoy.filters.http.local_ratelimit"][
+        "descriptors"
+    ]
+    bucket: dict[str, Any] = descriptor["token_bucket"]
+    return bucket
+
+
+def without_timeout(config: dict[str, Any]) -> None:
+    """Remove the timeouts of the routes for operators, which the tests of other limits don't need."""
+    for name in ("health", "operators"):
+        route_of(config, name)["route"]["timeout"] = "0s"
 
 
 def test_watches_of_health_take_no_call_of_others(stack: Stack) -> None:
     """More watches than all calls that Envoy forwards leave calls, checks and readiness as they were."""
     watches = begun_calls(300, WATCH, b"")
 
+    def change(config: dict[str, Any]) -> None:  # what is tested is not the limit by address
+        limit_of(config, "grpc-watch")["max_tokens"] = 300
+
     def has_received(num_calls: int) -> bool:
         return door.stat("http.front_door.downstream_rq_total") >= num_calls
 
-    with Door(stack.ports["gateway"], stack.ports["service"]) as door, ExitStack() as flood:
+    with Door(stack.ports["gateway"], stack.ports["service"], change) as door, ExitStack() as flood:
         for number in range(2, 18):  # one after the other: a burst would fill the queue of pending calls instead
             flood.enter_context(connections(door, 1, watches, f"127.0.0.{number}"))
             door.until(partial(has_received, (number - 1) * 300))
@@ -39,13 +63,25 @@ def test_watches_of_health_take_no_call_of_others(stack: Stack) -> None:
         serves(door)
 
 
+def test_an_address_has_a_share_of_watches(stack: Stack) -> None:
+    """An address with 200 watches can start no more; calls and watches of other addresses are served."""
+    with (
+        Door(stack.ports["gateway"], stack.ports["service"]) as door,
+        connections(door, 1, begun_calls(300, WATCH, b""), "127.0.0.2"),
+    ):
+        door.until(lambda: door.stat("http.front_door.downstream_rq_total") >= 300)
+        door.until(lambda: door.stat("cluster.service-watch.upstream_rq_active") == 200)
+        serves(door)
+        with connections(door, 1, begun_calls(100, WATCH, b""), "127.0.0.3"):
+            door.until(lambda: door.stat("cluster.service-watch.upstream_rq_active") == 300)
+
+
 def test_requests_for_metrics_take_no_health_check(stack: Stack) -> None:
     """Requests for metrics and the status page above their limit get 503, while health checks are answered."""
-
-    def change(config: dict[str, Any]) -> None:  # what is tested is not the route's timeout
-        operators_route(config)["route"]["timeout"] = "0s"
-
-    with SlowUpstream() as upstream, Door(upstream.port, stack.ports["service"], change) as door:
+    with (
+        SlowUpstream("/metrics", "/status.json") as upstream,
+        Door(upstream.port, stack.ports["service"], without_timeout) as door,
+    ):
         with ThreadPoolExecutor(100) as pool:
             paths = ["/metrics", "/status.json"] * 50
             answers = [pool.submit(httpx.get, door.url + path, timeout=GUARD_S) for path in paths]
@@ -67,10 +103,7 @@ def test_an_address_cannot_occupy_metrics(stack: Stack) -> None:
     """An address that asks for metrics too often gets 429; other addresses, and other paths, are served."""
 
     def change(config: dict[str, Any]) -> None:
-        (descriptor,) = operators_route(config)["typed_per_filter_config"]["envoy.filters.http.local_ratelimit"][
-            "descriptors"
-        ]
-        descriptor["token_bucket"] = {"max_tokens": 3, "tokens_per_fill": 1, "fill_interval": "3600s"}
+        limit_of(config, "operators").update(max_tokens=3, tokens_per_fill=1, fill_interval="3600s")
 
     with door_with(stack, change) as door:
         paths = ["/metrics", "/status.json", "/metrics", "/metrics"]
@@ -79,3 +112,56 @@ def test_an_address_cannot_occupy_metrics(stack: Stack) -> None:
         with httpx.Client(transport=httpx.HTTPTransport(local_address="127.0.0.2"), timeout=GUARD_S) as other:
             assert other.get(f"{door.url}/metrics").status_code == 200
         serves(door)
+
+
+def test_health_checks_take_no_request_of_others(stack: Stack) -> None:
+    """Health checks above their limit get 503, while requests, metrics and gRPC are served."""
+    with SlowUpstream("/livez") as upstream, Door(upstream.port, stack.ports["service"], without_timeout) as door:
+        with ThreadPoolExecutor(100) as pool:
+            answers = [pool.submit(httpx.get, f"{door.url}/livez", timeout=GUARD_S) for _ in range(100)]
+            stats = [f"cluster.gateway.upstream_rq_{name}" for name in ("pending_overflow", "active", "pending_active")]
+            door.until(lambda: sum(map(door.stat, stats)) == 100)
+            for path in ("/v1/models", "/metrics"):
+                assert httpx.get(door.url + path, timeout=GUARD_S).status_code == 200
+            assert health(door) == "OK"
+            upstream.release.set()
+            codes = [answer.result().status_code for answer in answers]
+        num_served = codes.count(200)  # a request also waits while its connection is opened
+        assert 32 <= num_served <= 64
+        assert codes.count(503) == 100 - num_served
+
+
+class SlowHealth(health_pb2_grpc.HealthServicer):
+    """Answers checks of a named service, as Envoy sends them, and holds all others until `release`."""
+
+    def __init__(self) -> None:
+        self.release = asyncio.Event()
+
+    async def Check(self, request: Any, context: Any) -> Any:  # noqa: N802  the contract's name
+        """Answer a check."""
+        if not request.service:
+            await self.release.wait()
+        return health_pb2.HealthCheckResponse(status=health_pb2.HealthCheckResponse.SERVING)
+
+
+async def test_health_checks_over_grpc_take_no_call_of_others(stack: Stack) -> None:
+    """Checks over gRPC above their limit end with UNAVAILABLE, while other calls reach the service."""
+    server, servicer = aio.server(), SlowHealth()
+    health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    with await asyncio.to_thread(Door, stack.ports["gateway"], port) as door:
+        async with aio.insecure_channel(door.target) as channel:
+            stub: Any = health_pb2_grpc.HealthStub(channel)  # it ships no types
+            checks = [asyncio.ensure_future(stub.Check(health_pb2.HealthCheckRequest())) for _ in range(300)]
+            active = "cluster.service.upstream_rq_active"
+            await asyncio.to_thread(door.until, lambda: door.stat(active) == 256)
+            other: Any = channel.unary_unary("/sluice.v1.ModelService/ListModels")
+            with pytest.raises(aio.AioRpcError) as caught:
+                await other(b"", timeout=GUARD_S)
+            assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED  # by the server
+            servicer.release.set()
+            ends = await asyncio.gather(*checks, return_exceptions=True)
+    await server.stop(None)
+    codes = Counter(end.code().name if isinstance(end, aio.AioRpcError) else "OK" for end in ends)
+    assert codes == {"OK": 256, "UNAVAILABLE": 44}

@@ -22,6 +22,7 @@ from runner.proxy.production import production_config, write_first_hosts
 from runner.tls.development_tls import DevelopmentTls
 from service.interceptors.load_report import as_binary, as_text
 from tests.e2e.door import Door
+from tests.e2e.envoy.http2 import begun_calls
 from tests.e2e.stack import ROOT, free_ports
 from tests.waiting import GUARD_S
 
@@ -246,6 +247,25 @@ async def test_expired_deadlines_eject_no_replica(tmp_path: Path) -> None:
                     await ask(door.port)
             assert door.stat("cluster.service.outlier_detection.ejections_active") == 0
             assert door.stat("cluster.service.membership_healthy") == 2
+
+
+async def test_a_gateway_that_dies_cuts_no_other(tmp_path: Path) -> None:
+    """A gateway's connection that closes with 1,024 calls ends no call of another gateway."""
+    async with replicas("a") as (a,):
+        door = await asyncio.to_thread(FleetDoor, tmp_path, service=[a])
+        with door:
+            a.release.clear()
+            async with aio.insecure_channel(f"127.0.0.1:{door.inner_port}") as channel:
+                kept = asyncio.create_task(ask_on(channel))
+                _, writer = await asyncio.open_connection("127.0.0.1", door.inner_port)
+                writer.write(begun_calls(1024, CALL, b""))
+                while a.num_calls < 1025:  # noqa: ASYNC110  a counter has no event
+                    await asyncio.sleep(0.01)
+                writer.transport.abort()
+                await asyncio.to_thread(door.until, lambda: door.stat("cluster.service.upstream_rq_active") <= 1)
+                assert door.stat("cluster.service.http2.outbound_control_flood") == 0
+                a.release.set()
+                assert await kept == "a"
 
 
 async def test_all_connections_have_tls(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -18,10 +19,15 @@ from gateway.dialects.seam.failure import Failure
 from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.translator import ParsedRequest
 from gateway.routes.handling.generation_endpoint import GenerationEndpoint
+from gateway.routes.upstream.bodies import BodyReader
 from gateway.upstream.client import Caller
 
 TEXT = "x" * 100_000
 LONGEST_S = 10.0  # of a wait that never ends if the loop stands still
+
+
+async def valid(_: Caller) -> None:
+    """Accept every credential."""
 
 
 class Gate:
@@ -91,7 +97,8 @@ class Service:
 @pytest.mark.parametrize(("waits_in", "stream"), [("parse", False), ("whole", False), ("chunk", True)])
 async def test_the_loop_runs_meanwhile(waits_in: str, stream: bool) -> None:  # noqa: FBT001
     gate = Gate()
-    endpoint = GenerationEndpoint(lambda: Waiting(gate, waits_in, stream=stream), Service(), Settings())
+    translator = partial(Waiting, gate, waits_in, stream=stream)
+    endpoint = GenerationEndpoint(translator, Service(), BodyReader(valid, Settings()), Settings())
     body = iter([{"type": "http.request", "body": TEXT.encode()}])
     sent: list[Any] = []
 

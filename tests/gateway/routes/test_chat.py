@@ -16,6 +16,7 @@ from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.translator import ParsedRequest
 from gateway.operators.observer import RequestObserver
 from gateway.routes.handling.generation_endpoint import GenerationEndpoint
+from gateway.routes.upstream.bodies import BodyReader
 from gateway.telemetry import Telemetry
 from gateway.upstream.affinity import affinity_key
 from gateway.upstream.client import ServiceClient
@@ -126,7 +127,8 @@ async def test_large_body_is_parsed_off_the_loop(gateway: Gateway, *, is_large: 
     content = "word " * (100_000 if is_large else 1)
     body = chat_body(messages=[{"role": "user", "content": content}])
     async with ServiceClient.connect(gateway.settings, telemetry) as client:
-        endpoint = GenerationEndpoint(WatchedTranslator, client, gateway.settings)
+        bodies = BodyReader(client.require_key, gateway.settings)
+        endpoint = GenerationEndpoint(WatchedTranslator, client, bodies, gateway.settings)
         router = Router([Route("/chat", endpoint, methods=["POST"])])
         app = RequestObserver(router, telemetry, lambda _, failure: OpenAITranslator().error_response(failure), 60)
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://gateway") as http:

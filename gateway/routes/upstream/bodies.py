@@ -1,0 +1,52 @@
+"""Read the bodies of requests, so that callers without a key, or with many requests, can't fill the memory."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from starlette.types import Receive, Scope
+
+from gateway.config import Settings
+from gateway.http.body import body_parts, declared_length
+from gateway.http.headers import headers_of
+from gateway.http.memory_shares import MemoryShares
+from gateway.upstream.client import Caller
+
+_SMALL: Final = 64 * 1024  # bytes, of any body
+
+
+class BodyReader:
+    """Reads at first 64 KiB of a body, and more only for a caller whose credential is valid and who holds little.
+
+    Bytes above 64 KiB of incomplete bodies are shared among callers (`max_incoming_bytes`). Those with a credential are
+    distinguished by it, others by their address.
+    """
+
+    def __init__(self, require_key: Callable[[Caller], Awaitable[None]], settings: Settings) -> None:
+        """`require_key` raises Failure (401) for an invalid credential."""
+        self._require_key = require_key
+        self._max_bytes = settings.max_body_bytes
+        self._shares = MemoryShares(settings.max_incoming_bytes)
+
+    async def read(self, scope: Scope, receive: Receive, caller: Caller) -> bytes:
+        """Return the complete body. Raise Failure (401, 413, 415, 429), and CallerLeft."""
+        declared = declared_length(headers_of(scope), self._max_bytes)
+        if is_large := declared > _SMALL:
+            await self._require_key(caller)
+        parts: list[bytes] = []
+        num_bytes = 0
+        with self._shares.hold(caller.authorization or _address(scope)) as holding:
+            async for part in body_parts(receive, self._max_bytes):
+                parts.append(part)
+                num_bytes += len(part)
+                if num_bytes > _SMALL:
+                    holding.grow(num_bytes - _SMALL - holding.num_bytes)
+                    if not is_large:
+                        is_large = True
+                        await self._require_key(caller)
+            return b"".join(parts)
+
+
+def _address(scope: Scope) -> str:
+    return str(scope["client"][0]) if scope.get("client") else ""
