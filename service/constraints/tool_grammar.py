@@ -25,7 +25,9 @@ def tool_grammar(rules: ToolRules, token_ids: Mapping[str, int], content: Gramma
     syntax = rules.syntax
     begins = syntax.begins if syntax.writes_also_begin else (syntax.begin,)
     begin, end = " | ".join(literal(each, token_ids) for each in begins), literal(syntax.end, token_ids)
-    begin, end = f"({begin}){'?' if syntax.bare else ''}", f"({end}){'?' if syntax.bare else ''}"
+    begin = f"({begin})" if len(begins) > 1 else begin
+    if syntax.bare:
+        begin, end = f"({begin})?" if syntax.begin else begin, f"({end})?" if syntax.end else end
     lines = [*calls.lines, f"wrapped: {calls.between_markers()} {end}", f"opening: {begin}"]
     if calls.is_single or not syntax.begins_each_call:
         lines.append("calls: wrapped")
