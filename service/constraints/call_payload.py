@@ -8,16 +8,19 @@ limits of a string; it is free where a value may be a string or something else.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import llguidance
-
-from service.constraints.lark import literal, quote
-from service.constraints.schema import prepare_schema
+from service.constraints.lark import literal, quote, spaced
+from service.constraints.member_list import Member, member_list
+from service.constraints.object_call import DEEP_INDENT, object_call
+from service.constraints.python_value import PythonValues, UndescribedError
+from service.constraints.schema import USUAL_INDENT, prepare_schema
+from service.constraints.text_terminal import ANY_TEXT, can_match, text_terminal
 from service.output.calls.argument_value import allowed_types, resolved
 from service.output.families.tool_syntax import (
+    CHANNEL,
     CONSTRAIN,
     MESSAGE,
     BracedCall,
@@ -31,17 +34,17 @@ from service.output.families.tool_syntax import (
     ToolSyntax,
 )
 
-_ANY_TEXT = r"(.|\n)*"
 _ANY_KEY = r"/[A-Za-z_][A-Za-z0-9_]{0,63}/"
 _MAX_UNLISTED = 16  # parameters that the schema doesn't name
-_MAX_LENGTH = 256  # a string's length limit is enforced up to this value
 _STRING = frozenset({"string"})
+_COMMA = '"," " "?'
+_RESTRICTING = frozenset({"$ref", "allOf", "const", "enum", "if", "not", "oneOf"})
 _COMBINING = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "patternProperties", "$ref"})
 # The value of a family with bare keys if it is not held to its schema.
 _BRACED_VALUES = (
     (
-        'braced: /-?[0-9]{1,16}(\\.[0-9]{1,16})?/ | "true" | "false" | "null" | braced_text | "[" braced_list? "]" | '
-        '"{" braced_members? "}"'
+        'braced: /-?[0-9]{1,16}(\\.[0-9]{1,16})?/ | "true" | "false" | "null" | "None" | braced_text | '
+        '"[" braced_list? "]" | "{" braced_members? "}"'
     ),
     'braced_list: braced ("," braced){0,63}',
     f'braced_members: {_ANY_KEY} ":" braced ("," {_ANY_KEY} ":" braced){{0,63}}',
@@ -89,41 +92,41 @@ class CallPayload:
         self._token_ids = token_ids
         self.lines.insert(0, f"{function.rule}: {self._body(syntax)}")
 
-    def _body(self, syntax: ToolSyntax) -> str:  # noqa: PLR0911  one per payload
+    def _body(self, syntax: ToolSyntax) -> str:
         """Return the body of the call's rule, and add the rules that it uses."""
         name = self._function.name
         match syntax.payload:
-            case ObjectCall(keyed=True):
-                return f'{quote(f"{{{quote(name)}: ")} {self._whole()} "}}"'
             case ObjectCall() as call:
-                head = f"{{{call.lead}{quote(call.name_key)}: {quote(name)}, {quote(call.arguments_key)}: "
-                return f'{quote(head)} {self._whole()} "}}"'
+                return object_call(call, name, self._whole(DEEP_INDENT if call.is_indented else USUAL_INDENT))
             case NamedCall() as call:
                 number = '":" /[0-9]{1,3}/' if call.is_numbered else ""
-                head = f"{self._literal(call.before + name)} {number} {self._literal(call.between)}"
+                call_id = f"({self._literal(call.id_marker)} /[A-Za-z0-9]{{1,64}}/)?" if call.id_marker else ""
+                head = f"{self._literal(call.before + name)} {number} {call_id} {self._literal(call.between)}"
                 return f"{head} {self._whole()} {self._literal(call.after_text)}"
             case ChannelCall():
-                return f"{self._literal(f'{name} {CONSTRAIN}json{MESSAGE}')} {self._whole()}"
+                channel = self._literal(f"{CHANNEL}commentary")
+                kind = f'" json" | " "? {self._literal(f"{CONSTRAIN}json")}'
+                return f"{quote(name)} ({channel})? ({kind})? {self._literal(MESSAGE)} {self._whole()}"
             case TaggedCall() as call:
                 return self._tagged(call)
-            case PythonicCall() as call:
-                return f'{quote(name + "(")} {self._pythonic(call)} ")"'
+            case PythonicCall():
+                return f'{quote(name + "(")} {self._pythonic()} ")"'
             case BracedCall() as call:
                 return f'{self._literal(call.before + name + "{")} {self._braced(call)} "}}"'
             case TemplatedCall():
                 raise ValueError("a response_template doesn't describe how to write a call")
 
-    def _whole(self) -> str:
+    def _whole(self, indent: int = USUAL_INDENT) -> str:
         """Return the rule of the arguments as one JSON object."""
         rule = f"{self._function.rule}_arguments"
-        return self._json(rule, self._function.field, self._function.parameters, {"type": "object"})
+        return self._json(rule, self._function.field, self._function.parameters, {"type": "object"}, indent)
 
-    def _json(self, rule: str, field: str, schema: Any, instead: Schema) -> str:
+    def _json(self, rule: str, field: str, schema: Any, instead: Schema, indent: int = USUAL_INDENT) -> str:
         """Add a rule for JSON of a schema, or of `instead` if the schema can't be enforced; return the rule's name."""
-        prepared = json.dumps(prepare_schema(schema, strict=self._function.strict))
+        prepared = json.dumps(prepare_schema(schema, strict=self._function.strict, indent=indent))
         self.schemas[field] = prepared
         if self._function.lenient:
-            self.lenient[field] = json.dumps(prepare_schema(instead, strict=False))
+            self.lenient[field] = json.dumps(prepare_schema(instead, strict=False, indent=indent))
         self.lines.append(f"{rule}: %json {prepared}")
         return rule
 
@@ -154,19 +157,23 @@ class CallPayload:
 
     def _tagged(self, call: TaggedCall) -> str:
         """Return the call's body with each parameter between tags."""
-        head = self._literal(f"{call.name_open}{self._function.name}{call.name_close}{call.after_name}")
+        opens = " | ".join(self._literal(text) for text in (call.name_open, *call.also_open) if text)
+        name = f"{self._literal(self._function.name + call.name_close)} {self._layout(call.after_name, call)}"
+        head = f"({opens}) {name}" if opens else name
         end = self._literal(call.call_close)
         parameters = self._parameters()
-        opening, closing = call.key_close + call.before_value + call.value_open + call.around_value, call.after_value
+        before = self._layout(call.before_value, call)
+        opening = f"{self._literal(call.key_close)} {before} {self._literal(call.value_open + call.around_value)}"
+        closing = self._layout(call.after_value, call)
         if parameters is None:
             rule = f"{self._function.rule}_any"
-            value = self._text(f"{rule}_text", f"/{_ANY_TEXT}/", call.around_value + call.value_close)
-            head_and_key = f"{self._literal(call.key_open)} {_ANY_KEY} {self._literal(opening)}"
-            self.lines.append(f"{rule}: {head_and_key} {value} {self._literal(closing)}")
+            value = self._text(f"{rule}_text", f"/{ANY_TEXT}/", call.around_value + call.value_close)
+            self.lines.append(f"{rule}: {self._literal(call.key_open)} {_ANY_KEY} {opening} {value} {closing}")
             return f"{head} {rule}{{0,{_MAX_UNLISTED}}} {end}"
         for parameter in parameters:
-            key = self._literal(call.key_open + parameter.key + opening)
-            self.lines.append(f"{parameter.rule}: {key} {self._tagged_value(parameter, call)} {self._literal(closing)}")
+            key = self._literal(call.key_open + parameter.key)
+            value = self._tagged_value(parameter, call)
+            self.lines.append(f"{parameter.rule}: {key} {opening} {value} {closing}")
         listed = " ".join(each.rule + ("" if each.is_required else "?") for each in parameters)
         return f"{head} {listed} {end}"
 
@@ -175,19 +182,22 @@ class CallPayload:
         close = call.around_value + call.value_close
         types = allowed_types(parameter.schema, self._function.parameters)
         if "string" not in types:
-            return f"{self._json_value(parameter)} {self._literal(close)}"
+            values = " | ".join([self._json_value(parameter), *_python_constants(parameter.schema, types)])
+            return f"({values}) {self._literal(close)}"
         texts = _texts(parameter.schema)
         if texts:
             return f"({' | '.join(map(quote, texts))}) {self._literal(close)}"
-        terminal = self._terminal(parameter.schema) if types == _STRING else f"/{_ANY_TEXT}/"
+        terminal = self._terminal(parameter.schema) if types == _STRING else f"/{ANY_TEXT}/"
         return self._text(f"{parameter.rule}_text", terminal, close)
+
+    def _layout(self, text: str, call: TaggedCall) -> str:
+        """Return white space between tags, which may be missing if the family is compact, too."""
+        return spaced(text) if call.is_compact_too else self._literal(text)
 
     def _terminal(self, schema: Any) -> str:
         """Return a terminal for strings that match a schema; for any string if a lenient schema can't be enforced."""
-        terminal = _terminal(schema)
-        if self._function.lenient and llguidance.LLMatcher.validate_grammar(f"start: TEXT\nTEXT: {terminal}\n"):
-            return f"/{_ANY_TEXT}/"
-        return terminal
+        terminal = text_terminal(schema)
+        return f"/{ANY_TEXT}/" if self._function.lenient and not can_match(terminal) else terminal
 
     def _text(self, rule: str, terminal: str, close: str) -> str:
         """Return a rule for text up to and including the first `close`."""
@@ -197,34 +207,47 @@ class CallPayload:
         self.lines += [f"{rule.upper()}: {terminal}", f"{rule}[lazy]: {rule.upper()} {quote(close)}"]
         return rule
 
-    def _pythonic(self, call: PythonicCall) -> str:
+    def _pythonic(self) -> str:
         """Return the arguments of a call in Python's syntax."""
+        field = self._function.field
+        values = PythonValues(f"{self._function.rule}_value", self._function.parameters)
         parameters = self._parameters()
         if parameters is None:
-            return self._unlisted(
-                "=", self._json(f"{self._function.rule}_any", f"{self._function.field}.values", {}, {})
-            )
-        values = []
+            any_value = values.rule(True, f"{field}.additionalProperties")
+            self._add(values)
+            return self._unlisted("=", any_value)
+        members = []
         for each in parameters:
-            types = allowed_types(each.schema, self._function.parameters)
-            if types == {"boolean"} and not _texts(each.schema):
-                value = f"({quote(call.true)} | {quote(call.false)})"
-            else:
-                value = quote(call.none) if types == {"null"} else self._json_value(each)
-            values.append(f"{quote(each.key + '=')} {value}")
-        return self._listed(parameters, values, ", ")
+            try:
+                value = values.rule(each.schema, f"{field}.properties.{each.key}")
+            except UndescribedError:
+                value = self._json_value(each)
+            members.append(Member(f"{quote(each.key + '=')} {value}", each.is_required))
+        self._add(values)
+        self.lines += member_list(f"{self._function.rule}_members", members, _COMMA)
+        return f"{self._function.rule}_members"
+
+    def _add(self, values: PythonValues) -> None:
+        """Add the rules of values in Python's syntax."""
+        self.lines += values.lines
+        for rule in values.json:
+            self._json(rule.name, rule.path, rule.schema, {})
 
     def _braced(self, call: BracedCall) -> str:
         """Return the arguments of a call in braces, with unquoted keys."""
-        text = self._text(f"{self._function.rule}_quoted", f"/{_ANY_TEXT}/", call.quote)
+        text = self._text(f"{self._function.rule}_quoted", f"/{ANY_TEXT}/", call.quote)
         self.lines += [line for line in _BRACED_VALUES if self._function.rule.endswith("_0")]
         if self._function.rule.endswith("_0"):
             self.lines.append(f"braced_text: {self._literal(call.quote)} {text}")
         parameters = self._parameters()
         if parameters is None:
             return self._unlisted(":", "braced")
-        values = [f"{quote(each.key + ':')} {self._braced_value(each, call)}" for each in parameters]
-        return self._listed(parameters, values, ",")
+        in_order = sorted(parameters, key=lambda each: each.key.lower())  # as the templates sort them
+        members = [
+            Member(f"{quote(each.key + ':')} {self._braced_value(each, call)}", each.is_required) for each in in_order
+        ]
+        self.lines += member_list(f"{self._function.rule}_members", members, quote(","))
+        return f"{self._function.rule}_members"
 
     def _braced_value(self, parameter: _Parameter, call: BracedCall) -> str:
         """Return a parameter's value in braces; strings have quotes of their own."""
@@ -235,27 +258,33 @@ class CallPayload:
             if texts:
                 return f"{opening} ({' | '.join(map(quote, texts))}) {opening}"
             return f"{opening} {self._text(f'{parameter.rule}_text', self._terminal(parameter.schema), call.quote)}"
-        return self._json_value(parameter) if not types & {"string", "object", "array"} else "braced"
+        if types & {"string", "object", "array"}:
+            return "braced"
+        none = [text for text in _python_constants(parameter.schema, types) if text == quote("None")]
+        return f"({' | '.join([self._json_value(parameter), *none])})"
 
     def _unlisted(self, equals: str, value: str) -> str:
         """Return up to the limit of arguments with any key and a value by the rule `value`."""
         rule = f"{self._function.rule}_unlisted"
         self.lines.append(f"{rule}: {_ANY_KEY} {quote(equals)} {value}")
-        separator = '", "' if equals == "=" else '","'
+        separator = _COMMA if equals == "=" else quote(",")
         return f"({rule} ({separator} {rule}){{0,{_MAX_UNLISTED - 1}}})?"
 
-    def _listed(self, parameters: Sequence[_Parameter], values: Sequence[str], separator: str) -> str:
-        """Return rules for the values in their order, with separators between them; optional ones may be omitted."""
-        rule, last = self._function.rule, len(parameters)
-        for index, (parameter, value) in enumerate(zip(parameters, values, strict=True)):
-            self.lines.append(f"{parameter.rule}: {value}")
-            first, rest = f"{parameter.rule} {rule}_rest_{index + 1}", f"{quote(separator)} {parameter.rule}"
-            skipped = "" if parameter.is_required else f" | {rule}_first_{index + 1}"
-            self.lines.append(f"{rule}_first_{index}: {first}{skipped}")
-            skipped = "" if parameter.is_required else f" | {rule}_rest_{index + 1}"
-            self.lines.append(f"{rule}_rest_{index}: {rest} {rule}_rest_{index + 1}{skipped}")
-        self.lines += [f'{rule}_first_{last}: ""', f'{rule}_rest_{last}: ""']
-        return f"{rule}_first_0"
+
+def _python_constants(schema: Any, types: frozenset[str]) -> list[str]:
+    """Return Python's spellings of the constants that a schema of these types allows: templates write both."""
+    if not _names_types_only(schema):
+        return []
+    kinds = {"True": "boolean", "False": "boolean", "None": "null"}
+    return [quote(text) for text, kind in kinds.items() if kind in types]
+
+
+def _names_types_only(schema: Any) -> bool:
+    """Return whether a schema says nothing about a constant but its type."""
+    if not isinstance(schema, Mapping) or _RESTRICTING & schema.keys():
+        return False
+    alternatives = schema.get("anyOf", [])
+    return isinstance(alternatives, list) and all(map(_names_types_only, alternatives))
 
 
 def _texts(schema: Any) -> list[str]:
@@ -266,23 +295,3 @@ def _texts(schema: Any) -> list[str]:
     if not isinstance(listed, list):
         return []
     return [value if isinstance(value, str) else json.dumps(value) for value in listed]
-
-
-def _terminal(schema: Any) -> str:
-    """Return a terminal for the strings that match a schema, as far as that is enforced."""
-    if not isinstance(schema, Mapping):
-        return f"/{_ANY_TEXT}/"
-    least, most = schema.get("minLength", 0), schema.get("maxLength")
-    least = least if isinstance(least, int) and least <= _MAX_LENGTH else 0
-    bound = str(most) if isinstance(most, int) and most <= _MAX_LENGTH else ""
-    terminal = rf"/(.|\n){{{least},{bound}}}/" if least or bound else f"/{_ANY_TEXT}/"
-    pattern = schema.get("pattern")
-    if isinstance(pattern, str):
-        before = "" if pattern.startswith("^") else _ANY_TEXT
-        after = "" if pattern.endswith("$") and not pattern.endswith(r"\$") else _ANY_TEXT
-        inner = pattern.removeprefix("^").removesuffix("$" if not after else "")
-        alone = f"/{llguidance.regex_to_lark(inner, '')}/"
-        if llguidance.LLMatcher.validate_grammar(f"start: {alone}\n"):
-            return f"{terminal} & {alone}"  # an invalid pattern may become valid with the text around it: use it alone
-        terminal += f" & /{llguidance.regex_to_lark(f'{before}({inner}){after}', '')}/"
-    return terminal

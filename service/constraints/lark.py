@@ -5,6 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
+from typing import Final
+
+SPACE: Final = r"/[ \t\r\n]{1,16}/?"
+"""White space that may be missing, bounded for a model that repeats it."""
 
 
 def quote(text: str) -> str:
@@ -19,6 +23,12 @@ def literal(text: str, token_ids: Mapping[str, int]) -> str:
         return quote(text)
     parts = re.split("(" + "|".join(map(re.escape, spelled)) + ")", text)
     return " ".join(f"<[{token_ids[part]}]>" if part in token_ids else quote(part) for part in parts if part)
+
+
+def spaced(text: str) -> str:
+    """Return the body of a rule for a text whose white space may be missing."""
+    parts = [part for part in re.split(r"(\s+)", text) if part]
+    return " ".join(f"{quote(part)}?" if part.isspace() else quote(part) for part in parts) or quote("")
 
 
 def any_of(texts: Iterable[str]) -> str:

@@ -10,8 +10,7 @@ from typing import Any
 
 from service.generation.formats.json_schema import walk
 
-# One space, or a line end with indentation: enough for every usual layout, and bounded for a model that repeats it.
-_LAYOUT = {"whitespace_flexible": True, "whitespace_pattern": r"( |\n {0,16})?"}
+USUAL_INDENT = 16  # spaces: enough for every usual layout, and bounded for a model that repeats it
 _ENFORCED_FORMATS = frozenset(
     {"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid", "uri"}
 )
@@ -20,12 +19,12 @@ _OPEN_OBJECT = frozenset({"additionalProperties", "minProperties"})
 _COMBINING = frozenset({"allOf", "oneOf", "not", "if", "patternProperties", "dependentSchemas", "dependentRequired"})
 
 
-def prepare_schema(schema: Any, *, strict: bool) -> dict[str, Any]:
+def prepare_schema(schema: Any, *, strict: bool, indent: int = USUAL_INDENT) -> dict[str, Any]:
     """Return the schema for generation.
 
-    White space is bounded. Objects with a list of `properties` get no others, so that a bounded schema ends by itself;
-    this does not apply where schemas are combined. Unless `strict`, a `format` that can't be enforced is an annotation,
-    as in the standard.
+    White space is one space, or a line end with at most `indent` spaces. Objects with a list of `properties` get no
+    others, so that a bounded schema ends by itself; this does not apply where schemas are combined. Unless `strict`, a
+    `format` that can't be enforced is an annotation, as in the standard.
     """
     if not isinstance(schema, dict):
         schema = {} if schema is True else {"not": {}}
@@ -33,7 +32,8 @@ def prepare_schema(schema: Any, *, strict: bool) -> dict[str, Any]:
     if not strict:
         _annotate(prepared)
     _close(prepared)
-    return prepared | {"x-guidance": _LAYOUT}
+    layout = {"whitespace_flexible": True, "whitespace_pattern": rf"( |\n {{0,{indent}}})?"}
+    return prepared | {"x-guidance": layout}
 
 
 def _annotate(schema: dict[str, Any]) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from service.constraints.bare_calls import bare_calls, bare_lead
 from service.constraints.call_payload import CallPayload
-from service.constraints.lark import literal, quote
+from service.constraints.lark import SPACE, literal, spaced
 from service.constraints.tool_rules import MAX_CALLS, ToolRules, called_functions
 from service.generation.formats.constraint import Grammar, Opening
 from service.output.families.tool_syntax import ChannelCall
@@ -23,13 +23,16 @@ def tool_grammar(rules: ToolRules, token_ids: Mapping[str, int], content: Gramma
     """
     calls = _Calls(rules, token_ids)
     syntax = rules.syntax
-    begin = quote("") if syntax.bare else literal(syntax.begin, token_ids)
-    end = quote("") if syntax.bare else literal(syntax.end, token_ids)
+    begins = syntax.begins if syntax.writes_also_begin else (syntax.begin,)
+    begin, end = " | ".join(literal(each, token_ids) for each in begins), literal(syntax.end, token_ids)
+    begin = f"({begin})" if len(begins) > 1 else begin
+    if syntax.bare:
+        begin, end = f"({begin})?" if syntax.begin else begin, f"({end})?" if syntax.end else end
     lines = [*calls.lines, f"wrapped: {calls.between_markers()} {end}", f"opening: {begin}"]
     if calls.is_single or not syntax.begins_each_call:
         lines.append("calls: wrapped")
     else:
-        more = f"{quote(syntax.between_calls)} {begin} wrapped"
+        more = f"{spaced(syntax.between_calls)} {begin} wrapped"
         lines.append(f"calls: wrapped ({more}){{0,{MAX_CALLS - 1}}}")
     if content is None:
         lines.append("start: opening calls")
@@ -80,6 +83,10 @@ class _Calls:
     def between_markers(self) -> str:
         """Return the rule body for the text between the markers: a call, or a list of calls."""
         syntax = self._syntax
-        before, between, after = map(quote, (syntax.before_call, syntax.between_calls, syntax.after_call))
+        before, between, after = map(spaced, (syntax.before_call, syntax.between_calls, syntax.after_call))
         is_one = self.is_single or syntax.begins_each_call
-        return f"{before} call {'' if is_one else f'({between} call){{0,{MAX_CALLS - 1}}}'} {after}"
+        calls = f"call {'' if is_one else f'({between} call){{0,{MAX_CALLS - 1}}}'}"
+        if syntax.also_brackets:
+            more = "" if is_one else f'("," {SPACE} call){{0,{MAX_CALLS - 1}}}'
+            calls = f'({calls} | "[" {SPACE} call {SPACE} {more} {SPACE} "]")'
+        return f"{before} {calls} {after}"

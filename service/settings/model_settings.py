@@ -19,6 +19,7 @@ SyntaxName: TypeAlias = Literal[
     "kimi-k2",
     "deepseek-v3",
     "deepseek-v3.1",
+    "step3",
     "seed-oss",
     "minimax-m2",
     "glm-4.5",

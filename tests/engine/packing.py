@@ -95,6 +95,14 @@ def fp8_blocks(weight: Tensor) -> Packed:
     return Packed({"weight": codes, "weight_scale_inv": scales}, codes.float() * spread)
 
 
+def fp8_tensor(weight: Tensor) -> Packed:
+    """Store one scale of all weights, and one of the activations, which changes no weight, as transformers does."""
+    scale = (weight.abs().amax() / 448).bfloat16()
+    codes = (weight / scale.float()).clamp(-448, 448).to(torch.float8_e4m3fn)
+    tensors = {"weight": codes, "weight_scale_inv": scale, "activation_scale": torch.tensor(0.5).bfloat16()}
+    return Packed(tensors, codes.float() * scale.float())
+
+
 def fp8_rows(weight: Tensor) -> Packed:
     """Store a scale per row in bfloat16, and a scale of the activations, which does not affect weights."""
     scales = (weight.abs().amax(1, keepdim=True) / 448).bfloat16()

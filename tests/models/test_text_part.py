@@ -11,6 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from service.engine.models.checkpoint.model_config import DecoderConfig, read_model_config
 from service.engine.models.checkpoint.text_part import text_part
+from tests.engine.packing import fp8_tensor
 from tests.models.comparison import CONFIG, compare
 from tests.models.made import made
 
@@ -60,6 +61,25 @@ async def test_names_of_older_files_are_known(tmp_path: Path) -> None:
         }
     save_file(tensors, file, {"format": "pt"})
     assert "language_model.model.norm.weight" in tensors
+    outcome = await compare(model, tmp_path)
+    assert (outcome.backend, outcome.message) == ("native", "")
+
+
+async def test_packed_text_with_an_image_tower(tmp_path: Path) -> None:
+    """Ministral 3's published files have FP8 weights with static scales in the decoder only."""
+    model = made("mistral3", tmp_path)
+    file, said = tmp_path / "model.safetensors", tmp_path / "config.json"
+    tensors = load_file(file)
+    for name in [name for name in tensors if name.startswith("model.language_model.layers.")]:
+        if tensors[name].ndim == 2:
+            packed = fp8_tensor(tensors.pop(name).float())
+            tensors |= {f"{name.removesuffix('weight')}{end}": tensor for end, tensor in packed.tensors.items()}
+            model.get_parameter(name).data = packed.values
+    save_file(tensors, file, {"format": "pt"})
+    skipped = ["model.vision_tower", "model.multi_modal_projector", "lm_head"]
+    scheme = {"quant_method": "fp8", "activation_scheme": "static", "weight_block_size": None}
+    packing = {"quantization_config": scheme | {"modules_to_not_convert": skipped}}
+    said.write_text(json.dumps(json.loads(said.read_text()) | packing))
     outcome = await compare(model, tmp_path)
     assert (outcome.backend, outcome.message) == ("native", "")
 

@@ -34,24 +34,22 @@ class CallReader(Protocol):
 
 
 class Literal:
-    """Reads a fixed text in any layout: white space is ignored."""
+    """Reads one of several fixed texts, none of which begins another, in any layout: white space is ignored."""
 
-    def __init__(self, text: str) -> None:
-        self._rest = "".join(text.split())
+    def __init__(self, *texts: str) -> None:
+        self._rests = ["".join(text.split()) for text in texts]
 
     @property
     def is_complete(self) -> bool:
-        """True if the whole text was read."""
-        return not self._rest
+        """True if a whole text was read."""
+        return "" in self._rests
 
     def feed(self, character: str) -> bool:
         """Take a character; return True if it matches."""
         if character in WHITE_SPACE:
             return True
-        if not self._rest.startswith(character):
-            return False
-        self._rest = self._rest[1:]
-        return True
+        self._rests = [rest[1:] for rest in self._rests if rest.startswith(character)]
+        return bool(self._rests)
 
 
 class Name:

@@ -80,7 +80,7 @@ def _read(text: str, position: int, quote: str) -> tuple[Any, int]:
         raise ValueError(text)
     written = found[0].strip()
     try:
-        return json.loads(written), found.end()
+        return json.loads("null" if written == "None" else written), found.end()
     except ValueError:
         return written, found.end()
 

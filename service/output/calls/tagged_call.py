@@ -35,7 +35,7 @@ class TaggedCallReader:
         self.function: str | None = None
         self._syntax = syntax
         self._functions = functions
-        self._literal = Literal(syntax.name_open)
+        self._literal = Literal(syntax.name_open, *syntax.also_open)
         self._state = _State.NAME if self._literal.is_complete else _State.BEFORE_NAME
         self._name = Name(functions)
         self._next = {

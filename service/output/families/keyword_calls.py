@@ -23,7 +23,7 @@ FUNCTION_GEMMA = ToolSyntax(
 OLMO3 = ToolSyntax(
     "olmo3",
     "OLMo 3",
-    PythonicCall("true", "false", "null"),
+    PythonicCall(),
     begin="<function_calls>",
     end="</function_calls>",
     between_calls="\n",

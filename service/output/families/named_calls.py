@@ -9,6 +9,8 @@ HARMONY = ToolSyntax(
     "gpt-oss",
     ChannelCall(),
     begin="<|channel|>commentary to=functions.",
+    also_begin=(" to=functions.",),
+    writes_also_begin=True,
     marks=(("<|channel|>", "<|message|>"),),
 )
 KIMI_K2 = ToolSyntax(
@@ -68,7 +70,11 @@ DEEPSEEK_V31 = ToolSyntax(
 MISTRAL_NAMED = ToolSyntax(
     "mistral-named",
     "Mistral Small 3.2, Magistral, Devstral, Ministral 3",
-    NamedCall(between="[ARGS]", between_pattern=r"\s*(?:\[CALL_ID\]\s*[A-Za-z0-9]{1,64}\s*)?(?:\[ARGS\])?\s*"),
+    NamedCall(
+        between="[ARGS]",
+        between_pattern=r"\s*(?:\[CALL_ID\]\s*[A-Za-z0-9]{1,64}\s*)?(?:\[ARGS\])?\s*",
+        id_marker="[CALL_ID]",
+    ),
     begin="[TOOL_CALLS]",
     marks=(("[TOOL_CALLS]", "[ARGS]"),),
     id_prefix="",
@@ -80,6 +86,7 @@ FUNCTION_TAG = ToolSyntax(
     NamedCall(between=">", between_pattern=r"\s*>\s*"),
     begin="<function=",
     end="</function>",
+    between_calls="\n",
     marks=(("<function=", "</function>"),),
 )
 GLM4 = ToolSyntax(

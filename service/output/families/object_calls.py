@@ -7,7 +7,7 @@ from service.output.families.tool_syntax import ObjectCall, ToolSyntax
 COMMAND = ToolSyntax(
     "command-a",
     "Command A and R7B",
-    ObjectCall(name_key="tool_name", arguments_key="parameters", lead='"tool_call_id": "0", '),
+    ObjectCall(name_key="tool_name", arguments_key="parameters", number_key="tool_call_id", is_indented=True),
     begin="<|START_ACTION|>",
     end="<|END_ACTION|>",
     before_call="[\n    ",
@@ -20,10 +20,11 @@ COMMAND = ToolSyntax(
 COMMAND_R = ToolSyntax(
     "command-r",
     "Command R and R+",
-    ObjectCall(name_key="tool_name", arguments_key="parameters"),
+    ObjectCall(name_key="tool_name", arguments_key="parameters", is_indented=True),
     begin="Action: ```json",
     end="```",
-    also_begin=("Action:```json",),
+    also_begin=("Action:```json", "Action:\n```json"),
+    writes_also_begin=True,
     before_call="\n[\n    ",
     after_call="\n]",
     between_calls=",\n    ",
@@ -106,6 +107,7 @@ MINIMAX_M1 = ToolSyntax(
     after_call="\n",
     between_calls="\n",
     begins_each_call=False,
+    also_brackets=True,
     marks=(("<tool_calls>",),),
 )
 HERMES = ToolSyntax(
@@ -122,6 +124,7 @@ HERMES = ToolSyntax(
 MISTRAL = ToolSyntax(
     "mistral",
     "Mistral 7B v0.3, NeMo, Mixtral",
+    ObjectCall(id_key="id"),
     begin="[TOOL_CALLS]",
     before_call="[",
     after_call="]",

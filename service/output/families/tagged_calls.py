@@ -45,6 +45,29 @@ MINIMAX_M2 = ToolSyntax(
     marks=(("<minimax:tool_call>",),),
     tokens=("<minimax:tool_call>",),
 )
+# The template of Step-3 writes the first marker of a call in two ways.
+STEP3 = ToolSyntax(
+    "step3",
+    "Step-3",
+    TaggedCall(
+        name_open='<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="',  # noqa: RUF001  full-width bars
+        name_close='">',
+        key_open='<steptml:parameter name="',
+        key_close='">',
+        value_close="</steptml:parameter>",
+        call_close="</steptml:invoke><｜tool_call_end｜>",  # noqa: RUF001
+        is_compact_too=True,
+        also_open=('<｜tool_call_begin>｜>function<｜tool_sep｜><steptml:invoke name="',),  # noqa: RUF001
+    ),
+    begin="<｜tool_calls_begin｜>",  # noqa: RUF001
+    end="<｜tool_calls_end｜>",  # noqa: RUF001
+    before_call="\n",
+    after_call="\n",
+    between_calls="\n",
+    begins_each_call=False,
+    marks=(("<steptml:invoke",),),
+    tokens=("<｜tool_calls_begin｜>",),  # noqa: RUF001
+)
 GLM45 = ToolSyntax(
     "glm-4.5",
     "GLM-4.5, 4.6 and 4.7",
@@ -57,6 +80,7 @@ GLM45 = ToolSyntax(
         value_close="</arg_value>",
         call_close="</tool_call>",
         before_value="\n",
+        is_compact_too=True,
     ),
     begin="<tool_call>",
     between_calls="\n",
@@ -64,7 +88,7 @@ GLM45 = ToolSyntax(
 )
 QWEN_CODER = ToolSyntax(
     "qwen3-coder",
-    "Qwen3-Coder, Qwen3.5",
+    "Qwen3-Coder, Qwen3.5, Step-3.5",
     TaggedCall(
         name_open=_FUNCTION_TAGS.name_open,
         name_close=_FUNCTION_TAGS.name_close,

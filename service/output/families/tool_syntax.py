@@ -19,13 +19,16 @@ _ALPHANUMERIC = string.ascii_letters + string.digits
 class ObjectCall:
     """A JSON object: `{"name": …, "arguments": …}`.
 
-    `lead` is what the family writes before the name. A `keyed` object has the name as its only key:
-    `{"get_weather": {…}}`.
+    `number_key` is the key of the call's number, a string before the name; `id_key` is the key of the call's id, which
+    may follow the arguments. The members of an `is_indented` object may be on lines of their own. A `keyed` object has
+    the name as its only key: `{"get_weather": {…}}`.
     """
 
     name_key: str = "name"
     arguments_key: str = "arguments"
-    lead: str = ""
+    number_key: str = ""
+    id_key: str = ""
+    is_indented: bool = False
     keyed: bool = False
 
 
@@ -35,6 +38,7 @@ class NamedCall:
 
     `between` is written between them, after a colon and the call's number if it `is_numbered`; `between_pattern` is
     accepted there. `after` has the texts after the arguments, read in any layout; `after_text` is the family's layout.
+    `id_marker` and the call's id may precede `between`.
     """
 
     before: str = ""
@@ -43,14 +47,16 @@ class NamedCall:
     after: tuple[str, ...] = ()
     after_text: str = ""
     is_numbered: bool = False
+    id_marker: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class TaggedCall:
     """A name and parameters in tags, with values as text: strings verbatim, anything else as JSON.
 
-    White space is the family's layout; other layouts are accepted between the tags. A line end around a value is not
-    part of it if `around_value` has one.
+    White space is the family's layout; other layouts are accepted between the tags, and written without white space if
+    the family `is_compact_too`. A line end around a value is not part of it if `around_value` has one. `also_open` are
+    other texts that the family writes as `name_open`.
     """
 
     name_open: str
@@ -64,23 +70,24 @@ class TaggedCall:
     before_value: str = ""
     around_value: str = ""
     after_value: str = "\n"
+    is_compact_too: bool = False
+    also_open: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class PythonicCall:
-    """A call in Python's syntax, with keyword arguments only: `get_weather(city="Oslo", days=3)`.
+    """A call in Python's syntax, with keyword arguments only: `get_weather(city='Oslo', days=3)`.
 
-    `true`, `false` and `none` are the family's spellings of these values; both Python's and JSON's are accepted.
+    JSON's spellings of strings and constants are accepted, too.
     """
-
-    true: str = "True"
-    false: str = "False"
-    none: str = "None"
 
 
 @dataclass(frozen=True, slots=True)
 class BracedCall:
-    """`call:get_weather{city:<escape>Oslo<escape>,days:3}`: keys are bare, and strings are enclosed in `quote`."""
+    """`call:get_weather{city:<escape>Oslo<escape>,days:3}`: keys are bare, and strings are enclosed in `quote`.
+
+    The family's templates sort the keys.
+    """
 
     before: str = "call:"
     quote: str = "<escape>"
@@ -106,10 +113,10 @@ class ToolSyntax:
     """One family's syntax of calls.
 
     `begin` and `end` enclose a call, or a list of calls; empty if the family has none. `also_begin` is accepted as
-    `begin`, but not written. `opens_call`, a call's first tag, opens a call if the model omits `begin`. A `bare` syntax
-    also accepts calls without `begin`, but only at the start of the answer. `marks` identify a chat template: one that
-    contains all texts of a tuple belongs to this family. Otherwise `tokens` of the tokenizer identify it. The other
-    fields are the family's white space.
+    `begin`, and written only if the family `writes_also_begin`. `opens_call`, a call's first tag, opens a call if the
+    model omits `begin`. A `bare` syntax also accepts calls without `begin`, but only at the start of the answer.
+    `marks` identify a chat template: one that contains all texts of a tuple belongs to this family. Otherwise `tokens`
+    of the tokenizer identify it. The other fields are the family's layout, whose white space may be missing.
     """
 
     name: str
@@ -118,6 +125,7 @@ class ToolSyntax:
     begin: str = ""
     end: str = ""
     also_begin: tuple[str, ...] = ()
+    writes_also_begin: bool = False
     opens_call: str = ""
     bare: bool = False
     separators: str = ""  # allowed between bare calls, in addition to white space
@@ -125,6 +133,7 @@ class ToolSyntax:
     after_call: str = ""
     between_calls: str = ""
     begins_each_call: bool = True  # whether `begin` and `end` enclose each call or all of them
+    also_brackets: bool = False  # whether brackets may enclose the calls
     marks: tuple[tuple[str, ...], ...] = ()
     tokens: tuple[str, ...] = ()
     id_prefix: str = "call_"
@@ -141,10 +150,10 @@ class ToolSyntax:
         """All fixed texts of the syntax, some of which may be control tokens."""
         match self.payload:
             case NamedCall() as call:
-                inner = (call.before, call.between, *call.after)
+                inner = (call.before, call.id_marker, call.between, *call.after)
             case TaggedCall() as tags:
                 inner = (
-                    *(tags.name_open, tags.name_close, tags.key_open, tags.key_close),
+                    *(tags.name_open, *tags.also_open, tags.name_close, tags.key_open, tags.key_close),
                     *(tags.value_open, tags.value_close, tags.call_close),
                 )
             case BracedCall(before, quote):

@@ -36,6 +36,7 @@ PATHS = [
     "/chat/completions?api-version=2024-05-01-preview",
     "/serving-endpoints/sluice-demo/invocations",
     "/v2/models/sluice-demo/generate",
+    "/v2/chat",
     "/",
 ]
 LIMIT = "7;2;4"  # of source 7: two requests in flight during an overload, else four

@@ -37,6 +37,9 @@ PACKINGS: dict[str, tuple[Packer, dict[str, Any]]] = {
     ),
     "awq": (packing.awq, {"quant_method": "awq", "bits": 4, "version": "gemm"}),
     "fp8 in blocks": (packing.fp8_blocks, {"quant_method": "fp8", "weight_block_size": [16, 32]}),
+    "fp8 with one scale": (
+        packing.fp8_tensor, {"quant_method": "fp8", "activation_scheme": "static", "weight_block_size": None},
+    ),
     "fp8 by rows": (packing.fp8_rows, {"quant_method": "compressed-tensors", "format": "float-quantized"}),
     "int8 by rows": (packing.int8_rows, {"quant_method": "compressed-tensors", "format": "int-quantized"}),
     "packed rows": (packing.packed_rows, {"quant_method": "compressed-tensors", "format": "pack-quantized", **GROUPS}),

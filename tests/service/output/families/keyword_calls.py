@@ -9,11 +9,18 @@ _PYTHON_ARGUMENTS = (
     "{% for key, value in f.arguments.items() %}{{ key }}={{ value | tojson }}"
     "{% if not loop.last %}, {% endif %}{% endfor %}"
 )
-_GEMMA_ARGUMENTS = (
-    "{% for key, value in f.arguments.items() %}{{ key }}:"
-    "{% if value is string %}{{ QUOTE + value + QUOTE }}{% else %}{{ value | tojson }}{% endif %}"
-    "{% if not loop.last %},{% endif %}{% endfor %}"
+_GEMMA = (
+    "{% macro write(value) %}{% if value is string %}{{ QUOTE + value + QUOTE }}{% elif value is mapping %}{{ '{' }}"
+    "{% for key, each in value | dictsort %}{{ key }}:{{ write(each) }}{{ ',' if not loop.last }}{% endfor %}{{ '}' }}"
+    "{% elif value is sequence %}{{ '[' }}{% for each in value %}{{ write(each) }}{{ ',' if not loop.last }}"
+    "{% endfor %}{{ ']' }}{% elif value is boolean %}{{ 'true' if value else 'false' }}{% else %}{{ value }}{% endif %}"
+    "{% endmacro %}"
 )
+
+
+def _gemma(opening: str, closing: str, quote: str) -> str:
+    call = f"{{{{ '{opening}call:' + f.name }}}}{{{{ write(f.arguments) }}}}{{{{ '{closing}' }}}}"
+    return _GEMMA.replace("QUOTE", repr(quote)) + chatml(each(call))
 
 
 KEYWORD_FAMILIES = [
@@ -93,13 +100,7 @@ KEYWORD_FAMILIES = [
     ),
     Family(
         FUNCTION_GEMMA,
-        chatml(
-            each(
-                "{{ '<start_function_call>call:' + f.name + '{' }}"
-                + _GEMMA_ARGUMENTS.replace("QUOTE", "'<escape>'")
-                + "{{ '}<end_function_call>' }}"
-            )
-        ),
+        _gemma("<start_function_call>", "<end_function_call>", "<escape>"),
         (
             (
                 "<start_function_call>call:weather{city:<escape>Oslo<escape>,days:3}<end_function_call>",
@@ -123,13 +124,7 @@ KEYWORD_FAMILIES = [
     ),
     Family(
         GEMMA4,
-        chatml(
-            each(
-                "{{ '<|tool_call>call:' + f.name + '{' }}"
-                + _GEMMA_ARGUMENTS.replace("QUOTE", "'<|\"|>'")
-                + "{{ '}<tool_call|>' }}"
-            )
-        ),
+        _gemma("<|tool_call>", "<tool_call|>", '<|"|>'),
         (('<|tool_call>call:weather{city:<|"|>Oslo<|"|>,days:3}<tool_call|>', "", [("weather", OSLO)]),),
         "<|tool_call>call:ping{}<tool_call|>",
     ),

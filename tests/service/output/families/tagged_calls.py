@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from service.output.families.tagged_calls import GLM45, MINIMAX_M2, QWEN_CODER, SEED_OSS
+from service.output.families.tagged_calls import GLM45, MINIMAX_M2, QWEN_CODER, SEED_OSS, STEP3
 from tests.service.output.families.family import OSLO, Family, chatml, each
+
+_STEP3_BEGIN, _STEP3_END = "<｜tool_calls_begin｜>", "<｜tool_calls_end｜>"  # noqa: RUF001  full-width bars
+_STEP3_CALL = '<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="'  # noqa: RUF001
+_STEP3_HISTORY = '<｜tool_call_begin>｜>function<｜tool_sep｜><steptml:invoke name="'  # noqa: RUF001
+_STEP3_CALL_END = "<｜tool_call_end｜>"  # noqa: RUF001
 
 
 def _tagged(name: str, key: str, value_end: str, call_end: str, around: str = "") -> str:
@@ -127,6 +132,40 @@ TAGGED_FAMILIES = [
             ),
         ),
         '<minimax:tool_call>\n<invoke name="ping">\n</invoke>\n</minimax:tool_call>',
+    ),
+    Family(
+        STEP3,
+        chatml(
+            f"{{{{ '{_STEP3_BEGIN}\n' }}}}"
+            + each(
+                _tagged(
+                    f"'{_STEP3_CALL}' + f.name + '\">\n'",
+                    "'<steptml:parameter name=\"' + key + '\">'",
+                    "</steptml:parameter>\n",
+                    f"</steptml:invoke>{_STEP3_CALL_END}\n",
+                )
+            )
+            + f"{{{{ '{_STEP3_END}' }}}}"
+        ),
+        (
+            (
+                (
+                    f'So:\n{_STEP3_BEGIN}\n{_STEP3_CALL}weather">\n<steptml:parameter name="city">a < b'
+                    '</steptml:parameter>\n<steptml:parameter name="days">3</steptml:parameter>\n'
+                    f'</steptml:invoke>{_STEP3_CALL_END}\n{_STEP3_CALL}ping"></steptml:invoke>{_STEP3_CALL_END}\n'
+                    f"{_STEP3_END}"
+                ),
+                "So:",
+                [("weather", {"city": "a < b", "days": 3}), ("ping", {})],
+            ),
+            # The opening that the template writes into the history.
+            (
+                f'{_STEP3_BEGIN}{_STEP3_HISTORY}ping"></steptml:invoke>{_STEP3_CALL_END}',
+                "",
+                [("ping", {})],
+            ),
+        ),
+        f'{_STEP3_BEGIN}\n{_STEP3_CALL}ping">\n</steptml:invoke>{_STEP3_CALL_END}\n{_STEP3_END}',
     ),
     Family(
         SEED_OSS,

@@ -32,6 +32,7 @@ _BITS: Final = (2, 4, 8)  # of a packed number; 3-bit numbers would straddle wor
 _WORD: Final = 32
 _IGNORED: Final = (
     ".input_scale",
+    ".activation_scale",
     ".input_zero_point",
     ".output_scale",
     ".k_scale",
