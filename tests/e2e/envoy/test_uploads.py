@@ -109,7 +109,5 @@ def test_calls_over_http1_need_a_length(stack: Stack, kind: str) -> None:
     """A call over HTTP/1.1 in chunks, whose size no one knows in advance, is rejected with a status of gRPC."""
     headers = {"content-type": f"application/{kind}"}
     answer = httpx.post(stack.door + GRPC_CHAT, content=iter([bytes(5)]), headers=headers, timeout=GUARD_S)
-    assert (answer.headers["grpc-status"], answer.headers["grpc-message"]) == (
-        "3",
-        "calls over HTTP/1 need a content-length",
-    )
+    assert answer.headers["grpc-status"] == "3"
+    assert (answer.headers.get("grpc-message") or answer.text) == "calls over HTTP/1 need a content-length"
