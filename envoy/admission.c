@@ -1,6 +1,6 @@
 // An HTTP filter for Envoy that rejects requests which the service would have to reject, at a small fraction of the cost.
 //
-// The service sends the number of requests that it can serve with each answer, as `x-sluice-limit: ID;SUSTAINED;BURST`. BURST
+// The service sends the number of requests that it can serve with each answer, as `x-sluice-limit: ID;SUSTAINED;BURST;IS_OVERLOADED`. BURST
 // requests may be in flight at once. Above it the filter detects an overload, which lasts until two seconds after the
 // last rejection; meanwhile only SUSTAINED requests may be in flight, the least number with nearly the highest throughput. A
 // caller that uses less than half of the mean of all callers, and no more than its share of SUSTAINED at once, is admitted up
@@ -202,6 +202,7 @@ EXPORT(proxy_on_response_headers) uint32_t on_response_headers(uint32_t context,
     if (get_header(RESPONSE_HEADERS, "x-sluice-limit", 14, &text, &size) != OK) return CONTINUE;
     char *end = text + size;
     uint32_t now = now_ms(), id = number(&text, end), new_sustained = number(&text, end), new_burst = number(&text, end);
+    if (number(&text, end)) overload_until = now + overload_ms;
     remove_header(RESPONSE_HEADERS, "x-sluice-limit", 14);
     struct Source *oldest = &sources[0];
     for (uint32_t i = 0; i < NUM_SOURCES && oldest->id != id; i++) {

@@ -167,7 +167,7 @@ def _send_limit(model: ServedGenerator) -> None:
     """Send the limit of requests in flight with the call's metadata. Envoy adds up those of all models and replicas."""
     if (call := current_call()) is not None and (limit := model.engine.in_flight_limit()) is not None:
         source = zlib.crc32(model.name.encode()) ^ _REPLICA
-        call.in_flight_limit = f"{source};{limit.sustained};{limit.burst}"
+        call.in_flight_limit = f"{source};{limit.sustained};{limit.burst};{limit.is_overloaded:d}"
 
 
 async def _render(renderer: Renderer[Message], events: Sequence[Event]) -> Sequence[Message]:

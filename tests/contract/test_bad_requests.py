@@ -191,7 +191,8 @@ def test_reader_that_stops_reading_harms_nobody(stack: Stack, client: httpx.Clie
     """While one client doesn't read its stream, others are served; after it disconnects, its resources are free."""
     body = json.dumps(door.good | (door.streaming or {})).encode()
     head = (
-        f"POST {door.path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+        f"POST {door.path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+        f"content-length: {len(body)}\r\n\r\n"
     )
     with socket.socket() as reader:
         reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # before connecting, since it bounds the window

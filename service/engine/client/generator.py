@@ -119,7 +119,8 @@ class GeneratorClient(EngineClient[OpenGeneration]):
 
     def in_flight_limit(self) -> InFlightLimit | None:
         """Return the number of requests that may be in flight, or None if no answer was measured yet."""
-        return self._in_flight.limit(self._clock())
+        now = self._clock()
+        return self._in_flight.limit(now, is_overloaded=self._overload.is_overloaded(now))
 
     def record_answer(self, num_tokens: int, duration_s: float) -> None:
         """Record the tokens of each choice of a whole answer, and the seconds since the arrival of its request."""

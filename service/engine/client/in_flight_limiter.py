@@ -12,6 +12,7 @@ import math
 from service.engine.interface.in_flight_limit import InFlightLimit
 
 _MIN_SUSTAINED = 2
+_MAX_WAITING = 1_000_000  # in a burst; the maximal wait may be infinite
 _WINDOW_S = 0.5  # of a measurement of the rate
 _RATE_HALF_LIFE_S = 60.0
 _SPEED_HALF_LIFE_S = 600.0
@@ -68,11 +69,12 @@ class InFlightLimiter:
             self._rate.record(now, (num_tokens - self._window[1]) / elapsed_s)
             self._window = now, num_tokens
 
-    def limit(self, now: float) -> InFlightLimit | None:
+    def limit(self, now: float, *, is_overloaded: bool) -> InFlightLimit | None:
         """Return the limit, or None if no answer was measured yet."""
         rate, speed = self._rate.at(now), self._speed.at(now)
         if not rate or not speed:
             return None
         sustained = max(_MIN_SUSTAINED, min(math.ceil(self._slowdown * rate / speed), self._max_running))
         # The last request of a burst waits until the others behind the running ones have begun.
-        return InFlightLimit(sustained, self._max_running + math.floor(rate / self._mean_tokens * self._max_wait_s))
+        num_waiting = min(rate / self._mean_tokens * self._max_wait_s, _MAX_WAITING)
+        return InFlightLimit(sustained, self._max_running + math.floor(num_waiting), is_overloaded)

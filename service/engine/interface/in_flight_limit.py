@@ -8,8 +8,10 @@ from typing import NamedTuple
 class InFlightLimit(NamedTuple):
     """The number of requests that may be in flight between Envoy and the engine.
 
-    More than `burst` are an overload, during which `sustained` of them may be in flight.
+    More than `burst` are an overload, during which `sustained` of them may be in flight. `is_overloaded` is True if the
+    engine itself has rejected requests a moment ago.
     """
 
     sustained: int
     burst: int
+    is_overloaded: bool

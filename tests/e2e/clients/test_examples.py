@@ -88,7 +88,8 @@ def test_shell_example(stack: Stack, page: Path, code: str) -> None:
         here = code.replace(DOOR, stack.door).replace(".state/8080", str(stack.state_folder))
         printed = run(["bash", "-c", PRELUDE + here])
         assert not ERROR.search(printed), printed
-        ends = ("data: [DONE]", "event: response.completed", "event: message_stop", '"text_output":"","finish_reason"')
+        ends = ("data: [DONE]", "event: response.completed", "event: message_stop", "event: message-end")
+        ends += ('"text_output":"","finish_reason"',)
         assert sum(printed.count(end) for end in ends) == code.count("curl -N")
         assert is_right(code, "".join(json.loads(text) for text in TEXT.findall(printed))), printed
 

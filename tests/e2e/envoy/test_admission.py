@@ -164,6 +164,14 @@ def test_an_overload_ends(stack: Stack) -> None:
         made.hold(4)
 
 
+def test_an_overload_that_the_service_has_detected(stack: Stack) -> None:
+    """If the service says that it is overloaded, only the sustained number is forwarded."""
+    with calls(stack) as made:
+        made.post(limit=f"{LIMIT};1")
+        made.hold(2)
+        assert made.post().status_code == 429
+
+
 def test_limits_of_several_sources_are_added_up(stack: Stack) -> None:
     """The limits of replicas and models add up, and the newest of each counts."""
     with calls(stack) as made:

@@ -1,5 +1,6 @@
 """The limit of requests in flight that an engine computes from measurements."""
 
+import math
 import random
 
 import pytest
@@ -46,14 +47,25 @@ class SharedServer:
 def test_no_limit_before_a_measurement() -> None:
     """Without measurements, and without answers, there is no limit."""
     limiter = InFlightLimiter(SLOTS, 2.0, SLOWDOWN)
-    assert limiter.limit(0.0) is None
+    assert limiter.limit(0.0, is_overloaded=False) is None
     limiter.record_step(0.0, 1, 0)
     limiter.record_step(1.0, 1, 100)
-    assert limiter.limit(1.0) is None
+    assert limiter.limit(1.0, is_overloaded=False) is None
     limiter.record_answer(1.0, 0, 1.0)
-    assert limiter.limit(1.0) is None
+    assert limiter.limit(1.0, is_overloaded=False) is None
     limiter.record_answer(1.0, 100, 1.0)
-    assert limiter.limit(1.0) == (3, SLOTS + 2)
+    assert limiter.limit(1.0, is_overloaded=False) == (3, SLOTS + 2, False)
+
+
+def test_an_infinite_wait() -> None:
+    """The limit is finite even if requests may wait for ever."""
+    limiter = InFlightLimiter(SLOTS, math.inf, SLOWDOWN)
+    for now, num_tokens in ((0.0, 0), (1.0, 100)):
+        limiter.record_step(now, 1, num_tokens)
+    limiter.record_answer(1.0, 100, 1.0)
+    limit = limiter.limit(1.0, is_overloaded=False)
+    assert limit is not None
+    assert limit.burst > 100_000
 
 
 @pytest.mark.parametrize("seed", range(200))
@@ -68,7 +80,7 @@ def test_answers_take_the_chosen_multiple_of_their_time_alone(seed: int) -> None
     limiter = InFlightLimiter(SLOTS, 2.0, SLOWDOWN)
     for number in (1, SLOTS):
         server.run(limiter, number, 4 * alone_s + 2.0)
-    limit = limiter.limit(server.now)
+    limit = limiter.limit(server.now, is_overloaded=False)
     assert limit is not None
     server.run(limiter, limit.sustained, SLOTS * alone_s)  # until the burst has ended
     server.durations.clear()
