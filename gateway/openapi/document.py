@@ -12,8 +12,8 @@ from gateway.openapi.limits import add_limits
 from gateway.openapi.schema import Schema, to_schemas
 from gateway.routes.examples.stream_example import STREAM_EXAMPLES
 from gateway.routes.handling.handler import Generation
-from gateway.routes.operation import Body, Operation, Parameter
-from gateway.routes.surface import Surface
+from gateway.routes.surface.operation import Body, Operation, Parameter
+from gateway.routes.surface.surface import Surface
 from process.distribution import installed_version
 
 _JSON: Final = "application/json"

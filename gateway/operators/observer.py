@@ -16,7 +16,6 @@ from typing import Final
 from opentelemetry import trace
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gateway import telemetry as names
 from gateway.dialects.seam.error_response import ErrorResponse
 from gateway.dialects.seam.failure import Failure
 from gateway.http.body import CallerLeft
@@ -25,7 +24,8 @@ from gateway.http.headers import headers_of
 from gateway.http.rate_limits import collect_rate_limits
 from gateway.http.reply import known, send_error_response
 from gateway.operators.drain import shutdown_failure
-from gateway.telemetry import Telemetry
+from gateway.telemetry import attributes as names
+from gateway.telemetry.telemetry import Telemetry
 from process.network.plain_text import PlainTextCredentials
 from process.telemetry.attributes import ERROR_TYPE, REQUEST_ID
 

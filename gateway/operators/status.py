@@ -14,7 +14,7 @@ from google.protobuf.message import Message
 from sluice.v1 import load_pb2
 
 from gateway.dialects.seam.failure import Failure
-from gateway.telemetry import Telemetry
+from gateway.telemetry.telemetry import Telemetry
 from gateway.upstream.client import Caller, ServiceClient
 
 _LOAD_TIMEOUT_S: Final = 2.0  # the page's polling interval

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 
 import grpc
 
-from gateway.config import Settings
+from gateway.settings.config import Settings
 from process.network.tls import CertificateFiles, target_files
 
 _LOOK_INTERVAL_S = 1.0

@@ -19,11 +19,11 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from opentelemetry import trace
 from sluice.v1 import endpoint_pb2, load_pb2, model_pb2
 
-from gateway import telemetry as names
-from gateway.config import Settings
 from gateway.http.cost import ASKING, asks_for_cost, note_cost
 from gateway.http.rate_limits import note_rate_limits
-from gateway.telemetry import Telemetry
+from gateway.settings.config import Settings
+from gateway.telemetry import attributes as names
+from gateway.telemetry.telemetry import Telemetry
 from gateway.upstream.affinity import affinity_key
 from gateway.upstream.channel import open_channel
 from gateway.upstream.errors import to_failure

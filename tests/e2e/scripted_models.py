@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 import httpx
 from grpc import aio
 
-from gateway.__main__ import build_server
-from gateway.app import build_app
-from gateway.config import Settings as GatewaySettings
 from gateway.operators.drain import Drain
-from gateway.telemetry import Telemetry as GatewayTelemetry
+from gateway.server.app import build_app
+from gateway.server.http_server import build_server
+from gateway.settings.config import Settings as GatewaySettings
+from gateway.telemetry.telemetry import Telemetry as GatewayTelemetry
 from gateway.upstream.client import ServiceClient
 from process.settings.process_settings import read_settings
 from service.engine.client.generator import GeneratorClient
@@ -124,8 +124,8 @@ async def scripted_product(scripts: dict[str, Script]) -> AsyncIterator[Doors]:
             aio.insecure_channel(f"127.0.0.1:{port}") as channel,
         ):
             gateway = build_server(settings, build_app(settings, client, gateway_telemetry, Drain()))
-            gateway.config.load()
-            gateway.lifespan = gateway.config.lifespan_class(gateway.config)
+            gateway.settings.config.load()
+            gateway.lifespan = gateway.settings.config.lifespan_class(gateway.settings.config)
             listener = socket.create_server(("127.0.0.1", 0))
             await gateway.startup([listener])
             base = f"http://127.0.0.1:{listener.getsockname()[1]}"

@@ -13,8 +13,8 @@ from gateway.dialects.azure.request import check_version, deployment
 from gateway.dialects.seam.http_request import HttpRequest
 from gateway.routes.examples.example import BY_EMBEDDER, BY_MODEL, MODEL, chat, embedding
 from gateway.routes.handling.handler import Generation, Lookup
-from gateway.routes.operation import Operation, Parameter
-from gateway.routes.surface import Surface
+from gateway.routes.surface.operation import Operation, Parameter
+from gateway.routes.surface.surface import Surface
 from gateway.routes.upstream.upstream import Upstream
 from gateway.upstream.client import Caller
 

@@ -33,8 +33,8 @@ from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.http_request import HttpRequest
 from gateway.routes.examples.example import MODEL_NAME
 from gateway.routes.handling.handler import Generation, Lookup
-from gateway.routes.operation import Body, Operation, Parameter
-from gateway.routes.surface import Surface
+from gateway.routes.surface.operation import Body, Operation, Parameter
+from gateway.routes.surface.surface import Surface
 from gateway.routes.upstream.upstream import Upstream
 from gateway.routes.upstream.vocabulary_limit import check_vocabulary
 from gateway.upstream.client import Caller

@@ -16,8 +16,8 @@ from gateway.dialects.seam.http_request import HttpRequest
 from gateway.routes.examples.example import MODEL_NAME
 from gateway.routes.handling.by_header import ByHeader, OtherDialect
 from gateway.routes.handling.handler import Answer, Lookup
-from gateway.routes.operation import Operation, Parameter
-from gateway.routes.surface import Surface
+from gateway.routes.surface.operation import Operation, Parameter
+from gateway.routes.surface.surface import Surface
 from gateway.routes.upstream.upstream import Upstream
 from gateway.upstream.client import Caller
 

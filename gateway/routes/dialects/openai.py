@@ -39,8 +39,8 @@ from gateway.routes.examples.example import (
     embedding,
 )
 from gateway.routes.handling.handler import Generation, Inquiry
-from gateway.routes.operation import Body, Operation
-from gateway.routes.surface import Surface
+from gateway.routes.surface.operation import Body, Operation
+from gateway.routes.surface.surface import Surface
 
 _DEPLOYMENT: Final = "/openai/deployments/{name:path}"  # a model's or an endpoint's name, which may have slashes
 

@@ -17,8 +17,8 @@ from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.json_body import decode
 from gateway.routes.examples.example import ENDPOINT_NAME, MODEL
 from gateway.routes.handling.handler import Change, Lookup
-from gateway.routes.operation import Body, Operation, Parameter
-from gateway.routes.surface import Surface
+from gateway.routes.surface.operation import Body, Operation, Parameter
+from gateway.routes.surface.surface import Surface
 from gateway.routes.upstream.upstream import Upstream
 from gateway.upstream.client import Caller
 

@@ -17,7 +17,6 @@ from google.protobuf.message import Message
 from starlette.datastructures import QueryParams
 from starlette.types import Receive, Scope, Send
 
-from gateway.config import Settings
 from gateway.dialects.seam.encoder import Encoder, ends_answer
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.http_request import HttpRequest
@@ -30,6 +29,7 @@ from gateway.http.offload import offload
 from gateway.http.reply import known, send_error_response, send_json
 from gateway.http.sse import EventStream
 from gateway.routes.handling.authentication_first import ReplaceFailure, keep_failure
+from gateway.settings.config import Settings
 from gateway.upstream.client import Caller
 
 _CANCEL_GRACE_S = 1.0

@@ -9,7 +9,6 @@ from typing import Final, TypeAlias
 from starlette.datastructures import QueryParams
 from starlette.types import Receive, Scope, Send
 
-from gateway.config import Settings
 from gateway.dialects.seam.error_response import ToErrorResponse
 from gateway.dialects.seam.failure import Failure
 from gateway.dialects.seam.http_request import HttpRequest
@@ -17,6 +16,7 @@ from gateway.http.body import CallerLeft, read_json_body
 from gateway.http.headers import headers_of
 from gateway.http.reply import known, send_error_response, send_json
 from gateway.routes.handling.authentication_first import ReplaceFailure, keep_failure
+from gateway.settings.config import Settings
 from gateway.upstream.client import Caller
 
 _WITH_BODY: Final = frozenset({"POST", "PUT", "PATCH"})

@@ -16,7 +16,7 @@ from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.translator import ParsedRequest
 from gateway.operators.observer import RequestObserver
 from gateway.routes.handling.generation_endpoint import GenerationEndpoint
-from gateway.telemetry import Telemetry
+from gateway.telemetry.telemetry import Telemetry
 from gateway.upstream.affinity import affinity_key
 from gateway.upstream.client import ServiceClient
 from process.distribution import installed_version

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Sequence
 
 from starlette.applications import Starlette
@@ -13,7 +12,6 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Match, Route
 from starlette.types import Scope
 
-from gateway.config import Settings
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.http.trailing_slash import TrailingSlash
 from gateway.operators.drain import Drain, DrainGate, GatewayPhase
@@ -23,20 +21,14 @@ from gateway.operators.routes import operator_routes
 from gateway.operators.status import StatusReader
 from gateway.page.routes import page_routes
 from gateway.routes.dialects.serving_endpoints import SERVING_ENDPOINTS
-from gateway.routes.surface import SurfaceMap
-from gateway.routes.surfaces import SURFACES
+from gateway.routes.dialects.surfaces import SURFACES
+from gateway.routes.surface.surface import SurfaceMap
 from gateway.routes.upstream.upstream import Upstream
-from gateway.telemetry import Telemetry
+from gateway.server.listeners import ListenerAudience
+from gateway.settings.config import Settings
+from gateway.telemetry.telemetry import Telemetry
 from gateway.upstream.client import ServiceClient
 from process.distribution import installed_version
-
-
-class ListenerAudience(enum.Enum):
-    """The clients that a listener is for."""
-
-    ALL = "all"  # both; metrics need the scope `metrics`
-    CALLERS = "callers"
-    OPERATORS = "operators"  # all routes; metrics need no scope
 
 
 def build_app(
