@@ -58,6 +58,7 @@ class StopSignal:
             asyncio.get_running_loop().add_signal_handler(number, self._on_signal, number)
 
     def _on_signal(self, number: signal.Signals) -> None:
+        """Request the stop; a second signal kills the processes."""
         if self.number is None:
             self._log_line("stopping when the running requests have ended; a second signal kills")
             self.number = number

@@ -58,6 +58,7 @@ def challenges(failure: Failure) -> tuple[tuple[bytes, bytes], ...]:
 
 
 def _challenge(failure: Failure) -> bytes:
+    """Return the value of `www-authenticate` for a failure."""
     if failure.status == 403:
         scopes = f', scope="{scopes}"' if (scopes := failure.values.get("scopes")) else ""
         return f'Bearer realm="sluice", error="insufficient_scope"{scopes}'.encode()

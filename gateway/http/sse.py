@@ -53,5 +53,6 @@ class EventStream:
                 await self.write(self._ping)
 
     async def _write(self, events: bytes) -> None:
+        """Send events and record the time."""
         self._written_at = self._clock()
         await self._send({"type": "http.response.body", "body": events, "more_body": True})

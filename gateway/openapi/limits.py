@@ -80,6 +80,7 @@ def _is_map(field: FieldDescriptor) -> bool:
 
 
 def _keywords(field: Any, rules: Any) -> tuple[str, dict[str, Any]]:
+    """Return a field's JSON type, and the keywords of its rules."""
     if _is_map(field):
         return "object", {"maxProperties": rules.map.max_pairs} if rules.map.HasField("max_pairs") else {}
     if field.is_repeated:
@@ -97,5 +98,6 @@ def _keywords(field: Any, rules: Any) -> tuple[str, dict[str, Any]]:
 
 
 def _string_keywords(rules: Any) -> dict[str, Any]:
+    """Return the keywords of a string's rules."""
     names = {"min_len": "minLength", "max_len": "maxLength", "pattern": "pattern"}
     return {names[name]: getattr(rules, name) for name in names if rules.HasField(name)}

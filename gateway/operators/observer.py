@@ -111,6 +111,7 @@ class RequestObserver:
                 _LOGGER.info("request", extra={"fields": fields})
 
     async def _answer(self, scope: Scope, receive: Receive, exchange: _Exchange) -> None:
+        """Run the application, and send an error response for exceptions that it raises."""
         try:
             await self._app(scope, receive, exchange.send)
         except CallerLeft:

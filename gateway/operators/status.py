@@ -48,6 +48,7 @@ class StatusReader:
         return msgspec.json.encode(status), failure
 
     async def _load(self, caller: Caller) -> tuple[load_pb2.GetLoadResponse | None, Failure | None]:
+        """Return the service's load, or why it is unknown."""
         try:
             return await self._client.get_load(replace(caller, timeout_s=_LOAD_TIMEOUT_S)), None
         except Failure as failure:
@@ -55,6 +56,7 @@ class StatusReader:
 
 
 def _own(telemetry: Telemetry) -> dict[str, Any]:
+    """Return the gateway's own numbers: active requests, and responses by status."""
     responses: Counter[str] = Counter()
     active = 0
     for family in telemetry.registry.collect():

@@ -57,6 +57,7 @@ async def open_channel(settings: Settings) -> AsyncIterator[Channel]:
 
 
 def _channel(settings: Settings, files: CertificateFiles | None) -> grpc.aio.Channel:
+    """Return a channel to the service."""
     options: list[tuple[str, str | int]] = [
         ("grpc.keepalive_time_ms", 30_000),
         ("grpc.keepalive_timeout_ms", 10_000),

@@ -157,6 +157,7 @@ class ServiceClient:
         return f"the service reports {status}"
 
     def _metadata(self, request: Message, caller: Caller, affinity: str, timeout_s: float) -> list[tuple[str, str]]:
+        """Return the metadata of a call: request id, trace context, credential, timeout and routing headers."""
         metadata = [("x-request-id", caller.request_id), *self._telemetry.inject().items()]
         if caller.authorization is not None:
             # Keys contain no backslash: a key that metadata can't transport is invalid at the service, not missing.

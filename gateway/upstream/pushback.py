@@ -78,6 +78,7 @@ class Pushback:
         call.admit()
 
     def _take_token(self, key: Key) -> None:
+        """Take a token of a throttled key. Raise its last rejection if there is none."""
         now = self._clock()
         self._forget(now)
         throttle = self._throttles.get(key)
@@ -90,10 +91,12 @@ class Pushback:
         throttle.tokens -= 1
 
     def _record_admission(self, key: Key) -> None:
+        """Give tokens to a throttled key whose call was admitted."""
         if (throttle := self._throttles.get(key)) is not None:
             throttle.tokens = min(throttle.tokens + _CALLS_PER_ADMISSION, _MAX_BURST)
 
     def _record_rejection(self, key: Key, rejection: Failure) -> None:
+        """Throttle a key whose call was rejected."""
         now = self._clock()
         throttle = self._throttles.pop(key, None) or _Throttle(rejection, now, now)
         throttle.rejection, throttle.rejected_at = rejection, now
@@ -101,6 +104,7 @@ class Pushback:
         self._forget(now)
 
     def _forget(self, now: float) -> None:
+        """Remove the oldest throttles, above the limit or past their time."""
         while self._throttles:
             oldest = next(iter(self._throttles))
             if len(self) <= _MAX_REMEMBERED and now - self._throttles[oldest].rejected_at <= _MEMORY_S:

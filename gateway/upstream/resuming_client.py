@@ -51,6 +51,7 @@ class ResumingClient:
             yield events
 
     async def _events(self, request: Message, caller: Caller, affinity: str) -> AsyncGenerator[Message, None]:
+        """Yield the events of a stream, and resume it if its connection is lost. Raise Failure."""
         retries, received = _Retries(self._timeout_s), _Received(request)
         while True:
             try:

@@ -35,6 +35,7 @@ def command_dying_with_parent(command: Sequence[str]) -> list[str]:
 
 
 def _tie(parent: int) -> None:
+    """Arrange, in the child, that it is killed when its parent dies."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
     if os.getppid() != parent:  # the parent died before prctl

@@ -69,6 +69,7 @@ class ReadableLog:
 
     @staticmethod
     def _shown(name: str, text: str, entry: dict[str, Any] | None = None) -> str:
+        """Return a line with the time and the process's name."""
         moment = ""
         if entry is not None and "time" in entry:
             moment = f"{datetime.fromisoformat(entry['time']).astimezone():%H:%M:%S} "
@@ -76,5 +77,6 @@ class ReadableLog:
 
 
 def _fields(entry: dict[str, Any]) -> str:
+    """Return a log entry's own fields, dimmed."""
     extra = [f"{name}={value}" for name, value in entry.items() if name not in _STANDARD_FIELDS and value is not None]
     return f"  {_DIM}{' '.join(extra)}{_PLAIN}" if extra else ""

@@ -96,6 +96,7 @@ class EnvoyProcess:
         return sum(each["value"] for each in stats if "name" in each and not each["name"].startswith("http.admin."))
 
     def _post(self, path: str) -> None:
+        """Call Envoy's admin interface. A failure is reported on standard error."""
         try:
             self._open(path, "POST").close()
         except OSError as error:

@@ -77,6 +77,7 @@ def write_first_hosts(fleet: Fleet) -> None:
 
 
 def _addresses(fleet: Fleet) -> Addresses:
+    """Return the addresses of a configuration for one gateway and one service, which `_replicate` replaces."""
     return Addresses(  # the clusters' ports are placeholders, replaced by the fleet's hosts
         host=fleet.listen.address,
         envoy_port=fleet.listen.port,
@@ -190,6 +191,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _write_given(fleet: Fleet, given: Sequence[str]) -> None:
+    """Write the hosts of the pools that the command line names. Raise FleetError or OSError."""
     if fleet.hosts_folder is None:
         raise FleetError("--hosts needs a hosts_folder in the fleet's file")
     found: list[tuple[str, list[Host]]] = []

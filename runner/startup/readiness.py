@@ -78,6 +78,7 @@ def list_models(entrance: Entrance) -> list[model_pb2.Model]:
 
 
 def _is_ready(entrance: Entrance) -> bool:
+    """Return whether REST and gRPC are served, and Envoy's upstreams are healthy if they are not asked through it."""
     try:
         with (
             urllib.request.urlopen(f"{entrance.url}/readyz", timeout=_TIMEOUT_S, context=entrance.context),  # noqa: S310  the URL is not from a client

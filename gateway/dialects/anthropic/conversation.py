@@ -210,6 +210,7 @@ def _to_arguments(given: dict[str, msgspec.Raw]) -> str:
 
 
 def _to_part(block: TextBlock | ImageBlock | DocumentBlock | SearchResultBlock) -> content_pb2.ContentPart:
+    """Return a content block as a part of the contract. Raise Failure for a kind that is not supported."""
     match block:
         case TextBlock(text):
             return content_pb2.ContentPart(text=text)

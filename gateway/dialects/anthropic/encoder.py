@@ -138,4 +138,5 @@ class AnthropicEncoder:
 
 
 def _event(kind: str, **fields: Any) -> bytes:
+    """Return a server-sent event."""
     return b"event: %b\ndata: %b\n\n" % (kind.encode(), orjson.dumps({"type": kind, **fields}))

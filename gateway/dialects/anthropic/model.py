@@ -48,6 +48,7 @@ def _to_model(model: Model) -> dict[str, Any]:
 
 
 def _limit(given: str | None) -> int:
+    """Return the number of models per page. Raise Failure for an invalid one."""
     limit = _USUAL if given is None else int(given) if given.isascii() and given.isdecimal() and len(given) < 5 else 0
     if not 1 <= limit <= _MOST:
         raise Failure.of_field("limit", f"must be from 1 to {_MOST}")

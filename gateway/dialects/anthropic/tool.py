@@ -27,6 +27,8 @@ class Tool(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _AnyTool(msgspec.Struct):
+    """A tool of any kind, of which only the kind is read."""
+
     type: str | None = None
 
 
@@ -78,6 +80,7 @@ def check_kinds(body: bytes) -> None:
 
 
 def _check_kind(kind: str | None, path: str) -> None:
+    """Raise Failure for a kind of tool that is not supported."""
     if kind not in {None, "custom"}:
         text = f"{kind[:256]!r} is not supported: only custom tools are, which have an input_schema"
         raise Failure.of_field(f"{path}.type", text, Reason.UNSUPPORTED_FIELD)

@@ -186,10 +186,12 @@ def expected_version(headers: Mapping[str, str]) -> int | None:
 
 
 def _target(route: RouteBody) -> str | None:
+    """Return the name of the entity that a route belongs to."""
     return route.served_model_name if route.served_entity_name is None else route.served_entity_name
 
 
 def _reject_unsupported(body: msgspec.Struct, reasons: dict[str, str], prefix: str) -> None:
+    """Raise Failure if a field is set that is not supported; `reasons` are the reasons by field."""
     for name, why in reasons.items():
         if is_given(getattr(body, name)):
             raise Failure.of_field(f"{prefix}{name}", f"not supported: {why}", Reason.UNSUPPORTED_FIELD)

@@ -153,6 +153,7 @@ class Failure(Exception):  # noqa: N818  a name states the condition
         return self._with(Violation(v.field, texts.get(v.field, v.text)) for v in self.violations)
 
     def _with(self, violations: Iterable[Violation]) -> Failure:
+        """Return a copy with other violations."""
         other = Failure(
             self.reason,
             self.text,

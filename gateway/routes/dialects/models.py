@@ -48,6 +48,7 @@ async def _get_model_info(upstream: Upstream, http_request: HttpRequest, caller:
 
 
 def _both(own: Answer, other: Answer, answer: type) -> ByHeader:
+    """Return a lookup whose dialect, OpenAI's or Anthropic's, is selected by a header."""
     anthropic = OtherDialect(
         VERSION, Lookup(other), answer, AnthropicError, AnthropicErrors().error_response, response_headers
     )
@@ -55,6 +56,7 @@ def _both(own: Answer, other: Answer, answer: type) -> ByHeader:
 
 
 def _of_azure(base: str) -> tuple[Operation, ...]:
+    """Return the operations of models below a path of Azure OpenAI."""
     return (
         Operation("GET", f"{base}/models", "Lists the models.", Lookup(_list_models), answer=ModelsAnswer),
         Operation("GET", f"{base}/models/{{model:path}}", "Describes a model.", Lookup(_get_model), answer=ModelAnswer,

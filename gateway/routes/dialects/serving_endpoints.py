@@ -47,16 +47,20 @@ _CONFIG_BODY: Final = Body(ConfigBody, _CONFIG_EXAMPLE, EndpointAnswer)
 
 @dataclass(frozen=True, slots=True)
 class _ParsedChange:
+    """A change of an endpoint, and the function that renames the contract's fields to the body's."""
+
     request: Message
     caller_name: Callable[[str], str]
 
 
 def _parse_new(http_request: HttpRequest) -> _ParsedChange:
+    """Parse a request to create an endpoint. Raise Failure."""
     body = decode(http_request.body, _CREATE)
     return _ParsedChange(body.to_create(), body.caller_name)
 
 
 def _parse_config(http_request: HttpRequest) -> _ParsedChange:
+    """Parse a request to update an endpoint. Raise Failure."""
     body = decode(http_request.body, _CONFIG)
     request = body.to_update(http_request.path["name"])
     if (version := expected_version(http_request.headers)) is not None:

@@ -54,6 +54,7 @@ class LookupEndpoint:
             await send_json(send, 200, answer)
 
     async def _body(self, scope: Scope, headers: Mapping[str, str], receive: Receive, caller: Caller) -> bytes:
+        """Return the body, empty for methods without one. Raise Failure."""
         if scope["method"] not in _WITH_BODY:
             return b""
         try:

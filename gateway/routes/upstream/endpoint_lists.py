@@ -32,6 +32,8 @@ class EndpointSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Listing:
+    """The endpoints that a caller may use, and the time at which they were listed."""
+
     endpoints: Sequence[Endpoint]
     listed_at: float
 
@@ -62,6 +64,7 @@ class EndpointLists:
         return listing.endpoints
 
     async def _list(self, caller: Caller) -> Sequence[Endpoint]:
+        """Return the endpoints that a caller may use. Raise Failure."""
         try:
             return await self._source.list_endpoints(caller)
         except Failure as failure:
@@ -81,6 +84,7 @@ class EndpointLists:
         ]
 
     def _forget_stale(self) -> None:
+        """Remove lists that are no longer fresh."""
         oldest_fresh = self._clock() - _FRESH_S
         while self._listings and next(iter(self._listings.values())).listed_at <= oldest_fresh:
             self._listings.popitem(last=False)

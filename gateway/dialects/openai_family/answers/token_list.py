@@ -41,5 +41,6 @@ def _spell(text: str, data: bytes) -> _Spelling:
 
 
 def _closed(objects: Iterable[bytes]) -> bytes:
+    """Return joined objects with the brace that closes the last; empty if there are none."""
     written = b"},".join(objects)
     return written and written + b"}"

@@ -98,6 +98,7 @@ class ChatEncoder:
         return orjson.dumps(answer)
 
     def _choice(self, choice: ChatChoice) -> dict[str, Any]:
+        """Return a choice of a whole answer."""
         fields = {
             "index": choice.index,
             "message": _to_message(choice.message, self._extra_fields),
@@ -121,6 +122,7 @@ class ChatEncoder:
         return {"reasoning_effort": EFFORT_NAMES[effort]} if self.includes_effort and effort in EFFORT_NAMES else {}
 
     def _start(self, started: ChatStarted) -> None:
+        """Encode the fields that all chunks have."""
         head = orjson.dumps(
             {
                 "id": f"chatcmpl-{started.id}",
@@ -137,6 +139,7 @@ class ChatEncoder:
             self._prompt_token_ids = list(started.prompt_token_ids)
 
     def _content(self, delta: ContentDelta) -> bytes:
+        """Return the chunk of a text."""
         index = delta.choice_index
         if delta.logprobs or self._tokens.is_emitted:
             logprobs = to_logprobs(delta.logprobs) if delta.logprobs else None

@@ -48,6 +48,7 @@ def _alike(items: Sequence[object], kind: type[T], kind_name: str, field: str) -
 
 
 def _of_tokens(ids: list[int], field: str) -> prompt_pb2.Prompt:
+    """Return a prompt of token ids. Raise Failure for ids out of range."""
     prompt = prompt_pb2.Prompt(token_ids=prompt_pb2.TokenIds())
     try:
         prompt.token_ids.ids.extend(ids)

@@ -119,6 +119,7 @@ def _same(value: Any) -> Any:
 
 
 def _event(kind: str, number: int, fields: dict[str, Any]) -> bytes:
+    """Return a server-sent event."""
     data = orjson.dumps({"type": kind, "sequence_number": number, **fields})
     return b"event: %b\ndata: %b\n\n" % (kind.encode(), data)
 
@@ -131,6 +132,7 @@ def _error_code(failure: Failure) -> str:
 
 
 def _error_type(failure: Failure) -> str:
+    """Return OpenAI's type of an error."""
     if failure.status == 429:
         return "rate_limit_error"
     return "invalid_request_error" if failure.status < 500 else "server_error"

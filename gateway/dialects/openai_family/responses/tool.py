@@ -154,6 +154,7 @@ def _verbatim(raw: msgspec.Raw) -> orjson.Fragment | None:
 
 
 def _required(name: str | None, path: str) -> str:
+    """Return a name. Raise Failure if it is missing."""
     if name is None:
         raise Failure.of_field(path, "required, but missing", Reason.MISSING_FIELD)
     return name
