@@ -48,7 +48,7 @@ class EventId:
             raise Failure.of_field(HEADER, "is not the id of an event of this server")
         return cls(stream, position, int(found[2]), int(found[3]))
 
-    def ask(self, request: Any) -> None:
+    def set_resume_options(self, request: Any) -> None:
         """Set the resume options of a request."""
         resume = request.resume
         resume.stream, resume.position, resume.sequence_number = self.stream, self.position, self.sequence_number

@@ -20,7 +20,7 @@ _CALLS_PER_ADMISSION: Final = 2.0
 _CALLS_PER_SECOND: Final = 20.0  # probes
 _MAX_BURST: Final = 32
 _MEMORY_S: Final = 2.0  # after the last rejection; then all calls are sent again
-_MAX_REMEMBERED: Final = 1000  # keys; without authentication a client may invent any number of credentials
+_MAX_KEYS: Final = 1000  # keys; without authentication a client may invent any number of credentials
 
 Key = tuple[str, str]  # the credential of the caller, and the name of the model
 
@@ -73,7 +73,7 @@ class Pushback:
             yield call
         except Failure as failure:
             if failure.reason is Reason.QUEUE_FULL and failure.values.get("for_all") == "true":
-                self._record_rejection(key, failure.reworded({}))  # a copy: the traceback keeps the request
+                self._record_rejection(key, failure.with_texts({}))  # a copy: the traceback keeps the request
             raise
         call.admit()
 
@@ -87,7 +87,7 @@ class Pushback:
         throttle.tokens = min(throttle.tokens + _CALLS_PER_SECOND * (now - throttle.filled_at), _MAX_BURST)
         throttle.filled_at = now
         if throttle.tokens < 1:
-            raise throttle.rejection.reworded({})  # a copy: it gets the id of the request
+            raise throttle.rejection.with_texts({})  # a copy: it gets the id of the request
         throttle.tokens -= 1
 
     def _record_admission(self, key: Key) -> None:
@@ -107,6 +107,6 @@ class Pushback:
         """Remove the oldest throttles, above the limit or past their time."""
         while self._throttles:
             oldest = next(iter(self._throttles))
-            if len(self) <= _MAX_REMEMBERED and now - self._throttles[oldest].rejected_at <= _MEMORY_S:
+            if len(self) <= _MAX_KEYS and now - self._throttles[oldest].rejected_at <= _MEMORY_S:
                 return
             del self._throttles[oldest]

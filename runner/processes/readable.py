@@ -58,14 +58,14 @@ class ReadableLog:
 
     def _request(self, name: str, entry: dict[str, Any]) -> str:
         """Return the line of a request: method, path, status and duration."""
-        what = entry.get("method", "")
+        method = entry.get("method", "")
         if "path" in entry:
-            what = f"{what} {entry['path']}"
+            method = f"{method} {entry['path']}"
         status = entry.get("status", entry.get("code", ""))
         is_wrong = status not in {"OK", "CANCELLED"} and not (isinstance(status, int) and status < 400)
         colour = _YELLOW if is_wrong else ""
         took = f"  {1000 * entry['duration_s']:.0f} ms" if "duration_s" in entry else ""
-        return self._shown(name, f"{what}  {colour}{status}{_PLAIN if colour else ''}{took}", entry)
+        return self._shown(name, f"{method}  {colour}{status}{_PLAIN if colour else ''}{took}", entry)
 
     @staticmethod
     def _shown(name: str, text: str, entry: dict[str, Any] | None = None) -> str:

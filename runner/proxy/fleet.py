@@ -70,8 +70,8 @@ class Fleet(BaseModel):
                 f"services: names must be unique; one pool must be named {DEFAULT!r} and none {GATEWAYS!r}"
             )
         models = [model for pool in self.services for model in pool.models]
-        if (twice := next((model for model in models if models.count(model) > 1), None)) is not None:
-            raise ValueError(f"services: {twice!r} is in two pools")
+        if (duplicate := next((model for model in models if models.count(model) > 1), None)) is not None:
+            raise ValueError(f"services: {duplicate!r} is in two pools")
         for pool in self.services:
             if pool.name != DEFAULT and not pool.models:
                 raise ValueError(f"services: the pool {pool.name!r} has no models, so no call would go there")

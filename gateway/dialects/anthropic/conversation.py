@@ -36,7 +36,7 @@ from gateway.dialects.seam.failure import Failure
 
 INVALID_INPUT: Final = "INVALID_JSON"  # the only key of a call's input if its text is not a JSON object
 
-_PLACE: Final = re.compile(r"messages\.(\d+)(?:\.(\w+)(?:\.(\d+)(?:\.(.+))?)?)?$")
+_PATH: Final = re.compile(r"messages\.(\d+)(?:\.(\w+)(?:\.(\d+)(?:\.(.+))?)?)?$")
 _ROLES: Final = {
     "system": content_pb2.ROLE_SYSTEM,
     "user": content_pb2.ROLE_USER,
@@ -69,8 +69,8 @@ class Turns:
         self._messages: list[content_pb2.Message] = []
         self._origins: list[_Origin] = []
         if system:
-            said = system if isinstance(system, str) else [TextBlock(each.text) for each in system]
-            self._add_input(content_pb2.ROLE_SYSTEM, "system", said, "system")
+            instructions = system if isinstance(system, str) else [TextBlock(each.text) for each in system]
+            self._add_input(content_pb2.ROLE_SYSTEM, "system", instructions, "system")
 
     @property
     def messages(self) -> list[content_pb2.Message]:
@@ -82,7 +82,7 @@ class Turns:
 
     def caller_name(self, path: str) -> str:
         """Return the caller's name of a dotted path: `messages.2.tool_call_id` → `messages.1.content.0…`."""
-        found = _PLACE.match(path)
+        found = _PATH.match(path)
         if found is None or int(found[1]) >= len(self._origins):
             return path
         origin, name, index, rest = self._origins[int(found[1])], found[2] or "", found[3], found[4] or ""

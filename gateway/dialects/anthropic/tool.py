@@ -32,7 +32,7 @@ class _AnyTool(msgspec.Struct):
     type: str | None = None
 
 
-class _Offer(msgspec.Struct):
+class _ToolsOnly(msgspec.Struct):
     tools: list[_AnyTool] | None = None
 
 
@@ -61,7 +61,7 @@ class NoChoice(msgspec.Struct, tag_field="type", tag="none", forbid_unknown_fiel
 
 ToolChoice: TypeAlias = AutoChoice | AnyChoice | NamedChoice | NoChoice
 
-_OFFER: Final = msgspec.json.Decoder(_Offer)
+_TOOLS_ONLY: Final = msgspec.json.Decoder(_ToolsOnly)
 _MODES: Final = {
     AutoChoice: tool_pb2.TOOL_CHOICE_MODE_AUTO,
     AnyChoice: tool_pb2.TOOL_CHOICE_MODE_REQUIRED,
@@ -72,10 +72,10 @@ _MODES: Final = {
 def check_kinds(body: bytes) -> None:
     """Raise Failure for a body's first tool that is not a client tool, even if it has additional fields."""
     try:
-        offer = _OFFER.decode(body)
+        body = _TOOLS_ONLY.decode(body)
     except msgspec.MsgspecError:
         return  # the body has other errors
-    for i, tool in enumerate(offer.tools or ()):
+    for i, tool in enumerate(body.tools or ()):
         _check_kind(tool.type, f"tools.{i}")
 
 

@@ -27,7 +27,7 @@ _ONE: Final = f"{_ROOT}/{{name:path}}"  # a model's own endpoint may have slashe
 _PROVISIONED: Final = f"{_ROOT}/pt"  # provisioned throughput, which is all there is
 _CREATE: Final = msgspec.json.Decoder(EndpointBody)
 _CONFIG: Final = msgspec.json.Decoder(ConfigBody)
-_MADE: Final = Parameter("name", "path", "The name of an endpoint that was created.", "ab-test")
+_CREATED_NAME: Final = Parameter("name", "path", "The name of an endpoint that was created.", "ab-test")
 _IF_MATCH: Final = Parameter(
     "if-match", "header", "The config_version that is to be changed, in quotes; another one is left as it is: 409.", "*"
 )
@@ -92,7 +92,7 @@ def _create(route: str) -> Operation:
 def _update(route: str) -> Operation:
     return Operation(
         "PUT", route, "Updates the models of an endpoint.", Change(_parse_config, _serialize), [_CONFIG_BODY],
-        parameters=[_MADE, _IF_MATCH], is_closed=True,
+        parameters=[_CREATED_NAME, _IF_MATCH], is_closed=True,
     )  # fmt: skip
 
 
@@ -111,6 +111,6 @@ SERVING_ENDPOINTS: Final = Surface(
             "GET", _ONE, "Describes an endpoint.", Lookup(_get), answer=EndpointAnswer, parameters=[ENDPOINT_NAME]
         ),
         Operation("DELETE", _ONE, "Deletes an endpoint.", Lookup(_delete), answer=NothingAnswer,
-                  parameters=[_MADE, _IF_MATCH]),
+                  parameters=[_CREATED_NAME, _IF_MATCH]),
     ),
 )  # fmt: skip

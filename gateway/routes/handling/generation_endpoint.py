@@ -26,7 +26,7 @@ from gateway.http.cost import cost_comment
 from gateway.http.event_id import HEADER, EventMarks
 from gateway.http.headers import headers_of
 from gateway.http.offload import offload
-from gateway.http.reply import known, send_error_response, send_json
+from gateway.http.reply import send_error_response, send_json, to_failure
 from gateway.http.sse import EventStream
 from gateway.routes.handling.authentication_first import ReplaceFailure, keep_failure
 from gateway.settings.config import Settings
@@ -72,11 +72,11 @@ class GenerationEndpoint:
             parsed = await offload(len(body), partial(translator.parse, http_request))
             marks = EventMarks(http_request.headers)
             if parsed.stream and marks.last is not None:
-                marks.last.ask(parsed.request)
+                marks.last.set_resume_options(parsed.request)
         except CallerLeft:
             raise
         except Exception as error:  # noqa: BLE001  unexpected errors are logged, and reported in the dialect's format
-            failure = await self.replace_failure(known(error, caller.request_id), caller)
+            failure = await self.replace_failure(to_failure(error, caller.request_id), caller)
             await send_error_response(send, translator.error_response(failure), failure)
             return
         if parsed.timeout_s is not None:
@@ -98,10 +98,10 @@ class GenerationEndpoint:
             response = await self.client.call(parsed.request, caller, parsed.affinity)
             body = await offload(response.ByteSize(), partial(parsed.encoder.whole, response))
         except asyncio.CancelledError:
-            await fail(known(_shutdown_failure(), caller.request_id))
+            await fail(to_failure(_shutdown_failure(), caller.request_id))
             raise
         except Exception as error:  # noqa: BLE001  as above
-            await fail(known(error, caller.request_id))
+            await fail(to_failure(error, caller.request_id))
         else:
             await send_json(send, 200, body)
 
@@ -139,12 +139,12 @@ class GenerationEndpoint:
                             await stream.write(marks.put(await _encoded(encoder, event), event))
             _check_end(event)
         except asyncio.CancelledError:
-            await fail(known(_shutdown_failure(), caller.request_id))
+            await fail(to_failure(_shutdown_failure(), caller.request_id))
             raise
         except CallerLeft:
             raise
         except Exception as error:  # noqa: BLE001  as above
-            await fail(known(error, caller.request_id))
+            await fail(to_failure(error, caller.request_id))
         else:
             await stream.close(final_bytes())
 

@@ -16,7 +16,7 @@ from sluice.v1.model_pb2 import Model
 from gateway.dialects.seam.failure import Failure
 from gateway.upstream.client import Caller
 
-_FRESH_S: Final = 2.0  # seconds for which a list is fresh
+_MAX_AGE_S: Final = 2.0  # seconds for which a list is fresh
 _MAX_LISTS: Final = 1024
 
 
@@ -85,8 +85,8 @@ class EndpointLists:
 
     def _forget_stale(self) -> None:
         """Remove lists that are no longer fresh."""
-        oldest_fresh = self._clock() - _FRESH_S
-        while self._listings and next(iter(self._listings.values())).listed_at <= oldest_fresh:
+        oldest_valid = self._clock() - _MAX_AGE_S
+        while self._listings and next(iter(self._listings.values())).listed_at <= oldest_valid:
             self._listings.popitem(last=False)
 
     def _hash(self, caller: Caller) -> bytes:

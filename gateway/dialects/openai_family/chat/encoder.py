@@ -70,13 +70,13 @@ class ChatEncoder:
         if kind == "reasoning_delta":
             reasoning = event.reasoning_delta
             fields = dict.fromkeys(self._extra_fields.reasoning_names, reasoning.text)
-            return self._begun_delta(reasoning.choice_index, fields) if fields else b""
+            return self._delta_after_start(reasoning.choice_index, fields) if fields else b""
         if kind == "tool_call_delta":
             call = event.tool_call_delta
-            return self._begun_delta(call.choice_index, {"tool_calls": [_to_tool_call_delta(call)]}, content=None)
+            return self._delta_after_start(call.choice_index, {"tool_calls": [_to_tool_call_delta(call)]}, content=None)
         if kind == "choice_finished":
             end = event.choice_finished
-            return self._begun_delta(end.choice_index, {}, finish_reason=FINISH_REASONS[end.finish_reason])
+            return self._delta_after_start(end.choice_index, {}, finish_reason=FINISH_REASONS[end.finish_reason])
         return self._mark(event, kind)
 
     def whole(self, response: ChatResponse) -> bytes:
@@ -143,11 +143,11 @@ class ChatEncoder:
         index = delta.choice_index
         if delta.logprobs or self._tokens.is_emitted:
             logprobs = to_logprobs(delta.logprobs) if delta.logprobs else None
-            return self._begun_delta(index, {"content": delta.text}, logprobs=logprobs)
+            return self._delta_after_start(index, {"content": delta.text}, logprobs=logprobs)
         begin = b"" if index in self._text_heads else self._begin(index, "")
         return begin + self._text_heads[index] + orjson.dumps(delta.text) + self._text_tail
 
-    def _begun_delta(
+    def _delta_after_start(
         self,
         index: int,
         delta: dict[str, Any],
