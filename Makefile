@@ -62,5 +62,5 @@ envoy-filter:  ## build envoy/connections_by_address.c into envoy/envoy.yaml
 	@tools/install.sh run zig && $(PY) tools/envoy_filter.py .cache/zig/ziglang/zig
 dist:  ## build a release in dist/ and test it: packages, the contract in both forms, SBOM, checksums
 	@tools/install.sh dev native npm validate docs dist && ls dist
-clean:  ## remove everything installed or built
+clean:  ## remove everything installed or built, except the state of runs (.state)
 	rm -rf .venv .venvs .cache .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build gateway/page/site native/build dist *.egg-info examples/node_modules examples/*/build

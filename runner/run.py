@@ -14,7 +14,7 @@ import asyncio
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +27,16 @@ from process.settings.process_settings import read_settings
 from runner.processes.children import Children, DiedTooOften
 from runner.processes.json_log import json_line
 from runner.processes.readable import ReadableLog
+from runner.proxy.admin import EnvoyAdmin
 from runner.proxy.envoy_config import AddressError, envoy_config
-from runner.settings import ROOT, RunError, Settings, check, commands
+from runner.settings import ROOT, RunError, Settings, admin_address, check, commands, make_certificates
 from runner.startup.startup_timeout import StartupTimeout
+from runner.state import StateError, claimed, make_operator_token
 
 READY_TIMEOUT_S = 300  # without progress; loading a large model from a slow disk takes long
-_DEATHS: dict[int, str] = {  # by the signal that ended a process
-    signal.SIGKILL: " (killed, as the kernel does if memory is short; `sluice check` shows a model's need)",
-    signal.SIGABRT: " (aborted, often after a failed allocation; `sluice check` shows a model's need of memory)",
+_DEATHS: Mapping[int, str] = {  # by the signal that ended a process
+    signal.SIGKILL: "killed, as the kernel does if memory is short; `sluice check` shows a model's need",
+    signal.SIGABRT: "aborted, often after a failed allocation; `sluice check` shows a model's need of memory",
 }
 STOP_MARGIN_S = 40.0  # time of a process to end by itself after its drain timeout
 
@@ -88,6 +90,13 @@ class StopSignal:
 async def run(settings: Settings) -> None:
     """Start all processes, serve until a signal or until a process dies too often, then stop all."""
     check(settings)
+    with claimed(settings.state()):
+        await _run(settings)
+
+
+async def _run(settings: Settings) -> None:
+    make_certificates(settings)
+    operator_token = make_operator_token(settings.state())
     lines = Lines(sys.stdout.fileno(), lambda number: own_line(settings, f"{number} lines were dropped"))
     readable = ReadableLog(is_coloured=sys.stdout.isatty())
 
@@ -113,8 +122,7 @@ async def run(settings: Settings) -> None:
 
     async def exit_of_any() -> None:
         name, code, last_line = await children.first_exit()
-        how = _DEATHS.get(-code if code < 0 else code - 128, "")  # 128 + signal: through a shell
-        raise RunError(f"{name} exited with code {code}{how}: {last_line or 'its log is empty'}")
+        raise RunError(f"{name} exited with code {code}{how_it_died(code)}: {last_line or 'its log is empty'}")
 
     async def startup_timed_out() -> None:
         await startup_timeout.end()
@@ -123,13 +131,13 @@ async def run(settings: Settings) -> None:
     with tempfile.TemporaryDirectory(prefix="sluice-envoy-") as folder:
         envoy_yaml = write_envoy_config(settings, Path(folder))
         try:
-            for name, command in commands(settings, envoy_yaml).items():
+            for name, command in commands(settings, envoy_yaml, operator_token).items():
                 children.start(name, command)
             # Only now, so that the processes load while this one does.
             from runner.startup.greeting import greeting  # noqa: PLC0415
             from runner.startup.readiness import Entrance, list_models, wait_until_ready  # noqa: PLC0415
 
-            entrance = Entrance.from_settings(settings)
+            entrance = Entrance.from_settings(settings, EnvoyAdmin(admin_address(settings, Path(folder))))
             if await stop.run_until_stop(wait_until_ready(entrance), exit_of_any(), startup_timed_out()):
                 text = greeting(settings, await asyncio.to_thread(list_models, entrance))
                 lines.write(json_line("run", text.strip()) if log_format == "json" else text)
@@ -140,6 +148,12 @@ async def run(settings: Settings) -> None:
             number = stop.number or signal.SIGINT
             drain_s = settings.drain_timeout_s + (settings.drain_time_s if number is signal.SIGTERM else 0)
             await children.stop((number, signal.SIGINT), drain_s + STOP_MARGIN_S, drain_s)
+
+
+def how_it_died(code: int) -> str:
+    """Return a likely reason for an exit code in brackets; empty if there is none."""
+    text = _DEATHS.get(-code if code < 0 else code - 128, "")
+    return f" ({text})" if text else ""
 
 
 def own_line(settings: Settings, text: str) -> str:
@@ -158,8 +172,9 @@ def main() -> int:
     use_batch_policy()  # service, gateway and Envoy inherit it
     try:
         asyncio.run(run(settings))
-    except (RunError, AddressError, DiedTooOften) as error:
-        Lines(sys.stderr.fileno(), str).write(own_line(settings, str(error)))
+    except (RunError, StateError, AddressError, DiedTooOften) as error:
+        for line in str(error).splitlines():
+            Lines(sys.stderr.fileno(), str).write(own_line(settings, line))
         return 1
     return 0
 

@@ -2,35 +2,31 @@
 
 from __future__ import annotations
 
-import os
-import re
 import socket
 import sys
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeAlias
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, AliasChoices, Field, field_validator, model_validator
+from pydantic import AliasChoices, Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, CliPositionalArg, NoDecode, SettingsConfigDict
 
 from process.network.address import host_port
+from process.network.loopback import is_loopback
 from process.network.tls import TlsError
-from process.settings.quantities import Host, Seconds
+from process.settings.quantities import Host, Origin, Seconds
 from process.settings.setting import UNIT
 from runner.proxy.envoy_config import Addresses
 from runner.proxy.envoy_tls import EnvoyTls
+from runner.state import default_state_folder
 from runner.tls.development_tls import DevelopmentTls
 from runner.tls.public_tls import PublicTls
 
+_ADMIN_SOCKET = "admin.sock"  # in the run's folder
+_ADMIN_HOST = "127.0.0.1"
 ENVOY_MARGIN_S = 10.0  # time in which the errors of cut requests pass through Envoy after the drain timeout
 ROOT = Path(__file__).resolve().parent.parent  # the folder of the processes' packages
-
-
-def state_folder() -> Path:
-    """Return the folder of what outlives a run: in the checkout, or, when installed, the user's folder for state."""
-    if (ROOT / "pyproject.toml").is_file():
-        return ROOT / ".cache"
-    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "sluice"
 
 
 def is_hub_id(source: str) -> bool:
@@ -38,18 +34,11 @@ def is_hub_id(source: str) -> bool:
     return source.count("/") == 1 and not source.endswith("/") and source[0] not in "./~" and not Path(source).exists()
 
 
-def _origin(text: str) -> str:
-    """Return the origin of a page as browsers send it: in lower case, without a path."""
-    if text != "*" and not re.fullmatch(r"[a-z][a-z0-9+.-]*://[^\s/?#@*]+", text.lower()):
-        raise ValueError(f"{text!r} is not an origin; expected SCHEME://HOST[:PORT] without a path, or *")
-    return text.lower()
-
-
-Origin: TypeAlias = Annotated[str, AfterValidator(_origin)]
-
-
 class RunError(Exception):
-    """The run can't continue; the message is one line for the user."""
+    """The run can't continue; each argument is one line for the user."""
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.args))
 
 
 class Settings(BaseSettings):
@@ -72,15 +61,25 @@ class Settings(BaseSettings):
     )
     host: Host = Field("127.0.0.1", description="address that all three processes listen on")
     envoy_port: int = Field(8080, ge=1, le=65535, description="Envoy's port: REST, gRPC and gRPC-web")
-    envoy_admin_port: int = Field(9901, ge=1, le=65535, description="port of Envoy's admin interface")
+    envoy_admin_port: int | None = Field(
+        None,
+        ge=1,
+        le=65535,
+        description="port of Envoy's admin interface, on 127.0.0.1; null: it listens on a Unix socket of this user",
+    )
     gateway_port: int = Field(8000, ge=1, le=65535, description="the gateway's port: REST and /metrics")
     service_port: int = Field(50051, ge=1, le=65535, description="the service's gRPC port")
     service_metrics_port: int = Field(9464, ge=1, le=65535, description="port of the service's /metrics")
     config: Path | None = Field(None, description="YAML or TOML file with settings of the service")
     model: list[str] = Field([], description="like the positional arguments, as a flag; repeatable")
-    endpoints_file: Path = Field(
-        default_factory=lambda: state_folder() / "endpoints.json",
-        description="file that stores the endpoints created through the API",
+    state_folder: Path | None = Field(
+        None,
+        description="folder of what outlives the run: endpoints, certificates, the operator token; one run at a time "
+        "uses it; null: `.state/PORT` in the checkout, installed `~/.local/state/sluice/PORT`, by envoy_port",
+    )
+    endpoints_file: Path | None = Field(
+        None,
+        description="file that stores the endpoints created through the API; null: `endpoints.json` in state_folder",
     )
     keys_file: Path | None = Field(
         None, description="file of API keys, written by `sluice keys`; null: clients need no key"
@@ -126,9 +125,9 @@ class Settings(BaseSettings):
         None,
         description="PEM file of the authorities that clients' certificates must be from; needs cert_file",
     )
-    certs_folder: Path = Field(
-        default_factory=lambda: state_folder() / "certs",
-        description="folder of these certificates, which are created at every start",
+    certs_folder: Path | None = Field(
+        None,
+        description="folder of these certificates, which are created at every start; null: `certs` in state_folder",
     )
 
     @field_validator("cors_origins", mode="before")
@@ -164,7 +163,19 @@ class Settings(BaseSettings):
 
     def development_tls(self) -> DevelopmentTls | None:
         """Return the run's certificates; None without TLS."""
-        return None if self.tls == "off" else DevelopmentTls(self.certs_folder.resolve(), self.tls == "mutual")
+        return None if self.tls == "off" else DevelopmentTls(self.certs(), self.tls == "mutual")
+
+    def state(self) -> Path:
+        """Return the absolute path of the state folder."""
+        return (self.state_folder or default_state_folder(self.envoy_port)).resolve()
+
+    def endpoints(self) -> Path:
+        """Return the absolute path of the endpoints' file."""
+        return self.state() / "endpoints.json" if self.endpoints_file is None else self.endpoints_file.resolve()
+
+    def certs(self) -> Path:
+        """Return the absolute path of the folder of development certificates."""
+        return self.state() / "certs" if self.certs_folder is None else self.certs_folder.resolve()
 
     def public_tls(self) -> PublicTls | None:
         """Return the operator's own certificate of the public listener; None without one."""
@@ -175,7 +186,10 @@ class Settings(BaseSettings):
 
     def addresses(self, secrets: Path) -> Addresses:
         """Return the addresses of Envoy's configuration. `secrets` is a folder of this run."""
-        given = {field.name: getattr(self, field.name) for field in fields(Addresses) if field.name != "tls"}
+        given = {each.name: getattr(self, each.name) for each in fields(Addresses) if hasattr(self, each.name)}
+        del given["tls"]
+        given["envoy_admin_socket"] = secrets / _ADMIN_SOCKET
+        given["is_private"] = is_loopback(self.host) and not self.allow_anonymous
         if (tls := self.development_tls()) is None:
             return Addresses(**given)
         return Addresses(
@@ -184,47 +198,58 @@ class Settings(BaseSettings):
 
     def ports(self) -> dict[str, int]:
         """Return every port by the name of its setting."""
-        return {name: value for name, value in self.model_dump().items() if name.endswith("_port")}
+        return {name: value for name, value in self.model_dump().items() if name.endswith("_port") and value}
 
 
 def check(settings: Settings) -> None:
-    """Check ports and model folders before anything starts, and create the folder of the endpoints' file."""
-    used: dict[int, str] = {}
-    for name, port in settings.ports().items():
-        if used.setdefault(port, name) != name:
-            raise RunError(f"{used[port]} and {name} are both {port}; each needs its own port")
-    for name, port in settings.ports().items():
+    """Check ports and model folders before anything starts, and create the folder of a given endpoints' file.
+
+    Raise RunError with all problems.
+    """
+    if problems := [*_port_problems(settings), *_model_problems(settings)]:
+        raise RunError(*problems)
+    if settings.endpoints_file is not None:
         try:
-            probe_port(settings.host, port)
+            settings.endpoints().parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise RunError(
-                f"cannot listen on {host_port(settings.host, port)} ({error.strerror}); "
-                f"choose another {name} with --{name.replace('_', '-')} or SLUICE_{name.upper()}"
-            ) from error
-    for name, model in settings.served().items():
-        if not is_hub_id(model) and not Path(model, "config.json").is_file():
-            raise RunError(
-                f"model {name}: {model} has no config.json; expected a model's folder or a hub id, ORG/MODEL"
-            )
-    try:
-        settings.endpoints_file.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RunError(f"endpoints_file {settings.endpoints_file}: {error.strerror}") from error
-    _check_tls(settings)
-
-
-def _check_tls(settings: Settings) -> None:
-    """Check the operator's own certificate, and create the development certificates."""
+            raise RunError(f"endpoints_file {settings.endpoints()}: {error.strerror}") from error
     if (public := settings.public_tls()) is not None:
         try:
             public.check()
         except TlsError as error:
             raise RunError(str(error)) from error
+
+
+def make_certificates(settings: Settings) -> None:
+    """Create the run's development certificates, if it has TLS. Raise RunError."""
     if (tls := settings.development_tls()) is not None:
         try:
             tls.make(settings.host)
         except (OSError, ValueError) as error:
             raise RunError(f"certs_folder {tls.folder}: {getattr(error, 'strerror', None) or error}") from error
+
+
+def _port_problems(settings: Settings) -> Iterator[str]:
+    """Yield a line for each port that two listeners have or that is in use; each line names the setting."""
+    used: dict[int, str] = {}
+    for name, port in settings.ports().items():
+        if used.setdefault(port, name) != name:
+            yield f"{used[port]} and {name} are both {port}; each needs its own port"
+    for port, name in used.items():
+        host = _ADMIN_HOST if name == "envoy_admin_port" else settings.host
+        try:
+            probe_port(host, port)
+        except OSError as error:
+            yield (
+                f"cannot listen on {host_port(host, port)} ({error.strerror}); "
+                f"choose another {name} with --{name.replace('_', '-')} or SLUICE_{name.upper()}"
+            )
+
+
+def _model_problems(settings: Settings) -> Iterator[str]:
+    for name, model in settings.served().items():
+        if not is_hub_id(model) and not Path(model, "config.json").is_file():
+            yield f"model {name}: {model} has no config.json; expected a model's folder or a hub id, ORG/MODEL"
 
 
 def probe_port(host: str, port: int) -> None:
@@ -235,11 +260,12 @@ def probe_port(host: str, port: int) -> None:
         probe.bind(address)
 
 
-def commands(settings: Settings, envoy_yaml: Path) -> dict[str, list[str]]:
-    """Return each process's command line, in start order."""
+def commands(settings: Settings, envoy_yaml: Path, operator_token: Path) -> dict[str, list[str]]:
+    """Return each process's command line, in start order. `operator_token` is a file."""
     service = [sys.executable, "-m", "service", "--host", settings.host, "--port", str(settings.service_port)]
     service += ["--metrics-port", str(settings.service_metrics_port)]
-    service += ["--endpoints-file", str(settings.endpoints_file.resolve())]
+    service += ["--endpoints-file", str(settings.endpoints())]
+    service += ["--auth.operator-token-file", str(operator_token)]
     if settings.config is not None:
         service += ["--config", str(settings.config.resolve())]
     for name, model in settings.served().items():
@@ -248,6 +274,8 @@ def commands(settings: Settings, envoy_yaml: Path) -> dict[str, list[str]]:
     gateway += ["--target", host_port(settings.host, settings.service_port)]
     service += ["--drain-timeout-s", str(settings.drain_timeout_s)]
     gateway += ["--stop-timeout-s", str(settings.drain_timeout_s)]
+    for origin in settings.cors_origins:
+        gateway += ["--allowed-origins", origin]
     if settings.keys_file is not None:
         service += ["--auth.keys-file", str(settings.keys_file.resolve())]
     if settings.allow_anonymous:
@@ -259,10 +287,17 @@ def commands(settings: Settings, envoy_yaml: Path) -> dict[str, list[str]]:
     if (tls := settings.development_tls()) is not None:
         service += tls.service_flags()
         gateway += tls.gateway_flags()
-    envoy = [sys.executable, "-m", "runner.proxy.front_door", f"127.0.0.1:{settings.envoy_admin_port}"]
+    envoy = [sys.executable, "-m", "runner.proxy.front_door", admin_address(settings, envoy_yaml.parent)]
     drain_timeout_s = settings.drain_timeout_s + ENVOY_MARGIN_S
     envoy += ["--drain-time-s", str(settings.drain_time_s), "--drain-timeout-s", str(drain_timeout_s), "--"]
     envoy += [str(Path(sys.executable).with_name("envoy")), "-c", str(envoy_yaml)]
     envoy += ["--concurrency", "1", "--disable-hot-restart", "-l", "warning"]
     envoy += ["--file-flush-interval-msec", "500"]  # for its access log
     return {"service": service, "gateway": gateway, "envoy": envoy}
+
+
+def admin_address(settings: Settings, folder: Path) -> str:
+    """Return the address of Envoy's admin interface: host:port, or the path of a Unix socket in the run's folder."""
+    if settings.envoy_admin_port is None:
+        return str(folder / _ADMIN_SOCKET)
+    return host_port(_ADMIN_HOST, settings.envoy_admin_port)

@@ -51,7 +51,7 @@ class Run:
         self._model = model
         self._folder = tempfile.TemporaryDirectory(prefix="sluice-start-")
         flags = [f"--{name}-port={port}" for name, port in self.ports.items()]
-        flags.append(f"--endpoints-file={self._folder.name}/endpoints.json")
+        flags.append(f"--state-folder={self._folder.name}")
         self._began = time.monotonic()
         self.process = subprocess.Popen(
             [sys.executable, "-m", "runner", *flags, *options],

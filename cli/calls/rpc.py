@@ -6,6 +6,7 @@ import os
 from typing import Any, Final, Protocol, TypeVar
 from urllib.parse import urlsplit
 
+from cli.calls.operator_token import operator_token
 from cli.calls.server import KEY_HINT, ServerError
 from cli.calls.tls_hint import tls_problem
 
@@ -24,7 +25,10 @@ class _Message(Protocol):
 
 
 def call(url: str, key: str, ca_file: str, method: str, request: _Message, answer: type[Answer]) -> Answer:
-    """Call `method` ("package.Service/Method") of the server at `url` and return its response. Raise ServerError."""
+    """Call `method` ("package.Service/Method") of the server at `url` and return its response. Raise ServerError.
+
+    Without a key, a server on this machine gets its operator token.
+    """
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its own log would repeat the error below
     import grpc  # noqa: PLC0415  imported on use, for a fast start
 
@@ -46,6 +50,7 @@ def call(url: str, key: str, ca_file: str, method: str, request: _Message, answe
         raise ServerError(f"--ca-file {ca_file}: {error.strerror or error}") from error
     except ValueError as error:
         raise ServerError(f"{url}: {error}") from error
+    key = key or operator_token(url)
     with channel:
         call = channel.unary_unary(f"/{method}", request.__class__.SerializeToString, answer.FromString)
         try:

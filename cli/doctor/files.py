@@ -24,7 +24,8 @@ _OTHERS: Final = 0o077  # the permissions of group and others
 def check_files(settings: Settings) -> Iterator[Finding]:
     """Yield a finding for each file and folder that the settings name, and for Envoy's program."""
     yield _executable("envoy", Path(sys.executable).with_name("envoy"))
-    yield _writable("endpoints_file", settings.endpoints_file.parent)
+    yield _writable("state_folder", settings.state())
+    yield _writable("endpoints_file", settings.endpoints().parent)
     for name, model in settings.served().items():
         if not is_hub_id(model):
             yield _readable(f"model {name}", Path(model, "config.json"))
@@ -41,7 +42,7 @@ def check_files(settings: Settings) -> Iterator[Finding]:
         if public.client_ca_file is not None:
             yield check_certificate(public.client_ca_file)
     if settings.tls != "off":
-        yield _writable("certs_folder", settings.certs_folder)
+        yield _writable("certs_folder", settings.certs())
 
 
 def check_certificate(path: Path, now: datetime | None = None) -> Finding:

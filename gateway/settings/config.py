@@ -8,7 +8,7 @@ from pydantic_settings import SettingsConfigDict
 from process.network.loopback import is_loopback
 from process.network.tls import TargetTlsSettings
 from process.settings.process_settings import ProcessSettings
-from process.settings.quantities import Bytes, Host, Interval, Port, Seconds
+from process.settings.quantities import Bytes, Host, Interval, Origin, Port, Seconds
 from process.settings.setting import UNIT
 
 PROGRAM = "sluice-gateway"
@@ -48,6 +48,12 @@ class Settings(ProcessSettings):
     target_tls: TargetTlsSettings = Field(TargetTlsSettings(), description="TLS of connections to the service")
     auth: AuthSettings = Field(AuthSettings(), description="requests without credentials")
 
+    allowed_origins: tuple[Origin, ...] = Field(
+        (),
+        description="origins of web pages, SCHEME://HOST[:PORT], whose requests are served although the service's "
+        "authentication is off; `*`: all; pages of this machine always are",
+    )
+
     request_deadline_s: Interval = Field(600, description="longest duration of a generation")
     resume_timeout_s: Seconds = Field(
         30, description="longest wait to resume an answer whose service died; 0: answers are not resumed"
@@ -72,3 +78,8 @@ class Settings(ProcessSettings):
         """True if the service must require API keys, because other machines can reach the gateway."""
         hosts = [self.host] if self.admin_port is None else [self.host, self.admin_host]
         return not self.auth.allow_anonymous and not all(map(is_loopback, hosts))
+
+    @property
+    def is_private(self) -> bool:
+        """True if only programs of this machine are meant to reach the gateway without API keys."""
+        return not self.auth.allow_anonymous and not self.needs_keys

@@ -20,6 +20,7 @@ from opentelemetry import trace
 from sluice.v1 import endpoint_pb2, load_pb2, model_pb2
 
 from gateway.http.cost import REQUEST_HEADER, requests_cost, set_cost
+from gateway.http.local_request import is_local
 from gateway.http.rate_limits import set_rate_limits
 from gateway.settings.config import Settings
 from gateway.telemetry import attributes as names
@@ -42,7 +43,8 @@ class Caller:
     """The origin of a call: the request's id, and the client's credential as in the header `authorization`.
 
     `scope` is an additional scope that the call requires, for pages that the gateway itself serves. `timeout_s` is the
-    client's timeout if it is shorter than the RPC's deadline. `wants_cost` requests the cost of the answer.
+    client's timeout if it is shorter than the RPC's deadline. `wants_cost` requests the cost of the answer. `host` and
+    `origin` are the request's headers, empty if missing.
     """
 
     request_id: str
@@ -50,6 +52,8 @@ class Caller:
     scope: str = ""
     timeout_s: float | None = None
     wants_cost: bool = False
+    host: str = ""
+    origin: str = ""
 
     @classmethod
     def from_headers(cls, request_id: str, headers: Mapping[str, str]) -> Caller:
@@ -61,7 +65,13 @@ class Caller:
         if authorization is None or authorization[: len(_BEARER)].lower() != _BEARER:
             key = next((headers[name] for name in _KEY_HEADERS if name in headers), None)
             authorization = authorization if key is None else f"Bearer {key}"
-        return cls(request_id, authorization, wants_cost=requests_cost(headers))
+        return cls(
+            request_id,
+            authorization,
+            wants_cost=requests_cost(headers),
+            host=headers.get("host", ""),
+            origin=headers.get("origin", ""),
+        )
 
 
 class ServiceClient:
@@ -171,6 +181,8 @@ class ServiceClient:
             metadata.append(("x-sluice-timeout", f"{timeout_s:.0f}S"))
         if self._settings.needs_keys:
             metadata.append(("x-sluice-auth", "required"))
+        elif self._settings.is_private and not is_local(caller.host, caller.origin, self._settings.allowed_origins):
+            metadata.append(("x-sluice-auth", "foreign"))
         if model := getattr(request, "model", ""):
             metadata.append(("x-sluice-model", quote(model[:_MAX_ROUTING_LENGTH], safe="")))
         if key := affinity_key(request, caller.authorization, affinity):

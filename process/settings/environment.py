@@ -29,6 +29,7 @@ RUNNER = frozenset(
         "SLUICE_MODEL",
         "SLUICE_MODELS",
         "SLUICE_CONFIG",
+        "SLUICE_STATE_FOLDER",
         "SLUICE_ENDPOINTS_FILE",
         "SLUICE_KEYS_FILE",
         "SLUICE_ALLOW_ANONYMOUS",

@@ -21,8 +21,8 @@ _NUM_WAITING_AT = 24  # the offset of the backlog length in a listening socket's
 
 
 @contextlib.contextmanager
-def listeners_of(pid: int, but_port: int) -> Iterator[list[socket.socket]]:
-    """Yield duplicates of the listening TCP sockets of a process of the same user, except those on one port.
+def listeners_of(pid: int, but_port: int | None) -> Iterator[list[socket.socket]]:
+    """Yield duplicates of the listening TCP sockets of a process of the same user, except those on `but_port`.
 
     They are closed at the end. The list is empty if the kernel forbids the duplication or the process has ended.
     """

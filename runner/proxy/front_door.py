@@ -17,23 +17,21 @@ import json
 import subprocess
 import sys
 import time
-import urllib.request
 from collections.abc import Sequence
-from http.client import HTTPResponse
 
 from runner.processes.lifeline import die_with_parent
+from runner.proxy.admin import EnvoyAdmin
 from runner.proxy.closing import listeners_of, num_waiting, reject_new_connections
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
 _POLL_S = 0.1
-_ADMIN_TIMEOUT_S = 2.0
 _ACCEPT_S = 1.0  # the time for Envoy to accept established connections, which usually takes no time
 
 
 class EnvoyProcess:
-    """An Envoy process with its admin interface at `admin` (host:port). Signals must be blocked in all threads."""
+    """An Envoy process with its admin interface. Signals must be blocked in all threads."""
 
-    def __init__(self, command: Sequence[str], admin: str) -> None:
+    def __init__(self, command: Sequence[str], admin: EnvoyAdmin) -> None:
         self._admin = admin
         # The child unblocks its signals, and dies with this process.
         self._process = subprocess.Popen(command, preexec_fn=die_with_parent())  # noqa: PLW1509 there is one thread
@@ -65,8 +63,7 @@ class EnvoyProcess:
 
     def _stop_listening(self) -> None:
         """Close the listeners after all established connections are accepted, because closing resets the others."""
-        port = int(self._admin.rpartition(":")[2])
-        with listeners_of(self._process.pid, but_port=port) as listeners:
+        with listeners_of(self._process.pid, but_port=self._admin.port) as listeners:
             reject_new_connections(listeners)
             until = time.monotonic() + _ACCEPT_S
             self._pause(_POLL_S)  # for handshakes in progress
@@ -89,7 +86,7 @@ class EnvoyProcess:
     def _num_active(self) -> int:
         """Return the number of running requests; 0 if Envoy does not answer."""
         try:
-            with self._open("/stats?filter=downstream_rq_active&format=json", "GET") as page:
+            with self._admin.open("/stats?filter=downstream_rq_active&format=json") as page:
                 stats = json.load(page)["stats"]
         except (OSError, ValueError):
             return 0
@@ -98,27 +95,22 @@ class EnvoyProcess:
     def _post(self, path: str) -> None:
         """Call Envoy's admin interface. A failure is reported on standard error."""
         try:
-            self._open(path, "POST").close()
+            self._admin.open(path, "POST").close()
         except OSError as error:
             sys.stderr.write(f"front_door: Envoy's {path} failed: {error}\n")
-
-    def _open(self, path: str, method: str) -> HTTPResponse:
-        request = urllib.request.Request(f"http://{self._admin}{path}", method=method)
-        answer: HTTPResponse = urllib.request.urlopen(request, timeout=_ADMIN_TIMEOUT_S)  # noqa: S310 always http
-        return answer
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run Envoy until it exits or is stopped. Return its exit code, 0 after a drain."""
     parser = argparse.ArgumentParser(prog="front_door", description="Run Envoy, and drain it at SIGTERM.")
-    parser.add_argument("admin", help="host:port of Envoy's admin interface")
+    parser.add_argument("admin", help="Envoy's admin interface: host:port, or the absolute path of a Unix socket")
     parser.add_argument("--drain-time-s", type=int, default=3, help="seconds to accept connections after SIGTERM")
     parser.add_argument("--drain-timeout-s", type=float, default=22, help="seconds for running requests to end")
     parser.add_argument("command", nargs="+", help="Envoy and its arguments")
     chosen = parser.parse_args(arguments)
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     drain = ["--drain-time-s", str(max(chosen.drain_time_s, 1)), "--drain-strategy", "immediate"]
-    door = EnvoyProcess([*chosen.command, *drain], chosen.admin)
+    door = EnvoyProcess([*chosen.command, *drain], EnvoyAdmin(chosen.admin))
     signal_number = door.wait_for_stop()
     if signal_number is not None:
         door.drain(chosen.drain_time_s if signal_number is signal.SIGTERM else 0, chosen.drain_timeout_s)

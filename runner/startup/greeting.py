@@ -10,6 +10,7 @@ from sluice.v1 import model_pb2
 
 from process.network.address import host_port
 from runner.settings import Settings
+from runner.state import operator_token_file
 
 _METRICS_HOST: Final = "127.0.0.1"  # the default of the service's metrics_host
 _QUESTION: Final = "Hello! Who are you?"
@@ -38,13 +39,22 @@ sluice is ready.
   API reference   {base}/docs
   gateway         {scheme}://{host_port(settings.host, settings.gateway_port)}   REST, SSE; metrics at /metrics
   service         {host_port(settings.host, settings.service_port)}   gRPC; metrics at {metrics}
-  Envoy admin     http://127.0.0.1:{settings.envoy_admin_port}
-
+{_operator_lines(settings)}
 Try:
   {_request(settings, models, base, flags)}
 
 Ctrl-C stops everything.
 """
+
+
+def _operator_lines(settings: Settings) -> str:
+    """Return the lines for operators: the operator token's file, and the port of Envoy's admin interface."""
+    lines = ""
+    if settings.keys_file is None:
+        lines += f"  operator token  {operator_token_file(settings.state())}   for changes of models and endpoints\n"
+    if settings.envoy_admin_port is not None:
+        lines += f"  Envoy admin     http://127.0.0.1:{settings.envoy_admin_port}\n"
+    return lines
 
 
 def _request(settings: Settings, models: Sequence[model_pb2.Model], base: str, flags: str) -> str:

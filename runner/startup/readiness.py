@@ -18,6 +18,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from sluice.v1 import model_pb2, model_pb2_grpc
 
 from process.network.address import host_port
+from runner.proxy.admin import EnvoyAdmin
 from runner.settings import Settings
 
 _TIMEOUT_S: Final = 2.0
@@ -34,11 +35,11 @@ class Entrance:
     grpc_address: str
     context: ssl.SSLContext | None = None  # None without TLS
     credentials: grpc.ChannelCredentials | None = None  # None without TLS
-    admin: str | None = None  # Envoy's admin interface, if the others are those of gateway and service
+    admin: EnvoyAdmin | None = None  # Envoy's admin interface, if the others are those of gateway and service
 
     @classmethod
-    def from_settings(cls, settings: Settings) -> Entrance:
-        """Return the addresses of a run."""
+    def from_settings(cls, settings: Settings, admin: EnvoyAdmin) -> Entrance:
+        """Return the addresses of a run, with its Envoy's admin interface."""
         envoy, tls = host_port(settings.host, settings.envoy_port), settings.development_tls()
         if tls is None:
             return cls(envoy, envoy)
@@ -47,7 +48,7 @@ class Entrance:
             return cls(envoy, envoy, context, credentials)
         gateway = host_port(settings.host, settings.gateway_port)
         service = host_port(settings.host, settings.service_port)
-        return cls(gateway, service, context, credentials, f"127.0.0.1:{settings.envoy_admin_port}")
+        return cls(gateway, service, context, credentials, admin)
 
     @property
     def url(self) -> str:
@@ -92,11 +93,10 @@ def _is_ready(entrance: Entrance) -> bool:
         return False
 
 
-def _has_healthy_hosts(admin: str) -> bool:
+def _has_healthy_hosts(admin: EnvoyAdmin) -> bool:
     """Return whether Envoy serves and has found all its upstreams healthy. Raise OSError if it doesn't respond."""
-    with urllib.request.urlopen(f"http://{admin}/ready", timeout=_TIMEOUT_S):  # another status is an OSError
-        pass
-    with urllib.request.urlopen(f"http://{admin}/clusters?format=json", timeout=_TIMEOUT_S) as answer:
+    admin.open("/ready").close()  # an error status is an OSError
+    with admin.open("/clusters?format=json") as answer:
         clusters = json.load(answer)["cluster_statuses"]
     hosts = [host for cluster in clusters if cluster["name"] in _UPSTREAMS for host in cluster["host_statuses"]]
     return all(_UNHEALTHY.isdisjoint(host.get("health_status", {})) for host in hosts)

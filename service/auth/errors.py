@@ -66,10 +66,32 @@ class SignersUnknown(AuthError):
 
 
 class AuthOff(AuthError):
-    """A gateway open to other machines requires keys, and the service has none configured."""
+    """The gateway requires keys for a request that doesn't come from this machine, and the service has none."""
+
+    def __init__(self, why: str = "takes no requests from other machines without") -> None:
+        super().__init__(f"the service has no keys, and {why}")
+
+
+class MissingOperatorToken(MissingKey):
+    """A change of what is served lacks the operator token that it needs while authentication is off."""
 
     def __init__(self) -> None:
-        super().__init__("the service has no keys, and takes no requests from other machines without")
+        AuthError.__init__(
+            self,
+            "without API keys, changes of models, adapters and endpoints need the operator token, the content of "
+            f"auth.operator_token_file, or auth.allow_anonymous_changes: true; {_HOW}",
+        )
+
+
+class InvalidOperatorToken(InvalidKey):
+    """A change of what is served has a credential that isn't the operator token."""
+
+    def __init__(self) -> None:
+        AuthError.__init__(
+            self,
+            "the credential isn't the operator token, the content of auth.operator_token_file, which changes of "
+            "models, adapters and endpoints need without API keys",
+        )
 
 
 class ScopeMissing(AuthError):

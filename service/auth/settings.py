@@ -16,7 +16,7 @@ Algorithm: TypeAlias = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS5
 
 
 class AuthSettings(BaseModel):
-    """Settings of keys and tokens. With neither, all calls are admitted."""
+    """Settings of keys and tokens. With neither, all calls are admitted, except changes of what is served."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -42,6 +42,16 @@ class AuthSettings(BaseModel):
         False,
         description="allow addresses that other machines can reach although authentication is off: every client is "
         "accepted",
+    )
+    operator_token_file: Path | None = Field(
+        None,
+        description="file with the operator token: while authentication is off, changes of models, adapters and "
+        "endpoints need it as their key; null: they are rejected, unless allow_anonymous_changes is true",
+    )
+    allow_anonymous_changes: bool = Field(
+        False,
+        description="while authentication is off, every client may change models, adapters and endpoints, without the "
+        "operator token",
     )
 
     @property

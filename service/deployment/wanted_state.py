@@ -82,6 +82,18 @@ class WantedState(Generic[Document]):
                 return
         raise Outdated
 
+    async def catch_up(self) -> str:
+        """Take over what other replicas changed, and record that. Return why the store is lost; empty if it isn't."""
+        try:
+            await self.refresh()
+            if self._records_reads:
+                with contextlib.suppress(OSError):  # a file that can be read but not written is no loss for a reader
+                    async with self._using_store:
+                        await asyncio.to_thread(self._store.num_behind)
+        except (OSError, SharedTextLost) as error:
+            return str(error)
+        return ""
+
     async def follow(
         self,
         on_loss: Callable[[bool], Awaitable[None]],
@@ -96,7 +108,7 @@ class WantedState(Generic[Document]):
         while self._store.is_shared:
             await sleep(REFRESH_INTERVAL_S)
             try:
-                reason = await self._loss()
+                reason = await self.catch_up()
                 if bool(reason) is not is_lost:
                     is_lost = bool(reason)
                     self._log_loss(reason)
@@ -129,18 +141,6 @@ class WantedState(Generic[Document]):
                 return await asyncio.to_thread(self._store.num_behind) > 0
         except (OSError, SharedTextLost):
             return False
-
-    async def _loss(self) -> str:
-        """Refresh, and return why the store is lost; empty if it isn't."""
-        try:
-            await self.refresh()
-            if self._records_reads:
-                with contextlib.suppress(OSError):  # a file that can be read but not written is no loss for a reader
-                    async with self._using_store:
-                        await asyncio.to_thread(self._store.num_behind)
-        except (OSError, SharedTextLost) as error:
-            return str(error)
-        return ""
 
     def _log_loss(self, reason: str) -> None:
         if reason:

@@ -7,30 +7,43 @@ event loop's thread only.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import grpc
 from grpc import aio
+from sluice.v1 import rpc_pb2
 
 from service.auth.authenticator import Authenticator
 from service.auth.errors import AuthError, AuthOff, ScopeMissing
+from service.auth.operator_access import OperatorAccess
 from service.calls.call import current_call
 from service.generation.caller import Caller, Scope
 from service.interceptors.policy import API, Context, Continuation, Handler, behaviour_of, with_behaviour
 from service.interceptors.rpcs import RPCS
 
 _REQUIRED: Final = ("x-sluice-auth", "required")  # sent by gateways that are reachable from other machines
+_FOREIGN: Final = ("x-sluice-auth", "foreign")  # sent for requests with a foreign Host or Origin
+_ONLY_LOCAL: Final = (
+    "takes requests without one only if their Host is localhost or an IP address, and from web pages only if these are "
+    "its own or in allowed_origins (cors_origins of sluice serve); auth.allow_anonymous: true of the gateway takes all"
+)
+_CHANGES: Final = {rpc_pb2.RPC_KIND_CHANGE, rpc_pb2.RPC_KIND_UNSPECIFIED}
 _NAMED_SCOPE: Final = "x-sluice-scope"
 _BEARER: Final = "bearer "
 _KEY_NAMES: Final = ("api-key", "x-api-key")
 
 
 class Auth(aio.ServerInterceptor):
-    """Admits calls whose credential is valid and has a required scope; all calls if there is no authenticator."""
+    """Admits calls whose credential is valid and has a required scope.
 
-    def __init__(self, authenticator: Authenticator | None) -> None:
+    Without an authenticator all calls are admitted, except changes of what is served, which `operator` checks, and
+    calls that a proxy marks.
+    """
+
+    def __init__(self, authenticator: Authenticator | None, operator: OperatorAccess) -> None:
         self._authenticator = authenticator
+        self._operator = operator
 
     async def intercept_service(
         self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
@@ -39,15 +52,29 @@ class Auth(aio.ServerInterceptor):
         if handler is None or not handler_call_details.method.startswith(API):
             return handler
         metadata = handler_call_details.invocation_metadata or ()
+        method = handler_call_details.method.removeprefix("/")
         if self._authenticator is None:
-            return _rejecting(AuthOff()) if _REQUIRED in metadata else handler
+            try:
+                self._check_anonymous(method, metadata)
+            except AuthError as error:
+                return _rejecting(error)
+            return handler
         try:
             caller = await self._authenticator.identify(credential(metadata))
-            check_scope(handler_call_details.method.removeprefix("/"), caller)
+            check_scope(method, caller)
             _check_named_scope(metadata, caller)
         except AuthError as error:
             return _rejecting(error)
         return _of(caller, handler)
+
+    def _check_anonymous(self, method: str, metadata: Sequence[tuple[str, str | bytes]]) -> None:
+        """Raise AuthError for a call that is not admitted while authentication is off."""
+        if _REQUIRED in metadata:
+            raise AuthOff
+        if _FOREIGN in metadata:
+            raise AuthOff(_ONLY_LOCAL)
+        if RPCS[method].kind in _CHANGES:
+            self._operator.check(credential(metadata))
 
 
 def credential(metadata: Iterable[tuple[str, str | bytes]]) -> str | None:

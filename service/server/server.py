@@ -41,7 +41,7 @@ from service.registry.errors import RegistryError
 from service.registry.registry import Registry
 from service.server.listener import StartError, check_free, connection_options, listen
 from service.server.services import REQUESTS, SERVICES, add_services
-from service.server.stores import authenticator, change_store, endpoint_store
+from service.server.stores import authenticator, change_store, endpoint_store, operator_access
 from service.settings.config import Settings
 from service.settings.endpoint_settings import EndpointSettings
 from service.settings.model_settings import ModelSettings
@@ -84,7 +84,7 @@ class Server:
                 *self._load_reports(),
                 Errors(),
                 PlainText(),
-                Auth(self._authenticator),
+                Auth(self._authenticator, operator_access(settings)),
                 self._admission,
                 Validation(REQUESTS),
                 Sending(settings.send_stall_timeout_s),
@@ -159,6 +159,7 @@ class Server:
         self._run(self.endpoints.wanted.follow(partial(self.health.set_store_lost, "endpoints")))
         on_loss = partial(self.health.set_store_lost, "models")
         self._run(self.reconciler.wanted.follow(on_loss, self.reconciler.request_pass))
+        await self.reconciler.wanted.catch_up()  # others wait for this replica from its first request on
         await self.health.set_models(self.registry.loads)
         await self.health.enter(ServingPhase.SERVING)
 

@@ -7,6 +7,7 @@ from typing import Final
 from service.auth import shared_keys
 from service.auth.authenticator import Authenticator
 from service.auth.key_entry import KeysError
+from service.auth.operator_access import OperatorAccess
 from service.auth.shared_keys import SharedKeys
 from service.auth.signers import SignersError
 from service.contract.models.endpoint_json import EndpointJson
@@ -40,6 +41,14 @@ def change_store(settings: Settings) -> DocumentStore[Changes]:
     if settings.loaded_models_file is not None:
         return SharedDocument(SharedFile(settings.loaded_models_file), ChangesJson())
     return MemoryDocument(Changes())
+
+
+def operator_access(settings: Settings) -> OperatorAccess:
+    """Access to changes while authentication is off. Raises StartError."""
+    try:
+        return OperatorAccess.from_settings(settings.auth)
+    except KeysError as error:
+        raise StartError(f"auth.operator_token_file: {error}") from error
 
 
 def authenticator(settings: Settings) -> Authenticator | None:

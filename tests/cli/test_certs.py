@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from cli.app import APP
 from process.settings.process_settings import read_settings
-from runner.settings import RunError, Settings, check
+from runner.settings import RunError, Settings, make_certificates
 
 FILES = ["ca.pem", "ca-key.pem", "server.pem", "server-key.pem", "client.pem", "client-key.pem"]
 
@@ -128,10 +128,7 @@ def test_foreign_files_are_never_overwritten(prepare: Callable[[Path], None], na
     result = CliRunner().invoke(APP, ["certs", "dev", str(tmp_path)])
     assert (result.exit_code, result.output.count("\n")) == (1, 1)
     assert f"{tmp_path}: {named} " in result.output
-    ports = ["--envoy-port=18901", "--gateway-port=18902", "--service-port=18903", "--service-metrics-port=18904"]
-    settings = read_settings(
-        Settings, ["--tls=server", f"--certs-folder={tmp_path}", f"--endpoints-file={tmp_path}/../x.json", *ports]
-    )
+    settings = read_settings(Settings, ["--tls=server", f"--certs-folder={tmp_path}"])
     with pytest.raises(RunError, match=rf"certs_folder {tmp_path}: {named} "):
-        check(settings)
+        make_certificates(settings)
     assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before

@@ -20,7 +20,7 @@ PORTS = ("envoy", "envoy-admin", "gateway", "service", "service-metrics")
 def test_a_terminal_shows_people_what_happens(tmp_path: Path) -> None:
     """The terminal shows short lines instead of JSON, the greeting last, each request, and a clean stop."""
     flags = [f"--{name}-port={port}" for name, port in zip(PORTS, free_ports(len(PORTS)), strict=True)]
-    arguments = ["serve", f"demo={ROOT / 'demo/model'}", *flags, "--endpoints-file", str(tmp_path / "endpoints.json")]
+    arguments = ["serve", f"demo={ROOT / 'demo/model'}", *flags, "--state-folder", str(tmp_path)]
     with Terminal(*arguments, env={}) as terminal:
         before = terminal.until("Ctrl-C stops everything.\n")
         assert "model is ready" in before
@@ -50,7 +50,7 @@ def test_a_terminal_shows_people_what_happens(tmp_path: Path) -> None:
 def test_invalid_arguments_are_named(arguments: list[str], code: int, text: str, tmp_path: Path) -> None:
     """The error is one line without a traceback, before anything serves."""
     flags = [f"--{name}-port={port}" for name, port in zip(PORTS, free_ports(len(PORTS)), strict=True)]
-    flags += ["--endpoints-file", str(tmp_path / "endpoints.json")]
+    flags += ["--state-folder", str(tmp_path)]
     command = [sys.executable, "-m", "cli", "serve", *flags, *arguments]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=GUARD_S, check=False)
     assert done.returncode == code, done.stdout + done.stderr

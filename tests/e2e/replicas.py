@@ -90,7 +90,8 @@ class Replicas:
             return
         command = [sys.executable, "-m", name.partition("-")[0], f"--port={self._ports[name]}"]
         if name in self.services:
-            command += [f"--metrics-port={self._ports[f'{name}-metrics']}", *self._options]
+            command += [f"--metrics-port={self._ports[f'{name}-metrics']}", "--auth.allow-anonymous-changes"]
+            command += self._options
         else:
             command += [f"--target={self.address(self._targets.get(name, 'inner'))}"]
         self._run(name, command)
@@ -103,6 +104,8 @@ class Replicas:
     def restart(self, name: str) -> int:
         """Stop a replica, start it again, wait until Envoy routes to it, and return its exit code."""
         code = self.stop(name)
+        # Otherwise the state could be that of the previous process.
+        wait_until(lambda: self._health().get(self._ports[name]) == {"UNHEALTHY"}, lambda: f"{name} is still healthy")
         self.start(name)
         self.until_healthy(name)
         return code

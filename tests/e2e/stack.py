@@ -92,7 +92,8 @@ def is_running(pid: int) -> bool:
 class Stack:
     """One run of the runner, whose output is collected line by line.
 
-    Endpoints are stored in `endpoints_file`, or in a temporary file if none is given.
+    Endpoints are stored in `endpoints_file`, and other state in `state_folder`; both are temporary if not given.
+    Without keys, all clients may change models, adapters and endpoints, unless `environment` says otherwise.
     """
 
     def __init__(
@@ -100,18 +101,21 @@ class Stack:
         *options: str,
         ports: dict[str, int] | None = None,
         endpoints_file: Path | None = None,
+        state_folder: Path | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
         """`environment` is added to this process's environment."""
         self._folder = tempfile.TemporaryDirectory(prefix="sluice-stack-")
         self.endpoints_file = endpoints_file or Path(self._folder.name) / "endpoints.json"
+        self.state_folder = state_folder or Path(self._folder.name) / "state"
         self.ports = ports or dict(zip(PORTS, free_ports(len(PORTS)), strict=True))
         flags = [f"--{name.replace('_', '-')}-port={port}" for name, port in self.ports.items()]
-        flags.append(f"--endpoints-file={self.endpoints_file}")
+        flags += [f"--endpoints-file={self.endpoints_file}", f"--state-folder={self.state_folder}"]
+        changes = {"SLUICE_SERVICE_AUTH__ALLOW_ANONYMOUS_CHANGES": "true"}
         self.process = subprocess.Popen(
             [sys.executable, "-m", "runner", *flags, *options],
             cwd=ROOT,
-            env={**os.environ, **(environment or {})},
+            env={**os.environ, **changes, **(environment or {})},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

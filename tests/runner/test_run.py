@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
 from pathlib import Path
 
 import pytest
@@ -9,8 +11,11 @@ from sluice.v1 import model_pb2
 
 from process.errors import ConfigError
 from process.settings.process_settings import read_settings
-from runner.settings import RunError, Settings, check
+from runner.run import how_it_died
+from runner.settings import ROOT, RunError, Settings, check
 from runner.startup.greeting import greeting
+from runner.state import StateError, claimed, make_operator_token
+from tests.e2e.stack import free_ports
 
 
 def test_one_port_for_two_listeners_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -19,6 +24,49 @@ def test_one_port_for_two_listeners_is_rejected(tmp_path: Path, monkeypatch: pyt
     settings = read_settings(Settings, flags)
     with pytest.raises(RunError, match="envoy_port and gateway_port are both 18999"):
         check(settings)
+
+
+def test_all_problems_are_reported_at_once(tmp_path: Path) -> None:
+    """Each port in use has a line with its setting, and each wrong model one."""
+    with contextlib.ExitStack() as stack:
+        taken = [stack.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1] for _ in range(3)]
+        names = ("envoy-port", "gateway-port", "service-metrics-port")
+        flags = [f"--{name}={port}" for name, port in zip(names, taken, strict=True)]
+        (free,) = free_ports(1)
+        settings = read_settings(Settings, [*flags, f"--service-port={free}", "--model=/nowhere"])
+        with pytest.raises(RunError) as raised:
+            check(settings)
+    *ports, model = str(raised.value).splitlines()
+    assert model.startswith("model nowhere: /nowhere has no config.json")
+    for line, name, port in zip(ports, names, taken, strict=True):
+        assert line.startswith(f"cannot listen on 127.0.0.1:{port} (")
+        assert line.endswith(f"--{name} or SLUICE_{name.replace('-', '_').upper()}")
+
+
+def test_each_run_has_state_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By default, endpoints and certificates are in a folder of Envoy's port, outside of what `make clean` removes."""
+    first, second = (read_settings(Settings, [f"--envoy-port={port}", "--tls=server"]) for port in (18001, 18002))
+    assert first.state() != second.state()
+    for settings in (first, second):
+        assert settings.endpoints() == settings.state() / "endpoints.json"
+        assert (tls := settings.development_tls()) is not None
+        assert tls.folder == settings.state() / "certs"
+        assert ROOT / ".cache" not in settings.state().parents
+    removed = (ROOT / "Makefile").read_text().rpartition("rm -rf")[2].split()
+    assert first.state().relative_to(ROOT).parts[0] not in removed
+    monkeypatch.setenv("SLUICE_STATE_FOLDER", str(tmp_path))
+    assert read_settings(Settings, []).endpoints() == tmp_path / "endpoints.json"
+
+
+def test_a_state_folder_has_one_run(tmp_path: Path) -> None:
+    """A second run of the folder is rejected with what to do, until the first one has ended."""
+    with claimed(tmp_path / "state"):
+        with pytest.raises(StateError, match="is used by another run; choose another with --state-folder"):
+            claimed(tmp_path / "state").__enter__()
+        first = make_operator_token(tmp_path / "state").read_text()
+    with claimed(tmp_path / "state"):
+        assert make_operator_token(tmp_path / "state").read_text() == first
+    assert len(first.strip()) >= 32
 
 
 def test_models_are_named_by_their_folder_or_as_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,3 +139,12 @@ def test_invalid_origins_are_rejected(origin: str, monkeypatch: pytest.MonkeyPat
     arguments = [f"--cors-origins={origin}"]
     with pytest.raises(ConfigError, match="is not an origin; expected SCHEME://HOST"):
         read_settings(Settings, arguments)
+
+
+@pytest.mark.parametrize(
+    ("code", "words"), [(-9, "killed"), (137, "killed"), (-6, "aborted"), (134, "aborted"), (1, ""), (9, ""), (2, "")]
+)
+def test_the_end_by_a_signal_has_a_likely_reason(code: int, words: str) -> None:
+    """A process that the kernel kills or that aborts leaves no reason in its log."""
+    assert how_it_died(code).startswith(f" ({words}, " if words else "")
+    assert bool(how_it_died(code)) is bool(words)

@@ -182,8 +182,9 @@ async def running(
 
 
 def settings_of(**values: Any) -> Settings:
-    """Return settings for a test: free ports and no delays."""
+    """Return settings for a test: free ports and no delays, and changes by every client if there are no keys."""
     quick = {"port": 0, "metrics_port": 0, "drain_delay_s": 0, "drain_timeout_s": GUARD_S, "model": {MODEL: "nowhere"}}
+    quick["auth"] = {"allow_anonymous_changes": True}
     return Settings(**{**quick, **values})
 
 

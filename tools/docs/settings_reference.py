@@ -234,8 +234,6 @@ def _default(field: FieldInfo) -> str:
     if field.is_required():
         return "required"
     value = field.get_default(call_default_factory=True, validated_data={})
-    if isinstance(value, Path) and value.is_relative_to(ROOT):
-        return f"`{value.relative_to(ROOT)}` in the checkout; installed, in `~/.local/state/sluice/`"
     text = json.dumps(TypeAdapter(Any).dump_python(value, mode="json"), ensure_ascii=False)
     text = text if len(text) <= 60 else text[:57] + '…"'
     return f"`{text}`".replace("|", "\\|")

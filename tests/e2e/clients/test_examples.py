@@ -85,7 +85,8 @@ COMMANDS = commands()
 def test_shell_example(stack: Stack, page: Path, code: str) -> None:
     """Each command succeeds, each stream is complete, and known questions are answered every time."""
     for _ in range(1 if "conformance" in code else TRIES):  # it repeats its own requests
-        printed = run(["bash", "-c", PRELUDE + code.replace(DOOR, stack.door)])
+        here = code.replace(DOOR, stack.door).replace(".state/8080", str(stack.state_folder))
+        printed = run(["bash", "-c", PRELUDE + here])
         assert not ERROR.search(printed), printed
         ends = ("data: [DONE]", "event: response.completed", "event: message_stop", '"text_output":"","finish_reason"')
         assert sum(printed.count(end) for end in ends) == code.count("curl -N")

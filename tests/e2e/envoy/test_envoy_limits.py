@@ -16,9 +16,9 @@ from tests.e2e.door import Door, http_filter
 from tests.e2e.stack import Stack, free_ports
 from tests.waiting import GUARD_S
 
-HALF_REST = b"POST /v1/chat/completions HTTP/1.1\r\nhost: a\r\ncontent-length: 100\r\n\r\n{"
+HALF_REST = b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\n{"
 HALF_GRPC = (
-    b"POST /sluice.v1.ChatService/Chat HTTP/1.1\r\nhost: a\r\ncontent-type: application/grpc-web+proto\r\n"
+    b"POST /sluice.v1.ChatService/Chat HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/grpc-web+proto\r\n"
     b"content-length: 100\r\n\r\n\0"
 )
 HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + b"\x04" + bytes(5)  # with an empty SETTINGS frame
@@ -55,7 +55,7 @@ def test_connections_are_limited_by_address(stack: Stack) -> None:
                     assert all(is_closed(each) for each in rejected)
                 with httpx.Client(transport=httpx.HTTPTransport(local_address="127.0.0.2"), timeout=GUARD_S) as other:
                     assert other.get(f"{door.url}/v1/models").status_code == 200
-                opened[0].sendall(b"GET /v1/models HTTP/1.1\r\nhost: a\r\n\r\n")
+                opened[0].sendall(b"GET /v1/models HTTP/1.1\r\nhost: localhost\r\n\r\n")
                 assert list_of_models(opened[0]).startswith(b"HTTP/1.1 200 ")
             opened.pop().close()
             door.until(lambda: door.stat("http.front_door.downstream_cx_active") == 9)
@@ -270,7 +270,7 @@ def test_a_client_that_stops_reading_is_disconnected(stack: Stack) -> None:
         config["static_resources"]["listeners"][0]["per_connection_buffer_high_watermark_timeout"] = "1s"
 
     with SlowUpstream() as upstream, Door(upstream.port, stack.ports["service"], change) as door:
-        request = b"GET /v1/large HTTP/1.1\r\nhost: a\r\n\r\n"
+        request = b"GET /v1/large HTTP/1.1\r\nhost: localhost\r\n\r\n"
         with connections(door, 1, request) as (connection,):
             door.until(lambda: door.stat("http.front_door.downstream_cx_total") > 0)
             door.until(lambda: door.stat("http.front_door.downstream_rq_active") == 0)

@@ -41,7 +41,7 @@ def test_a_full_heap_stops_connections(stack: Stack) -> None:
         stack.ports["gateway"], stack.ports["service"], only("stop_accepting_connections"), healthy=False
     ) as door:
         door.until(lambda: door.stat("overload.envoy.overload_actions.stop_accepting_connections.active") == 1)
-        with connections(door, 3, b"GET /v1/models HTTP/1.1\r\nhost: a\r\n\r\n") as opened:
+        with connections(door, 3, b"GET /v1/models HTTP/1.1\r\nhost: localhost\r\n\r\n") as opened:
             assert not select.select(opened, [], [], 1)[0]
         assert door.stat("http.front_door.downstream_cx_total") == 0
 

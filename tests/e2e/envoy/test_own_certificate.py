@@ -13,22 +13,26 @@ import pytest
 from sluice.v1 import model_pb2, model_pb2_grpc
 
 from runner.tls.certificates import make_certificates
-from tests.e2e.stack import ROOT, Stack
+from tests.e2e.stack import PORTS, ROOT, Stack, free_ports
 from tests.waiting import GUARD_S
 
 NAME = "models.example.org"
 
 
-@pytest.mark.parametrize("tls", ["server", "mutual"])
-def test_clients_see_the_own_certificate(tmp_path: Path, tls: str) -> None:
-    """REST and gRPC have the given certificate; with `mutual`, only clients of the given authority are served."""
+@pytest.mark.parametrize(("tls", "has_admin_port"), [("server", True), ("server", False), ("mutual", False)])
+def test_clients_see_the_own_certificate(tmp_path: Path, tls: str, *, has_admin_port: bool) -> None:
+    """REST and gRPC have the given certificate; with `mutual`, only clients of the given authority are served.
+
+    Envoy's admin interface, which knows whether the product is ready, is at a port or, by default, at a Unix socket.
+    """
     own, internal = tmp_path / "own", tmp_path / "internal"
     make_certificates(own, [NAME, "127.0.0.1"], 30)
     options = [f"--tls={tls}", f"--certs-folder={internal}"]
     options += [f"--cert-file={own / 'server.pem'}", f"--key-file={own / 'server-key.pem'}"]
     if tls == "mutual":
         options.append(f"--client-ca-file={own / 'ca.pem'}")
-    stack = Stack(*options)
+    names = [name for name in PORTS if has_admin_port or name != "envoy_admin"]
+    stack = Stack(*options, ports=dict(zip(names, free_ports(len(names)), strict=True)))
     try:
         stack.wait_for("sluice is ready.")
         stack.wait_for(f"https://{NAME}:{stack.ports['envoy']}")
@@ -62,8 +66,7 @@ def test_invalid_certificates_are_errors_before_the_start(
     arguments: list[str], code: int, text: str, tmp_path: Path
 ) -> None:
     """The error names the setting, and nothing is started."""
-    command = [sys.executable, "-m", "runner", f"--certs-folder={tmp_path}", *arguments]
-    command.append(f"--endpoints-file={tmp_path / 'endpoints.json'}")
+    command = [sys.executable, "-m", "runner", f"--state-folder={tmp_path}", *arguments]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=GUARD_S, check=False)
     assert done.returncode == code, done.stdout + done.stderr
     assert text in done.stdout + done.stderr

@@ -256,7 +256,7 @@ def test_a_blocked_log_and_a_hanging_collector_stop_nothing(tmp_path: Path) -> N
     door = f"http://127.0.0.1:{ports['envoy']}"
     with socket.create_server(("127.0.0.1", 0), backlog=1) as collector:
         flags.append(f"--otlp-endpoint=http://127.0.0.1:{collector.getsockname()[1]}")
-        flags.append(f"--endpoints-file={tmp_path / 'endpoints.json'}")
+        flags.append(f"--state-folder={tmp_path}")
         with subprocess.Popen(
             [sys.executable, "-m", "runner", *flags], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         ) as run:

@@ -55,7 +55,7 @@ def stopped_reader(port: int, **fields: Any) -> socket.socket:
     }
     data = json.dumps(body).encode()
     reader = socket.create_connection(("127.0.0.1", port), timeout=GUARD_S)
-    head = "POST /v1/chat/completions HTTP/1.1\r\nhost: sluice\r\ncontent-type: application/json\r\n"
+    head = "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
     reader.sendall(f"{head}content-length: {len(data)}\r\n\r\n".encode() + data)
     assert reader.recv(15) == b"HTTP/1.1 200 OK"
     return reader

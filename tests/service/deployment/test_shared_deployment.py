@@ -92,6 +92,17 @@ async def test_loaded_models_are_served_by_all_services(shared: Settings) -> Non
             await until_equal(partial(listed, run), ["b"])
 
 
+async def test_a_load_waits_for_a_replica_that_has_just_started(shared: Settings) -> None:
+    """A replica that serves knows the model when the load returns: it doesn't answer that the model is unknown."""
+    async with two(shared) as (one, other):
+        other.held["new"] = asyncio.Event()
+        await load(one, "new")
+        rejection = await refused(other.chat.Chat(request(model="new")))
+        assert (rejection.code, rejection.info.reason) == (grpc.StatusCode.UNAVAILABLE, "MODEL_NOT_LOADED")
+        other.held["new"].set()
+        await until_equal(lambda: listed(other), ["a", "b", "new"])
+
+
 async def test_another_model_of_the_name_replaces_the_one_before(shared: Settings) -> None:
     """A model of the settings can be replaced as well."""
     async with two(shared) as (one, other):

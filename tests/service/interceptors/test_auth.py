@@ -11,7 +11,7 @@ from typing import Any
 import grpc
 import pytest
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
-from sluice.v1 import model_pb2
+from sluice.v1 import model_pb2, rpc_pb2
 
 from service.auth.key import digest, new_key
 from service.generation.caller import Scope
@@ -182,6 +182,60 @@ async def test_call_marked_by_an_open_gateway_needs_keys(path: Path) -> None:
         assert await outcome(run.chat.Chat(request())) is None
     async with guarded(path, team={}) as (run, keys):
         assert await outcome(run.chat.Chat(request(), metadata=(mark, *bearing(keys["team"])))) is None
+
+
+async def test_request_from_elsewhere_needs_keys(path: Path) -> None:
+    """A call that the gateway marks for its Host or Origin is rejected without keys, with what to do."""
+    mark = ("x-sluice-auth", "foreign")
+    async with running() as run:
+        refusal = await refused(run.chat.Chat(request(), metadata=(mark,)))
+        assert refusal.info.reason == "AUTH_OFF"
+        assert "auth.allow_anonymous" in refusal.text
+    async with guarded(path, team={}) as (run, keys):
+        assert await outcome(run.chat.Chat(request(), metadata=(mark, *bearing(keys["team"])))) is None
+
+
+TOKEN = "operator-" + "x" * 24
+
+
+@pytest.mark.parametrize(
+    ("auth", "sent", "reason"),
+    [
+        ({}, None, "MISSING_KEY"),
+        ({}, TOKEN, "INVALID_KEY"),
+        ({"operator_token_file": "token"}, None, "MISSING_KEY"),
+        ({"operator_token_file": "token"}, TOKEN[:-1], "INVALID_KEY"),
+        ({"operator_token_file": "token"}, TOKEN, None),
+        ({"allow_anonymous_changes": True}, None, None),
+        ({"allow_anonymous_changes": True}, "anything", None),
+    ],
+)
+async def test_changes_without_keys_need_the_operator_token(
+    auth: dict[str, Any], sent: str | None, reason: str | None, tmp_path: Path
+) -> None:
+    """Every change of models, adapters and endpoints needs the token or the setting; all other calls need nothing."""
+    (tmp_path / "token").write_text(f"{TOKEN}\n")
+    if "operator_token_file" in auth:
+        auth = {"operator_token_file": tmp_path / "token"}
+    metadata = () if sent is None else (("authorization", f"Bearer {sent}"),)
+    async with running(auth=auth) as run:
+        assert await outcome(run.chat.Chat(request(), metadata=metadata)) is None
+        for name, rpc in RPCS.items():
+            if rpc.kind == rpc_pb2.RPC_KIND_CHANGE:
+                call: Any = run.channel.unary_unary(f"/{name}", rpc.request.SerializeToString)
+                found = await outcome(call(rpc.request(), metadata=metadata))
+                assert found == (reason or "INVALID_FIELD"), name
+
+
+@pytest.mark.parametrize(("text", "words"), [(None, "No such file"), ("short", "at least 16 characters")])
+def test_unusable_operator_token_stops_the_start(text: str | None, words: str, tmp_path: Path) -> None:
+    """The error names the setting and the file."""
+    file = tmp_path / "token"
+    if text is not None:
+        file.write_text(text)
+    settings = settings_of(auth={"operator_token_file": file})
+    with pytest.raises(StartError, match=rf"auth\.operator_token_file: {file}: .*{words}"):
+        Server(settings, Telemetry(None))
 
 
 async def test_named_scope_is_required_as_well(path: Path) -> None:

@@ -25,7 +25,9 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_UNSPECIFIED: _ErrorReason.ValueType  # 0
     """Never sent: the status comes from gRPC or a proxy, without details of the server."""
     ERROR_REASON_MISSING_KEY: _ErrorReason.ValueType  # 1
-    """UNAUTHENTICATED. The call carries no credential, and the server requires one. Send an API key or a token."""
+    """UNAUTHENTICATED. The call carries no credential, and the server requires one. Send an API key or a token; for a
+    change of models, adapters or endpoints of a server without API keys, its operator token.
+    """
     ERROR_REASON_INVALID_KEY: _ErrorReason.ValueType  # 2
     """UNAUTHENTICATED. The API key is not known to the server. Correct the key; do not retry."""
     ERROR_REASON_EXPIRED_KEY: _ErrorReason.ValueType  # 3
@@ -39,8 +41,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_EXPIRED_TOKEN: _ErrorReason.ValueType  # 6
     """UNAUTHENTICATED. The token has passed its expiry time. Request a new token and retry."""
     ERROR_REASON_AUTH_OFF: _ErrorReason.ValueType  # 7
-    """UNAUTHENTICATED. The request reached a gateway from another machine, and the server has no API keys
-    configured. Ask the operator to configure keys.
+    """UNAUTHENTICATED. The request reached a gateway from another machine or from a web page of another site, and the
+    server has no API keys configured. Ask the operator to configure keys.
     """
     ERROR_REASON_SCOPE_MISSING: _ErrorReason.ValueType  # 8
     """PERMISSION_DENIED. The credential is valid but lacks a scope that the RPC requires; `scopes` in the
@@ -208,7 +210,9 @@ class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
 ERROR_REASON_UNSPECIFIED: ErrorReason.ValueType  # 0
 """Never sent: the status comes from gRPC or a proxy, without details of the server."""
 ERROR_REASON_MISSING_KEY: ErrorReason.ValueType  # 1
-"""UNAUTHENTICATED. The call carries no credential, and the server requires one. Send an API key or a token."""
+"""UNAUTHENTICATED. The call carries no credential, and the server requires one. Send an API key or a token; for a
+change of models, adapters or endpoints of a server without API keys, its operator token.
+"""
 ERROR_REASON_INVALID_KEY: ErrorReason.ValueType  # 2
 """UNAUTHENTICATED. The API key is not known to the server. Correct the key; do not retry."""
 ERROR_REASON_EXPIRED_KEY: ErrorReason.ValueType  # 3
@@ -222,8 +226,8 @@ Request a new token from its issuer.
 ERROR_REASON_EXPIRED_TOKEN: ErrorReason.ValueType  # 6
 """UNAUTHENTICATED. The token has passed its expiry time. Request a new token and retry."""
 ERROR_REASON_AUTH_OFF: ErrorReason.ValueType  # 7
-"""UNAUTHENTICATED. The request reached a gateway from another machine, and the server has no API keys
-configured. Ask the operator to configure keys.
+"""UNAUTHENTICATED. The request reached a gateway from another machine or from a web page of another site, and the
+server has no API keys configured. Ask the operator to configure keys.
 """
 ERROR_REASON_SCOPE_MISSING: ErrorReason.ValueType  # 8
 """PERMISSION_DENIED. The credential is valid but lacks a scope that the RPC requires; `scopes` in the

@@ -1,0 +1,47 @@
+"""Recognise requests that a web page of another site has made a browser send to this machine.
+
+A page can reach a server on the loopback address of its visitor: by requests that browsers send without asking, whose
+Origin is the page's, and by a name of the page's own that resolves to the loopback address (DNS rebinding), which is
+then the Host.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Collection
+from functools import lru_cache
+from urllib.parse import urlsplit
+
+from process.network.loopback import is_loopback
+
+
+@lru_cache(maxsize=256)
+def is_local(host: str, origin: str, allowed_origins: Collection[str]) -> bool:
+    """Return True unless a page of another site can have caused a request with these headers, empty if missing.
+
+    The Host must be localhost or an IP address, which no page can make its own name. The Origin must be of this
+    machine, of the Host, or in `allowed_origins`, where "*" stands for all.
+    """
+    name = _name(f"//{host}")
+    if host and (name is None or not (is_loopback(name) or _is_address(name))):
+        return False
+    if not origin or "*" in allowed_origins or origin.lower() in allowed_origins:
+        return True
+    page = _name(origin)
+    return page is not None and (is_loopback(page) or origin.partition("://")[2].lower() == host.lower())
+
+
+def _name(url: str) -> str | None:
+    """Return the name or address of a URL's host, or None if it has none."""
+    try:
+        return urlsplit(url).hostname
+    except ValueError:
+        return None
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
