@@ -135,11 +135,11 @@ async def _run(settings: Settings) -> None:
                 children.start(name, command)
             # Only now, so that the processes load while this one does.
             from runner.startup.greeting import greeting  # noqa: PLC0415
-            from runner.startup.readiness import Entrance, list_models, wait_until_ready  # noqa: PLC0415
+            from runner.startup.readiness import ServingAddresses, list_models, wait_until_ready  # noqa: PLC0415
 
-            entrance = Entrance.from_settings(settings, EnvoyAdmin(admin_address(settings, Path(folder))))
-            if await stop.run_until_stop(wait_until_ready(entrance), exit_of_any(), startup_timed_out()):
-                text = greeting(settings, await asyncio.to_thread(list_models, entrance))
+            serving = ServingAddresses.from_settings(settings, EnvoyAdmin(admin_address(settings, Path(folder))))
+            if await stop.run_until_stop(wait_until_ready(serving), exit_of_any(), startup_timed_out()):
+                text = greeting(settings, await asyncio.to_thread(list_models, serving))
                 lines.write(json_line("run", text.strip()) if log_format == "json" else text)
                 readable.has_greeted = True
                 await stop.run_until_stop(children.supervise())

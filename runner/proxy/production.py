@@ -43,15 +43,15 @@ def production_config(fleet: Fleet) -> dict[str, Any]:
     resources["listeners"][0]["address"] = fleet.listen.socket_address()
     config["admin"]["address"] = fleet.admin.socket_address()
     _replicate(resources, fleet, parts)
-    (door,) = connection_manager(config)["route_config"]["virtual_hosts"]
-    door["retry_policy"].update(parts["retry_policy"])
+    (virtual_host,) = connection_manager(config)["route_config"]["virtual_hosts"]
+    virtual_host["retry_policy"].update(parts["retry_policy"])
     to_services = []
-    for base in [route for route in door["routes"] if route["name"] in {"grpc-watch", "grpc-check", "grpc"}]:
-        made = _routes(base, fleet, parts)
-        at = door["routes"].index(base)
-        door["routes"][at : at + 1] = made
-        to_services += made
-    resources["listeners"].append(_inner(fleet, parts, to_services, door["retry_policy"]))
+    for base in [route for route in virtual_host["routes"] if route["name"] in {"grpc-watch", "grpc-check", "grpc"}]:
+        pool_routes = _routes(base, fleet, parts)
+        position = virtual_host["routes"].index(base)
+        virtual_host["routes"][position : position + 1] = pool_routes
+        to_services += pool_routes
+    resources["listeners"].append(_inner(fleet, parts, to_services, virtual_host["retry_policy"]))
     if fleet.tls is not None:
         EnvoyTls(**fleet.tls.model_dump()).apply(config)
     return config

@@ -44,10 +44,10 @@ class DisabledKey(AuthError):
 
 
 class InvalidToken(AuthError):
-    """The service does not accept a token; `why` is the cause, for the holder of the token."""
+    """The service does not accept a token; `reason` is the cause, for the holder of the token."""
 
-    def __init__(self, why: str) -> None:
-        super().__init__(f"the token is not valid: {why}")
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the token is not valid: {reason}")
 
 
 class ExpiredToken(AuthError):
@@ -68,8 +68,8 @@ class SignersUnknown(AuthError):
 class AuthOff(AuthError):
     """The gateway requires keys for a request that doesn't come from this machine, and the service has none."""
 
-    def __init__(self, why: str = "takes no requests from other machines without") -> None:
-        super().__init__(f"the service has no keys, and {why}")
+    def __init__(self, reason: str = "takes no requests from other machines without") -> None:
+        super().__init__(f"the service has no keys, and {reason}")
 
 
 class MissingOperatorToken(MissingKey):
