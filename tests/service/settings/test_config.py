@@ -52,7 +52,7 @@ def test_backend_is_a_setting_of_the_engine() -> None:
 
 def test_missing_embedding_package_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """The one-line error has the command that installs it; with configured models the package isn't needed."""
-    monkeypatch.setattr("service.settings.config.EMBEDDING_PACKAGE", "no_such_package")
+    monkeypatch.setattr("service.settings.bundled_models.EMBEDDING_PACKAGE", "no_such_package")
     with pytest.raises(ConfigError, match=r"^models: none is given, .*requirements-embedding\.txt$"):
         read_settings(Settings, [])
     assert read_settings(Settings, ["--model=a=/a"]).served_models()
