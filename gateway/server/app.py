@@ -8,13 +8,14 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Match, Route
 from starlette.types import Scope
 
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.http.trailing_slash import TrailingSlash
-from gateway.operators.drain import Drain, DrainGate, GatewayPhase
+from gateway.operators.drain import Drain, DrainGate
+from gateway.operators.health import Readiness, health_routes
 from gateway.operators.metrics_gate import MetricsGate
 from gateway.operators.observer import RequestObserver
 from gateway.operators.routes import operator_routes
@@ -28,7 +29,6 @@ from gateway.server.listeners import ListenerAudience
 from gateway.settings.config import Settings
 from gateway.telemetry.telemetry import Telemetry
 from gateway.upstream.client import ServiceClient
-from process.distribution import installed_version
 
 
 def build_app(
@@ -47,28 +47,8 @@ def build_app(
     is_for_callers = audience is ListenerAudience.CALLERS
     surfaces = [each.reading() if is_for_callers and each is SERVING_ENDPOINTS else each for each in SURFACES]
 
-    async def healthz(request: Request) -> Response:  # noqa: ARG001  the framework's signature
-        if drain.phase is not GatewayPhase.SERVING:  # Envoy and other load balancers use other replicas
-            return JSONResponse({"status": drain.phase.value}, status_code=503)
-        return JSONResponse({"status": "alive"})
-
-    async def livez(request: Request) -> Response:  # noqa: ARG001  the framework's signature
-        return JSONResponse({"status": "alive"})  # also while draining: a restart would cut off running requests
-
-    async def unready_reason() -> str | None:
-        leaving = None if drain.phase is GatewayPhase.SERVING else "the server is shutting down"
-        return leaving or await client.unready_reason()
-
-    status = StatusReader(client, telemetry, unready_reason)
-
-    async def readyz(request: Request) -> Response:  # noqa: ARG001  the framework's signature
-        reason = await unready_reason()
-        if reason is None:
-            return JSONResponse({"status": "ready"})
-        return JSONResponse({"status": "unready", "reason": reason}, status_code=503)
-
-    async def own_version(request: Request) -> Response:  # noqa: ARG001  the framework's signature
-        return JSONResponse({"version": installed_version()})
+    readiness = Readiness(client, drain)
+    status = StatusReader(client, telemetry, readiness.unready_reason)
 
     async def unrouted(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)  # noqa: S101  it is registered for nothing else
@@ -83,11 +63,7 @@ def build_app(
     app = Starlette(
         routes=[
             *(route for surface in surfaces for route in surface.routes(upstream, settings)),
-            Route("/livez", livez),
-            Route("/healthz", healthz),
-            Route("/readyz", readyz),
-            *(Route(path, readyz) for path in ("/health", "/ping")),  # paths of other servers
-            Route("/version", own_version),
+            *health_routes(drain, readiness),
             *page_routes(),
             *([] if is_for_callers else operator_routes(status, telemetry, error_response, gate)),
         ],
