@@ -124,8 +124,8 @@ async def scripted_product(scripts: dict[str, Script]) -> AsyncIterator[Doors]:
             aio.insecure_channel(f"127.0.0.1:{port}") as channel,
         ):
             gateway = build_server(settings, build_app(settings, client, gateway_telemetry, Drain()))
-            gateway.settings.config.load()
-            gateway.lifespan = gateway.settings.config.lifespan_class(gateway.settings.config)
+            gateway.config.load()
+            gateway.lifespan = gateway.config.lifespan_class(gateway.config)
             listener = socket.create_server(("127.0.0.1", 0))
             await gateway.startup([listener])
             base = f"http://127.0.0.1:{listener.getsockname()[1]}"

@@ -72,10 +72,10 @@ _MODES: Final = {
 def check_kinds(body: bytes) -> None:
     """Raise Failure for a body's first tool that is not a client tool, even if it has additional fields."""
     try:
-        body = _TOOLS_ONLY.decode(body)
+        parsed = _TOOLS_ONLY.decode(body)
     except msgspec.MsgspecError:
         return  # the body has other errors
-    for i, tool in enumerate(body.tools or ()):
+    for i, tool in enumerate(parsed.tools or ()):
         _check_kind(tool.type, f"tools.{i}")
 
 
