@@ -41,7 +41,7 @@ class StatusReader:
         status = {
             "time_s": time.monotonic(),
             "unready": reason,
-            "gateway": _own(self._telemetry),
+            "gateway": _own_counts(self._telemetry),
             "service": None if load is None else _plain(load),
             "problem": None if failure is None else failure.text,
         }
@@ -55,7 +55,7 @@ class StatusReader:
             return None, failure
 
 
-def _own(telemetry: Telemetry) -> dict[str, Any]:
+def _own_counts(telemetry: Telemetry) -> dict[str, Any]:
     """Return the gateway's own numbers: active requests, and responses by status."""
     responses: Counter[str] = Counter()
     active = 0

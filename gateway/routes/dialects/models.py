@@ -47,7 +47,7 @@ async def _get_model_info(upstream: Upstream, http_request: HttpRequest, caller:
     return to_model_info(await upstream.client.get_model(http_request.path["model"], caller))
 
 
-def _both(own: Answer, other: Answer, answer: type) -> ByHeader:
+def _by_header(own: Answer, other: Answer, answer: type) -> ByHeader:
     """Return a lookup whose dialect, OpenAI's or Anthropic's, is selected by a header."""
     anthropic = OtherDialect(
         VERSION, Lookup(other), answer, AnthropicError, AnthropicErrors().error_response, response_headers
@@ -70,10 +70,10 @@ MODELS: Final = Surface(
     error_response=OpenAIErrors().error_response,
     prefixes=(),
     operations=(
-        Operation("GET", "/v1/models", "Lists the models.", _both(_list_models, _page_models, ModelPageAnswer),
+        Operation("GET", "/v1/models", "Lists the models.", _by_header(_list_models, _page_models, ModelPageAnswer),
                   answer=ModelsAnswer, parameters=_PAGE),
         Operation("GET", "/v1/models/{model:path}", "Describes a model.",
-                  _both(_get_model, _get_model_info, ModelInfoAnswer), answer=ModelAnswer,
+                  _by_header(_get_model, _get_model_info, ModelInfoAnswer), answer=ModelAnswer,
                   parameters=[MODEL_NAME, _VERSION]),
         *_of_azure("/openai"),
         *_of_azure("/openai/v1"),

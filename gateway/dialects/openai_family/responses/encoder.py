@@ -87,7 +87,8 @@ class ResponseEncoder:
             self._response_so_far = self._response.write(inner.response)
             return {"response": self._response_so_far}
         fields = {
-            field.name: _WRITERS.get(field.name, _same)(getattr(inner, field.name)) for field in inner.DESCRIPTOR.fields
+            field.name: _WRITERS.get(field.name, _unchanged)(getattr(inner, field.name))
+            for field in inner.DESCRIPTOR.fields
         }
         if kind == "output_item_added":
             self._call_name = inner.item.function_call.name
@@ -114,7 +115,7 @@ class ResponseEncoder:
         return b'%b%d,"delta":%b}\n\n' % (self._text_head, number, orjson.dumps(delta.delta))
 
 
-def _same(value: Any) -> Any:
+def _unchanged(value: Any) -> Any:
     return value
 
 
