@@ -58,8 +58,8 @@ pins:  ## update constraints.txt, the clients' and npm's pins; keeps versions th
 	@tools/install.sh dev npm && $(PY) tools/pins.py lock
 audit:  ## check the pinned packages for known vulnerabilities
 	@tools/install.sh dev npm audit && $(PY) tools/audit.py
-envoy-filter:  ## build envoy/connections_by_address.c into envoy/envoy.yaml
-	@tools/install.sh run zig && $(PY) tools/envoy_filter.py .cache/zig/ziglang/zig
+envoy-filters:  ## build the filters in envoy/*.c into envoy/envoy.yaml
+	@tools/install.sh run zig && $(PY) tools/envoy_filters.py .cache/zig/ziglang/zig
 dist:  ## build a release in dist/ and test it: packages, the contract in both forms, SBOM, checksums
 	@tools/install.sh dev native npm validate docs dist && ls dist
 clean:  ## remove everything installed or built, except the state of runs (.state)

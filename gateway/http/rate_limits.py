@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 Headers: TypeAlias = dict[bytes, bytes]
 
-_PREFIX: Final = "x-ratelimit-"
+_PREFIXES: Final = ("x-ratelimit-", "x-sluice-limit")
 
 _current: ContextVar[Headers | None] = ContextVar("rate_limits", default=None)
 
@@ -35,5 +35,5 @@ def set_rate_limits(metadata: Iterable[tuple[str, str | bytes]] | None) -> None:
     if headers is None:
         return
     for name, value in metadata or ():
-        if name.startswith(_PREFIX) and isinstance(value, str):
+        if name.startswith(_PREFIXES) and isinstance(value, str):
             headers[name.encode()] = value.encode()

@@ -46,7 +46,7 @@ def production_config(fleet: Fleet) -> dict[str, Any]:
     (virtual_host,) = connection_manager(config)["route_config"]["virtual_hosts"]
     virtual_host["retry_policy"].update(parts["retry_policy"])
     to_services = []
-    for base in [route for route in virtual_host["routes"] if route["name"] in {"grpc-watch", "grpc-check", "grpc"}]:
+    for base in [route for route in virtual_host["routes"] if route["name"].startswith("grpc")]:
         pool_routes = _routes(base, fleet, parts)
         position = virtual_host["routes"].index(base)
         virtual_host["routes"][position : position + 1] = pool_routes
@@ -155,6 +155,8 @@ def _inner(
     (chain,) = listener["filter_chains"]
     (host,) = chain["filters"][0]["typed_config"]["route_config"]["virtual_hosts"]
     host["routes"], host["retry_policy"] = copy.deepcopy(list(routes)), copy.deepcopy(retry_policy)
+    for route in host["routes"]:
+        route.pop("typed_per_filter_config", None)  # of filters that this listener doesn't have
     return listener
 
 

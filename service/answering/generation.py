@@ -6,6 +6,9 @@ Leaving the call leaves `engine.generate`, which aborts the request.
 from __future__ import annotations
 
 import asyncio
+import random
+import time
+import zlib
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
@@ -21,7 +24,7 @@ from service.answering.loop_turns import LoopTurns
 from service.answering.observation import Observation
 from service.answering.resumable_stream import ResumableStream
 from service.answering.stream_identity import stream_identity
-from service.calls.call import current_caller, current_request_id, current_wait_s, deadline_of, route_call
+from service.calls.call import current_call, current_caller, current_request_id, current_wait_s, deadline_of, route_call
 from service.contract.parts.resume import stream_bytes
 from service.generation.errors import InvalidRequest
 from service.generation.outputs.events import Event, PromptLogprobs, Text
@@ -34,6 +37,7 @@ from service.registry.registry import Registry
 
 Context: TypeAlias = aio.ServicerContext[Any, Any]
 
+_REPLICA = random.SystemRandom().getrandbits(32)  # distinguishes the limits of replicas
 _TOO_LARGE = "the answer has more than {} bytes, which is the limit; ask for fewer logprobs or choices, or stream it"
 
 
@@ -99,6 +103,7 @@ class Answering:
         if point is not None and not stream:
             raise InvalidRequest("resume", "only a streaming call can be resumed")
         resumed_model = point.identity.model if point is not None else ""
+        began = time.monotonic() - (current_wait_s() or 0.0)
         caller = current_caller()
         model = self._registry.visible_to(caller, route_call).generator(
             answer_request.model, answer_request.deployment, answer_request.model_version, resumed_model
@@ -108,6 +113,7 @@ class Answering:
         with Observation(
             self._telemetry, kind.operation, model.name, deadline, stream=stream, content=content
         ) as observation:
+            _send_limit(model)
             model.engine.reject_if_overloaded(caller.id, caller.weight, deadline, current_wait_s())
             async with admitted(self._quota, model.name) as charge:
                 bound = charge.bound(answer_request)
@@ -127,6 +133,7 @@ class Answering:
                         observation.observe(events)
                         for message in resumable.number(events, await _render(renderer, events)):
                             yield message
+                model.engine.record_answer(answer.usage().completion_tokens // num_choices, time.monotonic() - began)
 
 
 async def _event_groups(
@@ -152,6 +159,13 @@ async def _event_groups(
             yield answer.fail()
         raise
     yield answer.end()
+
+
+def _send_limit(model: ServedGenerator) -> None:
+    """Send the limit of requests in flight with the call's metadata. Envoy adds up those of all models and replicas."""
+    if (call := current_call()) is not None and (limit := model.engine.in_flight_limit()) is not None:
+        source = zlib.crc32(model.name.encode()) ^ _REPLICA
+        call.in_flight_limit = f"{source};{limit.sustained};{limit.burst}"
 
 
 async def _render(renderer: Renderer[Message], events: Sequence[Event]) -> Sequence[Message]:

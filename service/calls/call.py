@@ -16,6 +16,7 @@ from typing import Protocol
 from service.generation.caller import ANONYMOUS, Caller
 
 COST = "x-sluice-cost"  # `true` requests the cost of a call; also the name of the trailer with the cost
+IN_FLIGHT_LIMIT = "x-sluice-limit"  # the response metadata in which Envoy finds the limit of requests in flight
 DEADLINE_SLACK_S = 0.05  # gRPC may cancel a call slightly before its deadline
 
 
@@ -34,12 +35,14 @@ class Call:
     wants_cost: bool = False  # whether the client requests the cost
     cost: str = ""  # as text, once known
     report_load: Callable[[], tuple[tuple[str, str | bytes], ...]] = tuple  # returns trailers with the load
+    in_flight_limit: str = ""  # as text, for Envoy
     waited_s: float | None = None  # between its arrival and its first interceptor; None if unknown
 
     @property
     def metadata(self) -> tuple[tuple[str, str], ...]:
         """The response metadata: initial with the first message, or trailing with an error."""
-        return (("x-request-id", self.request_id), *self.rate_limits, *self._reported_cost)
+        limit = ((IN_FLIGHT_LIMIT, self.in_flight_limit),) if self.in_flight_limit else ()
+        return (("x-request-id", self.request_id), *self.rate_limits, *limit, *self._reported_cost)
 
     @property
     def trailers(self) -> tuple[tuple[str, str | bytes], ...]:

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from service.engine.client.adapters import Adapters
 from service.engine.client.engine_client import EngineClient
+from service.engine.client.in_flight_limiter import InFlightLimiter
 from service.engine.client.open_generation import OpenGeneration, description_of
 from service.engine.client.output_stream import OutputStream
 from service.engine.client.overload import OverloadDetector
@@ -22,6 +23,7 @@ from service.engine.client.queue_wait import KeyLoad, QueueWaitEstimator, has_sm
 from service.engine.client.request_check import check_limit, check_request
 from service.engine.client.wakeups import WakeupLimiter
 from service.engine.interface.config import EngineConfig, max_sequence_len
+from service.engine.interface.in_flight_limit import InFlightLimit
 from service.engine.interface.messages import Add, Compile, Compiled, Report
 from service.engine.interface.port import Outputs, StepObserver
 from service.engine.interface.retry import retry_after_s
@@ -71,6 +73,7 @@ class GeneratorClient(EngineClient[OpenGeneration]):
         self._max_compile_wait_s = max_compile_wait_s
         self._queue_wait = QueueWaitEstimator()
         self._overload = OverloadDetector()
+        self._in_flight = InFlightLimiter(config.max_batch_sequences, config.max_queue_wait_s, config.overload_slowdown)
         self._wakeups = WakeupLimiter()
         self._adapters = Adapters(config, self._call)
 
@@ -111,7 +114,16 @@ class GeneratorClient(EngineClient[OpenGeneration]):
             self._queue_wait.record_start(self._clock(), num_begun)
         super().on_report(report)
         if report.stats:
+            self._in_flight.record_step(self._clock(), len(self._opened), self._stats.num_generated_tokens)
             self._overload.record_step(self._clock(), self._stats.num_running, self._stats.num_generated_tokens)
+
+    def in_flight_limit(self) -> InFlightLimit | None:
+        """Return the number of requests that may be in flight, or None if no answer was measured yet."""
+        return self._in_flight.limit(self._clock())
+
+    def record_answer(self, num_tokens: int, duration_s: float) -> None:
+        """Record the tokens of each choice of a whole answer, and the seconds since the arrival of its request."""
+        self._in_flight.record_answer(self._clock(), num_tokens, duration_s)
 
     def reject_if_overloaded(
         self, caller_id: str, weight: float, deadline: float | None = None, waited_s: float | None = None

@@ -84,6 +84,12 @@ class EngineConfig:
     max_queue_wait_s: float = _field(
         2.0, "expected wait for the first step above which a request is rejected on arrival", "seconds", gt=0
     )
+    overload_slowdown: float = _field(
+        3.0,
+        "time of an answer during an overload as a multiple of its time alone, by which Envoy's limit of requests in "
+        "flight is computed",
+        ge=1,
+    )
     prefix_caching: bool = _field(
         True,
         "share cached prompts between requests that begin alike; the choices of one request always share its prompt",

@@ -11,6 +11,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Protocol
 
+from service.engine.interface.in_flight_limit import InFlightLimit
 from service.generation.adapter import AdapterLoaded
 from service.generation.outputs.output import GenerationOutput
 from service.generation.requests.embedding import EmbeddingOutput, EmbeddingRequest
@@ -114,6 +115,12 @@ class Generator(Engine, Protocol):
 
         `waited_s` is the time that the request has waited before it reached the service, if known.
         """
+
+    def in_flight_limit(self) -> InFlightLimit | None:
+        """Return the number of requests that may be in flight, or None if no answer was measured yet."""
+
+    def record_answer(self, num_tokens: int, duration_s: float) -> None:
+        """Record the tokens of each choice of a whole answer, and the seconds since the arrival of its request."""
 
     async def load_adapter(self, name: str, folder: Path) -> AdapterLoaded:
         """Load an adapter for requests that name it.

@@ -1,0 +1,223 @@
+// An HTTP filter for Envoy that rejects requests which the service would have to reject, at a small fraction of the cost.
+//
+// The service sends the number of requests that it can serve with each answer, as `x-sluice-limit: ID;SUSTAINED;BURST`. BURST
+// requests may be in flight at once. Above it the filter detects an overload, which lasts until two seconds after the
+// last rejection; meanwhile only SUSTAINED requests may be in flight, the least number with nearly the highest throughput. A
+// caller that uses less than half of the mean of all callers, and no more than its share of SUSTAINED at once, is admitted up
+// to BURST. Callers are distinguished by credential, or else by address. A caller that is rejected more than a hundred
+// times a second gets its rejections a second late, since it ignores `retry-after`. docs/fairness.md describes the rules.
+//
+// Each of Envoy's threads has a machine of its own, whose one thread calls the exported functions. For proxy-wasm's ABI
+// 0.2.1, without a library; make envoy-filters puts it into envoy.yaml.
+
+#include "proxy_wasm.h"
+
+// google.rpc.Status {8, "the server is overloaded"} with ErrorInfo {QUEUE_FULL, sluice, for_all: true} and RetryInfo {1 s}
+#define STATUS_DETAILS \
+    "CAgSGHRoZSBzZXJ2ZXIgaXMgb3ZlcmxvYWRlZBpRCih0eXBlLmdvb2dsZWFwaXMuY29tL2dvb2dsZS5ycGMuRXJyb3JJbmZv" \
+    "EiUKClFVRVVFX0ZVTEwSBnNsdWljZRoPCgdmb3JfYWxsEgR0cnVlGjAKKHR5cGUuZ29vZ2xlYXBpcy5jb20vZ29vZ2xlLnJw" \
+    "Yy5SZXRyeUluZm8SBAoCCAE"
+
+enum {
+    NUM_CALLERS = 1 << 12,   // by a hash: two callers rarely share a cell
+    NUM_STREAMS = 1 << 14,   // admitted at a time; a power of two
+    NUM_SOURCES = 64,        // of limits: one for each model of each replica
+    HALF_LIFE_MS = 2048,     // of what a caller has used
+    REFRESH_MS = 250,
+    TICK_MS = 20,
+    MAX_DELAYED_PER_TICK = 24,  // Envoy sends the responses of one call of the machine recursively
+    MIN_RESERVE = 2,         // requests above BURST, for callers below their share
+    MAX_REJECTED = 100,      // of a caller in the current period, before its rejections are delayed
+    NUM_DELAYED = 1 << 12,   // at a time
+};
+
+struct Caller { float used; uint32_t used_at, in_flight, is_known, rejected, rejected_since; };
+struct Source { uint32_t id, sustained, burst, received_at; };
+struct Stream { uint32_t context, caller, is_delayed; };
+struct Delayed { uint32_t context, due; };
+
+static struct Caller callers[NUM_CALLERS];
+static struct Source sources[NUM_SOURCES];
+static struct Stream streams[NUM_STREAMS];  // open addressing; a context of 0 is a free cell
+// Envoy's threads, how long a limit holds, how long an overload lasts after the last rejection, and for how long a caller's
+// rejections are counted and then delayed
+static uint32_t num_threads, limit_ms, overload_ms, delay_ms;
+static uint32_t num_in_flight, num_active, overload_until, refreshed_at, sustained, burst, is_limited, rejections_metric;
+static struct Delayed delayed[NUM_DELAYED];  // a ring, oldest first
+static uint32_t first_delayed, num_delayed;
+static float total_used;
+
+static uint32_t now_ms(void) {
+    uint64_t now_ns = 0;
+    get_time(&now_ns);
+    return (uint32_t)(now_ns / 1000000);
+}
+
+static float used_by(struct Caller *caller, uint32_t now) {  // 2 to the power of -time / HALF_LIFE_MS, by line segments
+    uint32_t elapsed = now - caller->used_at, halves = elapsed / HALF_LIFE_MS;
+    caller->used_at = now;
+    caller->used *= halves > 30 ? 0.0f : (1.0f - 0.5f * (float)(elapsed % HALF_LIFE_MS) / HALF_LIFE_MS) / (float)(1u << halves);
+    return caller->used;
+}
+
+static void refresh(uint32_t now) {  // what holds for all callers
+    refreshed_at = now;
+    total_used = 0;
+    num_active = 0;
+    for (uint32_t i = 0; i < NUM_CALLERS; i++) {
+        if (callers[i].used < 0.05f) continue;
+        total_used += used_by(&callers[i], now);
+        num_active++;
+    }
+    sustained = burst = is_limited = 0;
+    for (uint32_t i = 0; i < NUM_SOURCES; i++) {
+        if (sources[i].id == 0 || now - sources[i].received_at > limit_ms) continue;
+        sustained += sources[i].sustained;
+        burst += sources[i].burst;
+        is_limited = 1;
+    }
+    sustained = (sustained + num_threads - 1) / num_threads;
+    burst = (burst + num_threads - 1) / num_threads;
+}
+
+static uint32_t may_pass(struct Caller *caller, uint32_t now) {
+    if (!is_limited) return 1;
+    uint32_t is_overloaded = (int32_t)(overload_until - now) > 0;
+    if (num_in_flight < (is_overloaded ? sustained : burst)) return 1;
+    uint32_t others = num_active + (caller->used < 0.05f), reserve = burst / 8 > MIN_RESERVE ? burst / 8 : MIN_RESERVE;
+    uint32_t is_below = used_by(caller, now) * 2 * (float)others < total_used && caller->in_flight * others < sustained + others;
+    if (is_below && caller->is_known && num_in_flight < burst + reserve) return 1;
+    overload_until = now + overload_ms;
+    return 0;
+}
+
+static uint32_t find_caller(void) {
+    static const char *const names[] = {"authorization", "x-api-key", "api-key"};
+    char *text;
+    uint32_t size;
+    for (uint32_t i = 0; i < 3; i++) {
+        if (get_header(REQUEST_HEADERS, names[i], length(names[i]), &text, &size) == OK && size > 0)
+            return hash_of(text, size) % NUM_CALLERS;
+    }
+    static const char path[] = "source\0address";
+    if (get_property(path, sizeof path - 1, &text, &size) != OK) return 0;
+    while (size > 0 && text[size - 1] != ':') size--;
+    return hash_of(text, size) % NUM_CALLERS;
+}
+
+static struct Stream *find_stream(uint32_t context) {  // its cell, or the free cell in which it belongs
+    uint32_t i = context * 2654435769u % NUM_STREAMS;
+    while (streams[i].context != 0 && streams[i].context != context) i = (i + 1) % NUM_STREAMS;
+    return &streams[i];
+}
+
+static void remove_stream(struct Stream *stream) {  // and move those behind it, which were displaced, forward
+    uint32_t hole = (uint32_t)(stream - streams);
+    for (uint32_t i = (hole + 1) % NUM_STREAMS; streams[i].context != 0; i = (i + 1) % NUM_STREAMS) {
+        uint32_t home = streams[i].context * 2654435769u % NUM_STREAMS;
+        if ((i - home) % NUM_STREAMS < (i - hole) % NUM_STREAMS) continue;
+        streams[hole] = streams[i];
+        hole = i;
+    }
+    streams[hole].context = 0;
+}
+
+static void reject(void) {
+    static const char grpc[] = "application/grpc", details[] = "sluice_overloaded";
+    static const char *const for_all[] = {"x-sluice-reason", "QUEUE_FULL", 0};
+    static const char *const for_grpc[] = {"x-sluice-reason", "QUEUE_FULL", "grpc-retry-pushback-ms", "1000",
+                                           "grpc-status-details-bin", STATUS_DETAILS, 0};
+    static const char text[] = "the server is overloaded";
+    char *type;
+    uint32_t size, is_grpc = get_header(REQUEST_HEADERS, "content-type", 12, &type, &size) == OK && size >= sizeof grpc - 1;
+    for (uint32_t i = 0; is_grpc && i < sizeof grpc - 1; i++) is_grpc = type[i] == grpc[i];
+    increment_metric(rejections_metric, 1);
+    size = serialize(is_grpc ? for_grpc : for_all);
+    send_response(429, details, sizeof details - 1, text, sizeof text - 1, serialized, size, 8);
+}
+
+EXPORT(proxy_on_configure) uint32_t on_configure(uint32_t context, uint32_t size) {  // decimal numbers and semicolons
+    static const char name[] = "sluice.admission.rejected";
+    char *text;
+    uint32_t count;
+    if (get_bytes(PLUGIN_CONFIGURATION, 0, size, &text, &count) != OK) return 0;
+    char *end = text + count;
+    num_threads = number(&text, end);
+    limit_ms = number(&text, end);
+    overload_ms = number(&text, end);
+    delay_ms = number(&text, end);
+    define_metric(COUNTER, name, sizeof name - 1, &rejections_metric);
+    set_tick_period(TICK_MS);
+    return num_threads > 0;
+}
+
+static uint32_t must_wait(struct Caller *caller, uint32_t now) {
+    if (now - caller->rejected_since >= delay_ms) {
+        caller->rejected_since = now;
+        caller->rejected = 0;
+    }
+    return ++caller->rejected > MAX_REJECTED && num_delayed < NUM_DELAYED;
+}
+
+EXPORT(proxy_on_tick) void on_tick(uint32_t context) {
+    uint32_t now = now_ms();
+    if (now - refreshed_at >= REFRESH_MS) refresh(now);
+    for (uint32_t i = 0; i < MAX_DELAYED_PER_TICK && num_delayed > 0; i++, num_delayed--) {
+        if ((int32_t)(now - delayed[first_delayed].due) < 0) break;
+        uint32_t late = delayed[first_delayed].context;
+        first_delayed = (first_delayed + 1) % NUM_DELAYED;
+        if (find_stream(late)->context == 0) continue;  // its client has left
+        set_context(late);
+        reject();
+    }
+}
+
+EXPORT(proxy_on_request_headers) uint32_t on_request_headers(uint32_t context, uint32_t count, uint32_t is_end) {
+    uint32_t now = now_ms(), index = find_caller();
+    struct Stream *stream = find_stream(context);
+    if (num_in_flight >= NUM_STREAMS / 4 || !may_pass(&callers[index], now)) {
+        if (must_wait(&callers[index], now)) {
+            *stream = (struct Stream){context, index, 1};
+            delayed[(first_delayed + num_delayed++) % NUM_DELAYED] = (struct Delayed){context, now + delay_ms};
+        } else {
+            reject();
+        }
+        return STOP_ITERATION;
+    }
+    *stream = (struct Stream){context, index, 0};
+    used_by(&callers[index], now);
+    callers[index].used += 1;
+    callers[index].in_flight++;
+    num_in_flight++;
+    return CONTINUE;
+}
+
+EXPORT(proxy_on_response_headers) uint32_t on_response_headers(uint32_t context, uint32_t count, uint32_t is_end) {
+    struct Stream *stream = find_stream(context);
+    char *text;
+    uint32_t size;
+    if (stream->context == 0 || stream->is_delayed) return CONTINUE;
+    if (get_header(RESPONSE_HEADERS, ":status", 7, &text, &size) == OK && size > 0 && text[0] == '2')
+        callers[stream->caller].is_known = 1;
+    if (get_header(RESPONSE_HEADERS, "x-sluice-limit", 14, &text, &size) != OK) return CONTINUE;
+    char *end = text + size;
+    uint32_t now = now_ms(), id = number(&text, end), new_sustained = number(&text, end), new_burst = number(&text, end);
+    remove_header(RESPONSE_HEADERS, "x-sluice-limit", 14);
+    struct Source *oldest = &sources[0];
+    for (uint32_t i = 0; i < NUM_SOURCES && oldest->id != id; i++) {
+        if (sources[i].id == id || now - sources[i].received_at > now - oldest->received_at) oldest = &sources[i];
+    }
+    *oldest = (struct Source){id, new_sustained, new_burst, now};
+    refresh(now);
+    return CONTINUE;
+}
+
+EXPORT(proxy_on_delete) void on_delete(uint32_t context) {
+    struct Stream *stream = find_stream(context);
+    if (stream->context == 0) return;
+    if (!stream->is_delayed) {
+        callers[stream->caller].in_flight--;
+        num_in_flight--;
+    }
+    remove_stream(stream);
+}

@@ -1,0 +1,15 @@
+"""The limit of requests in flight, which an engine computes and Envoy enforces."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class InFlightLimit(NamedTuple):
+    """The number of requests that may be in flight between Envoy and the engine.
+
+    More than `burst` are an overload, during which `sustained` of them may be in flight.
+    """
+
+    sustained: int
+    burst: int

@@ -1,0 +1,273 @@
+"""Envoy's filter of admission: it enforces the limit of requests in flight that the service sends with its answers."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import grpc
+import httpx
+import pytest
+from google.rpc import error_details_pb2
+from grpc_status import rpc_status
+from sluice.v1 import chat_pb2_grpc
+
+from gateway.dialects.seam.failure import Failure, Reason
+from runner.proxy.envoy_config import connection_manager
+from tests.e2e.answers.test_chat import grpc_request
+from tests.e2e.connections import connections
+from tests.e2e.door import Door
+from tests.e2e.envoy.test_envoy_errors import gateway_response, with_id
+from tests.e2e.stack import HOLDABLE, Stack, started
+from tests.waiting import GUARD_S
+
+FOREVER = 2_000_000_000
+PATHS = [
+    "/v1/chat/completions",
+    "/v1/messages",
+    "/v1/responses",
+    "/openai/deployments/sluice-demo/chat/completions?api-version=2024-10-21",
+    "/chat/completions?api-version=2024-05-01-preview",
+    "/serving-endpoints/sluice-demo/invocations",
+    "/v2/models/sluice-demo/generate",
+    "/",
+]
+LIMIT = "7;2;4"  # of source 7: two requests in flight during an overload, else four
+
+
+class LimitedUpstream:
+    """An HTTP server whose answers have the limit that the request's body names; those of held requests don't end."""
+
+    def __init__(self) -> None:
+        self.release = release = threading.Event()
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["content-length"])) or b"{}")
+                self.send_response(200)
+                self.send_header("content-length", "2")
+                if "limit" in body:
+                    self.send_header("x-sluice-limit", body["limit"])
+                self.end_headers()
+                if body.get("held"):
+                    release.wait(GUARD_S)
+                self.wfile.write(b"{}")
+
+            def do_GET(self) -> None:  # health
+                self.send_response(200)
+                self.send_header("content-length", "0")
+                self.end_headers()
+
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 the library's name
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.port = self._server.server_address[1]
+        self._thread = threading.Thread(target=self._server.serve_forever)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Release held requests and stop."""
+        self.release.set()
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+class Calls:
+    """Requests through a door, some of which are held by its upstream."""
+
+    def __init__(self, door: Door, upstream: LimitedUpstream, pool: ThreadPoolExecutor) -> None:
+        self.door = door
+        self._upstream = upstream
+        self._pool = pool
+        self._held: list[Future[httpx.Response]] = []
+
+    def post(self, key: str = "a", path: str = PATHS[0], **body: Any) -> httpx.Response:
+        """Return the answer to a request."""
+        headers = {"authorization": f"Bearer {key}"}
+        return httpx.post(self.door.url + path, json=body, headers=headers, timeout=GUARD_S)
+
+    def hold(self, count: int, key: str = "a") -> None:
+        """Send requests that don't end, and return when the upstream has all."""
+        before = self.num_in_flight()
+        self._held += [self._pool.submit(self.post, key, held=True) for _ in range(count)]
+        self.door.until(lambda: self.num_in_flight() == before + count)
+
+    def release(self) -> None:
+        """End the requests that are held. Later ones aren't."""
+        self._upstream.release.set()
+        assert {each.result().status_code for each in self._held} == {200}
+        self._held.clear()
+        self.door.until(lambda: self.num_in_flight() == 0)
+        self._upstream.release.clear()
+
+    def num_in_flight(self) -> int:
+        """Return the number of requests that Envoy has forwarded and that haven't ended."""
+        return self.door.stat("cluster.gateway.upstream_rq_active")
+
+
+@contextmanager
+def calls(stack: Stack, *, overload_ms: int = FOREVER, delay_ms: int = 1) -> Iterator[Calls]:
+    """Run Envoy with a filter whose limits hold for ever, before an upstream for REST and the product's service."""
+
+    def change(config: dict[str, Any]) -> None:
+        (found,) = (each for each in connection_manager(config)["http_filters"] if each["name"] == "admission")
+        found["typed_config"]["config"]["configuration"]["value"] = f"1;{FOREVER};{overload_ms};{delay_ms}"
+
+    upstream = LimitedUpstream()
+    try:
+        with Door(upstream.port, stack.ports["service"], change) as door, ThreadPoolExecutor(16) as pool:
+            try:
+                yield Calls(door, upstream, pool)
+            finally:
+                upstream.release.set()
+    finally:
+        upstream.close()
+
+
+def test_without_a_limit_all_requests_are_forwarded(stack: Stack) -> None:
+    """As long as the service has sent no limit, no request is rejected."""
+    with calls(stack) as made:
+        assert made.post().status_code == 200
+        made.hold(8)
+
+
+def test_a_burst_and_then_the_sustained_number_is_forwarded(stack: Stack) -> None:
+    """Up to four requests are in flight; after the first rejection two. Clients don't see the limit."""
+    with calls(stack) as made:
+        assert "x-sluice-limit" not in made.post(limit=LIMIT).headers
+        made.hold(4)
+        assert made.post().status_code == 429
+        made.release()
+        made.hold(2)
+        assert made.post().status_code == 429
+        assert made.door.stat("wasmcustom.sluice.admission.rejected") == 2
+
+
+def test_an_overload_ends(stack: Stack) -> None:
+    """When an overload has ended, a burst is forwarded again."""
+    with calls(stack, overload_ms=0) as made:
+        made.post(limit=LIMIT)
+        made.hold(4)
+        assert made.post().status_code == 429
+        made.release()
+        made.hold(4)
+
+
+def test_limits_of_several_sources_are_added_up(stack: Stack) -> None:
+    """The limits of replicas and models add up, and the newest of each counts."""
+    with calls(stack) as made:
+        for limit in ("7;1;9", "8;1;2", "7;1;1"):
+            made.post(limit=limit)
+        made.hold(3)
+        assert made.post().status_code == 429
+
+
+def test_a_caller_below_its_share_is_forwarded(stack: Stack) -> None:
+    """During another key's flood a known key that uses little is served; a key never seen before is not."""
+    with calls(stack) as made:
+        made.post("polite", limit=LIMIT)
+        for _ in range(20):
+            assert made.post("flood").status_code == 200
+        made.hold(4, "flood")
+        assert made.post("flood").status_code == 429
+        assert made.post("polite").status_code == 200
+        assert made.post("stranger").status_code == 429
+
+
+def test_other_requests_are_not_limited(stack: Stack) -> None:
+    """Health, lists and requests that generate nothing are forwarded during an overload."""
+    with calls(stack) as made:
+        made.post(limit=LIMIT)
+        made.hold(4)
+        assert made.post().status_code == 429
+        for path in ("/v1/models", "/healthz", "/livez"):
+            assert httpx.get(made.door.url + path, timeout=GUARD_S).status_code == 200
+        for path in ("/tokenize", "/v1/embeddings", "/v1/messages/count_tokens"):
+            assert made.post(path=path).status_code == 200
+
+
+def test_a_caller_that_ignores_rejections_waits_for_them(stack: Stack) -> None:
+    """Of a caller's 120 rejections within a period the last twenty are delayed; another caller's isn't."""
+    with calls(stack, delay_ms=FOREVER) as made:
+        made.post(limit=LIMIT)
+        made.hold(4)
+        request = (
+            b"POST / HTTP/1.1\r\nhost: a\r\nauthorization: Bearer b\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+        )
+        with connections(made.door, 120, request):
+            made.door.until(lambda: made.door.stat("wasmcustom.sluice.admission.rejected") == 100)
+            made.door.until(lambda: made.door.stat("http.front_door.downstream_rq_active") == 4 + 20)
+            assert made.post("c").status_code == 429
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_rejections_are_the_dialects(stack: Stack, path: str) -> None:
+    """A rejection has the body, headers and status of the gateway's, and `retry-after`."""
+    with calls(stack) as made:
+        made.post(limit=LIMIT)
+        made.hold(4)
+        answer = made.post(path=path)
+    expected = gateway_response(path, answer, Failure(Reason.QUEUE_FULL, "the server is overloaded"))
+    assert answer.status_code == expected.status
+    assert (answer.headers["retry-after"], answer.headers["x-sluice-reason"]) == ("1", "QUEUE_FULL")
+    assert with_id(expected.body, answer).items() <= answer.json().items()  # Azure's has more fields of its errors
+
+
+def test_rejections_of_grpc_have_details(stack: Stack) -> None:
+    """A call is rejected with RESOURCE_EXHAUSTED, the reason, and the delay after which to retry."""
+    with calls(stack) as made, grpc.insecure_channel(made.door.target) as channel:
+        made.post(limit=LIMIT)
+        made.hold(4)
+        with pytest.raises(grpc.RpcError) as caught:
+            next(chat_pb2_grpc.ChatServiceStub(channel).StreamChat(grpc_request(), timeout=GUARD_S))
+    status = rpc_status.from_call(caught.value)
+    assert status is not None
+    assert (caught.value.code(), status.message) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "the server is overloaded")
+    info, retry = error_details_pb2.ErrorInfo(), error_details_pb2.RetryInfo()
+    assert [each.Unpack(to) for each, to in zip(status.details, (info, retry), strict=True)] == [True, True]
+    assert (info.reason, info.domain, dict(info.metadata)) == ("QUEUE_FULL", "sluice", {"for_all": "true"})
+    assert retry.retry_delay.ToTimedelta().total_seconds() == 1
+    assert ("grpc-retry-pushback-ms", "1000") in [tuple(each) for each in caught.value.trailing_metadata()]
+
+
+def test_the_product_limits_requests_in_flight() -> None:
+    """Envoy rejects what exceeds the limit that the service has measured, and the service doesn't get it."""
+    settings = HOLDABLE | {
+        "SLUICE_SERVICE_ENGINE__MAX_BATCH_SEQUENCES": "2",
+        "SLUICE_SERVICE_ENGINE__MAX_QUEUE_WAIT_S": "0.05",
+    }
+    body = {"model": "sluice-demo", "messages": [{"role": "user", "content": "Hello!"}], "max_tokens": 1500}
+    body |= {"ignore_eos": True}
+    with started(environment=settings) as stack, ThreadPoolExecutor(2) as pool:
+
+        def post(url: str) -> httpx.Response:
+            return httpx.post(f"{url}/v1/chat/completions", json=body, timeout=GUARD_S)
+
+        def metrics() -> str:
+            return httpx.get(f"{stack.gateway}/metrics", timeout=GUARD_S).text
+
+        def measure() -> None:  # two at a time: the rate is known after half a second in which the engine is never idle
+            while "x-sluice-limit" not in post(stack.gateway).headers:
+                pass
+
+        for measuring in [pool.submit(measure) for _ in range(2)]:
+            measuring.result()
+        assert "x-sluice-limit" not in post(stack.door).headers
+        with stack.engine_held():
+            held = [pool.submit(post, stack.door) for _ in range(2)]
+            while not re.search(r'http_server_active_requests\{.*"POST".*\} 2\.0', metrics()):
+                pass
+            rejected = post(stack.door)
+        assert rejected.status_code == 429
+        assert rejected.json()["error"]["message"] == "the server is overloaded"
+        assert [each.result().status_code for each in held] == [200, 200]

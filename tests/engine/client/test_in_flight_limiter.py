@@ -1,0 +1,77 @@
+"""The limit of requests in flight that an engine computes from measurements."""
+
+import random
+
+import pytest
+
+from service.engine.client.in_flight_limiter import InFlightLimiter
+
+SLOTS = 64
+SLOWDOWN = 3.0
+
+
+class SharedServer:
+    """A simulated server whose answers share its time: one alone takes `alone_s`; at most `max_rate` end a second."""
+
+    def __init__(self, alone_s: float, max_rate: float, tokens: int) -> None:
+        self.tokens = tokens
+        self._alone_s = alone_s
+        self.max_rate = max_rate
+        self.now = 0.0
+        self._left: list[float] = []  # of each answer, as a part of the whole
+        self._began: list[float] = []
+        self.durations: list[float] = []
+        self._generated = 0.0
+
+    def run(self, limiter: InFlightLimiter, num_in_flight: int, seconds: float) -> None:
+        """Keep a number of answers in flight, and let the limiter measure them."""
+        end = self.now + seconds
+        while self.now < end:
+            while len(self._left) < num_in_flight:
+                self._left.append(1.0)
+                self._began.append(self.now)
+            rate = min(1 / self._alone_s, self.max_rate / len(self._left))  # of each answer
+            step_s = min(min(self._left) / rate, 0.05)
+            self.now += step_s
+            self._generated += rate * step_s * len(self._left) * self.tokens
+            self._left = [each - rate * step_s for each in self._left]
+            limiter.record_step(self.now, len(self._left), int(self._generated))
+            for index in reversed(range(len(self._left))):
+                if self._left[index] <= 1e-9:
+                    del self._left[index]
+                    self.durations.append(self.now - self._began.pop(index))
+                    limiter.record_answer(self.now, self.tokens, self.durations[-1])
+
+
+def test_no_limit_before_a_measurement() -> None:
+    """Without measurements, and without answers, there is no limit."""
+    limiter = InFlightLimiter(SLOTS, 2.0, SLOWDOWN)
+    assert limiter.limit(0.0) is None
+    limiter.record_step(0.0, 1, 0)
+    limiter.record_step(1.0, 1, 100)
+    assert limiter.limit(1.0) is None
+    limiter.record_answer(1.0, 0, 1.0)
+    assert limiter.limit(1.0) is None
+    limiter.record_answer(1.0, 100, 1.0)
+    assert limiter.limit(1.0) == (3, SLOTS + 2)
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_answers_take_the_chosen_multiple_of_their_time_alone(seed: int) -> None:
+    """With the sustained number in flight, an answer takes at most `slowdown` times as long as alone.
+
+    At least nine tenths of the highest rate are kept. The server's speed and rate and the answers' length are random.
+    """
+    draw = random.Random(seed)
+    alone_s = draw.uniform(0.02, 5.0)
+    server = SharedServer(alone_s, draw.uniform(1.5, 15.0) / alone_s, draw.randint(1, 500))
+    limiter = InFlightLimiter(SLOTS, 2.0, SLOWDOWN)
+    for number in (1, SLOTS):
+        server.run(limiter, number, 4 * alone_s + 2.0)
+    limit = limiter.limit(server.now)
+    assert limit is not None
+    server.run(limiter, limit.sustained, SLOTS * alone_s)  # until the burst has ended
+    server.durations.clear()
+    server.run(limiter, limit.sustained, 40 * alone_s)
+    assert max(server.durations) <= (SLOWDOWN + 1) * alone_s  # the limit is rounded up to whole requests
+    assert len(server.durations) >= 0.9 * 40 * alone_s * server.max_rate
