@@ -43,7 +43,7 @@ def build_document(surfaces: Sequence[Surface]) -> dict[str, Any]:
         "info": {
             "title": "sluice",
             "version": installed_version(),
-            "summary": "LLM inference in six dialects over one core.",
+            "summary": "LLM inference in seven dialects over one core.",
             "description": ABOUT,
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },

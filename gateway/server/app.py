@@ -13,6 +13,7 @@ from starlette.routing import BaseRoute, Match, Route
 from starlette.types import Scope
 
 from gateway.dialects.seam.failure import Failure, Reason
+from gateway.http.suggested_path import suggested_path
 from gateway.http.trailing_slash import TrailingSlash
 from gateway.operators.drain import Drain, DrainGate
 from gateway.operators.health import Readiness, health_routes
@@ -53,8 +54,7 @@ def build_app(
     async def unrouted(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)  # noqa: S101  it is registered for nothing else
         reason = Reason.METHOD_NOT_ALLOWED if error.status_code == 405 else Reason.ROUTE_NOT_FOUND
-        text = f"{request.method} {request.url.path}: {error.detail.lower()}"
-        response = error_response(request.scope, Failure(reason, text))
+        response = error_response(request.scope, Failure(reason, _unrouted_text(request, error, app.routes)))
         headers = {name.decode(): value.decode() for name, value in response.headers}
         if error.status_code == 405:
             headers["allow"] = ", ".join(sorted(_methods(app.routes, request.scope)))
@@ -81,6 +81,13 @@ def build_app(
     )
     app.router.redirect_slashes = False  # some clients drop the body of a redirected POST
     return app
+
+
+def _unrouted_text(request: Request, error: HTTPException, routes: Sequence[BaseRoute]) -> str:
+    """Return the text of the error about a request that no route handles."""
+    text = f"{request.method} {request.url.path}: {error.detail.lower()}"
+    meant = suggested_path(request.method, request.url.path, routes) if error.status_code == 404 else None
+    return text if meant is None else f"{text}; did you mean {meant}?"
 
 
 def _methods(routes: Sequence[BaseRoute], scope: Scope) -> set[str]:

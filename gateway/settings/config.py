@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic_settings import SettingsConfigDict
 
@@ -52,6 +54,12 @@ class Settings(ProcessSettings):
         (),
         description="origins of web pages, SCHEME://HOST[:PORT], whose requests are served although the service's "
         "authentication is off; `*`: all; pages of this machine always are",
+    )
+
+    sampling_defaults: Literal["dialect", "model"] = Field(
+        "dialect",
+        description="sampling parameters that a request omits: those that its API documents, where it documents any, or"
+        " the model's own; the OpenAI style, Anthropic's and gRPC always have the model's",
     )
 
     request_deadline_s: Interval = Field(600, description="longest duration of a generation")

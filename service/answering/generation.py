@@ -102,6 +102,8 @@ class Answering:
         point = answer_request.resume
         if point is not None and not stream:
             raise InvalidRequest("resume", "only a streaming call can be resumed")
+        if not stream:
+            answer_request = replace(answer_request, separates_tokens=False)
         resumed_model = point.identity.model if point is not None else ""
         began = time.monotonic() - (current_wait_s() or 0.0)
         caller = current_caller()

@@ -17,7 +17,7 @@ from service.generation.prompts.conversation import (
     ReasoningEffort,
 )
 from service.generation.requests.answer_request import AnswerRequest
-from service.generation.requests.parameters import SamplingParams, StopParams
+from service.generation.requests.parameters import LogprobsOptions, SamplingParams, StopParams
 from service.generation.requests.request import GenerationRequest
 from service.output.answers.choice import AnswerForm
 from service.prompting.chat_model import ChatModel
@@ -140,6 +140,7 @@ class Preparation:
                 adapter=self._adapter,
                 skip_special_tokens=asked.skip_special_tokens and not prompt.shows_special_tokens,
                 truncates_at_deadline=asked.truncates,
+                separates_tokens=asked.separates_tokens,
                 prompt_field=asked.prompts[index].field,
                 max_tokens_field=asked.max_tokens_field,
                 images=prompt.images,
@@ -165,6 +166,10 @@ class Preparation:
         for name, values in asked.sampling.token_values().items():
             for token_id in values:
                 check_token(token_id, f"sampling.{name}[{token_id}]", self.tokenizer.vocab_size)
+        for name in ("logprobs", "prompt_logprobs"):
+            options: LogprobsOptions | None = getattr(asked, name)
+            for index, token_id in enumerate(options.token_ids if options is not None else ()):
+                check_token(token_id, f"{name}.token_ids[{index}]", self.tokenizer.vocab_size)
         for index, token_id in enumerate(asked.stopping.stop_token_ids):
             check_token(token_id, f"stopping.stop_token_ids[{index}]", self.tokenizer.vocab_size)
 

@@ -15,10 +15,10 @@ class RegistryError(ServiceError):
 class ModelNotFound(RegistryError):
     """No model of that name is served."""
 
-    def __init__(self, model: str, endpoint: str = "") -> None:
-        """`endpoint` is the endpoint that the request named, if it routes to `model`."""
+    def __init__(self, model: str, endpoint: str = "", suggestion: str = "") -> None:
+        """`endpoint` is the endpoint that the request named, if it routes to `model`; `suggestion` ends the text."""
         text = f"no model named {model!r} is served"
-        super().__init__(f"{text}; the endpoint {endpoint!r} sends requests to it" if endpoint else text)
+        super().__init__(f"{text}; the endpoint {endpoint!r} sends requests to it" if endpoint else text + suggestion)
         self.model = model
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Protocol
 
+from process.settings.names import suggestion
 from service.generation.caller import Caller
 from service.generation.errors import InvalidRequest, UnsupportedTask
 from service.registry.description import Endpoint, ServedEntity, Task
@@ -123,7 +124,7 @@ class VisibleModels:
         self._check_loaded(name)
         if (model := self.find(name)) is None:
             if (endpoint := self.find_endpoint(name)) is None:
-                raise ModelNotFound(name)
+                raise ModelNotFound(name, suggestion=self._suggestion(name))
             entity = self._registry.endpoints.choose(endpoint, deployment, began)
             self._on_route(name, entity.name)
             return self._behind(name, entity)
@@ -141,7 +142,7 @@ class VisibleModels:
         if (model := self.find(name)) is not None:
             return model
         if (endpoint := self.find_endpoint(name)) is None:
-            raise ModelNotFound(name)
+            raise ModelNotFound(name, suggestion=self._suggestion(name))
         return self._behind(name, largest_entity(endpoint.entities))
 
     def generator(self, name: str, deployment: str = "", version: str = "", began: str = "") -> ServedGenerator:
@@ -171,6 +172,10 @@ class VisibleModels:
         if model.ranker is None:
             raise UnsupportedTask(f"the model {model.name!r} generates text; it ranks only by the setting `rank`")
         return RankingModel(model.name, model.ranker)
+
+    def _suggestion(self, name: str) -> str:
+        """Return the end of an error about an unknown name, with the closest one that the caller may use."""
+        return suggestion(name, [*(model.name for model in self), *(each.name for each in self.endpoints())])
 
     def new_endpoint(self, name: str, entities: Sequence[ServedEntity], absent: Collection[str] = ()) -> Endpoint:
         """Return an endpoint created now. Models in `absent` need not be served.

@@ -46,7 +46,6 @@ CASES = [
     number("presence_penalty", "-2.5", "-2"),
     number("presence_penalty", "2.5", "2"),
     number("repetition_penalty", "0.0", "0"),
-    Case("top_k=0", {"top_k": -2}, "sampling { top_k: 0 }", "sampling.top_k", "top_k", "1"),
     Case("max_tokens=0", {"max_tokens": 0}, "stopping { max_tokens: 0 }", "stopping.max_tokens", "max_tokens", "1"),
     Case(
         "max_completion_tokens=0",

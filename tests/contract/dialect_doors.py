@@ -102,6 +102,14 @@ def ranking(answer: httpx.Response) -> ErrorBody:
     return ErrorBody(error["message"], error["param"])
 
 
+def cohere(answer: httpx.Response) -> ErrorBody:
+    """Read `{"id", "message"}`."""
+    body = answer.json()
+    assert set(body) == {"id", "message"}
+    assert body["id"] == answer.headers["x-request-id"]
+    return ErrorBody(body["message"])
+
+
 LONG = "word " * 4000
 MESSAGES = [{"role": "user", "content": "Hello!"}]
 LONG_MESSAGES = [{"role": "user", "content": LONG}]
@@ -266,6 +274,19 @@ DOORS = [
     _chat(f"/models/chat/completions{QUERY}", azure, statuses=_UNPROCESSABLE, **_LOST),
     _embed(f"/embeddings{QUERY}", azure, statuses=_UNPROCESSABLE, **_LOST),
     _embed(f"/models/embeddings{QUERY}", azure, statuses=_UNPROCESSABLE, **_LOST),
+    _chat("/v2/chat", cohere),
+    Door(
+        "/v2/embed",
+        {"model": EMBEDDER, "texts": ["a cat"]},
+        cohere,
+        "texts",
+        range=("output_dimension", {"output_dimension": 0}),
+        kind=("output_dimension", {"output_dimension": "64"}),
+        unknown={"model": "nobody"},
+        too_long={"texts": [LONG], "truncate": "NONE"},
+        other_task={"model": MODEL},
+        too_many=({"texts": ["a cat"] * 2049}, "2048"),
+    ),
     *map(_rerank, ("/v1/rerank", "/v2/rerank", "/rerank")),
     *map(_score, ("/v1/score", "/score")),
     _generate("generate"),

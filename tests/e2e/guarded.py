@@ -52,5 +52,5 @@ class Guarded:
 
 
 def error_body(answer: httpx.Response) -> dict[str, Any]:
-    """Return an error's body without the request id, which only Anthropic's has."""
-    return {name: value for name, value in answer.json().items() if name != "request_id"}
+    """Return an error's body without the request id, which Anthropic's and Cohere's have."""
+    return {name: value for name, value in answer.json().items() if name not in {"id", "request_id"}}

@@ -137,6 +137,28 @@ def _messages() -> Iterator[Exchange]:
     yield Exchange("anthropic_model", "/v1/models/m", None, said.MODELS, headers, method="GET")
 
 
+def _cohere() -> Iterator[Exchange]:
+    """Return the exchanges of Cohere's chats and embeddings."""
+    body = {**MODEL, "messages": MESSAGES}
+    features: dict[str, _Body] = {
+        "text": {"temperature": 0.5, "seed": 42, "k": 0, "p": 0.5, "stop_sequences": ["END"]},
+        "reasoning": {"thinking": {"type": "enabled", "token_budget": 9}},
+        "tools": {"tools": [TOOL], "strict_tools": True, "tool_choice": "REQUIRED"},
+        "logprobs": {"logprobs": True, "documents": ["a"], "response_format": {"type": "json_object"}},
+    }
+    for feature, asked in features.items():
+        name, answers = f"cohere_chat_{feature}", said.CHATS[feature]
+        yield Exchange(name, "/v2/chat", body | asked, answers)
+        yield Exchange(f"{name}_stream", "/v2/chat", body | asked | {"stream": True}, answers)
+    yield Exchange("cohere_chat_cut_off", "/v2/chat", body | {"stream": True}, said.CUT_OFF)
+    for reason, status in said.STATUSES.items():
+        yield Exchange(f"cohere_chat_{reason}", "/v2/chat", body, said.refused(status))
+    texts = {**MODEL, "texts": ["a", "ä"], "input_type": "search_query", "output_dimension": 2}
+    kinds = {"embedding_types": ["float", "int8", "ubinary", "base64"]}
+    yield Exchange("cohere_embed", "/v2/embed", texts | kinds, said.VECTORS)
+    yield Exchange("cohere_embed_missing", "/v2/embed", {**MODEL}, {})
+
+
 def _completions() -> Iterator[Exchange]:
     for name, path, base in COMPLETION_PATHS:
         for feature, asked in COMPLETION_FEATURES.items():
@@ -261,6 +283,7 @@ ALL: Final = {
     for exchange in (
         *(exchange for path in CHAT_PATHS for exchange in path.exchanges()),
         *_messages(),
+        *_cohere(),
         *_completions(),
         *_embeddings(),
         *_ranks(),
@@ -313,6 +336,9 @@ _RECORDED: Final = """
     anthropic_message: text text_stream reasoning reasoning_stream tools tools_stream cut_off full long nobody fault
         missing thread
     anthropic: count models model
+    cohere_chat: text text_stream reasoning reasoning_stream tools tools_stream logprobs logprobs_stream
+        cut_off full fault long nobody
+    cohere: embed embed_missing
     openai_completion: text text_stream logprobs logprobs_stream
     openai_embedding: float base64
     rerank: v1_answer v2_answer answer nobody kind

@@ -28,6 +28,12 @@ CHOICE_INDEX: Final = re.compile(rb'"choice_index":\d+,')  # which only invocati
 service = pytest.fixture(golden_service)
 
 
+@pytest.fixture
+def flags() -> list[str]:
+    """Leave the defaults of sampling to the model in all dialects."""
+    return ["--sampling-defaults", "model"]
+
+
 @dataclass(frozen=True)
 class Outcome:
     """The service's transcript and the caller's answer, without what is specific to a dialect."""

@@ -138,6 +138,12 @@ def anthropic(dice: Dice) -> RestRequest:
     return RestRequest("/v1/messages", body, end='"message_stop"')
 
 
+def cohere(dice: Dice) -> RestRequest:
+    """Return a streamed chat in Cohere's dialect."""
+    body = {"model": MODEL, "messages": messages(dice), "max_tokens": length(dice), "stream": True}
+    return RestRequest("/v2/chat", body, end='"message-end"')
+
+
 def mindie(dice: Dice) -> RestRequest:
     """Return a streamed generation in MindIE's dialect."""
     body = {"text_input": text(dice), "parameters": {"max_new_tokens": length(dice), "do_sample": True}}
@@ -209,5 +215,18 @@ def grpc_invalid(dice: Dice) -> GrpcRequest:
     return GrpcRequest(chat_pb2_grpc.ChatServiceStub, "StreamChat", message, code="INVALID_ARGUMENT")
 
 
-REST = (chat, chat_whole, tools, completion, response, databricks, azure, anthropic, mindie, embeddings, invalid)
+REST = (
+    chat,
+    chat_whole,
+    tools,
+    completion,
+    response,
+    databricks,
+    azure,
+    anthropic,
+    cohere,
+    mindie,
+    embeddings,
+    invalid,
+)
 GRPC = (grpc_stream, grpc_whole, grpc_completion, grpc_embedding, grpc_rank, grpc_count, grpc_invalid)

@@ -41,7 +41,7 @@ NAVIGATION: Final[Navigation] = {
     "Start": ["index", "getting_started", "command", "faq"],
     "REST": [
         "api", "api/openai", "api/responses", "api/extensions", "api/databricks", "api/azure", "api/anthropic",
-        "api/rank", "api/mindie", "api/clients", "errors", "streams", "conformance",
+        "api/cohere", "api/rank", "api/mindie", "api/clients", "errors", "streams", "conformance",
     ],
     "gRPC": ["grpc", "grpc_reference", "clients/python", "clients/typescript", "examples"],
     "Models": [
@@ -184,7 +184,7 @@ def _config(sections: Mapping[str, Sequence[str]], folder: Path) -> str:
     nav = [{section: [{title(name): f"{name}.md"} for name in names]} for section, names in sections.items()]
     project = {
         "site_name": "sluice",
-        "site_description": "An LLM inference microservice: REST in six dialects and gRPC over one core.",
+        "site_description": "An LLM inference microservice: REST in seven dialects and gRPC over one core.",
         "use_directory_urls": False,  # the pages are files, which any web server can serve
         "nav": nav,
         "theme": {"font": False, "features": _FEATURES, "palette": list(_PALETTES)},

@@ -27,9 +27,11 @@ from gateway.dialects.anthropic.thinking import (
 from gateway.dialects.anthropic.tool import Tool, ToolChoice, is_parallel, to_tool, to_tool_choice
 from gateway.dialects.seam.caller_name import dotted, renamed
 from gateway.dialects.seam.contract_copy import copy_fields
-from gateway.dialects.seam.contract_limit import check_length, put
+from gateway.dialects.seam.contract_limit import check_length
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.json_body import is_given
+from gateway.dialects.seam.model_name import ModelName
+from gateway.dialects.seam.output_interval import check_interval
 
 _CALLER_NAMES: Final = {  # a field's path, or its first parts, in ChatRequest → in the client's body
     "sampling": "",
@@ -63,7 +65,7 @@ class Metadata(msgspec.Struct, forbid_unknown_fields=True):
 class PromptBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """The fields that form the prompt. A field of type Raw is accepted and ignored, unless it is in `_REJECTED`."""
 
-    model: str
+    model: ModelName = None
     messages: Annotated[list[TurnMessage], Meta(min_length=1)]
     system: str | list[OnlyText] | None = None
     tools: list[Tool] | None = None
@@ -90,7 +92,7 @@ class PromptBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         for i, message in enumerate(self.messages):
             turns.add(message, f"messages.{i}")
         request = chat_pb2.ChatRequest(
-            model=self.model,
+            model=self.model or "",
             messages=turns.messages,
             tools=[to_tool(tool, f"tools.{i}") for i, tool in enumerate(self.tools or ())],
         )
@@ -154,6 +156,7 @@ class MessagesBody(PromptBody, kw_only=True):
     watermark: bool | None = None
     min_tokens: int | None = None
     ignore_eos: bool | None = None
+    output_interval_ms: int | None = None
     priority: int | None = None
     cache_salt: str | None = None
 
@@ -165,10 +168,12 @@ class MessagesBody(PromptBody, kw_only=True):
     def to_request(self) -> tuple[chat_pb2.ChatRequest, Turns]:
         """Return the complete ChatRequest, and the Turns of its messages as `to_chat` does. Raise Failure."""
         request, turns = self.to_chat()
-        copy_fields(self, request.sampling, but={"top_k"})
-        put(request.sampling, "top_k", self.top_k or None, "top_k")  # 0 means no limit
+        copy_fields(self, request.sampling)
         copy_fields(self, request.stopping)
         copy_fields(self, request.serving)
+        check_interval(self.output_interval_ms, "output_interval_ms")
+        if self.output_interval_ms == 0:
+            request.serving.separate_tokens = True
         if self.stop_sequences is not None:
             check_length(sampling_pb2.StopParams, "stop", self.stop_sequences, "stop_sequences")
             request.stopping.stop.extend(self.stop_sequences)

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 from sluice.v1 import chat_pb2
 
-from gateway.dialects.databricks.effort import DEFAULT_EFFORT
+from gateway.dialects.databricks.defaults import DEFAULT_EFFORT
 from gateway.dialects.databricks.error import DatabricksErrors, DatabricksStream
 from gateway.dialects.databricks.target import check_extra_params, endpoint_name, wants_stream
 from gateway.dialects.databricks.tool import check_tools
@@ -20,13 +20,14 @@ from gateway.dialects.openai_family.chat.encoder import ChatEncoder
 from gateway.dialects.openai_family.parameters.stream_options import StreamOptions, request_usage
 from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.json_body import decode
+from gateway.dialects.seam.model_name import ModelName
 from gateway.dialects.seam.translator import ParsedRequest
 
 
 class DatabricksChatBody(ChatBody, kw_only=True):
     """The body of a chat."""
 
-    model: str | None = None
+    model: ModelName = None
     stream_options: StreamOptions | None = None
     prompt_cache_key: str | None = None
     extra_params: dict[str, str] | None = None

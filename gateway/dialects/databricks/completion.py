@@ -17,6 +17,7 @@ from gateway.dialects.openai_family.completions.encoder import CompletionEncoder
 from gateway.dialects.openai_family.parameters.stream_options import StreamOptions, request_usage
 from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.json_body import decode
+from gateway.dialects.seam.model_name import ModelName
 from gateway.dialects.seam.translator import ParsedRequest
 
 _BEHAVIORS: Final = {
@@ -28,7 +29,7 @@ _BEHAVIORS: Final = {
 class DatabricksCompletionBody(CompletionBody, kw_only=True):
     """The body of a completion."""
 
-    model: str | None = None
+    model: ModelName = None
     error_behavior: Literal["truncate", "error"] | None = None
     use_raw_prompt: bool | None = None
     stream_options: StreamOptions | None = None

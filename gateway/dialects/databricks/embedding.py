@@ -13,13 +13,14 @@ from gateway.dialects.openai_family.embeddings.body import EmbeddingBody
 from gateway.dialects.openai_family.embeddings.encoder import EmbeddingEncoder
 from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.json_body import decode
+from gateway.dialects.seam.model_name import ModelName
 from gateway.dialects.seam.translator import ParsedRequest
 
 
 class DatabricksEmbeddingBody(EmbeddingBody, kw_only=True):
     """The body of an embedding request. `encoding_format` is not Databricks' field, but OpenAI's clients send it."""
 
-    model: str | None = None
+    model: ModelName = None
     instruction: str | None = None
     encoding_format: Literal["float", "base64"] | None = None
     extra_params: dict[str, str] | None = None

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
-
-import msgspec
-
-from gateway.dialects.databricks.effort import DEFAULT_EFFORT
+from gateway.dialects.databricks.defaults import DEFAULT_EFFORT
 from gateway.dialects.databricks.error import DatabricksErrors
 from gateway.dialects.databricks.target import endpoint_name
 from gateway.dialects.databricks.tool import check_tools
@@ -40,16 +36,8 @@ class DatabricksResponseTranslator(DatabricksErrors, ResponseReader):
         )
 
 
-class InvocationResponseBody(ResponseBody, kw_only=True):
-    """The body of an endpoint's invocation, whose path contains the endpoint's name."""
-
-    model: Annotated[str, msgspec.Meta(min_length=0)] | None = None  # type: ignore[assignment]  # the path's counts
-
-
 class InvocationResponseTranslator(DatabricksResponseTranslator):
     """Translates one request for a response of the endpoint in the path. It streams only if requested."""
-
-    decoder: ClassVar = msgspec.json.Decoder(InvocationResponseBody)
 
     def model(self, http_request: HttpRequest, body: ResponseBody) -> str:
         """Return the endpoint's name. Raise Failure if the body has another name."""

@@ -18,12 +18,10 @@ _MARKS: Final = ("x-mlflow-client-version", "x-databricks-endpoints-api-client")
 
 
 def endpoint_name(http_request: HttpRequest, model: str | None) -> str:
-    """Return the name of the requested endpoint. Raise Failure for `model`."""
+    """Return the name of the requested endpoint, or an empty string. Raise Failure for `model`."""
     name = http_request.path.get("name")
     if name is None:
-        if model is None:
-            raise Failure.of_field("model", "required, but missing", Reason.MISSING_FIELD)
-        return model
+        return model or ""
     if model not in {None, name}:
         raise Failure.of_field("model", f"must be {name!r}, as in the path, or left out")
     return name

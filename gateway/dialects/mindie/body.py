@@ -11,10 +11,16 @@ from sluice.v1.text_generation_pb2 import GenerateTextRequest
 from gateway.dialects.seam.contract_copy import copy_fields
 from gateway.dialects.seam.contract_limit import put
 from gateway.dialects.seam.failure import Failure
+from gateway.dialects.seam.output_interval import check_interval
+from gateway.dialects.seam.sampling_defaults import UNMODIFIED, SamplingDefaults
 
 _MAX_INT32: Final = 2**31 - 1
 _MAX_SEED: Final = 2**64 - 1
 _LEAST_PRIORITY: Final = 5  # MindIE's default; the contract's is 0; lower values are served first in both
+
+MINDIE_DEFAULTS: Final[SamplingDefaults] = {  # as documented
+    **UNMODIFIED, "top_k": 0, "repetition_penalty": 1, "typical_p": 1,
+}  # fmt: skip
 
 Share = Annotated[float, Meta(gt=0, le=1)]
 Above0 = Annotated[float, Meta(gt=0)]
@@ -41,11 +47,13 @@ class GenerateParameters(msgspec.Struct, forbid_unknown_fields=True):
     perf_stat: bool | None = None
     priority: Priority | None = None
     timeout: Seconds | None = None
+    output_interval_ms: int | None = None
 
     def check(self) -> None:
         """Raise Failure for contradictory parameters, and for values that only the contract allows."""
         if self.max_tokens is not None and self.max_new_tokens not in {None, self.max_tokens}:
             raise Failure.of_field("parameters.max_tokens", "conflicts with max_new_tokens; give only one of them")
+        check_interval(self.output_interval_ms, "parameters.output_interval_ms")
         if self.seed is not None and self.seed > _MAX_SEED:
             raise Failure.of_field("parameters.seed", f"must be from 1 to {_MAX_SEED}")
 
@@ -79,12 +87,13 @@ class GenerateBody(msgspec.Struct, forbid_unknown_fields=True):
             text_input=self.text_input,
         )
         copy_fields(given, request, "parameters.")
-        copy_fields(given, request.sampling, "parameters.", but={"top_k"})
-        put(request.sampling, "top_k", given.top_k or None, "parameters.top_k")  # 0 means no limit
+        copy_fields(given, request.sampling, "parameters.")
         copy_fields(given, request.stopping, "parameters.")
         put(request.stopping, "max_tokens", given.max_new_tokens, "parameters.max_new_tokens")
         if given.priority is not None:
             request.serving.priority = given.priority - _LEAST_PRIORITY
+        if given.output_interval_ms == 0:
+            request.serving.separate_tokens = True
         return request
 
     def caller_name(self, field: str) -> str:

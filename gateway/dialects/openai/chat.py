@@ -12,7 +12,7 @@ import msgspec
 from sluice.v1 import chat_pb2
 
 from gateway.dialects.openai.error import OpenAIErrors, OpenAIStreamErrors
-from gateway.dialects.openai.extension import TopK, drop_disabled_top_k, set_extensions
+from gateway.dialects.openai.extension import TopK, normalise_top_k, set_extensions
 from gateway.dialects.openai.output_format import AnyFormat, StructuredOutputs, constraint_name
 from gateway.dialects.openai.reasoning_options import ReasoningOptions
 from gateway.dialects.openai_family.answers.extra_fields import ExtraFields
@@ -24,6 +24,7 @@ from gateway.dialects.seam.caller_name import dotted
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.json_body import decode, is_given
+from gateway.dialects.seam.model_name import ModelName
 from gateway.dialects.seam.translator import ParsedRequest
 
 _REJECTED: Final = {
@@ -41,7 +42,7 @@ class ChatCompletionBody(ChatBody, kw_only=True):
     The fields from `response_format` on are extensions of other servers: docs/api/extensions.md.
     """
 
-    model: str
+    model: ModelName = None
     top_k: TopK | None = None
     prompt_cache_key: str | None = None
     stream_options: StreamOptions | None = None
@@ -75,12 +76,18 @@ class ChatCompletionBody(ChatBody, kw_only=True):
     skip_special_tokens: bool | None = None
     spaces_between_special_tokens: bool | None = None
     prompt_logprobs: int | None = None
+    logprob_token_ids: list[int] | None = None
     return_token_ids: bool | None = None
     best_of: int | None = None
     use_beam_search: bool | None = None
     length_penalty: float | None = None
     early_stopping: bool | None = None
     logits_processors: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    request_id: str | None = None
+    details: bool | None = None
+    documents: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    provider: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    transforms: list[str] | None = None
     chat_template_kwargs: dict[str, msgspec.Raw] | None = None
     chat_template: str | None = None
     add_generation_prompt: bool | None = None
@@ -90,7 +97,7 @@ class ChatCompletionBody(ChatBody, kw_only=True):
     include_reasoning: bool | None = None
 
     def __post_init__(self) -> None:
-        drop_disabled_top_k(self)
+        normalise_top_k(self)
 
     def check(self) -> None:
         """Raise Failure for fields that would have to be ignored, and for fields that contradict each other."""
@@ -107,7 +114,7 @@ class ChatCompletionBody(ChatBody, kw_only=True):
     def to_chat(self) -> chat_pb2.ChatRequest:
         """Return the contract's request. Raise Failure if it can't be served or represented."""
         self.check()
-        request = self.to_request(self.model)
+        request = self.to_request(self.model or "")
         set_extensions(self, request)
         if self.chat_template_kwargs is not None:
             request.chat_template_kwargs = msgspec.json.encode(self.chat_template_kwargs).decode()

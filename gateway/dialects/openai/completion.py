@@ -8,7 +8,7 @@ import msgspec
 from sluice.v1 import completion_pb2
 
 from gateway.dialects.openai.error import OpenAIErrors, OpenAIStreamErrors
-from gateway.dialects.openai.extension import TopK, drop_disabled_top_k, set_extensions
+from gateway.dialects.openai.extension import TopK, normalise_top_k, set_extensions
 from gateway.dialects.openai.output_format import AnyFormat, StructuredOutputs, constraint_name
 from gateway.dialects.openai_family.answers.extra_fields import ExtraFields
 from gateway.dialects.openai_family.completions.body import CompletionBody
@@ -18,13 +18,14 @@ from gateway.dialects.seam.caller_name import dotted
 from gateway.dialects.seam.failure import Failure
 from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.json_body import decode
+from gateway.dialects.seam.model_name import ModelName
 from gateway.dialects.seam.translator import ParsedRequest
 
 
 class OpenAICompletionBody(CompletionBody, kw_only=True):
     """The body of `POST /v1/completions`. The fields from `response_format` on are extensions of other servers."""
 
-    model: str
+    model: ModelName = None
     top_k: TopK | None = None
     stream_options: StreamOptions | None = None
     prompt_cache_key: str | None = None
@@ -44,19 +45,25 @@ class OpenAICompletionBody(CompletionBody, kw_only=True):
     skip_special_tokens: bool | None = None
     spaces_between_special_tokens: bool | None = None
     prompt_logprobs: int | None = None
+    logprob_token_ids: list[int] | None = None
     return_token_ids: bool | None = None
     best_of: int | None = None
     use_beam_search: bool | None = None
     length_penalty: float | None = None
     early_stopping: bool | None = None
     logits_processors: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    request_id: str | None = None
+    details: bool | None = None
+    documents: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    provider: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    transforms: list[str] | None = None
 
     def __post_init__(self) -> None:
-        drop_disabled_top_k(self)
+        normalise_top_k(self)
 
     def to_completion(self) -> completion_pb2.CompleteRequest:
         """Return the contract's request. Raise Failure if it can't be served or represented."""
-        request = self.to_request(self.model)
+        request = self.to_request(self.model or "")
         set_extensions(self, request)
         if self.prompt_logprobs is not None and self.echo and self.logprobs is not None:
             raise Failure.of_field("prompt_logprobs", "can't be combined with echo and logprobs, which include it")

@@ -5,43 +5,18 @@ The path names the model or endpoint; `model` in the body and `api-version` have
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, TypeAlias
-
-import msgspec
 from sluice.v1 import chat_pb2, completion_pb2, embedding_pb2
 
-from gateway.dialects.openai.chat import ChatCompletionBody, OpenAITranslator
-from gateway.dialects.openai.completion import OpenAICompletionBody, OpenAICompletionTranslator
-from gateway.dialects.openai.embedding import OpenAIEmbeddingBody, OpenAIEmbeddingTranslator
+from gateway.dialects.openai.chat import OpenAITranslator
+from gateway.dialects.openai.completion import OpenAICompletionTranslator
+from gateway.dialects.openai.embedding import OpenAIEmbeddingTranslator
 from gateway.dialects.seam.contract_limit import check_text
 from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.translator import ParsedRequest
 
-NameOrNone: TypeAlias = Annotated[str, msgspec.Meta(min_length=0)] | None  # the contract's minimum length is 1
-
-
-class DeploymentChatBody(ChatCompletionBody, kw_only=True):
-    """The body of a chat."""
-
-    model: NameOrNone = None  # type: ignore[assignment]  # the path's takes its place before the service is asked
-
-
-class DeploymentCompletionBody(OpenAICompletionBody, kw_only=True):
-    """The body of a text completion."""
-
-    model: NameOrNone = None  # type: ignore[assignment]  # the path's takes its place before the service is asked
-
-
-class DeploymentEmbeddingBody(OpenAIEmbeddingBody, kw_only=True):
-    """The body of an embedding request."""
-
-    model: NameOrNone = None  # type: ignore[assignment]  # the path's takes its place before the service is asked
-
 
 class DeploymentChatTranslator(OpenAITranslator):
     """Translates one chat request."""
-
-    decoder: ClassVar = msgspec.json.Decoder(DeploymentChatBody)
 
     def parse(self, http_request: HttpRequest) -> ParsedRequest[chat_pb2.ChatRequest]:
         """Parse a request. Raise Failure."""
@@ -53,8 +28,6 @@ class DeploymentChatTranslator(OpenAITranslator):
 class DeploymentCompletionTranslator(OpenAICompletionTranslator):
     """Translates one request for a completion."""
 
-    decoder: ClassVar = msgspec.json.Decoder(DeploymentCompletionBody)
-
     def parse(self, http_request: HttpRequest) -> ParsedRequest[completion_pb2.CompleteRequest]:
         """Parse a request. Raise Failure."""
         parsed = super().parse(http_request)
@@ -64,8 +37,6 @@ class DeploymentCompletionTranslator(OpenAICompletionTranslator):
 
 class DeploymentEmbeddingTranslator(OpenAIEmbeddingTranslator):
     """Translates one embedding request."""
-
-    decoder: ClassVar = msgspec.json.Decoder(DeploymentEmbeddingBody)
 
     def parse(self, http_request: HttpRequest) -> ParsedRequest[embedding_pb2.EmbedRequest]:
         """Parse a request. Raise Failure."""

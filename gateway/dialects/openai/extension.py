@@ -10,13 +10,14 @@ from typing import Annotated, Any, Final, Protocol, TypeAlias
 import msgspec
 from sluice.v1.chat_pb2 import ChatRequest
 from sluice.v1.completion_pb2 import CompleteRequest
+from sluice.v1.logprobs_pb2 import LogprobsOptions
 
 from gateway.dialects.openai.output_format import FormatBody, set_constraint
-from gateway.dialects.seam.contract_limit import put
+from gateway.dialects.seam.contract_limit import check_length, put
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.json_body import is_given
 
-_NO_TOP_K: Final = frozenset({-1, 0})  # vLLM's and SGLang's values that disable it
+_NO_TOP_K: Final = -1  # vLLM's and SGLang's value that disables it; another one is 0, as in the contract
 TopK: TypeAlias = Annotated[int, msgspec.Meta(ge=-1)]
 _BEAMS: Final = "beam search is not available"
 # Rejected fields, with the neutral values that clients send by default.
@@ -26,6 +27,9 @@ _REJECTED: Final[dict[str, tuple[str, tuple[Any, ...]]]] = {
     "early_stopping": (f"it counts in a beam search only, and {_BEAMS}", (False,)),
     "chat_template": ("a template is a program; the model's own is used", ()),
     "guided_whitespace_pattern": ("the white space between parts of JSON is the server's", ()),
+    "details": ("see usage, finish_reason and logprobs", (False,)),
+    "documents": ("the model's template decides about its variables; write the documents into a message", ([],)),
+    "transforms": ("prompts are not shortened", ([],)),
     "logits_processors": ("callers' programs are not run; use logit_bias", ([],)),
 }
 
@@ -40,13 +44,14 @@ class Extended(FormatBody, Protocol):
     skip_special_tokens: bool | None
     spaces_between_special_tokens: bool | None
     prompt_logprobs: int | None
+    logprob_token_ids: list[int] | None
     return_token_ids: bool | None
 
 
-def drop_disabled_top_k(body: Extended) -> None:
-    """Unset `top_k` if it has one of the values that disable it in vLLM and SGLang."""
-    if body.top_k in _NO_TOP_K:
-        body.top_k = None
+def normalise_top_k(body: Extended) -> None:
+    """Set `top_k` to the contract's value that disables it, if it has vLLM's and SGLang's."""
+    if body.top_k == _NO_TOP_K:
+        body.top_k = 0
 
 
 def set_extensions(body: Extended, request: ChatRequest | CompleteRequest) -> None:
@@ -63,6 +68,14 @@ def set_extensions(body: Extended, request: ChatRequest | CompleteRequest) -> No
             raise Failure.of_field("prompt_logprobs", "only allowed without stream: true")
         request.prompt_logprobs.SetInParent()
         put(request.prompt_logprobs, "top_logprobs", body.prompt_logprobs, "prompt_logprobs")
+    if body.logprob_token_ids:
+        if not request.HasField("logprobs"):
+            raise Failure.of_field("logprob_token_ids", "only allowed with logprobs")
+        check_length(LogprobsOptions, "token_ids", body.logprob_token_ids, "logprob_token_ids")
+        for i, token_id in enumerate(body.logprob_token_ids):
+            if not 0 <= token_id < 2**32:
+                raise Failure.of_field(f"logprob_token_ids.{i}", f"must be from 0 to {2**32 - 1}")
+        request.logprobs.token_ids.extend(body.logprob_token_ids)
     if body.return_token_ids:
         request.tokens.ids = True
 

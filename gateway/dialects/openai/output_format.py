@@ -12,12 +12,19 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 import msgspec
 from sluice.v1 import sampling_pb2
 
-from gateway.dialects.openai_family.parameters.response_format import JsonObjectFormat, JsonSchemaFormat, TextFormat
+from gateway.dialects.openai_family.parameters.response_format import (
+    JsonObjectFormat,
+    JsonSchemaFormat,
+    NamedSchema,
+    TextFormat,
+)
 from gateway.dialects.seam.contract_limit import check_length
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.json_body import is_given
 
 _NAME: Final = "schema"  # the name of a schema without one
+_MISSING: Final = "Object missing required field `json_schema`"  # the text of the decoder's error
+_TWICE: Final = "Has both json_schema and value; give only one of them"
 _FIELD_PATHS: Final = {  # paths of the contract's constraint that stand for the caller's field itself
     "json_object": "json_object",
     "json_schema.schema": "json_schema",
@@ -35,6 +42,36 @@ _UNAVAILABLE: Final = {
 }
 
 
+class ValuedJsonObjectFormat(JsonObjectFormat, tag_field="type", tag="json_object", kw_only=True):
+    """Any JSON object, or with a schema in `value`, as in TGI, JSON that matches it."""
+
+    value: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+
+
+class ValueSchema(msgspec.Struct, forbid_unknown_fields=True):
+    """TGI's JSON Schema, whose name may be missing."""
+
+    schema: msgspec.Raw
+    name: str | None = None
+
+
+class ValuedJsonSchemaFormat(JsonSchemaFormat, tag_field="type", tag="json_schema", kw_only=True):
+    """JSON that matches a schema: in `json_schema`, or in `value`, as in TGI."""
+
+    json_schema: NamedSchema = msgspec.field(default_factory=lambda: NamedSchema(""))
+    value: ValueSchema | None = None
+
+    def __post_init__(self) -> None:
+        """Copy TGI's schema to the field that all formats of the family have."""
+        is_named = bool(self.json_schema.name) or is_given(self.json_schema.schema)
+        if self.value is not None:
+            if is_named:
+                raise ValueError(_TWICE)
+            self.json_schema = NamedSchema(self.value.name or _NAME, schema=self.value.schema)
+        elif not is_named:
+            raise ValueError(_MISSING)
+
+
 class JsonFormat(msgspec.Struct, tag_field="type", tag="json", forbid_unknown_fields=True):
     """TGI's format for JSON that matches a schema."""
 
@@ -47,7 +84,7 @@ class RegexFormat(msgspec.Struct, tag_field="type", tag="regex", forbid_unknown_
     value: str
 
 
-AnyFormat: TypeAlias = TextFormat | JsonObjectFormat | JsonSchemaFormat | JsonFormat | RegexFormat
+AnyFormat: TypeAlias = TextFormat | ValuedJsonObjectFormat | ValuedJsonSchemaFormat | JsonFormat | RegexFormat
 
 
 class StructuredOutputs(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -102,6 +139,10 @@ def set_constraint(body: FormatBody, constraint: sampling_pb2.OutputConstraint) 
 
 def constraint_name(body: FormatBody, path: str) -> str | None:
     """Return the caller's name of a dotted path of the constraint; None for paths of `response_format` itself."""
+    wanted = body.response_format
+    if isinstance(wanted, ValuedJsonSchemaFormat) and wanted.value is not None:
+        named = path.removeprefix("output_constraint.json_schema")
+        return f"response_format.value{named}" if named != path else None
     given = next(_given_formats(body), None)
     if given is None or not f"{path}.".startswith("output_constraint."):
         return None
@@ -114,7 +155,7 @@ def constraint_name(body: FormatBody, path: str) -> str | None:
 
 def _given_formats(body: FormatBody) -> Iterator[_GivenFormat]:
     wanted = body.response_format
-    if isinstance(wanted, JsonFormat):
+    if (isinstance(wanted, ValuedJsonObjectFormat) and is_given(wanted.value)) or isinstance(wanted, JsonFormat):
         yield _GivenFormat("response_format.value", "json_schema", wanted.value)
     elif isinstance(wanted, RegexFormat):
         yield _GivenFormat("response_format.value", "regex", wanted.value)

@@ -30,6 +30,7 @@ from gateway.dialects.seam.contract_limit import check_length
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.json_body import decode
+from gateway.dialects.seam.model_name import ModelName
 
 _OF_CHAT: Final = ("tools", "chat_template", "chat_template_kwargs", "add_generation_prompt", "continue_final_message")
 
@@ -37,7 +38,7 @@ _OF_CHAT: Final = ("tools", "chat_template", "chat_template_kwargs", "add_genera
 class TokenizeBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """The body of `POST /tokenize`: a text, or a conversation with the parameters of its template."""
 
-    model: str
+    model: ModelName = None
     prompt: str | None = None
     messages: list[ChatMessage] | None = None
     add_special_tokens: bool | None = None
@@ -58,7 +59,7 @@ class TokenizeBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         for name in _OF_CHAT:
             if getattr(self, name) is not None:
                 raise Failure.of_field(name, "only allowed with messages")
-        text = TokenizeTextRequest(model=self.model, text=self.prompt)
+        text = TokenizeTextRequest(model=self.model or "", text=self.prompt)
         if self.add_special_tokens is not None:
             text.add_special_tokens = self.add_special_tokens
         return CountTokensRequest(text=text, return_tokens=True)
@@ -84,7 +85,7 @@ class TokenizeBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 class DetokenizeBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """The body of `POST /detokenize`. `skip_special_tokens` is SGLang's."""
 
-    model: str
+    model: ModelName = None
     tokens: list[int]
     skip_special_tokens: bool | None = None
 
@@ -94,7 +95,7 @@ class DetokenizeBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         for place, token_id in enumerate(self.tokens):
             if not 0 <= token_id < 2**32:
                 raise Failure.of_field(f"tokens.{place}", f"must be from 0 to {2**32 - 1}")
-        request = DetokenizeTextRequest(model=self.model, token_ids=self.tokens)
+        request = DetokenizeTextRequest(model=self.model or "", token_ids=self.tokens)
         if self.skip_special_tokens is not None:
             request.skip_special_tokens = self.skip_special_tokens
         return request

@@ -11,6 +11,7 @@ from sluice.v1.serving_pb2 import ERROR_BEHAVIOR_TRUNCATE
 from gateway.dialects.seam.caller_name import dotted, renamed
 from gateway.dialects.seam.contract_limit import check_length, put
 from gateway.dialects.seam.failure import Failure, Reason
+from gateway.dialects.seam.model_name import ModelName
 
 _WHOLE_MODEL: Final = -1  # value of vLLM's truncate_prompt_tokens: the model's maximum length
 _OPTIONS: Final = {
@@ -29,7 +30,7 @@ class DocumentBody(msgspec.Struct):
 class _Common(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """The shared fields of both bodies. Ranges are the contract's."""
 
-    model: str
+    model: ModelName = None
     max_tokens_per_doc: int | None = None
     truncation: bool | None = None
     truncate_prompt_tokens: int | None = None
@@ -61,6 +62,7 @@ class RerankBody(_Common, kw_only=True):
     query: str
     documents: list[str | DocumentBody]
     top_n: int | None = None
+    top_k: int | None = None
     return_documents: bool | None = None
     rank_fields: list[str] | None = None
     max_chunks_per_doc: int | None = None
@@ -80,41 +82,59 @@ class RerankBody(_Common, kw_only=True):
             text = "vectors are not answered here; ask /v1/embeddings for them"
             raise Failure.of_field("return_embeddings", text, Reason.UNSUPPORTED_FIELD)
         check_length(rank_pb2.RankRequest, "documents", self.documents, "documents")
-        request = rank_pb2.RankRequest(model=self.model, query=self.query, documents=self.texts)
+        request = rank_pb2.RankRequest(model=self.model or "", query=self.query, documents=self.texts)
+        if self.top_k is not None and self.top_n not in {None, self.top_k}:
+            raise Failure.of_field("top_k", "conflicts with top_n; give only one of them")
         put(request, "top_n", self.top_n, "top_n")
+        put(request, "top_n", self.top_k, "top_k")
         self._fill(request, truncates=True)
         return request
 
     def caller_name(self, field: str) -> str:
         """Return the caller's name of `field`: `documents[1]` → `documents.1.text`, if it is an object."""
         path = renamed(dotted(field), _OPTIONS)
+        if path == "top_n" and self.top_n is None:
+            return "top_k"
         head, _, index = path.partition(".")
         is_object = head == "documents" and index.isdecimal() and not isinstance(self.documents[int(index)], str)
         return f"{path}.text" if is_object else path
 
 
 class ScoreBody(_Common, kw_only=True):
-    """The body of a score request, with vLLM's field names."""
+    """The body of a score request, with vLLM's field names: two texts, or queries and documents."""
 
-    text_1: str | list[str]
-    text_2: str | list[str]
+    text_1: str | list[str] | None = None
+    text_2: str | list[str] | None = None
+    queries: str | list[str] | None = None
+    documents: str | list[str] | None = None
 
     def to_request(self) -> rank_pb2.ScoreRequest:
         """Return the contract's request. Raise Failure for a value outside the contract's types."""
-        first, second = _listed(self.text_1), _listed(self.text_2)
-        check_length(rank_pb2.ScoreRequest, "queries", first, "text_1")
-        check_length(rank_pb2.ScoreRequest, "documents", second, "text_2")
-        request = rank_pb2.ScoreRequest(model=self.model, queries=first, documents=second)
+        first, second = self._texts("text_1", "queries"), self._texts("text_2", "documents")
+        check_length(rank_pb2.ScoreRequest, "queries", first, self._name("text_1", "queries"))
+        check_length(rank_pb2.ScoreRequest, "documents", second, self._name("text_2", "documents"))
+        request = rank_pb2.ScoreRequest(model=self.model or "", queries=first, documents=second)
         self._fill(request, truncates=False)
         return request
 
     def caller_name(self, field: str) -> str:
         """Return the caller's name of `field`: `queries[1]` → `text_1.1`, or `text_1` if that is a single text."""
-        path = renamed(dotted(field), {**_OPTIONS, "queries": "text_1", "documents": "text_2"})
+        names = {"queries": self._name("text_1", "queries"), "documents": self._name("text_2", "documents")}
+        path = renamed(dotted(field), {**_OPTIONS, **names})
         head, dot, _ = path.partition(".")
-        is_one = dot and head in {"text_1", "text_2"} and isinstance(getattr(self, head), str)
+        is_one = dot and head in names.values() and isinstance(getattr(self, head), str)
         return head if is_one else path
 
+    def _texts(self, name: str, other: str) -> list[str]:
+        """Return the texts in one of two fields. Raise Failure unless exactly one is given."""
+        texts, others = getattr(self, name), getattr(self, other)
+        if texts is not None and others is not None:
+            raise Failure.of_field(other, f"conflicts with {name}; give only one of them")
+        given = others if texts is None else texts
+        if given is None:
+            raise Failure.of_field(name, "required, but missing", Reason.MISSING_FIELD)
+        return [given] if isinstance(given, str) else given
 
-def _listed(texts: str | list[str]) -> list[str]:
-    return [texts] if isinstance(texts, str) else texts
+    def _name(self, name: str, other: str) -> str:
+        """Return the name of the field that the caller used."""
+        return name if getattr(self, other) is None else other

@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from gateway.dialects.seam.failure import Failure, Reason
+from gateway.dialects.seam.suggestion import suggested_field, suggested_value
 
 T = TypeVar("T")
 
@@ -56,7 +57,7 @@ def decode(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
     except UnicodeDecodeError as error:
         raise _malformed(body, error.start, "the body is not valid UTF-8") from None
     except msgspec.ValidationError as error:
-        raise _ill_typed(str(error)) from None
+        raise _ill_typed(str(error), decoder.type) from None
     except msgspec.DecodeError as error:
         raise _unreadable(body, str(error)) from None
     except RecursionError:
@@ -93,17 +94,19 @@ def _unreadable(body: bytes, text: str) -> Failure:
     return _malformed(body, int(offset[1]), _CLEARER_TEXTS.get(claim, claim))
 
 
-def _ill_typed(text: str) -> Failure:
-    """Convert a decoder's type error to a Failure with JSON's type names instead of Python's."""
+def _ill_typed(text: str, kind: Any) -> Failure:
+    """Convert a decoder's type error to a Failure with JSON's type names; `kind` is the type of the body."""
     location = _PATH.search(text)
     path = re.sub(r"\[(\d+)\]", r".\1", location[2]).replace("[...]", "") if location else ""
     claim = _PATH.sub("", text)
     if named := _NAMED.match(claim):
         field = f"{path}.{named[2][:256]}" if path else named[2][:256]
         if named[1] == "contains unknown":
-            return Failure.of_field(field, "unknown field", Reason.UNKNOWN_FIELD)
+            return Failure.of_field(field, f"unknown field{suggested_field(kind, field)}", Reason.UNKNOWN_FIELD)
         return Failure.of_field(field, "required, but missing", Reason.MISSING_FIELD)
     reason, rule = _rule(claim)
+    if (invalid := _INVALID.match(claim)) and path:
+        rule += suggested_value(kind, path, invalid[1][:256].strip("'"))
     if location is not None and location[1]:
         rule = f"each key {rule}"
     return Failure.of_field(path, rule, reason) if path else Failure(reason, f"the body {rule}")

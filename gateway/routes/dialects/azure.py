@@ -11,6 +11,7 @@ from gateway.dialects.azure.error import AzureErrors
 from gateway.dialects.azure.model import to_info
 from gateway.dialects.azure.request import check_version, deployment
 from gateway.dialects.seam.http_request import HttpRequest
+from gateway.dialects.seam.sampling_defaults import UNMODIFIED
 from gateway.routes.examples.example import BY_EMBEDDER, BY_MODEL, MODEL, chat, embedding
 from gateway.routes.handling.handler import Generation, Lookup
 from gateway.routes.surface.operation import Operation, Parameter
@@ -49,7 +50,7 @@ async def _info(upstream: Upstream, http_request: HttpRequest, caller: Caller) -
 def _operations(base: str) -> tuple[Operation, ...]:
     return (
         Operation("POST", f"{base}/chat/completions", "Creates a chat completion.",
-                  Generation(AzureTranslator, _settle), [chat(AzureChatBody, **BY_MODEL)], streams=True,
+                  Generation(AzureTranslator, _settle, UNMODIFIED), [chat(AzureChatBody, **BY_MODEL)], streams=True,
                   parameters=[*_SHARED, _EXTRAS]),
         Operation("POST", f"{base}/embeddings", "Creates embeddings.", Generation(AzureEmbeddingTranslator, _settle),
                   [embedding(AzureEmbeddingBody, embedder_in="azureml-model-deployment", **BY_EMBEDDER)],

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from gateway.dialects.databricks.answer import DatabricksError
 from gateway.dialects.databricks.chat import DatabricksChatBody, DatabricksChatTranslator
 from gateway.dialects.databricks.completion import DatabricksCompletionBody, DatabricksCompletionTranslator
+from gateway.dialects.databricks.defaults import DATABRICKS_DEFAULTS
 from gateway.dialects.databricks.embedding import DatabricksEmbeddingBody, DatabricksEmbeddingTranslator
 from gateway.dialects.databricks.error import DatabricksErrors
 from gateway.dialects.databricks.invocation import InvocationTranslator
-from gateway.dialects.databricks.response import DatabricksResponseTranslator, InvocationResponseBody
+from gateway.dialects.databricks.response import DatabricksResponseTranslator
+from gateway.dialects.openai_family.responses.body import ResponseBody
+from gateway.dialects.seam.translator import Translator
 from gateway.routes.examples.example import (
     BY_EMBEDDER,
     BY_MODEL,
@@ -27,6 +31,11 @@ from gateway.routes.surface.surface import Surface
 
 _ROOT: Final = "/serving-endpoints"
 
+
+def _sampling(translator: Callable[[], Translator]) -> Generation:
+    return Generation(translator, documented=DATABRICKS_DEFAULTS)
+
+
 DATABRICKS: Final = Surface(
     tag="Databricks",
     error=DatabricksError,
@@ -34,18 +43,18 @@ DATABRICKS: Final = Surface(
     prefixes=(_ROOT,),
     operations=(
         Operation("POST", f"{_ROOT}/{{name:path}}/invocations", "Queries an endpoint; the body decides the task.",
-                  Generation(InvocationTranslator), streams=True, parameters=[ENDPOINT_NAME],
+                  _sampling(InvocationTranslator), streams=True, parameters=[ENDPOINT_NAME],
                   bodies=[chat(DatabricksChatBody), completion(DatabricksCompletionBody),
                           embedding(DatabricksEmbeddingBody, embedder_in="name"),
-                          response(InvocationResponseBody)]),
+                          response(ResponseBody)]),
         Operation("POST", f"{_ROOT}/chat/completions", "Creates a chat completion.",
-                  Generation(DatabricksChatTranslator), [chat(DatabricksChatBody, **BY_MODEL)], streams=True),
+                  _sampling(DatabricksChatTranslator), [chat(DatabricksChatBody, **BY_MODEL)], streams=True),
         Operation("POST", f"{_ROOT}/completions", "Creates text completions.",
-                  Generation(DatabricksCompletionTranslator), [completion(DatabricksCompletionBody, **BY_MODEL)],
+                  _sampling(DatabricksCompletionTranslator), [completion(DatabricksCompletionBody, **BY_MODEL)],
                   streams=True),
         Operation("POST", f"{_ROOT}/embeddings", "Creates embeddings.",
                   Generation(DatabricksEmbeddingTranslator), [embedding(DatabricksEmbeddingBody, **BY_EMBEDDER)]),
         Operation("POST", f"{_ROOT}/responses", "Creates a response.",
-                  Generation(DatabricksResponseTranslator), [RESPONSE], streams=True),
+                  _sampling(DatabricksResponseTranslator), [RESPONSE], streams=True),
     ),
 )  # fmt: skip

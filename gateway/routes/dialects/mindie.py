@@ -18,7 +18,7 @@ from gateway.dialects.mindie.answer import (
     ServerMetadata,
     TritonError,
 )
-from gateway.dialects.mindie.body import GenerateBody
+from gateway.dialects.mindie.body import MINDIE_DEFAULTS, GenerateBody
 from gateway.dialects.mindie.error import MindieErrors
 from gateway.dialects.mindie.generate import MindieTranslator
 from gateway.dialects.mindie.model import (
@@ -87,7 +87,7 @@ def _parameters(form: str) -> list[Parameter]:
 
 def _generate(form: str, *, stream: bool) -> Operation:
     path, summary = ("generate_stream", "Generates a text, streamed.") if stream else ("generate", "Generates a text.")
-    handler = Generation(partial(MindieTranslator, stream=stream), check_vocabulary)
+    handler = Generation(partial(MindieTranslator, stream=stream), check_vocabulary, MINDIE_DEFAULTS)
     return Operation(
         "POST", f"{form}/{path}", summary, handler, [_BODY], streams=stream, parameters=_parameters(form),
         is_closed=True,

@@ -11,11 +11,8 @@ from gateway.dialects.openai.answer import ErrorAnswer, InputTokensAnswer, TextA
 from gateway.dialects.openai.chat import ChatCompletionBody, OpenAITranslator
 from gateway.dialects.openai.completion import OpenAICompletionBody, OpenAICompletionTranslator
 from gateway.dialects.openai.deployment import (
-    DeploymentChatBody,
     DeploymentChatTranslator,
-    DeploymentCompletionBody,
     DeploymentCompletionTranslator,
-    DeploymentEmbeddingBody,
     DeploymentEmbeddingTranslator,
 )
 from gateway.dialects.openai.embedding import OpenAIEmbeddingBody, OpenAIEmbeddingTranslator
@@ -88,14 +85,14 @@ OPENAI: Final = Surface(
     operations=(
         *_operations("/v1"),
         *_operations("/openai/v1"),
-        *_responses("/openai"),
+        *_operations("/openai"),
         *_tokens(""),
         *_tokens("/v1"),
         _post(f"{_DEPLOYMENT}/chat/completions", "Creates a chat completion.", Generation(DeploymentChatTranslator),
-              chat(DeploymentChatBody), streams=True),
+              chat(ChatCompletionBody), streams=True),
         _post(f"{_DEPLOYMENT}/completions", "Creates text completions.", Generation(DeploymentCompletionTranslator),
-              completion(DeploymentCompletionBody), streams=True),
+              completion(OpenAICompletionBody), streams=True),
         _post(f"{_DEPLOYMENT}/embeddings", "Creates embeddings.", Generation(DeploymentEmbeddingTranslator),
-              embedding(DeploymentEmbeddingBody, embedder_in="name")),
+              embedding(OpenAIEmbeddingBody, embedder_in="name")),
     ),
 )  # fmt: skip

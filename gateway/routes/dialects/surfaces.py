@@ -6,6 +6,7 @@ from typing import Final
 
 from gateway.routes.dialects.anthropic import ANTHROPIC
 from gateway.routes.dialects.azure import AZURE
+from gateway.routes.dialects.cohere import COHERE
 from gateway.routes.dialects.databricks import DATABRICKS
 from gateway.routes.dialects.mindie import MINDIE
 from gateway.routes.dialects.models import MODELS
@@ -15,5 +16,15 @@ from gateway.routes.dialects.serving_endpoints import SERVING_ENDPOINTS
 from gateway.routes.surface.surface import Surface
 
 # The first one also formats the errors of paths under no prefix.
-SURFACES: Final[tuple[Surface, ...]] = (OPENAI, MODELS, ANTHROPIC, AZURE, DATABRICKS, SERVING_ENDPOINTS, MINDIE, RANK)
+SURFACES: Final[tuple[Surface, ...]] = (
+    OPENAI,
+    MODELS,
+    ANTHROPIC,
+    AZURE,
+    DATABRICKS,
+    SERVING_ENDPOINTS,
+    COHERE,
+    MINDIE,
+    RANK,
+)
 OPERATIONS: Final = tuple(each for surface in SURFACES for each in surface.operations)

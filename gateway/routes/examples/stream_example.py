@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from gateway.dialects.anthropic.answer import MessageEvent
+from gateway.dialects.cohere.answer import CohereChatEvent
 from gateway.dialects.mindie.answer import GenerationChunk
 from gateway.dialects.openai_family.answers.chunk import ChatChunk, CompletionChunk, ResponseEvent
 
@@ -62,10 +63,26 @@ data:{"id":"1","model_name":"sluice-demo","model_version":"1","text_output":" th
 data:{"id":"1","model_name":"sluice-demo","model_version":"1","text_output":"","finish_reason":"length"}
 
 """
+_COHERE: Final = """\
+event: content-start
+data: {"type":"content-start","index":0,"delta":{"message":{"content":{"type":"text","text":""}}}}
+
+event: content-delta
+data: {"type":"content-delta","index":0,"delta":{"message":{"content":{"text":"Hello!"}}}}
+
+event: content-end
+data: {"type":"content-end","index":0}
+
+event: message-end
+data: {"type":"message-end","id":"1","delta":{"finish_reason":"COMPLETE",\
+"usage":{"tokens":{"input_tokens":9,"output_tokens":2},"cached_tokens":0}}}
+
+"""
 STREAM_EXAMPLES: Final[Mapping[type, str]] = {
     ChatChunk: _CHAT,
     CompletionChunk: _COMPLETION,
     ResponseEvent: _RESPONSE,
     MessageEvent: _MESSAGE,
     GenerationChunk: _GENERATION,
+    CohereChatEvent: _COHERE,
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Coroutine
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -20,6 +20,7 @@ from starlette.types import Receive, Scope, Send
 from gateway.dialects.seam.encoder import Encoder, ends_answer
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.http_request import HttpRequest
+from gateway.dialects.seam.sampling_defaults import MODELS_OWN, SamplingDefaults, set_defaults
 from gateway.dialects.seam.translator import ParsedRequest, ServiceRequest, Translator
 from gateway.http.body import CallerLeft, disconnected, read_json_body
 from gateway.http.cost import cost_comment
@@ -52,13 +53,15 @@ class GenerationClient(Protocol):
 class GenerationEndpoint:
     """An ASGI application that answers one route in one dialect. `translator` creates a translator for each request.
 
-    `replace_failure` returns the failure to report for an invalid body.
+    `replace_failure` returns the failure to report for an invalid body. `sampling_defaults` are the values of sampling
+    parameters that a request omits; parameters without one have the model's.
     """
 
     translator: Callable[[], Translator]
     client: GenerationClient
     settings: Settings
     replace_failure: ReplaceFailure = keep_failure
+    sampling_defaults: SamplingDefaults = field(default_factory=lambda: MODELS_OWN)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = headers_of(scope)
@@ -70,6 +73,7 @@ class GenerationEndpoint:
                 body, headers, dict(scope["path_params"]), dict(QueryParams(scope["query_string"]))
             )
             parsed = await offload(len(body), partial(translator.parse, http_request))
+            set_defaults(parsed.request, self.sampling_defaults)
             marks = EventMarks(http_request.headers)
             if parsed.stream and marks.last is not None:
                 marks.last.set_resume_options(parsed.request)

@@ -6,7 +6,7 @@ Handlers are declared without a service; `endpoint` creates the ASGI application
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol, TypeAlias, TypeVar
 
@@ -16,6 +16,7 @@ from starlette.types import ASGIApp
 from gateway.dialects.seam.error_response import ToErrorResponse
 from gateway.dialects.seam.failure import Failure
 from gateway.dialects.seam.http_request import HttpRequest
+from gateway.dialects.seam.sampling_defaults import MODELS_OWN, SamplingDefaults
 from gateway.dialects.seam.translator import Translator
 from gateway.http.offload import offload
 from gateway.routes.handling.authentication_first import authentication_first
@@ -46,10 +47,14 @@ ParsedT = TypeVar("ParsedT", bound=Parsed)
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """A request that runs a model. `prepare` may change it first, or reject it by raising Failure."""
+    """A request that runs a model. `prepare` may change it first, or reject it by raising Failure.
+
+    `documented` are the sampling defaults that the dialect's API documents.
+    """
 
     translator: Callable[[], Translator]
     prepare: Prepare | None = None
+    documented: SamplingDefaults = field(default_factory=lambda: MODELS_OWN)
 
     def parse(self, http_request: HttpRequest) -> Parsed:
         """Parse a request. Raise Failure."""
@@ -57,11 +62,15 @@ class Generation:
 
     def endpoint(self, upstream: Upstream, error_response: ToErrorResponse, settings: Settings) -> ASGIApp:  # noqa: ARG002
         """Return the ASGI application. The translator creates its errors, since it may know more of the request."""
-        client = ResumingClient(upstream.client, settings.resume_timeout_s)
-        if self.prepare is None:
-            return GenerationEndpoint(self.translator, client, settings, authentication_first(upstream.client))
-        prepared = PreparedClient(client, partial(self.prepare, upstream))
-        return GenerationEndpoint(self.translator, prepared, settings, authentication_first(upstream.client))
+        resuming = ResumingClient(upstream.client, settings.resume_timeout_s)
+        client = PreparedClient(resuming, partial(self._prepare, upstream))
+        defaults = self.documented if settings.sampling_defaults == "dialect" else MODELS_OWN
+        return GenerationEndpoint(self.translator, client, settings, authentication_first(upstream.client), defaults)
+
+    async def _prepare(self, upstream: Upstream, request: Any, caller: Caller) -> None:
+        if self.prepare is not None:
+            await self.prepare(upstream, request, caller)
+        await upstream.choice.complete(request, caller)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +132,7 @@ async def _call(
     except Failure as failure:
         raise await authentication_first(upstream.client)(failure, caller) from None
     try:
+        await upstream.choice.complete(parsed.request, caller)
         return parsed, await upstream.client.call(parsed.request, caller)
     except Failure as failure:
         raise failure.renamed(parsed.caller_name) from None

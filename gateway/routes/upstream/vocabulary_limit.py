@@ -10,8 +10,8 @@ from gateway.upstream.client import Caller
 
 
 async def check_vocabulary(upstream: Upstream, request: GenerateTextRequest, caller: Caller) -> None:
-    """Raise Failure for a `top_k` that is too large. Only requests with `top_k` need a call for the model."""
-    if not request.sampling.HasField("top_k"):
+    """Raise Failure for a `top_k` that is too large. Only requests that use it need a call for the model."""
+    if not request.sampling.top_k:
         return
     size = (await upstream.client.get_model(request.model, caller)).vocab_size
     if 0 < size <= request.sampling.top_k:  # the service rejects models without a vocabulary

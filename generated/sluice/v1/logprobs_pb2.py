@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from buf.validate import validate_pb2 as buf_dot_validate_dot_validate__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18sluice/v1/logprobs.proto\x12\tsluice.v1\x1a\x1b\x62uf/validate/validate.proto\"S\n\x0fLogprobsOptions\x12/\n\x0ctop_logprobs\x18\x01 \x01(\rB\x07\xbaH\x04*\x02\x18\x14H\x00R\x0btopLogprobs\x88\x01\x01\x42\x0f\n\r_top_logprobs\"\xab\x01\n\x0cTokenLogprob\x12\x14\n\x05token\x18\x01 \x01(\tR\x05token\x12\x19\n\x08token_id\x18\x02 \x01(\rR\x07tokenId\x12\x18\n\x07logprob\x18\x03 \x01(\x02R\x07logprob\x12\x14\n\x05\x62ytes\x18\x04 \x01(\x0cR\x05\x62ytes\x12:\n\x0ctop_logprobs\x18\x05 \x03(\x0b\x32\x17.sluice.v1.TokenLogprobR\x0btopLogprobsBs\n\tsluice.v1B\rLogprobsProtoP\x01Z\x12sluice/v1;sluicev1\xa2\x02\x03SLU\xaa\x02\tSluice.V1\xca\x02\tSluice\\V1\xe2\x02\x15Sluice\\V1\\GPBMetadata\xea\x02\nSluice::V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18sluice/v1/logprobs.proto\x12\tsluice.v1\x1a\x1b\x62uf/validate/validate.proto\"z\n\x0fLogprobsOptions\x12/\n\x0ctop_logprobs\x18\x01 \x01(\rB\x07\xbaH\x04*\x02\x18\x14H\x00R\x0btopLogprobs\x88\x01\x01\x12%\n\ttoken_ids\x18( \x03(\rB\x08\xbaH\x05\x92\x01\x02\x10\x14R\x08tokenIdsB\x0f\n\r_top_logprobs\"\xab\x01\n\x0cTokenLogprob\x12\x14\n\x05token\x18\x01 \x01(\tR\x05token\x12\x19\n\x08token_id\x18\x02 \x01(\rR\x07tokenId\x12\x18\n\x07logprob\x18\x03 \x01(\x02R\x07logprob\x12\x14\n\x05\x62ytes\x18\x04 \x01(\x0cR\x05\x62ytes\x12:\n\x0ctop_logprobs\x18\x05 \x03(\x0b\x32\x17.sluice.v1.TokenLogprobR\x0btopLogprobsBs\n\tsluice.v1B\rLogprobsProtoP\x01Z\x12sluice/v1;sluicev1\xa2\x02\x03SLU\xaa\x02\tSluice.V1\xca\x02\tSluice\\V1\xe2\x02\x15Sluice\\V1\\GPBMetadata\xea\x02\nSluice::V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,8 +35,10 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._serialized_options = b'\n\tsluice.v1B\rLogprobsProtoP\001Z\022sluice/v1;sluicev1\242\002\003SLU\252\002\tSluice.V1\312\002\tSluice\\V1\342\002\025Sluice\\V1\\GPBMetadata\352\002\nSluice::V1'
   _globals['_LOGPROBSOPTIONS'].fields_by_name['top_logprobs']._loaded_options = None
   _globals['_LOGPROBSOPTIONS'].fields_by_name['top_logprobs']._serialized_options = b'\272H\004*\002\030\024'
+  _globals['_LOGPROBSOPTIONS'].fields_by_name['token_ids']._loaded_options = None
+  _globals['_LOGPROBSOPTIONS'].fields_by_name['token_ids']._serialized_options = b'\272H\005\222\001\002\020\024'
   _globals['_LOGPROBSOPTIONS']._serialized_start=68
-  _globals['_LOGPROBSOPTIONS']._serialized_end=151
-  _globals['_TOKENLOGPROB']._serialized_start=154
-  _globals['_TOKENLOGPROB']._serialized_end=325
+  _globals['_LOGPROBSOPTIONS']._serialized_end=190
+  _globals['_TOKENLOGPROB']._serialized_start=193
+  _globals['_TOKENLOGPROB']._serialized_end=364
 # @@protoc_insertion_point(module_scope)

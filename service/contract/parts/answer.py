@@ -26,6 +26,7 @@ def serving_values(serving: serving_pb2.ServingOptions) -> dict[str, Any]:
         "priority": serving.priority,
         "cache_salt": serving.cache_salt,
         "truncates": serving.error_behavior == serving_pb2.ERROR_BEHAVIOR_TRUNCATE,
+        "separates_tokens": serving.separate_tokens,
     }
 
 

@@ -11,7 +11,15 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 from sluice.v1 import logprobs_pb2, sampling_pb2
 
-from service.generation.requests.parameters import LogprobsOptions, Range, Ranges, SamplingParams, StopParams
+from service.generation.requests.parameters import (
+    LogprobsOptions,
+    Range,
+    Ranges,
+    SamplingParams,
+    StopParams,
+    Trait,
+    parameters_with,
+)
 
 _Params = TypeVar("_Params", SamplingParams, StopParams)
 
@@ -37,7 +45,7 @@ def to_stopping(message: sampling_pb2.StopParams) -> StopParams:
 def to_logprobs(request: Any, field: str = "logprobs") -> LogprobsOptions | None:
     """Return the log probabilities that `field` of a request asks for; None if it is not set."""
     given: logprobs_pb2.LogprobsOptions = getattr(request, field)
-    return LogprobsOptions(given.top_logprobs) if request.HasField(field) else None
+    return LogprobsOptions(given.top_logprobs, tuple(given.token_ids)) if request.HasField(field) else None
 
 
 def sampling_message(params: SamplingParams) -> sampling_pb2.SamplingParams:
@@ -53,9 +61,12 @@ def stopping_message(params: StopParams) -> sampling_pb2.StopParams:
 def _to_values(message: Message, kind: type[_Params]) -> _Params:
     """Return the message's fields as values of `kind`; omitted ones have their defaults."""
     given: dict[str, Any] = {}
+    counts = parameters_with(Trait.COUNT, kind)
     for field, value in message.ListFields():
         if field.is_repeated:
             given[field.name] = dict(value) if field.message_type is not None else tuple(value)
+        elif field.name in counts:
+            given[field.name] = value or None
         else:
             given[field.name] = value
     return kind(**given)
@@ -84,6 +95,8 @@ def _ranges(descriptor: Any, prefix: str) -> Iterator[tuple[str, Range]]:
             continue
         rules = getattr(field.GetOptions().Extensions[validate_pb2.field], _RULES[field.type])
         bounds = {_BOUNDS[name]: getattr(rules, name) for name in _BOUNDS if rules.HasField(name)}
+        if field.type == FieldDescriptor.TYPE_UINT32:
+            bounds.setdefault("at_least", 0)
         yield f"{prefix}.{field.name}", Range(**bounds)
 
 

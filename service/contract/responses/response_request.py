@@ -62,6 +62,7 @@ def to_conversation(request: response_pb2.CreateResponseRequest) -> Conversation
         reasoning_effort=to_reasoning_effort(request.reasoning_effort),
         default_effort=to_reasoning_effort(request.default_reasoning_effort),
         field="input",
+        template_variables=request.chat_template_kwargs,
         schema=to_schema(request.output_constraint),
     )
 

@@ -69,6 +69,6 @@ def description_of(request: GenerationRequest) -> str:
     sampling = replace(request.sampling, seed=None)
     same = replace(
         request, request_id="", caller_id="", weight=1, priority=0, deadline=None, sampling=sampling, cuts={},
-        prompt_token_ids=[],
+        separates_tokens=False, prompt_token_ids=[],
     )  # fmt: skip
     return f"{same!r} {list(request.prompt_token_ids)!r}"

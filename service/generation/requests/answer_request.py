@@ -32,5 +32,6 @@ class AnswerRequest:
     priority: int = 0
     cache_salt: str = ""
     truncates: bool = False  # cut a prompt that is too long, and end with LENGTH at the deadline
+    separates_tokens: bool = False  # each token of a stream has an output of its own
     wants_prompt_texts: bool = False  # whether `Started` has the text of each prompt
     resume: ResumePoint | None = None  # where a broken stream is resumed; None for a new answer

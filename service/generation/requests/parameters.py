@@ -25,6 +25,7 @@ class Trait(Flag):
     MODEL = auto()  # a model's generation_config.json may give its default
     SPAN = auto()  # recorded on spans as gen_ai.request.NAME
     TOKENS = auto()  # a mapping of token ids to numbers
+    COUNT = auto()  # an integer; 0 in a request turns it off, even if the model has a default: the value is None
 
 
 def _with(traits: Trait) -> dict[str, Trait]:
@@ -43,7 +44,7 @@ class SamplingParams:
     # Divides the logits; 0 is greedy.
     temperature: float = field(default=1.0, metadata=_with(Trait.DRAW | Trait.MODEL | Trait.SPAN))
     top_p: float = field(default=1.0, metadata=_with(Trait.DRAW | Trait.MODEL | Trait.SPAN))
-    top_k: int | None = field(default=None, metadata=_with(Trait.DRAW | Trait.MODEL | Trait.SPAN))
+    top_k: int | None = field(default=None, metadata=_with(Trait.DRAW | Trait.MODEL | Trait.SPAN | Trait.COUNT))
     min_p: float = field(default=0.0, metadata=_with(Trait.DRAW | Trait.MODEL))
     typical_p: float = field(default=1.0, metadata=_with(Trait.DRAW | Trait.MODEL))
     # For generated tokens, as OpenAI defines both.

@@ -58,5 +58,6 @@ def spelled_prompt_logprobs(
 
 def _spelled(tokenizer: Tokenizer, logprob: TokenLogprob) -> SpelledLogprob:
     """Return a token's log probability with its bytes, and the same of its alternatives."""
-    top = tuple(SpelledLogprob(token_id, tokenizer.token_bytes(token_id), value) for token_id, value in logprob.top)
+    listed = dict(logprob.top).items()  # a requested token may also be one of the most likely
+    top = tuple(SpelledLogprob(token_id, tokenizer.token_bytes(token_id), value) for token_id, value in listed)
     return SpelledLogprob(logprob.token_id, tokenizer.token_bytes(logprob.token_id), logprob.logprob, top)

@@ -312,3 +312,31 @@ def test_input_of_a_response_is_counted_before_it_is_made(client: Any) -> None:
         counted = client.responses.input_tokens.count(**fields, **more)
         made = client.responses.create(**fields, **more, max_output_tokens=1)
         assert (counted.object, counted.input_tokens) == ("response.input_tokens", made.usage.input_tokens)
+
+
+def test_template_variables_of_responses(stack: Stack) -> None:
+    """Variables reach the template of a response, too: one more of them changes the number of its tokens."""
+    body = {"model": MODEL, "input": "Hello! Who are you?"}
+
+    def count(**fields: Any) -> Any:
+        answer = httpx.post(f"{stack.door}/v1/responses/input_tokens", json=body | fields, timeout=GUARD_S)
+        return answer.json()
+
+    plain = count()["input_tokens"]
+    assert count(chat_template_kwargs={"enable_thinking": True})["input_tokens"] < plain
+    assert count(chat_template_kwargs={"nobody_knows": 1})["input_tokens"] == plain
+    assert count(chat_template_kwargs={"messages": []})["error"]["param"] == "chat_template_kwargs"
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"type": "json", "value": SCHEMA},
+        {"type": "json_object", "value": SCHEMA},
+        {"type": "json_schema", "value": {"name": "trip", "schema": SCHEMA}},
+        {"type": "json_schema", "value": {"schema": SCHEMA}},
+    ],
+)
+def test_formats_of_tgi(client: Any, wanted: dict[str, Any]) -> None:
+    """Each of TGI's forms of a schema constrains the answer."""
+    jsonschema.validate(json.loads(text_of(chat(client, response_format=wanted, max_tokens=100))), SCHEMA)

@@ -31,6 +31,8 @@ PATHS = [
     "/chat/completions?api-version=2024-05-01-preview",
     "/serving-endpoints/sluice-demo/invocations",
     "/api/2.0/serving-endpoints",
+    "/v2/chat",
+    "/v2/embed?a=b",
     "/v2/models/sluice-demo/generate",
     "/v2/rerank",
     "/score",

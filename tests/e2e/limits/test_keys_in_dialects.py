@@ -60,6 +60,12 @@ DIALECTS = {
         {"type": "error", "error": {"type": "authentication_error", "message": WRONG}},
         {"type": "error", "error": {"type": "permission_error", "message": SCOPE}},
     ),
+    "cohere": Dialect(
+        "/v2/chat",
+        {"model": MODEL, "messages": MESSAGES, "max_tokens": 4},
+        {"message": WRONG},
+        {"message": SCOPE},
+    ),
     "mindie": Dialect(
         f"/v2/models/{MODEL}/generate",
         {"text_input": "Hello", "parameters": {"max_new_tokens": 4}},

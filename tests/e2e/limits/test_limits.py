@@ -102,6 +102,7 @@ DOORS = [
         ("max_tokens",),
         left="anthropic-ratelimit-requests-remaining",
     ),
+    Door("/v2/chat", {"model": MODEL, "messages": HELLO}, {}, ("max_tokens",)),
     Door(
         f"/v2/models/{MODEL}/generate",
         {"text_input": "Hello"},

@@ -18,6 +18,14 @@ def test_stream_echoes_the_models_own_parameters(stack: Stack) -> None:
         assert (given.temperature, round(given.top_p, 3)) == (1.0, 0.9)
 
 
+def test_dialects_with_documented_defaults_use_them(stack: Stack) -> None:
+    """An omitted parameter is the model's in the OpenAI style, and 1 in Databricks', which documents it."""
+    body = {"model": "sluice-demo", "input": "Hello there!", "max_output_tokens": 1}
+    for base, expected in (("/v1", [0.3, 0.9]), ("/serving-endpoints", [1.0, 1.0])):
+        answer = httpx.post(f"{stack.door}{base}/responses", json=body, timeout=GUARD_S).json()
+        assert [answer["temperature"], answer["top_p"]] == expected
+
+
 def test_question_of_the_first_minute_is_answered(stack: Stack) -> None:
     """A request without parameters is answered: at a temperature of 1 one answer in four would be a refusal."""
     body = {

@@ -87,6 +87,23 @@ def messages(events: list[Event]) -> Any:
     return rest
 
 
+def cohere(events: list[Event]) -> Any:
+    """Return Cohere's events, with the deltas of an item or a call joined."""
+    rest: list[Any] = []
+    for each in data_of(events):
+        if each["type"] == "message-end":
+            each["delta"]["usage"].pop("cached_tokens")  # a prompt that had not started may find more in the cache
+        if each["type"].endswith("-delta") and rest[-1]["type"] == each["type"]:
+            before, more = rest[-1]["delta"]["message"], each["delta"]["message"]
+            for name in more.keys() & {"content"}:
+                before[name]["text"] += more[name]["text"]
+            for name in more.keys() & {"tool_calls"}:
+                before[name]["function"]["arguments"] += more[name]["function"]["arguments"]
+        else:
+            rest.append(each)
+    return rest
+
+
 def chat(events: list[Event]) -> Any:
     """Return roles, texts, reasoning, calls with their ids, and usage."""
     found: dict[Any, Any] = {}
@@ -140,6 +157,16 @@ CASES: dict[str, tuple[str, dict[str, Any], Callable[[list[Event]], Any]]] = {
         "/v1/messages",
         {"messages": [QUESTION], "max_tokens": 50},
         messages,
+    ),
+    "cohere": (
+        "/v2/chat",
+        {"messages": [QUESTION], "max_tokens": 50},
+        cohere,
+    ),
+    "cohere that calls": (
+        "/v2/chat",
+        {"messages": [QUESTION], "tools": TOOLS, "tool_choice": "REQUIRED", "max_tokens": 60},
+        cohere,
     ),
     "mindie": (
         "/v2/models/sluice-demo/generate_stream",

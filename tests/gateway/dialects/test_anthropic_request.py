@@ -82,7 +82,7 @@ def test_everything_that_is_asked() -> None:
 
 
 def test_least_that_is_asked() -> None:
-    """Absent fields stay unset except for the thinking, which is off by default; a `top_k` of 0 is unset."""
+    """Absent fields stay unset except for the thinking, which is off by default."""
     wanted = """model: "m" messages { role: ROLE_USER content { text: "hi" } } stopping { max_tokens: 100 }
         reasoning_effort: REASONING_EFFORT_NONE"""
     least = text_format.Parse(wanted, chat_pb2.ChatRequest())
@@ -90,7 +90,7 @@ def test_least_that_is_asked() -> None:
         ("system", "tools", "tool_choice", "thinking", "output_config", "stop_sequences", "top_k", "metadata", "stream",
          "cache_control", "container", "mcp_servers", "thread", "speed", "service_tier")
     )  # fmt: skip
-    for given in ({}, nothing, {"top_k": 0, "mcp_servers": [], "service_tier": "auto", "speed": "standard"}):
+    for given in ({}, nothing, {"mcp_servers": [], "service_tier": "auto", "speed": "standard"}):
         assert parse(**given).request == least
 
 

@@ -105,7 +105,7 @@ class Odd(msgspec.Struct):
 @pytest.mark.parametrize(
     ("message", "body", "field", "text"),
     [
-        (sampling_pb2.SamplingParams(), Odd(top_k=-1), "a.top_k", "must be from 1 to 4294967295"),
+        (sampling_pb2.SamplingParams(), Odd(top_k=-1), "a.top_k", "must be from 0 to 4294967295"),
         (sampling_pb2.StopParams(), Odd(stop_token_ids=[1, 2**32]), "a.stop_token_ids.1", "must be from 0 to"),
         (sampling_pb2.StopParams(), Odd(stop_token_ids=[1] * 65), "a.stop_token_ids", "must have at most 64 items"),
         (sampling_pb2.SamplingParams(), Odd(logit_bias={-1: 0.5}), "a.logit_bias.-1", "the key must be from 0 to"),

@@ -72,14 +72,14 @@ def test_document_example() -> None:
 
 
 def test_nothing_given_sets_nothing() -> None:
-    """Defaults are the service's; null and `top_k: 0` set nothing."""
+    """Defaults are the service's; null sets nothing."""
     plain = GenerateTextRequest(model="m", model_version="2", text_input="My name is")
     names = (
         "details", "do_sample", "max_new_tokens", "max_tokens", "repetition_penalty", "seed", "temperature", "top_k",
         "top_p", "batch_size", "typical_p", "watermark", "perf_stat",
     )  # fmt: skip
     nulls: dict[str, Any] = dict.fromkeys(names)
-    for call in (parse(), parse(top_k=0), parse(**nulls), parse({"parameters": None, "id": None, "stream": None})):
+    for call in (parse(), parse(**nulls), parse({"parameters": None, "id": None, "stream": None})):
         assert call.request == plain
 
 

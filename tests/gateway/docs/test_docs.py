@@ -25,6 +25,9 @@ from gateway.dialects.anthropic.messages import AnthropicTranslator
 from gateway.dialects.azure.chat import NAMED, AzureChatBody, AzureTranslator
 from gateway.dialects.azure.embedding import NAMED as NAMED_EMBEDDING
 from gateway.dialects.azure.embedding import AzureEmbeddingBody, AzureEmbeddingTranslator
+from gateway.dialects.cohere.body import CohereChatBody
+from gateway.dialects.cohere.chat import CohereTranslator
+from gateway.dialects.cohere.embedding import CohereEmbedBody, CohereEmbedTranslator
 from gateway.dialects.databricks.chat import DatabricksChatBody, DatabricksChatTranslator
 from gateway.dialects.databricks.completion import DatabricksCompletionBody, DatabricksCompletionTranslator
 from gateway.dialects.databricks.embedding import DatabricksEmbeddingBody, DatabricksEmbeddingTranslator
@@ -143,6 +146,8 @@ TABLES = [
         DatabricksEmbeddingTranslator,
         {"model": "m", "input": "hi"},
     ),
+    Table("cohere", "POST /v2/chat", CohereChatBody, CohereTranslator, {"model": "m", **MESSAGES}),
+    Table("cohere", "POST /v2/embed", CohereEmbedBody, CohereEmbedTranslator, {"model": "m", "texts": ["a"]}),
     Table("rank", "POST /v2/rerank", RerankBody, RerankTranslator, RERANK),
     Table("rank", "POST /v1/score", ScoreBody, ScoreTranslator, {"model": "m", "text_1": "a", "text_2": "b"}),
     Table("mindie", "POST /v2/models/{model}/generate_stream", GenerateBody, GENERATE, {"text_input": "hi"}, OF_MODEL),
@@ -161,8 +166,11 @@ def test_table_has_every_field(table: Table) -> None:
     ("table", "name", "example", "said"), ROWS, ids=[f"{table.route} {name}" for table, name, *_ in ROWS]
 )
 def test_row_is_true(table: Table, name: str, example: dict[str, Any], said: str) -> None:
-    """A field with an effect changes the call, one without effect does not, and a rejected one is named."""
-    rest = {other: value for other, value in example.items() if other != name}
+    """A field with an effect changes the call, one without effect does not, and a rejected one is named.
+
+    An example sets the fields to null that its field replaces.
+    """
+    rest = {other: value for other, value in example.items() if other != name and value is not None}
     if said == "refused":
         with pytest.raises(Failure) as caught:
             table.effect(example)

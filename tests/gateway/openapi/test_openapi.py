@@ -14,6 +14,7 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 
 from gateway.dialects.anthropic.answer import MessageEvent
+from gateway.dialects.cohere.answer import CohereChatEvent
 from gateway.dialects.mindie.answer import GenerationChunk
 from gateway.dialects.openai_family.answers.chunk import ChatChunk, CompletionChunk, ResponseEvent
 from gateway.openapi.document import build_document
@@ -116,7 +117,7 @@ def test_examples_of_parameters_go_with_the_bodies(document: dict[str, Any]) -> 
         "DatabricksChatBody": "sluice-demo",
         "DatabricksCompletionBody": "sluice-demo",
         "DatabricksEmbeddingBody": "all-minilm-l6-v2",
-        "InvocationResponseBody": "sluice-demo",
+        "ResponseBody": "sluice-demo",
     }
     assert set(asked["requestBody"]["content"]["application/json"]["examples"]) == set(
         asked["parameters"][0]["examples"]
@@ -154,6 +155,7 @@ RECORDED = {  # the streams of golden/exchanges, by their names' beginnings
     "invocation_completion": CompletionChunk,
     "openai_response": ResponseEvent,
     "anthropic_message": MessageEvent,
+    "cohere_chat": CohereChatEvent,
     "mindie_generate": GenerationChunk,
 }
 

@@ -69,6 +69,7 @@ def test_every_field_is_asked() -> None:
             "cacheSalt": "s",
             "deployment": "d",
             "errorBehavior": "ERROR_BEHAVIOR_TRUNCATE",
+            "separateTokens": True,
         },
     }
     request = json_format.ParseDict(fields, chat_pb2.ChatRequest())
@@ -103,6 +104,7 @@ def test_every_field_is_asked() -> None:
         priority=-3,
         cache_salt="s",
         truncates=True,
+        separates_tokens=True,
         resume=RESUMED,
     )
 

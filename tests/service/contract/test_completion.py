@@ -35,6 +35,7 @@ def test_every_field_is_asked() -> None:
             "cacheSalt": "s",
             "deployment": "d",
             "errorBehavior": "ERROR_BEHAVIOR_TRUNCATE",
+            "separateTokens": True,
         },
     }
     request = json_format.ParseDict(fields, completion_pb2.CompleteRequest())
@@ -56,6 +57,7 @@ def test_every_field_is_asked() -> None:
         priority=-3,
         cache_salt="s",
         truncates=True,
+        separates_tokens=True,
         resume=RESUMED,
         wants_prompt_texts=True,
     )

@@ -15,6 +15,7 @@ from sluice.v1 import chat_pb2, logprobs_pb2, sampling_pb2
 
 from service.contract.parts.parameters import (
     RANGES,
+    given_sampling,
     sampling_message,
     stopping_message,
     to_logprobs,
@@ -108,6 +109,12 @@ def test_zero_is_a_value(zero: str) -> None:
     values = to_sampling(sampling_pb2.SamplingParams(**given))
     assert getattr(values, zero) == 0
     assert zero in {field.name for field, _ in sampling_message(values).ListFields()}
+
+
+def test_zero_of_a_count_is_off() -> None:
+    """A `top_k` of 0 is given, so that no default of the model replaces it, and turns the parameter off."""
+    message = sampling_pb2.SamplingParams(top_k=0)
+    assert (to_sampling(message).top_k, given_sampling(message)) == (None, frozenset({"top_k"}))
 
 
 def test_sampling_defaults_are_echoed() -> None:

@@ -109,11 +109,13 @@ def test_every_other_field_is_asked() -> None:
         "parallelToolCalls": False,
         "reasoningEffort": "REASONING_EFFORT_LOW",
         "defaultReasoningEffort": "REASONING_EFFORT_MEDIUM",
+        "chatTemplateKwargs": '{"a": 1}',
         "serving": {
             "priority": 3,
             "cacheSalt": "s",
             "deployment": "d",
             "errorBehavior": "ERROR_BEHAVIOR_TRUNCATE",
+            "separateTokens": True,
         },
     }
     request = request_of(
@@ -139,6 +141,7 @@ def test_every_other_field_is_asked() -> None:
         priority=3,
         cache_salt="s",
         truncates=True,
+        separates_tokens=True,
         resume=RESUMED,
     )
     assert conversation == Conversation(
@@ -148,6 +151,7 @@ def test_every_other_field_is_asked() -> None:
         parallel_tool_calls=False,
         reasoning_effort=ReasoningEffort.LOW,
         default_effort=ReasoningEffort.MEDIUM,
+        template_variables='{"a": 1}',
         field="input",
     )
     assert len(conversation.messages) == 2

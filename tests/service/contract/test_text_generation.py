@@ -30,6 +30,7 @@ def test_every_field_is_asked() -> None:
             "cacheSalt": "s",
             "deployment": "d",
             "errorBehavior": "ERROR_BEHAVIOR_TRUNCATE",
+            "separateTokens": True,
         },
     }
     request = json_format.ParseDict(fields, text_generation_pb2.GenerateTextRequest())
@@ -47,6 +48,7 @@ def test_every_field_is_asked() -> None:
         priority=-3,
         cache_salt="s",
         truncates=True,
+        separates_tokens=True,
         resume=RESUMED,
     )
 

@@ -161,6 +161,20 @@ async def test_hidden_name_is_rejected_like_an_unused_one(path: Path) -> None:
                 assert hidden_error[0] is grpc.StatusCode.NOT_FOUND, (method, hidden)
 
 
+async def test_only_visible_names_are_suggested(path: Path) -> None:
+    """The error about a misspelt name suggests the closest name that the key may use, and no hidden one."""
+    async with guarded(path) as service:
+        for key, name, text in (
+            ("team", "seenn1", "no model named 'seenn1' is served; did you mean seen1?"),
+            ("team", "encodr", "no model named 'encodr' is served; did you mean encoder?"),
+            ("operator", "hidnn2", "no model named 'hidnn2' is served; did you mean hidn2?"),
+            ("operator", "nobody", "no model named 'nobody' is served"),
+        ):
+            assert (await refused(service.call(key, "ChatService/Chat", message(name)))).text == text
+            assert (await refused(service.call(key, "ModelService/GetModel", {"model": name}))).text == text
+        assert "did you mean" not in (await refused(service.call("team", "ChatService/Chat", message("hidnn1")))).text
+
+
 async def test_lists_have_what_a_key_may_use(path: Path) -> None:
     """A list has the names that the key may use and no others; an unrestricted key sees everything."""
     async with guarded(path) as service:

@@ -61,6 +61,18 @@ async def test_stream_with_tokens_is_resumed_without_a_lost_or_doubled_one() -> 
             assert [event.sequence_number for event in joined] == list(range(len(joined)))
 
 
+async def test_stream_of_separate_tokens_is_resumed_with_separate_tokens() -> None:
+    """Every piece before and after the break has one token, and none is lost or doubled."""
+    async with running(ScriptedRunner("h\u00e9llo th\u20acre", "you")) as run:
+        asked = request(n=2, tokens={"ids": True}, serving=serving_pb2.ServingOptions(separate_tokens=True))
+        events = await read(run, asked)
+        for cut in range(1, len(events) + 1):
+            joined = events[:cut] + await read(run, resumed(asked, events[:cut]))
+            assert whole(joined) == whole(events)
+            assert {event.tokens.num_tokens for event in joined if event.HasField("tokens")} == {1}
+            assert [event.sequence_number for event in joined] == list(range(len(joined)))
+
+
 async def test_stream_breaks_twice() -> None:
     """A resumed stream can be resumed like the original one, however the outputs are grouped."""
     async with running(ScriptedRunner("hello there", "you")) as run:

@@ -37,7 +37,8 @@ def test_parameters_of_requests_are_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("temperature", 7), ("top_p", 0), ("top_p", "high"), ("min_p", True), ("top_k", 0.5)]
+    ("name", "value"),
+    [("temperature", 7), ("top_p", 0), ("top_p", "high"), ("min_p", True), ("top_k", 0.5), ("top_k", -1)],
 )
 def test_values_that_no_request_could_have_are_left_out(
     name: str, value: object, tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -72,4 +73,6 @@ async def test_requests_win_over_the_model_field_by_field() -> None:
     own = asked(given=frozenset({"temperature", "top_p"}))
     given = (await preparation.with_adapter("tiny:a", "a").prepare(own, "r")).sampling
     assert (given.temperature, given.top_p, given.top_k) == (1.0, 1.0, 20)
+    off = asked(given=frozenset({"top_k"}))
+    assert (await preparation.prepare(off, "r")).sampling.top_k is None
     preparation.close()

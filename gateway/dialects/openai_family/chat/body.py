@@ -36,6 +36,7 @@ EFFORT_NAMES: Final = {
 _CALLER_NAMES: Final = {  # the contract's path → the caller's, for whole paths and for prefixes
     **CALLER_NAMES,
     "logprobs.top_logprobs": "top_logprobs",
+    "logprobs.token_ids": "logprob_token_ids",
     "output_constraint": "response_format",
     "output_constraint.json_object": "response_format",
     "tool_choice.mode": "tool_choice",

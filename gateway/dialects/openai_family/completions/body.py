@@ -19,6 +19,7 @@ from gateway.dialects.seam.contract_limit import check_length, put
 _CALLER_NAMES: Final = {
     **CALLER_NAMES,
     "logprobs.top_logprobs": "logprobs",
+    "logprobs.token_ids": "logprob_token_ids",
     "output_constraint": "response_format",
     "output_constraint.json_object": "response_format",
 }

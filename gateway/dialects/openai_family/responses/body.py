@@ -14,7 +14,7 @@ from sluice.v1 import response_pb2, serving_pb2
 
 from gateway.dialects.openai_family.chat.body import EFFORTS
 from gateway.dialects.openai_family.parameters.sampling import CALLER_NAMES, DrawingBody
-from gateway.dialects.openai_family.parameters.stream_options import StreamOptions, streamed_usage
+from gateway.dialects.openai_family.parameters.stream_options import StreamOptions, separate_tokens, streamed_usage
 from gateway.dialects.openai_family.responses.item import Input, item_name, to_items
 from gateway.dialects.openai_family.responses.tool import (
     Format,
@@ -33,6 +33,7 @@ from gateway.dialects.seam.caller_name import dotted, renamed
 from gateway.dialects.seam.contract_limit import check_length, put
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.json_body import is_given
+from gateway.dialects.seam.model_name import ModelName
 
 _REJECTED: Final = {
     "context_management": "context compaction is not available",
@@ -76,7 +77,7 @@ class ReasoningConfig(msgspec.Struct, forbid_unknown_fields=True):
 class ResponseBody(DrawingBody, kw_only=True):
     """The body of a request. Fields of type Raw are checked for presence only."""
 
-    model: str
+    model: ModelName = None
     input: Input
     instructions: str | None = None
     max_output_tokens: int | None = None
@@ -104,6 +105,7 @@ class ResponseBody(DrawingBody, kw_only=True):
     top_logprobs: int | None = None
     truncation: Literal["auto", "disabled"] | None = None
     metadata: dict[str, str] | None = None
+    chat_template_kwargs: dict[str, msgspec.Raw] | None = None
     prompt_cache_key: str | None = None
     stream_options: StreamOptions | None = None
     store: bool | None = None
@@ -157,8 +159,11 @@ class ResponseBody(DrawingBody, kw_only=True):
                 request.output_constraint.CopyFrom(constraint)
         if self.tool_choice is not None:
             request.tool_choice.CopyFrom(to_tool_choice(self.tool_choice))
+        if self.chat_template_kwargs is not None:
+            request.chat_template_kwargs = msgspec.json.encode(self.chat_template_kwargs).decode()
         if self.reasoning is not None and self.reasoning.effort is not None:
             request.reasoning_effort = EFFORTS[self.reasoning.effort]
+        separate_tokens(request.serving, self.stream_options)
         if self.truncation == "auto":
             request.serving.error_behavior = serving_pb2.ERROR_BEHAVIOR_TRUNCATE
         return request

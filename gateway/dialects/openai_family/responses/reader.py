@@ -40,5 +40,5 @@ class ResponseReader:
         """Raise Failure for requests that only this dialect rejects."""
 
     def model(self, http_request: HttpRequest, body: ResponseBody) -> str:  # noqa: ARG002  for other dialects
-        """Return the name of the requested model. Raise Failure."""
-        return body.model
+        """Return the name of the requested model, or an empty string. Raise Failure."""
+        return body.model or ""

@@ -14,7 +14,10 @@ from service.generation.outputs.output import FinishReason, GenerationOutput, Ti
 
 
 class PendingOutput:
-    """The tokens of one choice in the order of sampling. The tokens between two cuts become an output of their own."""
+    """The tokens of one choice in the order of sampling. The tokens between two cuts become an output of their own.
+
+    With `separates_tokens`, each token after the last cut does, too.
+    """
 
     def __init__(
         self,
@@ -24,6 +27,7 @@ class PendingOutput:
         choice_index: int = 0,
         request_index: int = 0,
         decodes_immediately: bool = False,
+        separates_tokens: bool = False,
     ) -> None:
         """`cuts` are numbers of generated tokens, in ascending order."""
         self._detokenizer = detokenizer
@@ -31,6 +35,7 @@ class PendingOutput:
         self._choice_index = choice_index
         self._request_index = request_index
         self._decodes_immediately = decodes_immediately
+        self._separates_tokens = separates_tokens
         self._num_reported = 0  # tokens
         self._token_ids: list[int] = []
         self._times: list[float] = []
@@ -69,19 +74,27 @@ class PendingOutput:
         outputs = []
         is_finished = finish_reason is not None
         num_generated = self._num_reported + len(self._token_ids)
-        while self._cuts and self._cuts[0] + is_finished <= num_generated:
-            num_tokens = self._cuts.popleft() - self._num_reported
+        while (cut := self._next_cut()) is not None and cut + is_finished <= num_generated:
+            num_tokens = cut - self._num_reported
+            if self._cuts:
+                self._cuts.popleft()
             unfinished = timings._replace(finished=None)
             outputs.append(self._output(num_tokens, unfinished, num_cached_tokens, None, is_whole=True))
         if finish_reason is not None:
-            is_whole = bool(self._cuts)
+            is_whole = self._next_cut() is not None
             outputs.append(
                 self._output(len(self._token_ids), timings, num_cached_tokens, finish_reason, is_whole=is_whole)
             )
             self._cuts.clear()
-        elif self._token_ids and not self._cuts:
+        elif self._token_ids and self._next_cut() is None:
             outputs.append(self._output(len(self._token_ids), timings, num_cached_tokens, None, is_whole=False))
         return outputs
+
+    def _next_cut(self) -> int | None:
+        """Return the number of tokens at which the next output ends, or None if it is left open."""
+        if self._cuts:
+            return self._cuts[0]
+        return self._num_reported + 1 if self._separates_tokens else None
 
     def _output(
         self,

@@ -130,6 +130,7 @@ class Sequence:
             choice_index=choice_index,
             request_index=group.request_index,
             decodes_immediately=bool(stopping.stop),
+            separates_tokens=request.separates_tokens,
         )
 
     @property

@@ -166,15 +166,22 @@ def test_completion_has_its_prompt_s_logprobs_in_one_form() -> None:
 
 
 @both
+@pytest.mark.parametrize("top_k", [-1, 0])
+def test_top_k_is_turned_off(asked: Any, top_k: int) -> None:
+    """The values that disable it in vLLM and SGLang are the contract's 0, which also disables a model's default."""
+    sampling = asked(top_k=top_k).request.sampling
+    assert (sampling.HasField("top_k"), sampling.top_k) == (True, 0)
+
+
+@both
 def test_values_that_change_nothing_are_taken(asked: Any) -> None:
     """Neutral values of unsupported fields are accepted, because clients of other servers send them."""
     defaults = {
-        "top_k": -1, "best_of": 1, "use_beam_search": False, "length_penalty": 1, "early_stopping": False,
+        "best_of": 1, "use_beam_search": False, "length_penalty": 1, "early_stopping": False,
         "logits_processors": [], "spaces_between_special_tokens": True, "return_token_ids": False,
         "structured_outputs": {"disable_any_whitespace": False}, "guided_decoding_backend": "auto",
     }  # fmt: skip
     assert asked(**defaults).request == asked().request
-    assert asked(top_k=0).request == asked().request
     assert asked(**dict.fromkeys(defaults), guided_json=None, regex=None).request == asked().request
 
 

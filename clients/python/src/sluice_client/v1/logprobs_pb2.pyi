@@ -25,16 +25,22 @@ class LogprobsOptions(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     TOP_LOGPROBS_FIELD_NUMBER: _builtins.int
+    TOKEN_IDS_FIELD_NUMBER: _builtins.int
     top_logprobs: _builtins.int
     """The number of most likely tokens to list for each position. Range [0, 20]. Default: 0."""
+    @_builtins.property
+    def token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Token ids to list for each position as well, however likely they are; at most 20. Default: none."""
+
     def __init__(
         self,
         *,
         top_logprobs: _builtins.int | None = ...,
+        token_ids: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_top_logprobs", b"_top_logprobs", "top_logprobs", b"top_logprobs"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_top_logprobs", b"_top_logprobs", "top_logprobs", b"top_logprobs"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_top_logprobs", b"_top_logprobs", "token_ids", b"token_ids", "top_logprobs", b"top_logprobs"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__top_logprobs: _TypeAlias = _typing.Literal["top_logprobs"]  # noqa: Y015
     _WhichOneofArgType__top_logprobs: _TypeAlias = _typing.Literal["_top_logprobs", b"_top_logprobs"]  # noqa: Y015
@@ -63,7 +69,9 @@ class TokenLogprob(_message.Message):
     """The exact bytes of the token."""
     @_builtins.property
     def top_logprobs(self) -> _containers.RepeatedCompositeFieldContainer[Global___TokenLogprob]:
-        """The most likely tokens at this position, most likely first; their own lists are empty."""
+        """The most likely tokens at this position, most likely first, then the other requested ones; their own lists are
+        empty.
+        """
 
     def __init__(
         self,

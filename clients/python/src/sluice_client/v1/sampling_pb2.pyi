@@ -66,7 +66,9 @@ class SamplingParams(_message.Message):
     Default: 1, off. Draw parameter.
     """
     top_k: _builtins.int
-    """Keeps this number of most likely tokens; 1 makes the output deterministic. At least 1. Default: off. Draw parameter."""
+    """Keeps this number of most likely tokens; 1 makes the output deterministic, 0 turns it off. Default: off. Draw
+    parameter.
+    """
     min_p: _builtins.float
     """Keeps the tokens whose probability is at least this fraction of the most likely token's. Range [0, 1]. Default: 0,
     off. Draw parameter.

@@ -57,6 +57,7 @@ class ServingOptions(_message.Message):
     CACHE_SALT_FIELD_NUMBER: _builtins.int
     ERROR_BEHAVIOR_FIELD_NUMBER: _builtins.int
     DEPLOYMENT_FIELD_NUMBER: _builtins.int
+    SEPARATE_TOKENS_FIELD_NUMBER: _builtins.int
     priority: _builtins.int
     """The priority among the queued requests of the same API key: lower values are served first. Requests of other keys
     are not affected. Range [-100, 100]; a key has a minimum that it may request, and without a key the minimum is 0.
@@ -73,6 +74,11 @@ class ServingOptions(_message.Message):
     """The served entity to use, if `model` names an endpoint with several; at most 256 characters. NOT_FOUND if the
     endpoint has no such entity. Default: empty, chosen by traffic percentage.
     """
+    separate_tokens: _builtins.bool
+    """Whether each generated token of a stream is sent in a piece of its own, at the cost of throughput. Text that is held
+    back, such as a part of a character, comes with a later token. Default: false, tokens that follow each other within
+    the server's interval may share a piece.
+    """
     def __init__(
         self,
         *,
@@ -80,13 +86,19 @@ class ServingOptions(_message.Message):
         cache_salt: _builtins.str = ...,
         error_behavior: Global___ErrorBehavior.ValueType = ...,
         deployment: _builtins.str = ...,
+        separate_tokens: _builtins.bool | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_priority", b"_priority", "priority", b"priority"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_priority", b"_priority", "_separate_tokens", b"_separate_tokens", "priority", b"priority", "separate_tokens", b"separate_tokens"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_priority", b"_priority", "cache_salt", b"cache_salt", "deployment", b"deployment", "error_behavior", b"error_behavior", "priority", b"priority"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_priority", b"_priority", "_separate_tokens", b"_separate_tokens", "cache_salt", b"cache_salt", "deployment", b"deployment", "error_behavior", b"error_behavior", "priority", b"priority", "separate_tokens", b"separate_tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__priority: _TypeAlias = _typing.Literal["priority"]  # noqa: Y015
     _WhichOneofArgType__priority: _TypeAlias = _typing.Literal["_priority", b"_priority"]  # noqa: Y015
+    _WhichOneofReturnType__separate_tokens: _TypeAlias = _typing.Literal["separate_tokens"]  # noqa: Y015
+    _WhichOneofArgType__separate_tokens: _TypeAlias = _typing.Literal["_separate_tokens", b"_separate_tokens"]  # noqa: Y015
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__priority) -> _WhichOneofReturnType__priority | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__separate_tokens) -> _WhichOneofReturnType__separate_tokens | None: ...
 
 Global___ServingOptions: _TypeAlias = ServingOptions  # noqa: Y015

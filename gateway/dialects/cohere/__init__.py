@@ -1,0 +1,1 @@
+"""Cohere's chats and embeddings, of the second version of its API."""
