@@ -81,6 +81,7 @@ def set_extensions(body: Extended, request: ChatRequest | CompleteRequest) -> No
 
 
 def _reject_unsupported(body: Extended) -> None:
+    """Raise Failure for fields with values that can't have their effect."""
     num_choices = 1 if body.n is None else body.n
     if body.best_of is not None and body.best_of != num_choices:
         text = f"must equal n ({num_choices}): every generated choice is returned"

@@ -154,6 +154,7 @@ def constraint_name(body: FormatBody, path: str) -> str | None:
 
 
 def _given_formats(body: FormatBody) -> Iterator[_GivenFormat]:
+    """Yield the output formats that a body has, in any of their fields."""
     wanted = body.response_format
     if (isinstance(wanted, ValuedJsonObjectFormat) and is_given(wanted.value)) or isinstance(wanted, JsonFormat):
         yield _GivenFormat("response_format.value", "json_schema", wanted.value)
@@ -206,6 +207,7 @@ def _schema_text(raw: msgspec.Raw, field: str) -> str:
 
 
 def _check_options(given: StructuredOutputs | None) -> None:
+    """Raise Failure for options of structured outputs that are not supported."""
     for name, why in _UNAVAILABLE.items() if given is not None else ():
         value = getattr(given, name)
         if is_given(value) if isinstance(value, msgspec.Raw) else value:

@@ -80,6 +80,7 @@ def _reject_duplicates(pairs: list[tuple[str, Any]]) -> None:
 
 
 def _malformed(body: bytes, offset: int, text: str) -> Failure:
+    """Return the failure for JSON that is malformed at a byte."""
     before = body[:offset]
     line = before.count(b"\n") + 1
     column = len(before[before.rfind(b"\n") + 1 :].decode(errors="replace")) + 1
@@ -87,6 +88,7 @@ def _malformed(body: bytes, offset: int, text: str) -> Failure:
 
 
 def _unreadable(body: bytes, text: str) -> Failure:
+    """Return the failure for the decoder's error `text`, with line and column."""
     offset = _OFFSET.search(text)
     if offset is None:  # the decoder's only error without an offset; it also means an unpaired surrogate
         return _malformed(body, len(body), "unexpected end of the text, or a \\u escape with an unpaired surrogate")

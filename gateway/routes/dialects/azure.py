@@ -39,6 +39,7 @@ _EXTRAS: Final = Parameter(
 
 
 async def _settle(upstream: Upstream, request: Any, caller: Caller) -> None:
+    """Choose the model of a request."""
     await upstream.choice.settle(request, caller)
 
 

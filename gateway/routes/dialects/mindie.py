@@ -66,6 +66,8 @@ async def _server(upstream: Upstream, http_request: HttpRequest, caller: Caller)
 
 
 def _of_model(describe: Callable[[Model], bytes]) -> Lookup:
+    """Return a lookup that describes the model in the path."""
+
     async def answer(upstream: Upstream, http_request: HttpRequest, caller: Caller) -> bytes:
         name = http_request.path["model"]
         try:
@@ -86,6 +88,7 @@ def _parameters(form: str) -> list[Parameter]:
 
 
 def _generate(form: str, *, stream: bool) -> Operation:
+    """Return the operation that generates a text, streamed or whole."""
     path, summary = ("generate_stream", "Generates a text, streamed.") if stream else ("generate", "Generates a text.")
     handler = Generation(partial(MindieTranslator, stream=stream), check_vocabulary, MINDIE_DEFAULTS)
     return Operation(
@@ -95,6 +98,7 @@ def _generate(form: str, *, stream: bool) -> Operation:
 
 
 def _get(route: str, summary: str, handler: Lookup, answer: type) -> Operation:
+    """Return an operation that only reads."""
     parameters = _parameters(route) if "{model" in route else []
     return Operation("GET", route, summary, handler, answer=answer, parameters=parameters)
 

@@ -94,6 +94,8 @@ class GenerationEndpoint:
     async def _whole(
         self, translator: Translator, parsed: ParsedRequest[ServiceRequest], caller: Caller, send: Send
     ) -> None:
+        """Send the whole answer or its error."""
+
         async def fail(failure: Failure) -> None:
             renamed = failure.renamed(parsed.caller_name)
             await send_error_response(send, translator.error_response(renamed), renamed)
@@ -117,6 +119,7 @@ class GenerationEndpoint:
         send: Send,
         marks: EventMarks,
     ) -> None:
+        """Send the answer as server-sent events; an error before the first event is an error response."""
         encoder = parsed.encoder
         stream = EventStream(send, ping=encoder.ping, interval_s=self.settings.keep_alive_interval_s)
         event: Message | None = None
