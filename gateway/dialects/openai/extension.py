@@ -86,9 +86,9 @@ def _reject_unsupported(body: Extended) -> None:
     if body.best_of is not None and body.best_of != num_choices:
         text = f"must equal n ({num_choices}): every generated choice is returned"
         raise Failure.of_field("best_of", text, Reason.UNSUPPORTED_FIELD)
-    for name, (why, harmless) in _REJECTED.items():
+    for name, (reason, harmless_values) in _REJECTED.items():
         value = getattr(body, name, None)
         if isinstance(value, msgspec.Raw):
             value = msgspec.json.decode(value) if is_given(value) else None
-        if value is not None and value not in harmless:
-            raise Failure.of_field(name, f"not supported: {why}", Reason.UNSUPPORTED_FIELD)
+        if value is not None and value not in harmless_values:
+            raise Failure.of_field(name, f"not supported: {reason}", Reason.UNSUPPORTED_FIELD)

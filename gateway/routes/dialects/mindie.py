@@ -43,7 +43,7 @@ from process.distribution import installed_version
 _MODEL: Final = "/v2/models/{model:path}"  # a model's name may have slashes
 _FORMS: Final = (f"{_MODEL}/versions/{{version}}", _MODEL)  # the longer first: the shorter would take it for a name
 _VERSION: Final = Parameter("version", "path", "The model's version.", "1")
-_UNSERVED: Final = frozenset({"config", "stats"})  # Triton's paths of a model, which read like the end of a name
+_UNSUPPORTED_PATHS: Final = frozenset({"config", "stats"})  # of a model; they read like the end of its name
 _UNNAMED: Final = "/v2/models/{model}"
 _PROMPT: Final = {"text_input": "One, two,", "parameters": {"max_new_tokens": 4}}
 _BODY: Final = Body(GenerateBody, _PROMPT, GenerationAnswer, chunk=GenerationChunk)
@@ -74,7 +74,7 @@ def _of_model(describe: Callable[[Model], bytes]) -> Lookup:
             model = await upstream.client.get_model(name, caller)
         except Failure as failure:
             last = name.rpartition("/")[2]
-            if failure.reason != Reason.MODEL_NOT_FOUND or last not in _UNSERVED:
+            if failure.reason != Reason.MODEL_NOT_FOUND or last not in _UNSUPPORTED_PATHS:
                 raise
             raise Failure(Reason.ROUTE_NOT_FOUND, f"the path {_UNNAMED}/{last} is not served") from failure
         check_version(model, http_request.path.get("version"))

@@ -240,7 +240,7 @@ def test_group_is_finished_with_its_last_choice() -> None:
 
 def test_sequence_with_cuts_reports_whole_spans_first() -> None:
     """Tokens between two cuts are reported together, and tokens after the last cut immediately."""
-    sequence = sequence_of(replace(request([1]), cuts={0: (2, 3)}))
+    sequence = sequence_of(replace(request([1]), output_ends={0: (2, 3)}))
     spans = [
         [(output.text, output.is_whole) for output in outputs_of_token(sequence, token_id)] for token_id in b"abcde"
     ]
@@ -250,7 +250,7 @@ def test_sequence_with_cuts_reports_whole_spans_first() -> None:
 @pytest.mark.parametrize("stop", [(), ("x",)], ids=["decoded when reported", "decoded immediately"])
 def test_sequence_with_cuts_reports_the_same_spans_together(stop: tuple[str, ...]) -> None:
     """Spans between cuts do not depend on how often outputs are taken."""
-    sequence = sequence_of(replace(request([1], stop=stop), cuts={0: (2, 3)}))
+    sequence = sequence_of(replace(request([1], stop=stop), output_ends={0: (2, 3)}))
     for token_id in b"abcde":
         sequence.take(token_id, 0.0)
     spans = [(output.text, tuple(output.text_ends), output.is_whole) for output in sequence.take_outputs()]
@@ -258,9 +258,9 @@ def test_sequence_with_cuts_reports_the_same_spans_together(stop: tuple[str, ...
 
 
 @pytest.mark.parametrize("cuts", [(5, 9), (3, 9)])
-def test_sequence_that_ends_before_a_cut_reports_the_rest(cuts: tuple[int, ...]) -> None:
+def test_sequence_that_ends_before_a_cut_reports_the_rest(output_ends: tuple[int, ...]) -> None:
     """The last output of a choice that ends before a cut has all unreported tokens."""
-    sequence = sequence_of(replace(request([1]), cuts={0: cuts}))
+    sequence = sequence_of(replace(request([1]), output_ends={0: output_ends}))
     outputs = [outputs_of_token(sequence, token_id) for token_id in (97, 98, END)]
     assert outputs[:2] == [[], []]
     (last,) = outputs[2]
