@@ -29,7 +29,9 @@ from runner.processes.json_log import json_line
 from runner.processes.readable import ReadableLog
 from runner.proxy.admin import EnvoyAdmin
 from runner.proxy.envoy_config import AddressError, envoy_config
-from runner.settings import ROOT, RunError, Settings, admin_address, check, commands, make_certificates
+from runner.settings import ROOT, Settings
+from runner.startup.checks import RunError, check, make_certificates
+from runner.startup.commands import commands
 from runner.startup.startup_timeout import StartupTimeout
 from runner.state import StateError, claimed, make_operator_token
 
@@ -137,7 +139,7 @@ async def _run(settings: Settings) -> None:
             from runner.startup.greeting import greeting  # noqa: PLC0415
             from runner.startup.readiness import ServingAddresses, list_models, wait_until_ready  # noqa: PLC0415
 
-            serving = ServingAddresses.from_settings(settings, EnvoyAdmin(admin_address(settings, Path(folder))))
+            serving = ServingAddresses.from_settings(settings, EnvoyAdmin(settings.admin_address(Path(folder))))
             if await stop.run_until_stop(wait_until_ready(serving), exit_of_any(), startup_timed_out()):
                 text = greeting(settings, await asyncio.to_thread(list_models, serving))
                 lines.write(json_line("run", text.strip()) if log_format == "json" else text)

@@ -12,7 +12,8 @@ from sluice.v1 import model_pb2
 from process.errors import ConfigError
 from process.settings.process_settings import read_settings
 from runner.run import how_it_died
-from runner.settings import ROOT, RunError, Settings, check
+from runner.settings import ROOT, Settings
+from runner.startup.checks import RunError, check
 from runner.startup.greeting import greeting
 from runner.state import StateError, claimed, make_operator_token
 from tests.e2e.stack import free_ports
