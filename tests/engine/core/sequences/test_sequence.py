@@ -259,7 +259,7 @@ def test_sequence_with_output_ends_reports_the_same_spans_together(stop: tuple[s
 
 @pytest.mark.parametrize("output_ends", [(5, 9), (3, 9)])
 def test_sequence_that_ends_before_an_output_end_reports_the_rest(output_ends: tuple[int, ...]) -> None:
-    """The last output of a choice that ends before a cut has all unreported tokens."""
+    """The last output of a choice that ends before an output end has all unreported tokens."""
     sequence = sequence_of(replace(request([1]), output_ends={0: output_ends}))
     outputs = [outputs_of_token(sequence, token_id) for token_id in (97, 98, END)]
     assert outputs[:2] == [[], []]
