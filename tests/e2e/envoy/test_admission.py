@@ -230,14 +230,15 @@ def test_rejections_of_grpc_have_details(stack: Stack) -> None:
         made.hold(4)
         with pytest.raises(grpc.RpcError) as caught:
             next(chat_pb2_grpc.ChatServiceStub(channel).StreamChat(grpc_request(), timeout=GUARD_S))
-    status = rpc_status.from_call(caught.value)
+    failed: Any = caught.value  # also a grpc.Call
+    status = rpc_status.from_call(failed)
     assert status is not None
-    assert (caught.value.code(), status.message) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "the server is overloaded")
+    assert (failed.code(), status.message) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "the server is overloaded")
     info, retry = error_details_pb2.ErrorInfo(), error_details_pb2.RetryInfo()
     assert [each.Unpack(to) for each, to in zip(status.details, (info, retry), strict=True)] == [True, True]
     assert (info.reason, info.domain, dict(info.metadata)) == ("QUEUE_FULL", "sluice", {"for_all": "true"})
     assert retry.retry_delay.ToTimedelta().total_seconds() == 1
-    assert ("grpc-retry-pushback-ms", "1000") in [tuple(each) for each in caught.value.trailing_metadata()]
+    assert ("grpc-retry-pushback-ms", "1000") in [tuple(each) for each in failed.trailing_metadata()]
 
 
 def test_the_product_limits_requests_in_flight() -> None:
