@@ -76,7 +76,8 @@ def test_names_of_models_are_as_gateways_write_them() -> None:
     config = production_config(Fleet.model_validate({**SMALL, "services": pools}))
     (host,) = connection_manager(config)["route_config"]["virtual_hosts"]
     routes = {route["name"]: route for route in host["routes"]}
-    to_services = ["grpc-large-affinity", "grpc-large", "grpc-service-affinity", "grpc-service"]
+    pool_routes = ["large-affinity", "large", "service-affinity", "service"]
+    to_services = [f"{kind}-{pool}" for kind in ("grpc-generation", "grpc") for pool in pool_routes]
     assert [name for name in routes if name.startswith("grpc") and "-check-" not in name] == [
         "grpc-watch-large",
         "grpc-watch-service",
