@@ -124,7 +124,7 @@ async def _run(settings: Settings) -> None:
 
     async def exit_of_any() -> None:
         name, code, last_line = await children.first_exit()
-        raise RunError(f"{name} exited with code {code}{how_it_died(code)}: {last_line or 'its log is empty'}")
+        raise RunError(f"{name} exited with code {code}{exit_reason(code)}: {last_line or 'its log is empty'}")
 
     async def startup_timed_out() -> None:
         await startup_timeout.end()
@@ -152,7 +152,7 @@ async def _run(settings: Settings) -> None:
             await children.stop((number, signal.SIGINT), drain_s + STOP_MARGIN_S, drain_s)
 
 
-def how_it_died(code: int) -> str:
+def exit_reason(code: int) -> str:
     """Return a likely reason for an exit code in brackets; empty if there is none."""
     text = _DEATHS.get(-code if code < 0 else code - 128, "")
     return f" ({text})" if text else ""

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from process.logs.loading_progress import LOADED_BYTES
-from process.logs.terminal import plain, spelled
+from process.logs.terminal import escaped_text, plain
 
 _DIM, _RED, _YELLOW, _BOLD, _PLAIN = "\x1b[2m", "\x1b[31m", "\x1b[33m", "\x1b[1m", "\x1b[0m"
 _COLOUR: Final = re.compile(r"\x1b\[[0-9]+m")
@@ -44,7 +44,9 @@ class ReadableLog:
             return self._shown(name, plain(text))
         if "message" not in given:
             return None if name == "envoy" else self._shown(name, plain(text))
-        entry = {spelled(key): spelled(value) if isinstance(value, str) else value for key, value in given.items()}
+        entry = {
+            escaped_text(key): escaped_text(value) if isinstance(value, str) else value for key, value in given.items()
+        }
         if entry["message"] in _REQUESTS:
             return self._request(name, entry) if self.has_greeted else None
         level = entry.get("level", "info")

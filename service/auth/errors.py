@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from service.generation.caller import Scope
 from service.generation.errors import ServiceError
 
-_HOW = "send it as `authorization: Bearer KEY`, `api-key: KEY` or `x-api-key: KEY`"
+_HOW_TO_SEND = "send it as `authorization: Bearer KEY`, `api-key: KEY` or `x-api-key: KEY`"
 
 
 class AuthError(ServiceError):
@@ -19,7 +19,7 @@ class MissingKey(AuthError):
     """A call carries no credential."""
 
     def __init__(self) -> None:
-        super().__init__(f"a key is required; {_HOW}")
+        super().__init__(f"a key is required; {_HOW_TO_SEND}")
 
 
 class InvalidKey(AuthError):
@@ -79,7 +79,7 @@ class MissingOperatorToken(MissingKey):
         AuthError.__init__(
             self,
             "without API keys, changes of models, adapters and endpoints need the operator token, the content of "
-            f"auth.operator_token_file, or auth.allow_anonymous_changes: true; {_HOW}",
+            f"auth.operator_token_file, or auth.allow_anonymous_changes: true; {_HOW_TO_SEND}",
         )
 
 

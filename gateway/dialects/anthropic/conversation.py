@@ -59,7 +59,7 @@ class _Origin:
     content: str
     parts: list[str] = field(default_factory=list)
     calls: list[str] = field(default_factory=list)
-    thoughts: list[str] = field(default_factory=list)
+    thinking_texts: list[str] = field(default_factory=list)
 
 
 class Turns:
@@ -76,8 +76,8 @@ class Turns:
     def messages(self) -> list[content_pb2.Message]:
         """All messages added so far."""
         for message, origin in zip(self._messages, self._origins, strict=True):
-            if origin.thoughts:
-                message.reasoning = "".join(origin.thoughts)
+            if origin.thinking_texts:
+                message.reasoning = "".join(origin.thinking_texts)
         return self._messages
 
     def caller_name(self, path: str) -> str:
@@ -142,7 +142,7 @@ class Turns:
                 item_path = f"{path}.content.{i}"
                 match block:
                     case ThinkingBlock(thought):
-                        origin.thoughts.append(thought)
+                        origin.thinking_texts.append(thought)
                     case RedactedThinkingBlock():
                         pass
                     case ToolUseBlock():
