@@ -29,7 +29,9 @@ from runner.processes.json_log import json_line
 from runner.processes.readable import ReadableLog
 from runner.proxy.admin import EnvoyAdmin
 from runner.proxy.envoy_config import AddressError, envoy_config
-from runner.settings import ROOT, RunError, Settings, admin_address, check, commands, make_certificates
+from runner.settings import ROOT, Settings
+from runner.startup.checks import RunError, check, make_certificates
+from runner.startup.commands import commands
 from runner.startup.startup_timeout import StartupTimeout
 from runner.state import StateError, claimed, make_operator_token
 
@@ -60,6 +62,7 @@ class StopSignal:
             asyncio.get_running_loop().add_signal_handler(number, self._on_signal, number)
 
     def _on_signal(self, number: signal.Signals) -> None:
+        """Request the stop; a second signal kills the processes."""
         if self.number is None:
             self._log_line("stopping when the running requests have ended; a second signal kills")
             self.number = number
@@ -121,7 +124,7 @@ async def _run(settings: Settings) -> None:
 
     async def exit_of_any() -> None:
         name, code, last_line = await children.first_exit()
-        raise RunError(f"{name} exited with code {code}{how_it_died(code)}: {last_line or 'its log is empty'}")
+        raise RunError(f"{name} exited with code {code}{exit_reason(code)}: {last_line or 'its log is empty'}")
 
     async def startup_timed_out() -> None:
         await startup_timeout.end()
@@ -134,11 +137,11 @@ async def _run(settings: Settings) -> None:
                 children.start(name, command)
             # Only now, so that the processes load while this one does.
             from runner.startup.greeting import greeting  # noqa: PLC0415
-            from runner.startup.readiness import Entrance, list_models, wait_until_ready  # noqa: PLC0415
+            from runner.startup.readiness import ServingAddresses, list_models, wait_until_ready  # noqa: PLC0415
 
-            entrance = Entrance.from_settings(settings, EnvoyAdmin(admin_address(settings, Path(folder))))
-            if await stop.run_until_stop(wait_until_ready(entrance), exit_of_any(), startup_timed_out()):
-                text = greeting(settings, await asyncio.to_thread(list_models, entrance))
+            serving = ServingAddresses.from_settings(settings, EnvoyAdmin(settings.admin_address(Path(folder))))
+            if await stop.run_until_stop(wait_until_ready(serving), exit_of_any(), startup_timed_out()):
+                text = greeting(settings, await asyncio.to_thread(list_models, serving))
                 lines.write(json_line("run", text.strip()) if log_format == "json" else text)
                 readable.has_greeted = True
                 await stop.run_until_stop(children.supervise())
@@ -149,7 +152,7 @@ async def _run(settings: Settings) -> None:
             await children.stop((number, signal.SIGINT), drain_s + STOP_MARGIN_S, drain_s)
 
 
-def how_it_died(code: int) -> str:
+def exit_reason(code: int) -> str:
     """Return a likely reason for an exit code in brackets; empty if there is none."""
     text = _DEATHS.get(-code if code < 0 else code - 128, "")
     return f" ({text})" if text else ""

@@ -1,10 +1,7 @@
-"""The runner's settings, the checks before a start, and the command lines of the processes."""
+"""The runner's settings: the fields, and the values that follow from several of them."""
 
 from __future__ import annotations
 
-import socket
-import sys
-from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -14,7 +11,6 @@ from pydantic_settings import BaseSettings, CliPositionalArg, NoDecode, Settings
 
 from process.network.address import host_port
 from process.network.loopback import is_loopback
-from process.network.tls import TlsError
 from process.settings.quantities import Host, Origin, Seconds
 from process.settings.setting import UNIT
 from runner.proxy.envoy_config import Addresses
@@ -24,21 +20,13 @@ from runner.tls.development_tls import DevelopmentTls
 from runner.tls.public_tls import PublicTls
 
 _ADMIN_SOCKET = "admin.sock"  # in the run's folder
-_ADMIN_HOST = "127.0.0.1"
-ENVOY_MARGIN_S = 10.0  # time in which the errors of cut requests pass through Envoy after the drain timeout
+ADMIN_HOST = "127.0.0.1"
 ROOT = Path(__file__).resolve().parent.parent  # the folder of the processes' packages
 
 
 def is_hub_id(source: str) -> bool:
     """Return True if `source` is an id on the model hub, ORG/MODEL, and not an existing folder."""
     return source.count("/") == 1 and not source.endswith("/") and source[0] not in "./~" and not Path(source).exists()
-
-
-class RunError(Exception):
-    """The run can't continue; each argument is one line for the user."""
-
-    def __str__(self) -> str:
-        return "\n".join(map(str, self.args))
 
 
 class Settings(BaseSettings):
@@ -196,108 +184,12 @@ class Settings(BaseSettings):
             **given, tls=EnvoyTls(certificates=tls.folder, secrets=secrets, mutual=tls.mutual, public=self.public_tls())
         )
 
+    def admin_address(self, folder: Path) -> str:
+        """Return the address of Envoy's admin interface: host:port, or the path of a Unix socket in `folder`."""
+        if self.envoy_admin_port is None:
+            return str(folder / _ADMIN_SOCKET)
+        return host_port(ADMIN_HOST, self.envoy_admin_port)
+
     def ports(self) -> dict[str, int]:
         """Return every port by the name of its setting."""
         return {name: value for name, value in self.model_dump().items() if name.endswith("_port") and value}
-
-
-def check(settings: Settings) -> None:
-    """Check ports and model folders before anything starts, and create the folder of a given endpoints' file.
-
-    Raise RunError with all problems.
-    """
-    if problems := [*_port_problems(settings), *_model_problems(settings)]:
-        raise RunError(*problems)
-    if settings.endpoints_file is not None:
-        try:
-            settings.endpoints().parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise RunError(f"endpoints_file {settings.endpoints()}: {error.strerror}") from error
-    if (public := settings.public_tls()) is not None:
-        try:
-            public.check()
-        except TlsError as error:
-            raise RunError(str(error)) from error
-
-
-def make_certificates(settings: Settings) -> None:
-    """Create the run's development certificates, if it has TLS. Raise RunError."""
-    if (tls := settings.development_tls()) is not None:
-        try:
-            tls.make(settings.host)
-        except (OSError, ValueError) as error:
-            raise RunError(f"certs_folder {tls.folder}: {getattr(error, 'strerror', None) or error}") from error
-
-
-def _port_problems(settings: Settings) -> Iterator[str]:
-    """Yield a line for each port that two listeners have or that is in use; each line names the setting."""
-    used: dict[int, str] = {}
-    for name, port in settings.ports().items():
-        if used.setdefault(port, name) != name:
-            yield f"{used[port]} and {name} are both {port}; each needs its own port"
-    for port, name in used.items():
-        host = _ADMIN_HOST if name == "envoy_admin_port" else settings.host
-        try:
-            probe_port(host, port)
-        except OSError as error:
-            yield (
-                f"cannot listen on {host_port(host, port)} ({error.strerror}); "
-                f"choose another {name} with --{name.replace('_', '-')} or SLUICE_{name.upper()}"
-            )
-
-
-def _model_problems(settings: Settings) -> Iterator[str]:
-    for name, model in settings.served().items():
-        if not is_hub_id(model) and not Path(model, "config.json").is_file():
-            yield f"model {name}: {model} has no config.json; expected a model's folder or a hub id, ORG/MODEL"
-
-
-def probe_port(host: str, port: int) -> None:
-    """Raise OSError if it is impossible to listen there."""
-    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    with socket.socket(family, kind, protocol) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        probe.bind(address)
-
-
-def commands(settings: Settings, envoy_yaml: Path, operator_token: Path) -> dict[str, list[str]]:
-    """Return each process's command line, in start order. `operator_token` is a file."""
-    service = [sys.executable, "-m", "service", "--host", settings.host, "--port", str(settings.service_port)]
-    service += ["--metrics-port", str(settings.service_metrics_port)]
-    service += ["--endpoints-file", str(settings.endpoints())]
-    service += ["--auth.operator-token-file", str(operator_token)]
-    if settings.config is not None:
-        service += ["--config", str(settings.config.resolve())]
-    for name, model in settings.served().items():
-        service += ["--model", f"{name}={model}"]
-    gateway = [sys.executable, "-m", "gateway", "--host", settings.host, "--port", str(settings.gateway_port)]
-    gateway += ["--target", host_port(settings.host, settings.service_port)]
-    service += ["--drain-timeout-s", str(settings.drain_timeout_s)]
-    gateway += ["--stop-timeout-s", str(settings.drain_timeout_s)]
-    for origin in settings.cors_origins:
-        gateway += ["--allowed-origins", origin]
-    if settings.keys_file is not None:
-        service += ["--auth.keys-file", str(settings.keys_file.resolve())]
-    if settings.allow_anonymous:
-        service += ["--auth.allow-anonymous"]
-        gateway += ["--auth.allow-anonymous"]
-    if settings.otlp_endpoint is not None:
-        service += ["--otlp-endpoint", settings.otlp_endpoint]
-        gateway += ["--otlp-endpoint", settings.otlp_endpoint]
-    if (tls := settings.development_tls()) is not None:
-        service += tls.service_flags()
-        gateway += tls.gateway_flags()
-    envoy = [sys.executable, "-m", "runner.proxy.front_door", admin_address(settings, envoy_yaml.parent)]
-    drain_timeout_s = settings.drain_timeout_s + ENVOY_MARGIN_S
-    envoy += ["--drain-time-s", str(settings.drain_time_s), "--drain-timeout-s", str(drain_timeout_s), "--"]
-    envoy += [str(Path(sys.executable).with_name("envoy")), "-c", str(envoy_yaml)]
-    envoy += ["--concurrency", "1", "--disable-hot-restart", "-l", "warning"]
-    envoy += ["--file-flush-interval-msec", "500"]  # for its access log
-    return {"service": service, "gateway": gateway, "envoy": envoy}
-
-
-def admin_address(settings: Settings, folder: Path) -> str:
-    """Return the address of Envoy's admin interface: host:port, or the path of a Unix socket in the run's folder."""
-    if settings.envoy_admin_port is None:
-        return str(folder / _ADMIN_SOCKET)
-    return host_port(_ADMIN_HOST, settings.envoy_admin_port)

@@ -23,10 +23,10 @@ from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 from sluice.v1 import chat_pb2
 
-from gateway.__main__ import build_server
-from gateway.app import build_app
-from gateway.config import Settings
-from gateway.telemetry import Telemetry
+from gateway.server.app import build_app
+from gateway.server.http_server import build_server
+from gateway.settings.config import Settings
+from gateway.telemetry.telemetry import Telemetry
 from gateway.upstream.client import Caller, ServiceClient
 from process.settings.process_settings import read_settings
 

@@ -7,7 +7,7 @@ within twice its time on an idle server, the median of sequential answers. The c
 per second that 32 callers get who come back at once, measured before the other loads. Requests of the lead-in, in which
 overload begins, aren't counted.
 
-Then a key sends one request after another beside others of a second key that come back at once. The last table has the
+Then a key sends one request after another, while those of a second key come back at once. The last table has the
 processor time of each process for each rejection, during the load with the most of them.
 """
 

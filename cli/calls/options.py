@@ -11,7 +11,7 @@ from typing import Annotated, Any, NoReturn, TypeAlias
 import typer
 
 from cli.calls.server import DEFAULT_URL, Server, ServerError
-from process.logs.terminal import plain, spelled
+from process.logs.terminal import escaped_text, plain
 
 Url: TypeAlias = Annotated[str, typer.Option(envvar="SLUICE_URL", help="The server's base URL.", show_envvar=True)]
 Key: TypeAlias = Annotated[
@@ -66,7 +66,7 @@ def print_text(text: str, *, nl: bool = True, err: bool = False) -> None:
 
 def print_json(value: Any, *, indent: int | None = 2) -> None:
     """Print a JSON value, indented, or on one line."""
-    typer.echo(spelled(json.dumps(value, indent=indent, ensure_ascii=False), kept="\n"))
+    typer.echo(escaped_text(json.dumps(value, indent=indent, ensure_ascii=False), kept="\n"))
 
 
 def print_table(rows: Sequence[tuple[str, ...]]) -> None:

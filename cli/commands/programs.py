@@ -37,7 +37,9 @@ def convert(context: typer.Context) -> None:
 def config(context: typer.Context) -> None:
     """Print the service's settings, or with --gateway the gateway's, and the source of each; takes the same flags."""
     arguments = [argument for argument in context.args if argument != "--gateway"]
-    _exec_module("service.commands.show_settings" if arguments == context.args else "gateway.show_settings", arguments)
+    _exec_module(
+        "service.commands.show_settings" if arguments == context.args else "gateway.settings.show_settings", arguments
+    )
 
 
 def envoy(context: typer.Context) -> None:

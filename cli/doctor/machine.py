@@ -13,7 +13,8 @@ from typing import Final
 from cli.doctor.checks import Finding, Status
 from process.distribution import NAME
 from process.network.address import host_port
-from runner.settings import Settings, is_hub_id, probe_port
+from runner.settings import Settings, is_hub_id
+from runner.startup.checks import probe_port
 from service.engine.device.memory import available_host_bytes
 
 _REQUIRED: Final = (NAME, "torch", "transformers", "grpcio", "starlette")

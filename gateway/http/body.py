@@ -49,6 +49,7 @@ async def disconnected(receive: Receive) -> None:
 
 
 def _check_type(headers: Mapping[str, str]) -> None:
+    """Raise Failure unless the content type is JSON in UTF-8."""
     # Without a content type, browsers send the requests of any site's pages.
     content_type, _, parameters = headers.get("content-type", "").partition(";")
     if content_type.strip().lower() != "application/json":

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 HEADER: Final = "x-sluice-cost"
-ASKING: Final = (HEADER, "true")
+REQUEST_HEADER: Final = (HEADER, "true")
 
 
 @dataclass(slots=True)
@@ -29,9 +29,9 @@ class Cost:
 _current: ContextVar[Cost | None] = ContextVar("cost", default=None)
 
 
-def asks_for_cost(headers: Mapping[str, str]) -> bool:
+def requests_cost(headers: Mapping[str, str]) -> bool:
     """Return whether a client requests the cost; the names of headers are in lower case."""
-    return headers.get(HEADER) == ASKING[1]
+    return headers.get(HEADER) == REQUEST_HEADER[1]
 
 
 def collect_cost() -> Cost:
@@ -41,7 +41,7 @@ def collect_cost() -> Cost:
     return cost
 
 
-def note_cost(trailers: Iterable[tuple[str, str | bytes]] | None) -> None:
+def set_cost(trailers: Iterable[tuple[str, str | bytes]] | None) -> None:
     """Store the cost from a call's trailers."""
     cost = _current.get()
     for name, value in trailers or ():

@@ -48,7 +48,7 @@ class EventId:
             raise Failure.of_field(HEADER, "is not the id of an event of this server")
         return cls(stream, position, int(found[2]), int(found[3]))
 
-    def ask(self, request: Any) -> None:
+    def set_resume_options(self, request: Any) -> None:
         """Set the resume options of a request."""
         resume = request.resume
         resume.stream, resume.position, resume.sequence_number = self.stream, self.position, self.sequence_number
@@ -80,6 +80,7 @@ class EventMarks:
         return chunk
 
     def _marked(self, chunk: bytes, number: int, position: bytes) -> bytes:
+        """Return a chunk whose events have ids, from which the stream can be resumed."""
         last = b"%b.%d.0.%b\n" % (self._head, number, position)
         if chunk.find(_END) == len(chunk) - len(_END):
             return last + chunk
@@ -89,6 +90,7 @@ class EventMarks:
 
 
 def _is_on(switch: str) -> bool:
+    """Return whether event ids are requested. Raise Failure for an invalid value."""
     match switch.strip().lower():
         case "true":
             return True

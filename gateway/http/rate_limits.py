@@ -29,7 +29,7 @@ def current_rate_limits() -> Headers:
     return _current.get() or {}
 
 
-def note_rate_limits(metadata: Iterable[tuple[str, str | bytes]] | None) -> None:
+def set_rate_limits(metadata: Iterable[tuple[str, str | bytes]] | None) -> None:
     """Store the rate limits from the service's metadata, replacing earlier values."""
     headers = _current.get()
     if headers is None:

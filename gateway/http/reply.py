@@ -11,13 +11,13 @@ from starlette.types import Send
 from gateway.dialects.seam.error_response import ErrorResponse
 from gateway.dialects.seam.failure import Failure, Reason
 
-_CHALLENGED: Final = frozenset({401, 403})
-_PIECE: Final = 256 * 1024  # bytes
+_CHALLENGE_STATUSES: Final = frozenset({401, 403})
+_MAX_CHUNK: Final = 256 * 1024  # bytes
 
 _LOGGER = logging.getLogger(__name__)
 
 
-def known(error: Exception, request_id: str) -> Failure:
+def to_failure(error: Exception, request_id: str) -> Failure:
     """Return the failure for an exception; an unexpected one is logged, and its text is not returned to the client."""
     if isinstance(error, Failure):
         failure = error
@@ -32,9 +32,9 @@ async def send_json(send: Send, status: int, body: bytes, headers: tuple[tuple[b
     """Send a complete response in pieces, so that a client that stops reading delays the next piece."""
     fixed = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
     await send({"type": "http.response.start", "status": status, "headers": [*fixed, *headers]})
-    for start in range(0, len(body), _PIECE):
-        piece, is_last = body[start : start + _PIECE], start + _PIECE >= len(body)
-        await send({"type": "http.response.body", "body": piece, "more_body": not is_last})
+    for start in range(0, len(body), _MAX_CHUNK):
+        chunk, is_last = body[start : start + _MAX_CHUNK], start + _MAX_CHUNK >= len(body)
+        await send({"type": "http.response.body", "body": chunk, "more_body": not is_last})
 
 
 async def send_error_response(send: Send, response: ErrorResponse, failure: Failure) -> None:
@@ -54,10 +54,11 @@ async def send_error_response(send: Send, response: ErrorResponse, failure: Fail
 
 def challenges(failure: Failure) -> tuple[tuple[bytes, bytes], ...]:
     """Return the `www-authenticate` header for a failure about the credential, else none."""
-    return ((b"www-authenticate", _challenge(failure)),) if failure.status in _CHALLENGED else ()
+    return ((b"www-authenticate", _challenge(failure)),) if failure.status in _CHALLENGE_STATUSES else ()
 
 
 def _challenge(failure: Failure) -> bytes:
+    """Return the value of `www-authenticate` for a failure."""
     if failure.status == 403:
         scopes = f', scope="{scopes}"' if (scopes := failure.values.get("scopes")) else ""
         return f'Bearer realm="sluice", error="insufficient_scope"{scopes}'.encode()

@@ -46,12 +46,13 @@ class EventStream:
     async def keep_alive(self) -> None:
         """Send a ping after each interval without events, until cancelled. The stream must be open."""
         while self._ping:
-            silence = self._clock() - self._written_at
-            if silence < self._interval_s:
-                await asyncio.sleep(self._interval_s - silence)
+            idle_s = self._clock() - self._written_at
+            if idle_s < self._interval_s:
+                await asyncio.sleep(self._interval_s - idle_s)
             else:
                 await self.write(self._ping)
 
     async def _write(self, events: bytes) -> None:
+        """Send events and record the time."""
         self._written_at = self._clock()
         await self._send({"type": "http.response.body", "body": events, "more_body": True})

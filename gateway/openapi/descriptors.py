@@ -33,6 +33,7 @@ def descriptor_set() -> FileDescriptorSet:
 
 
 def _with_imports(descriptor: FileDescriptor) -> Iterator[FileDescriptorProto]:
+    """Yield a file, without the rules, after those that it imports."""
     for each in descriptor.dependencies:
         if each.name != _RULES:
             yield from _with_imports(each)

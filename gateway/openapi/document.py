@@ -12,8 +12,8 @@ from gateway.openapi.limits import add_limits
 from gateway.openapi.schema import Schema, to_schemas
 from gateway.routes.examples.stream_example import STREAM_EXAMPLES
 from gateway.routes.handling.handler import Generation
-from gateway.routes.operation import Body, Operation, Parameter
-from gateway.routes.surface import Surface
+from gateway.routes.surface.operation import Body, Operation, Parameter
+from gateway.routes.surface.surface import Surface
 from process.distribution import installed_version
 
 _JSON: Final = "application/json"
@@ -59,6 +59,7 @@ def build_document(surfaces: Sequence[Surface]) -> dict[str, Any]:
 
 
 def _operation(surface: Surface, each: Operation, by_type: Mapping[type, Schema]) -> dict[str, Any]:
+    """Return an operation's description."""
     error = _any(each.errors(surface.error), by_type)
     content: dict[str, Any] = {_JSON: {"schema": _any(each.answers, by_type)}}
     if each.streams:
@@ -117,10 +118,12 @@ def _parameter(parameter: Parameter, bodies: Sequence[Body]) -> dict[str, Any]:
 
 
 def _any(types: Sequence[type], by_type: Mapping[type, Schema]) -> Schema:
+    """Return the schema of any of the types."""
     schemas = [by_type[each] for each in types]
     return schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
 
 
 def _error(status: int, schema: Schema) -> dict[str, Any]:
+    """Return the description of an error response."""
     phrase = _PHRASES.get(status) or HTTPStatus(status).phrase
     return {"description": f"{phrase}.", "content": {_JSON: {"schema": schema}}}

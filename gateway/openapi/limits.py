@@ -38,7 +38,7 @@ def add_limits(body: Schema, schemas: Mapping[str, Schema], message: Any, caller
         found = follow(body, name, schemas)
         for branch in branches(found, schemas) if found is not None else ():
             if _kind(branch.get("type")) == kind:
-                branch.update({keyword: value for keyword, value in _loosest(several).items() if keyword not in branch})
+                branch.update({keyword: value for keyword, value in _widest(several).items() if keyword not in branch})
 
 
 def contract_limits(message: Any, prefix: str = "", depth: int = 0) -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -58,7 +58,7 @@ def _kind(json_type: object) -> object:
     return "number" if json_type == "integer" else json_type
 
 
-def _loosest(several: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _widest(several: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return the keywords that all have, each with its least restrictive value."""
     shared = set.intersection(*(set(keywords) for keywords in several))
     found: dict[str, Any] = {}
@@ -80,6 +80,7 @@ def _is_map(field: FieldDescriptor) -> bool:
 
 
 def _keywords(field: Any, rules: Any) -> tuple[str, dict[str, Any]]:
+    """Return a field's JSON type, and the keywords of its rules."""
     if _is_map(field):
         return "object", {"maxProperties": rules.map.max_pairs} if rules.map.HasField("max_pairs") else {}
     if field.is_repeated:
@@ -97,5 +98,6 @@ def _keywords(field: Any, rules: Any) -> tuple[str, dict[str, Any]]:
 
 
 def _string_keywords(rules: Any) -> dict[str, Any]:
+    """Return the keywords of a string's rules."""
     names = {"min_len": "minLength", "max_len": "maxLength", "pattern": "pattern"}
     return {names[name]: getattr(rules, name) for name in names if rules.HasField(name)}

@@ -13,7 +13,7 @@ from starlette.routing import Route
 from gateway.openapi.descriptors import MEDIA_TYPE, descriptor_set
 from gateway.openapi.document import build_document
 from gateway.openapi.viewer import CONTENT_SECURITY_POLICY, PAGE, read_assets
-from gateway.routes.surfaces import SURFACES
+from gateway.routes.dialects.surfaces import SURFACES
 
 _CACHED: Final = {"cache-control": "public, max-age=86400"}
 

@@ -37,6 +37,7 @@ class MetricsGate:
         return self._decide(Caller.from_headers(request_id, headers), failure)
 
     def _decide(self, caller: Caller, failure: Failure | None) -> Failure | None:
+        """Return the failure of a request for metrics, or None if they may be read."""
         if failure is None:
             if caller.authorization is None:
                 self._needs_keys = False

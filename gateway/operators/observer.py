@@ -16,23 +16,23 @@ from typing import Final
 from opentelemetry import trace
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gateway import telemetry as names
 from gateway.dialects.seam.error_response import ErrorResponse
 from gateway.dialects.seam.failure import Failure
 from gateway.http.body import CallerLeft
 from gateway.http.cost import collect_cost
 from gateway.http.headers import headers_of
 from gateway.http.rate_limits import collect_rate_limits
-from gateway.http.reply import known, send_error_response
+from gateway.http.reply import send_error_response, to_failure
 from gateway.operators.drain import shutdown_failure
-from gateway.telemetry import Telemetry
+from gateway.telemetry import attributes as names
+from gateway.telemetry.telemetry import Telemetry
 from process.network.plain_text import PlainTextCredentials
 from process.telemetry.attributes import ERROR_TYPE, REQUEST_ID
 
 CALLER_LEFT_STATUS: Final = 499  # in the log and in metrics only
 
 _LOGGER = logging.getLogger(__name__)
-_QUIET: Final = frozenset(
+_UNLOGGED: Final = frozenset(
     {"/livez", "/healthz", "/readyz", "/health", "/ping", "/metrics", "/status.json"}
 )  # polled every second; not traced
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "CONNECT", "TRACE"})
@@ -67,12 +67,12 @@ class RequestObserver:
         self._credentials.check(peer, headers, is_encrypted=scope["scheme"] == "https")
         exchange = _Exchange(send, _request_id(headers), self._stall_timeout_s)
         scope["state"]["request_id"] = exchange.request_id
-        if scope["path"] in _QUIET:
+        if scope["path"] in _UNLOGGED:
             await self._answer(scope, receive, exchange)
             return
         method = scope["method"] if scope["method"] in _METHODS else "_OTHER"
         shared: dict[str, str | int] = {names.HTTP_METHOD: method, names.URL_SCHEME: scope["scheme"]}
-        begun = time.perf_counter()
+        began = time.perf_counter()
         self._telemetry.active_requests.add(1, shared)
         with self._telemetry.tracer.start_as_current_span(
             method,
@@ -90,7 +90,7 @@ class RequestObserver:
             try:
                 await self._answer(scope, receive, exchange)
             finally:
-                duration_s = time.perf_counter() - begun
+                duration_s = time.perf_counter() - began
                 self._telemetry.active_requests.add(-1, shared)
                 attributes = shared | {names.HTTP_STATUS: exchange.status}
                 if (route := scope.get("route")) is not None:
@@ -111,6 +111,7 @@ class RequestObserver:
                 _LOGGER.info("request", extra={"fields": fields})
 
     async def _answer(self, scope: Scope, receive: Receive, exchange: _Exchange) -> None:
+        """Run the application, and send an error response for exceptions that it raises."""
         try:
             await self._app(scope, receive, exchange.send)
         except CallerLeft:
@@ -120,7 +121,7 @@ class RequestObserver:
                 failure = shutdown_failure()
                 await send_error_response(exchange.send, self._error_response(scope, failure), failure)
         except Exception as error:
-            failure = known(error, exchange.request_id)
+            failure = to_failure(error, exchange.request_id)
             if exchange.is_started:  # too late for an error response: the server closes the connection
                 exchange.status = failure.status
                 raise

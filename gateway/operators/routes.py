@@ -17,7 +17,7 @@ from gateway.openapi.routes import docs_routes
 from gateway.operators.metrics_gate import MetricsGate
 from gateway.operators.status import StatusReader
 from gateway.page.routes import documentation_routes, status_page_routes
-from gateway.telemetry import Telemetry
+from gateway.telemetry.telemetry import Telemetry
 from gateway.upstream.client import Caller
 
 

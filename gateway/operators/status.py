@@ -14,7 +14,7 @@ from google.protobuf.message import Message
 from sluice.v1 import load_pb2
 
 from gateway.dialects.seam.failure import Failure
-from gateway.telemetry import Telemetry
+from gateway.telemetry.telemetry import Telemetry
 from gateway.upstream.client import Caller, ServiceClient
 
 _LOAD_TIMEOUT_S: Final = 2.0  # the page's polling interval
@@ -41,20 +41,22 @@ class StatusReader:
         status = {
             "time_s": time.monotonic(),
             "unready": reason,
-            "gateway": _own(self._telemetry),
+            "gateway": _own_counts(self._telemetry),
             "service": None if load is None else _plain(load),
             "problem": None if failure is None else failure.text,
         }
         return msgspec.json.encode(status), failure
 
     async def _load(self, caller: Caller) -> tuple[load_pb2.GetLoadResponse | None, Failure | None]:
+        """Return the service's load, or why it is unknown."""
         try:
             return await self._client.get_load(replace(caller, timeout_s=_LOAD_TIMEOUT_S)), None
         except Failure as failure:
             return None, failure
 
 
-def _own(telemetry: Telemetry) -> dict[str, Any]:
+def _own_counts(telemetry: Telemetry) -> dict[str, Any]:
+    """Return the gateway's own numbers: active requests, and responses by status."""
     responses: Counter[str] = Counter()
     active = 0
     for family in telemetry.registry.collect():

@@ -25,6 +25,7 @@ def affinity_key(request: Any, authorization: str | None, cache_key: str = "") -
 
 
 def _beginning(request: Any) -> Iterator[str]:
+    """Yield the texts at a request's beginning, which requests of one conversation share."""
     match request.DESCRIPTOR.name:
         case "ChatRequest":
             yield from _until_question(request.messages)
@@ -39,6 +40,7 @@ def _beginning(request: Any) -> Iterator[str]:
 
 
 def _until_question(messages: Any) -> Iterator[str]:
+    """Yield messages up to the first one of the user."""
     for message in messages:
         text = "".join(part.text[:_MAX_LENGTH] for part in message.content)
         yield f"{message.role} {text[:_MAX_LENGTH]}"

@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator, Callable
 
 import grpc
 
-from gateway.config import Settings
+from gateway.settings.config import Settings
 from process.network.tls import CertificateFiles, target_files
 
-_LOOK_INTERVAL_S = 1.0
+_CHECK_INTERVAL_S = 1.0
 
 
 class Channel:
@@ -27,7 +27,7 @@ class Channel:
     async def watch(self, files: CertificateFiles) -> None:
         """Open a new channel whenever the files change; running calls continue on the old one."""
         while True:
-            await asyncio.sleep(_LOOK_INTERVAL_S)
+            await asyncio.sleep(_CHECK_INTERVAL_S)
             if files.refresh():
                 old, self.current = self.current, _channel(self._settings, files)
                 self.on_change(self.current)
@@ -57,6 +57,7 @@ async def open_channel(settings: Settings) -> AsyncIterator[Channel]:
 
 
 def _channel(settings: Settings, files: CertificateFiles | None) -> grpc.aio.Channel:
+    """Return a channel to the service."""
     options: list[tuple[str, str | int]] = [
         ("grpc.keepalive_time_ms", 30_000),
         ("grpc.keepalive_timeout_ms", 10_000),

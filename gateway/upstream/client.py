@@ -20,13 +20,13 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from opentelemetry import trace
 from sluice.v1 import endpoint_pb2, load_pb2, model_pb2
 
-from gateway import telemetry as names
-from gateway.config import Settings
 from gateway.dialects.seam.failure import Failure
-from gateway.http.cost import ASKING, asks_for_cost, note_cost
+from gateway.http.cost import REQUEST_HEADER, requests_cost, set_cost
 from gateway.http.local_request import is_local
-from gateway.http.rate_limits import note_rate_limits
-from gateway.telemetry import Telemetry
+from gateway.http.rate_limits import set_rate_limits
+from gateway.settings.config import Settings
+from gateway.telemetry import attributes as names
+from gateway.telemetry.telemetry import Telemetry
 from gateway.upstream.affinity import affinity_key
 from gateway.upstream.channel import open_channel
 from gateway.upstream.errors import to_failure
@@ -70,7 +70,7 @@ class Caller:
         return cls(
             request_id,
             authorization,
-            wants_cost=asks_for_cost(headers),
+            wants_cost=requests_cost(headers),
             host=headers.get("host", ""),
             origin=headers.get("origin", ""),
         )
@@ -111,7 +111,7 @@ class ServiceClient:
             call = method.begin(request, timeout=timeout_s, metadata=metadata)
             async with _ending(call, outcome):
                 answer = await call
-                note_rate_limits(await call.initial_metadata())
+                set_rate_limits(await call.initial_metadata())
                 return answer
 
     @contextlib.asynccontextmanager
@@ -127,7 +127,7 @@ class ServiceClient:
             async with _ending(call, outcome):
                 if metadata := await call.initial_metadata():  # sent with the first event; rejected calls have none
                     guarded.admit()
-                    note_rate_limits(metadata)
+                    set_rate_limits(metadata)
                 yield aiter(call)
 
     async def list_models(self, caller: Caller) -> list[model_pb2.Model]:
@@ -177,6 +177,7 @@ class ServiceClient:
         return f"the service reports {status}"
 
     def _metadata(self, request: Message, caller: Caller, affinity: str, timeout_s: float) -> list[tuple[str, str]]:
+        """Return the metadata of a call: request id, trace context, credential, timeout and routing headers."""
         metadata = [("x-request-id", caller.request_id), *self._telemetry.inject().items()]
         if caller.authorization is not None:
             # Keys contain no backslash: a key that metadata can't transport is invalid at the service, not missing.
@@ -185,7 +186,7 @@ class ServiceClient:
         if caller.scope:
             metadata.append(("x-sluice-scope", caller.scope))
         if caller.wants_cost:
-            metadata.append(ASKING)
+            metadata.append(REQUEST_HEADER)
         if timeout_s.is_integer():  # gRPC rounds timeouts up to whole seconds at most
             metadata.append(("x-sluice-timeout", f"{timeout_s:.0f}S"))
         if self._settings.needs_keys:
@@ -215,7 +216,7 @@ class ServiceClient:
             RPC_METHOD: method,
             names.SERVER_ADDRESS: self._settings.target,
         }
-        begun = time.perf_counter()
+        began = time.perf_counter()
         outcome = _Outcome()
         with self._telemetry.tracer.start_as_current_span(
             method,
@@ -232,7 +233,7 @@ class ServiceClient:
                     attributes[ERROR_TYPE] = outcome.code.name
                     span.set_status(trace.StatusCode.ERROR)
                 span.set_attributes(attributes)
-                self._telemetry.call_duration.record(time.perf_counter() - begun, attributes)
+                self._telemetry.call_duration.record(time.perf_counter() - began, attributes)
 
 
 def _timeout(method: Method, caller: Caller, spent_s: float) -> float:
@@ -255,11 +256,11 @@ async def _ending(call: grpc.aio.Call, outcome: _Outcome) -> AsyncIterator[None]
         yield
         if call.done():
             outcome.code = await call.code()
-            note_cost(await call.trailing_metadata())
+            set_cost(await call.trailing_metadata())
     except grpc.aio.AioRpcError as error:
         outcome.code = error.code()
-        note_rate_limits(error.trailing_metadata())
-        note_cost(error.trailing_metadata())
+        set_rate_limits(error.trailing_metadata())
+        set_cost(error.trailing_metadata())
         raise to_failure(error) from None
     finally:
         call.cancel()

@@ -72,6 +72,7 @@ def to_failure(error: grpc.aio.AioRpcError) -> Failure:
 
 
 def _is_lost(error: grpc.aio.AioRpcError) -> bool:
+    """Return whether a call failed because its connection was lost, and not by an answer of the service."""
     text = error.details() or ""
     if _details(error) or text.startswith(_NEVER_SENT):
         return False
@@ -81,6 +82,7 @@ def _is_lost(error: grpc.aio.AioRpcError) -> bool:
 
 
 def _details(error: grpc.aio.AioRpcError) -> list[Any]:
+    """Return the `google.rpc` details of an error."""
     for key, value in error.trailing_metadata() or ():
         if key == "grpc-status-details-bin" and isinstance(value, bytes):
             return list(status_pb2.Status.FromString(value).details)

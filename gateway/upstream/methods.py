@@ -26,7 +26,7 @@ from sluice.v1 import (
     token_pb2,
 )
 
-from gateway.config import Settings
+from gateway.settings.config import Settings
 
 _FILES: Final[tuple[FileDescriptor, ...]] = (
     chat_pb2.DESCRIPTOR,

@@ -20,7 +20,7 @@ _CALLS_PER_ADMISSION: Final = 2.0
 _CALLS_PER_SECOND: Final = 20.0  # probes
 _MAX_BURST: Final = 32
 _MEMORY_S: Final = 2.0  # after the last rejection; then all calls are sent again
-_MAX_REMEMBERED: Final = 1000  # keys; without authentication a client may invent any number of credentials
+_MAX_KEYS: Final = 1000  # keys; without authentication a client may invent any number of credentials
 
 Key = tuple[str, str]  # the credential of the caller, and the name of the model
 
@@ -73,11 +73,12 @@ class Pushback:
             yield call
         except Failure as failure:
             if failure.reason is Reason.QUEUE_FULL and failure.values.get("for_all") == "true":
-                self._record_rejection(key, failure.reworded({}))  # a copy: the traceback keeps the request
+                self._record_rejection(key, failure.with_texts({}))  # a copy: the traceback keeps the request
             raise
         call.admit()
 
     def _take_token(self, key: Key) -> None:
+        """Take a token of a throttled key. Raise its last rejection if there is none."""
         now = self._clock()
         self._forget(now)
         throttle = self._throttles.get(key)
@@ -86,14 +87,16 @@ class Pushback:
         throttle.tokens = min(throttle.tokens + _CALLS_PER_SECOND * (now - throttle.filled_at), _MAX_BURST)
         throttle.filled_at = now
         if throttle.tokens < 1:
-            raise throttle.rejection.reworded({})  # a copy: it gets the id of the request
+            raise throttle.rejection.with_texts({})  # a copy: it gets the id of the request
         throttle.tokens -= 1
 
     def _record_admission(self, key: Key) -> None:
+        """Give tokens to a throttled key whose call was admitted."""
         if (throttle := self._throttles.get(key)) is not None:
             throttle.tokens = min(throttle.tokens + _CALLS_PER_ADMISSION, _MAX_BURST)
 
     def _record_rejection(self, key: Key, rejection: Failure) -> None:
+        """Throttle a key whose call was rejected."""
         now = self._clock()
         throttle = self._throttles.pop(key, None) or _Throttle(rejection, now, now)
         throttle.rejection, throttle.rejected_at = rejection, now
@@ -101,8 +104,9 @@ class Pushback:
         self._forget(now)
 
     def _forget(self, now: float) -> None:
+        """Remove the oldest throttles, above the limit or past their time."""
         while self._throttles:
             oldest = next(iter(self._throttles))
-            if len(self) <= _MAX_REMEMBERED and now - self._throttles[oldest].rejected_at <= _MEMORY_S:
+            if len(self) <= _MAX_KEYS and now - self._throttles[oldest].rejected_at <= _MEMORY_S:
                 return
             del self._throttles[oldest]

@@ -51,6 +51,7 @@ class ResumingClient:
             yield events
 
     async def _events(self, request: Message, caller: Caller, affinity: str) -> AsyncGenerator[Message, None]:
+        """Yield the events of a stream, and resume it if its connection is lost. Raise Failure."""
         retries, received = _Retries(self._timeout_s), _Received(request)
         while True:
             try:
@@ -62,7 +63,7 @@ class ResumingClient:
                             yield each
                 break
             except Failure as failure:
-                if received.can_resume and await retries.should_retry(failure, has_mended=received.has_grown):
+                if received.can_resume and await retries.should_retry(failure, is_recovered=received.has_progressed):
                     continue
                 for each in received.take_held():
                     yield each
@@ -75,25 +76,25 @@ class _Received:
     """The received part of one stream, and the request for the rest."""
 
     def __init__(self, request: Any) -> None:
-        self.has_grown = False  # since the last request was sent
+        self.has_progressed = False  # since the last request was sent
         self._request = request
         is_resumed = request.HasField("resume")
         self._after = request.resume.sequence_number if is_resumed else -1  # up to it, events are replayed
         self._stream = b""
         self._last: Any = None  # event with a position, after which the stream is resumed
-        self._has_begun = False
-        self._begun: set[int] = set()  # numbers of the first events of a replayed stream
+        self._is_started = False
+        self._first_numbers: set[int] = set()  # numbers of the first events of a replayed stream
         self._held: list[Any] = []  # events that are sent once it is known what follows
 
     @property
     def can_resume(self) -> bool:
         """Return True if another replica can send the rest."""
-        return bool(self._stream) or not self._has_begun
+        return bool(self._stream) or not self._is_started
 
     def next_request(self) -> Any:
         """Return the request for the rest of the stream."""
         self._held.clear()
-        self.has_grown = False
+        self.has_progressed = False
         if self._last is None:
             return self._request
         request = type(self._request)()
@@ -106,8 +107,8 @@ class _Received:
     def take(self, event: Any) -> Sequence[Any]:
         """Take a received event, and return the events to pass on now."""
         if event.position and event.sequence_number > self._after:
-            self._last, self.has_grown = event, True
-            if self._has_begun and not self._held:
+            self._last, self.has_progressed = event, True
+            if self._is_started and not self._held:
                 return (event,)
         return self._sorted(event)
 
@@ -121,10 +122,10 @@ class _Received:
         if event.stream:
             self._stream = event.stream
         if event.sequence_number <= self._after and kind in _BEGINNINGS:
-            has_begun, self._has_begun = event.sequence_number in self._begun, True
-            self._begun.add(event.sequence_number)
-            return () if has_begun else (event,)
-        self._has_begun = True
+            was_started, self._is_started = event.sequence_number in self._first_numbers, True
+            self._first_numbers.add(event.sequence_number)
+            return () if was_started else (event,)
+        self._is_started = True
         if event.sequence_number <= self._after or (self._stream and kind == "usage" and not event.position):
             self._held.append(event)
             return ()
@@ -147,16 +148,16 @@ class _Retries:
         """Seconds of the call's time that earlier attempts have used."""
         return time.monotonic() - self._began if self._num_breaks else 0.0
 
-    async def should_retry(self, failure: Failure, *, has_mended: bool = False) -> bool:
+    async def should_retry(self, failure: Failure, *, is_recovered: bool = False) -> bool:
         """Return True when it is time to retry, or False immediately if the failure is final.
 
-        `has_mended` is whether an event was received since the previous failure.
+        `is_recovered` is whether an event was received since the previous failure.
         """
-        if has_mended:
+        if is_recovered:
             self.first = None
         now = time.monotonic()
         is_break = isinstance(failure, ServiceLost) or failure.reason is Reason.ENGINE_FAILED
-        is_break = is_break or (has_mended and failure.status == 503)  # accepted, then cut off by a shutdown
+        is_break = is_break or (is_recovered and failure.status == 503)  # accepted, then cut off by a shutdown
         if is_break:
             self._num_breaks += 1
             if self.first is None:

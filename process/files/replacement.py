@@ -7,14 +7,15 @@ import tempfile
 from pathlib import Path
 
 
-def replace_file(path: Path, text: str) -> None:
-    """Write a file's new content, which is on the disk when this returns. Its mode is 0600. Raise OSError.
+def replace_file(path: Path, text: str, *, mode: int = 0o600) -> None:
+    """Write a file's new content, which is on the disk when this returns. Raise OSError.
 
     The content is written to a temporary file, `.NAME.*.tmp` in the same folder, which is renamed.
     """
-    handle, new = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)  # has mode 0600
+    handle, new = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
+            os.fchmod(handle, mode)
             file.write(text)
             file.flush()
             os.fsync(file.fileno())

@@ -14,6 +14,6 @@ def plain(text: str) -> str:
     return _BUT_LAYOUT.sub("", text)
 
 
-def spelled(text: str, kept: str = "") -> str:
+def escaped_text(text: str, kept: str = "") -> str:
     r"""Return the text with control characters, other than those in `kept`, escaped as in JSON: `\u001b`."""
     return _CONTROL.sub(lambda found: found[0] if found[0] in kept else f"\\u{ord(found[0]):04x}", text)

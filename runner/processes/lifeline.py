@@ -23,7 +23,7 @@ def die_with_parent() -> Callable[[], None]:
     starts the child must live as long as this process, because the kernel watches the thread.
     """
     parent = os.getpid()
-    return lambda: _tie(parent)
+    return lambda: _die_with_parent(parent)
 
 
 def command_dying_with_parent(command: Sequence[str]) -> list[str]:
@@ -34,7 +34,8 @@ def command_dying_with_parent(command: Sequence[str]) -> list[str]:
     return [sys.executable, "-m", "runner.processes.lifeline", str(os.getpid()), *command]
 
 
-def _tie(parent: int) -> None:
+def _die_with_parent(parent: int) -> None:
+    """Arrange, in the child, that it is killed when its parent dies."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
     if os.getppid() != parent:  # the parent died before prctl
@@ -42,5 +43,5 @@ def _tie(parent: int) -> None:
 
 
 if __name__ == "__main__":
-    _tie(int(sys.argv[1]))
+    _die_with_parent(int(sys.argv[1]))
     os.execv(sys.argv[2], sys.argv[2:])  # noqa: S606  the command is from this project

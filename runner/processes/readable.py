@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from process.logs.loading_progress import LOADED_BYTES
-from process.logs.terminal import plain, spelled
+from process.logs.terminal import escaped_text, plain
 
 _DIM, _RED, _YELLOW, _BOLD, _PLAIN = "\x1b[2m", "\x1b[31m", "\x1b[33m", "\x1b[1m", "\x1b[0m"
 _COLOUR: Final = re.compile(r"\x1b\[[0-9]+m")
@@ -44,7 +44,9 @@ class ReadableLog:
             return self._shown(name, plain(text))
         if "message" not in given:
             return None if name == "envoy" else self._shown(name, plain(text))
-        entry = {spelled(key): spelled(value) if isinstance(value, str) else value for key, value in given.items()}
+        entry = {
+            escaped_text(key): escaped_text(value) if isinstance(value, str) else value for key, value in given.items()
+        }
         if entry["message"] in _REQUESTS:
             return self._request(name, entry) if self.has_greeted else None
         level = entry.get("level", "info")
@@ -58,17 +60,18 @@ class ReadableLog:
 
     def _request(self, name: str, entry: dict[str, Any]) -> str:
         """Return the line of a request: method, path, status and duration."""
-        what = entry.get("method", "")
+        method = entry.get("method", "")
         if "path" in entry:
-            what = f"{what} {entry['path']}"
+            method = f"{method} {entry['path']}"
         status = entry.get("status", entry.get("code", ""))
         is_wrong = status not in {"OK", "CANCELLED"} and not (isinstance(status, int) and status < 400)
         colour = _YELLOW if is_wrong else ""
         took = f"  {1000 * entry['duration_s']:.0f} ms" if "duration_s" in entry else ""
-        return self._shown(name, f"{what}  {colour}{status}{_PLAIN if colour else ''}{took}", entry)
+        return self._shown(name, f"{method}  {colour}{status}{_PLAIN if colour else ''}{took}", entry)
 
     @staticmethod
     def _shown(name: str, text: str, entry: dict[str, Any] | None = None) -> str:
+        """Return a line with the time and the process's name."""
         moment = ""
         if entry is not None and "time" in entry:
             moment = f"{datetime.fromisoformat(entry['time']).astimezone():%H:%M:%S} "
@@ -76,5 +79,6 @@ class ReadableLog:
 
 
 def _fields(entry: dict[str, Any]) -> str:
+    """Return a log entry's own fields, dimmed."""
     extra = [f"{name}={value}" for name, value in entry.items() if name not in _STANDARD_FIELDS and value is not None]
     return f"  {_DIM}{' '.join(extra)}{_PLAIN}" if extra else ""

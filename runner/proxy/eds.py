@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import ipaddress
 import json
-import os
-import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
+
+from process.files.replacement import replace_file
 
 _TYPE = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
 
@@ -70,15 +70,7 @@ def write_hosts(folder: Path, pool: str, hosts: Iterable[Host]) -> Path:
     """
     path = hosts_file(folder, pool)
     text = json.dumps({"resources": [{"@type": _TYPE, **assignment(pool, hosts)}]})
-    handle, new = tempfile.mkstemp(prefix=f".{path.name}.", dir=folder)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            os.fchmod(handle, 0o644)  # Envoy may run as another user
-            file.write(text)
-        Path(new).replace(path)
-    except BaseException:
-        Path(new).unlink(missing_ok=True)
-        raise
+    replace_file(path, text, mode=0o644)  # Envoy may run as another user
     return path
 
 

@@ -57,6 +57,7 @@ class EnvoyTls:
                 cluster["transport_socket"] = self._upstream_tls("http/1.1" if cluster["name"] in _HTTP1 else "h2")
 
     def _write_public(self, public: PublicTls) -> None:
+        """Write the secrets of the public listener."""
         pair = {
             "certificate_chain": {"filename": str(public.cert_file)},
             "private_key": {"filename": str(public.key_file)},
@@ -67,6 +68,7 @@ class EnvoyTls:
             self._write(f"{_PUBLIC}callers", validation_context=trusted)
 
     def _downstream_tls(self, prefix: str, *, mutual: bool) -> dict[str, Any]:
+        """Return a listener's TLS; with `mutual` clients need a certificate."""
         common = {
             "alpn_protocols": ["h2", "http/1.1"],
             "tls_params": _OLDEST,
@@ -78,6 +80,7 @@ class EnvoyTls:
         return {"name": "envoy.transport_sockets.tls", "typed_config": {**typed, "common_tls_context": common}}
 
     def _upstream_tls(self, protocol: str) -> dict[str, Any]:
+        """Return a cluster's TLS."""
         common = {
             "alpn_protocols": [protocol],
             "tls_params": _OLDEST,
@@ -88,6 +91,7 @@ class EnvoyTls:
         return {"name": "envoy.transport_sockets.tls", "typed_config": typed}
 
     def _secret(self, name: str) -> dict[str, Any]:
+        """Return the reference to a secret's file, which Envoy watches."""
         source = {"path_config_source": {"path": str(self._path(name))}, "resource_api_version": "V3"}
         return {"name": name, "sds_config": source}
 
@@ -105,6 +109,7 @@ class EnvoyTls:
         return self.secrets / f"{name}.json"
 
     def _write(self, name: str, **content: Any) -> None:
+        """Write a secret's file."""
         secret = {"@type": f"{_TYPES}Secret", "name": name, **content}
         self._path(name).write_text(json.dumps({"resources": [secret]}))
 

@@ -71,8 +71,8 @@ class Fleet(BaseModel):
                 f"services: names must be unique; one pool must be named {DEFAULT!r} and none {GATEWAYS!r}"
             )
         models = [model for pool in self.services for model in pool.models]
-        if (twice := next((model for model in models if models.count(model) > 1), None)) is not None:
-            raise ValueError(f"services: {twice!r} is in two pools")
+        if (duplicate := next((model for model in models if models.count(model) > 1), None)) is not None:
+            raise ValueError(f"services: {duplicate!r} is in two pools")
         clusters = {GATEWAY: GATEWAY, OPERATORS: GATEWAY, "otlp": "the collector"}
         for pool in self.services:
             for cluster in clusters_of(pool.name):

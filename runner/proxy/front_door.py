@@ -93,6 +93,7 @@ class EnvoyProcess:
         return sum(each["value"] for each in stats if "name" in each and not each["name"].startswith("http.admin."))
 
     def _post(self, path: str) -> None:
+        """Call Envoy's admin interface. A failure is reported on standard error."""
         try:
             self._admin.open(path, "POST").close()
         except OSError as error:
@@ -109,11 +110,11 @@ def main(arguments: Sequence[str]) -> int:
     chosen = parser.parse_args(arguments)
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     drain = ["--drain-time-s", str(max(chosen.drain_time_s, 1)), "--drain-strategy", "immediate"]
-    door = EnvoyProcess([*chosen.command, *drain], EnvoyAdmin(chosen.admin))
-    signal_number = door.wait_for_stop()
+    envoy = EnvoyProcess([*chosen.command, *drain], EnvoyAdmin(chosen.admin))
+    signal_number = envoy.wait_for_stop()
     if signal_number is not None:
-        door.drain(chosen.drain_time_s if signal_number is signal.SIGTERM else 0, chosen.drain_timeout_s)
-    code = door.wait()
+        envoy.drain(chosen.drain_time_s if signal_number is signal.SIGTERM else 0, chosen.drain_timeout_s)
+    code = envoy.wait()
     return 128 - code if code < 0 else code
 
 

@@ -44,15 +44,15 @@ def production_config(fleet: Fleet) -> dict[str, Any]:
     resources["listeners"][0]["address"] = fleet.listen.socket_address()
     config["admin"]["address"] = fleet.admin.socket_address()
     _replicate(resources, fleet, parts)
-    (door,) = connection_manager(config)["route_config"]["virtual_hosts"]
-    door["retry_policy"].update(parts["retry_policy"])
+    (virtual_host,) = connection_manager(config)["route_config"]["virtual_hosts"]
+    virtual_host["retry_policy"].update(parts["retry_policy"])
     to_services = []
-    for base in [route for route in door["routes"] if route["name"].startswith("grpc")]:
-        made = _routes(base, fleet, parts)
-        at = door["routes"].index(base)
-        door["routes"][at : at + 1] = made
-        to_services += made
-    resources["listeners"].append(_inner(fleet, parts, to_services, door["retry_policy"]))
+    for base in [route for route in virtual_host["routes"] if route["name"].startswith("grpc")]:
+        pool_routes = _routes(base, fleet, parts)
+        position = virtual_host["routes"].index(base)
+        virtual_host["routes"][position : position + 1] = pool_routes
+        to_services += pool_routes
+    resources["listeners"].append(_inner(fleet, parts, to_services, virtual_host["retry_policy"]))
     if fleet.tls is not None:
         EnvoyTls(**fleet.tls.model_dump()).apply(config)
     return config
@@ -68,6 +68,7 @@ def write_first_hosts(fleet: Fleet) -> None:
 
 
 def _addresses(fleet: Fleet) -> Addresses:
+    """Return the addresses of a configuration for one gateway and one service, which `_replicate` replaces."""
     return Addresses(  # the clusters' ports are placeholders, replaced by the fleet's hosts
         host=fleet.listen.address,
         envoy_port=fleet.listen.port,
@@ -184,6 +185,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _write_given(fleet: Fleet, given: Sequence[str]) -> None:
+    """Write the hosts of the pools that the command line names. Raise FleetError or OSError."""
     if fleet.hosts_folder is None:
         raise FleetError("--hosts needs a hosts_folder in the fleet's file")
     found: list[tuple[str, list[Host]]] = []

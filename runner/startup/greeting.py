@@ -58,6 +58,7 @@ def _operator_lines(settings: Settings) -> str:
 
 
 def _request(settings: Settings, models: Sequence[model_pb2.Model], base: str, flags: str) -> str:
+    """Return a curl command that tries a served model."""
     name, task = next(iter(settings.served()), "sluice-demo"), int(model_pb2.TASK_CHAT)
     for model in models:
         if fit := next((each for each in _REQUESTS if each in model.tasks), None):

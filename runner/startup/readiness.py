@@ -1,7 +1,7 @@
 """Wait until the service and the gateway are ready, as seen through Envoy, and list the models.
 
 Clients of a public listener with the operator's own certificate may need a certificate that the runner doesn't have.
-The runner then asks gateway and service directly, and Envoy's admin interface whether it has found both healthy.
+The runner then calls gateway and service directly, and reads from Envoy's admin interface whether both are healthy.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _UNHEALTHY: Final = {"failed_active_health_check", "pending_active_hc"}
 
 
 @dataclass(frozen=True, slots=True)
-class Entrance:
-    """The addresses, host:port, at which the runner asks whether the product serves; Envoy's, unless `admin` is set."""
+class ServingAddresses:
+    """The addresses, host:port, that the runner checks at the start: Envoy's, unless `admin` is set."""
 
     rest_address: str
     grpc_address: str
@@ -38,7 +38,7 @@ class Entrance:
     admin: EnvoyAdmin | None = None  # Envoy's admin interface, if the others are those of gateway and service
 
     @classmethod
-    def from_settings(cls, settings: Settings, admin: EnvoyAdmin) -> Entrance:
+    def from_settings(cls, settings: Settings, admin: EnvoyAdmin) -> ServingAddresses:
         """Return the addresses of a run, with its Envoy's admin interface."""
         envoy, tls = host_port(settings.host, settings.envoy_port), settings.development_tls()
         if tls is None:
@@ -62,32 +62,37 @@ class Entrance:
         return grpc.secure_channel(self.grpc_address, self.credentials)
 
 
-async def wait_until_ready(entrance: Entrance) -> None:
-    """Return when Envoy serves REST and gRPC: /readyz returns 200, and gRPC's health check SERVING."""
-    while not await asyncio.to_thread(_is_ready, entrance):  # noqa: ASYNC110 another process becomes ready without an event
+async def wait_until_ready(serving: ServingAddresses) -> None:
+    """Return when REST and gRPC are served: `/readyz` returns 200, and gRPC's health check returns SERVING.
+
+    Both are called through Envoy. With `serving.admin`, gateway and service are called directly, and Envoy's admin
+    interface must report both as healthy.
+    """
+    while not await asyncio.to_thread(_is_ready, serving):  # noqa: ASYNC110 another process becomes ready without an event
         await asyncio.sleep(_POLL_S)
 
 
-def list_models(entrance: Entrance) -> list[model_pb2.Model]:
+def list_models(serving: ServingAddresses) -> list[model_pb2.Model]:
     """Return the served models in the order of the settings, or none if the call fails, since it may require a key."""
     try:
-        with entrance.channel() as channel:
+        with serving.channel() as channel:
             stub: Any = model_pb2_grpc.ModelServiceStub(channel)
             return list(stub.ListModels(model_pb2.ListModelsRequest(), timeout=_TIMEOUT_S).models)
     except grpc.RpcError:
         return []
 
 
-def _is_ready(entrance: Entrance) -> bool:
+def _is_ready(serving: ServingAddresses) -> bool:
+    """Return whether REST and gRPC are served, and with `serving.admin` whether Envoy's upstreams are healthy."""
     try:
         with (
-            urllib.request.urlopen(f"{entrance.url}/readyz", timeout=_TIMEOUT_S, context=entrance.context),  # noqa: S310  the URL is not from a client
-            entrance.channel() as channel,
+            urllib.request.urlopen(f"{serving.url}/readyz", timeout=_TIMEOUT_S, context=serving.context),  # noqa: S310  the URL is not from a client
+            serving.channel() as channel,
         ):
             health: Any = health_pb2_grpc.HealthStub(channel)  # grpc_health has no type hints
             answer = health.Check(health_pb2.HealthCheckRequest(), timeout=_TIMEOUT_S)
             is_serving = bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
-        return is_serving and (entrance.admin is None or _has_healthy_hosts(entrance.admin))
+        return is_serving and (serving.admin is None or _has_healthy_hosts(serving.admin))
     except (OSError, grpc.RpcError):  # urllib's errors are OSErrors
         return False
 

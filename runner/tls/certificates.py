@@ -104,6 +104,7 @@ def _check_leaves(folder: Path, authority: x509.Certificate | None) -> None:
 
 
 def _foreign(file: Path) -> ValueError:
+    """Return the error for a file that was not made here."""
     return ValueError(
         f"{file.name} is not of the development certificates made here, and is not overwritten; choose another "
         "folder, or move the file away"
@@ -150,6 +151,7 @@ def _write(folder: Path, name: str, certificate: x509.Certificate, key: Key) -> 
 
 
 def _replace(path: Path, content: bytes, mode: int) -> None:
+    """Replace a file, so that readers find the old or the new content."""
     temporary = path.with_name(f".{path.name}.new")
     temporary.unlink(missing_ok=True)
     with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:

@@ -127,7 +127,7 @@ class Answering:
                 resumable: ResumableStream[Message] = ResumableStream(
                     num_choices, stream_bytes(identity, num_choices) if can_resume else b"", point
                 )
-                prepared = _with_cuts(prepared, resumable.cuts) if point is not None else prepared
+                prepared = _with_output_ends(prepared, resumable.output_ends) if point is not None else prepared
                 answer = AnswerEvents(model, prepared, identity, point)
                 renderer = kind.renderer(request)
                 async with aclosing(_event_groups(model, prepared, answer, observation, charge)) as groups:
@@ -177,11 +177,11 @@ async def _render(renderer: Renderer[Message], events: Sequence[Event]) -> Seque
     return renderer.render(events)
 
 
-def _with_cuts(prepared: PreparedAnswer, cuts: Sequence[Sequence[int]]) -> PreparedAnswer:
-    """Return `prepared` with outputs that are cut at `cuts`, which are those of all choices."""
+def _with_output_ends(prepared: PreparedAnswer, output_ends: Sequence[Sequence[int]]) -> PreparedAnswer:
+    """Return `prepared` with `output_ends`, given for all choices of all requests."""
     n = prepared.requests[0].n
     requests = [
-        replace(request, cuts=dict(enumerate(cuts[index * n : (index + 1) * n])))
+        replace(request, output_ends=dict(enumerate(output_ends[index * n : (index + 1) * n])))
         for index, request in enumerate(prepared.requests)
     ]
     return replace(prepared, requests=requests)

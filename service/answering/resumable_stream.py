@@ -48,14 +48,14 @@ class ResumableStream(Generic[Message]):
         self._waiting: list[_Group[Message]] = []  # for other choices to be skipped
 
     @property
-    def cuts(self) -> list[list[int]]:
-        """The numbers of tokens at which the outputs of each choice must be cut."""
+    def output_ends(self) -> list[list[int]]:
+        """The numbers of tokens at which outputs of each choice must end."""
         if self._point is None:
             return [[] for _ in self._num_sent]
-        cuts = [[count] if count else [] for count in self._point.position.counts]
+        output_ends = [[count] if count else [] for count in self._point.position.counts]
         if self._broken_choice is not None:
-            cuts[self._broken_choice].append(self._point.position.end)
-        return cuts
+            output_ends[self._broken_choice].append(self._point.position.end)
+        return output_ends
 
     def number(self, events: Sequence[Event], messages: Sequence[Message]) -> Sequence[Message]:
         """Return the messages to send now, with their numbers and positions.

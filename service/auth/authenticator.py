@@ -85,5 +85,5 @@ class Authenticator:
                 _log.info("keys were read again", extra={"fields": {"keys": len(self._ring)}})
         except KeysError as error:
             self.is_stale = True
-            what = "store of keys" if isinstance(self._source, SharedKeys) else "keys file"
-            _log.error("the %s can't be used; the previous keys stay valid: %s", what, error)
+            source_name = "store of keys" if isinstance(self._source, SharedKeys) else "keys file"
+            _log.error("the %s can't be used; the previous keys stay valid: %s", source_name, error)

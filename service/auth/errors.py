@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from service.generation.caller import Scope
 from service.generation.errors import ServiceError
 
-_HOW = "send it as `authorization: Bearer KEY`, `api-key: KEY` or `x-api-key: KEY`"
+_HOW_TO_SEND = "send it as `authorization: Bearer KEY`, `api-key: KEY` or `x-api-key: KEY`"
 
 
 class AuthError(ServiceError):
@@ -19,7 +19,7 @@ class MissingKey(AuthError):
     """A call carries no credential."""
 
     def __init__(self) -> None:
-        super().__init__(f"a key is required; {_HOW}")
+        super().__init__(f"a key is required; {_HOW_TO_SEND}")
 
 
 class InvalidKey(AuthError):
@@ -44,10 +44,10 @@ class DisabledKey(AuthError):
 
 
 class InvalidToken(AuthError):
-    """The service does not accept a token; `why` is the cause, for the holder of the token."""
+    """The service does not accept a token; `reason` is the cause, for the holder of the token."""
 
-    def __init__(self, why: str) -> None:
-        super().__init__(f"the token is not valid: {why}")
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the token is not valid: {reason}")
 
 
 class ExpiredToken(AuthError):
@@ -68,8 +68,8 @@ class SignersUnknown(AuthError):
 class AuthOff(AuthError):
     """The gateway requires keys for a request that doesn't come from this machine, and the service has none."""
 
-    def __init__(self, why: str = "takes no requests from other machines without") -> None:
-        super().__init__(f"the service has no keys, and {why}")
+    def __init__(self, reason: str = "takes no requests from other machines without") -> None:
+        super().__init__(f"the service has no keys, and {reason}")
 
 
 class MissingOperatorToken(MissingKey):
@@ -79,7 +79,7 @@ class MissingOperatorToken(MissingKey):
         AuthError.__init__(
             self,
             "without API keys, changes of models, adapters and endpoints need the operator token, the content of "
-            f"auth.operator_token_file, or auth.allow_anonymous_changes: true; {_HOW}",
+            f"auth.operator_token_file, or auth.allow_anonymous_changes: true; {_HOW_TO_SEND}",
         )
 
 

@@ -31,7 +31,7 @@ from service.generation.caller import Caller, Scope
 _REQUIRED = ("exp", "iss", "aud", "sub")
 _ID_PREFIX = "jwt:"  # ids of API keys contain no colon
 _MAX_SUBJECT_LENGTH = 256
-_WHY: tuple[tuple[type[PyJWTError], str], ...] = (
+_REASONS: tuple[tuple[type[PyJWTError], str], ...] = (
     (InvalidSignatureError, "its signature is wrong"),
     (InvalidAlgorithmError, "it is signed by an algorithm that is not allowed"),
     (DecodeError, "it is malformed"),
@@ -73,7 +73,9 @@ def read_token(token: str, signers: Signers, settings: AuthSettings) -> Caller:
     except MissingRequiredClaimError as error:
         raise InvalidToken(f"it has no claim {error.claim}") from error
     except (PyJWTError, ValueError, TypeError) as error:
-        raise InvalidToken(next((why for kind, why in _WHY if isinstance(error, kind)), "it is malformed")) from error
+        raise InvalidToken(
+            next((reason for kind, reason in _REASONS if isinstance(error, kind)), "it is malformed")
+        ) from error
     return _caller(claims, settings.claim)
 
 

@@ -18,10 +18,10 @@ def quote(text: str) -> str:
 
 def literal(text: str, token_ids: Mapping[str, int]) -> str:
     """Return a literal for a text in which the control tokens of `token_ids` are tokens."""
-    spelled = sorted((token for token in token_ids if token in text), key=len, reverse=True)
-    if not spelled:
+    special_texts = sorted((token for token in token_ids if token in text), key=len, reverse=True)
+    if not special_texts:
         return quote(text)
-    parts = re.split("(" + "|".join(map(re.escape, spelled)) + ")", text)
+    parts = re.split("(" + "|".join(map(re.escape, special_texts)) + ")", text)
     return " ".join(f"<[{token_ids[part]}]>" if part in token_ids else quote(part) for part in parts if part)
 
 

@@ -67,11 +67,11 @@ TABLE: Final = (
 def with_vllm_names(registry: CollectorRegistry) -> CollectorRegistry:
     """Return a registry of all metrics of `registry`, followed by those of the table."""
     both = CollectorRegistry()
-    both.register(_Both(registry))
+    both.register(_RenamingCollector(registry))
     return both
 
 
-class _Both(Collector):
+class _RenamingCollector(Collector):
     """Collects once for both names of a metric, so that their values agree."""
 
     def __init__(self, registry: CollectorRegistry) -> None:

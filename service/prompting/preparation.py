@@ -105,52 +105,54 @@ class Preparation:
             self._images.close()
 
     async def prepare(
-        self, asked: AnswerRequest, request_id: str, deadline: float | None = None, caller: Caller = ANONYMOUS
+        self, request: AnswerRequest, request_id: str, deadline: float | None = None, caller: Caller = ANONYMOUS
     ) -> PreparedAnswer:
         """Return a `caller`'s request ready to run. `deadline` is a `time.monotonic()` instant in seconds.
 
         Raise InvalidRequest, or a subclass of it, with the field's name, EngineOverloaded, or DeadlineExceeded.
         """
-        check_priority(asked.priority, caller)
-        budget = PromptBudget(self._max_model_len, asked.stopping.max_tokens, asked.truncates, self._bytes_per_token)
-        encoded = await self._encoder.encode(asked, budget, deadline)
-        self._check_tokens(asked)
+        check_priority(request.priority, caller)
+        budget = PromptBudget(
+            self._max_model_len, request.stopping.max_tokens, request.truncates, self._bytes_per_token
+        )
+        encoded = await self._encoder.encode(request, budget, deadline)
+        self._check_tokens(request)
         own: dict[str, Any] = {
-            name: value for name, value in self._sampling_defaults.items() if name not in asked.given
+            name: value for name, value in self._sampling_defaults.items() if name not in request.given
         }
-        sampling = replace(asked.sampling, **own).with_seed(asked.resume.identity.seed if asked.resume else None)
-        runs_until = _end_of_truncated(deadline) if asked.truncates and deadline is not None else deadline
+        sampling = replace(request.sampling, **own).with_seed(request.resume.identity.seed if request.resume else None)
+        runs_until = _end_of_truncated(deadline) if request.truncates and deadline is not None else deadline
         requests = [
             GenerationRequest(
                 request_id=request_id,
                 prompt_token_ids=prompt.token_ids,
                 # Prompts without an own seed have different seeds, so that the same prompt twice gets two answers.
-                sampling=sampling if asked.sampling.seed is not None else sampling.with_next_seed(index),
-                stopping=self._stopping(asked.stopping, prompt.token_ids),
-                n=asked.n,
-                logprobs=asked.logprobs,
-                prompt_logprobs=asked.prompt_logprobs,
+                sampling=sampling if request.sampling.seed is not None else sampling.with_next_seed(index),
+                stopping=self._stopping(request.stopping, prompt.token_ids),
+                n=request.n,
+                logprobs=request.logprobs,
+                prompt_logprobs=request.prompt_logprobs,
                 constraint=prompt.constraint,
                 deadline=runs_until,
                 caller_id=caller.id,
                 weight=caller.weight,
-                priority=asked.priority,
+                priority=request.priority,
                 cache_group=cache_group(caller),
-                cache_salt=asked.cache_salt,
+                cache_salt=request.cache_salt,
                 adapter=self._adapter,
-                skip_special_tokens=asked.skip_special_tokens and not prompt.shows_special_tokens,
-                truncates_at_deadline=asked.truncates,
-                separates_tokens=asked.separates_tokens,
-                prompt_field=asked.prompts[index].field,
-                max_tokens_field=asked.max_tokens_field,
+                skip_special_tokens=request.skip_special_tokens and not prompt.shows_special_tokens,
+                truncates_at_deadline=request.truncates,
+                separates_tokens=request.separates_tokens,
+                prompt_field=request.prompts[index].field,
+                max_tokens_field=request.max_tokens_field,
                 images=prompt.images,
             )
             for index, prompt in enumerate(encoded)
         ]
-        roomiest = max(requests, key=lambda request: request.stopping.max_tokens or 0)
-        texts = [prompt.text for prompt in encoded] if asked.wants_prompt_texts else ()
+        longest = max(requests, key=lambda engine_request: engine_request.stopping.max_tokens or 0)
+        texts = [prompt.text for prompt in encoded] if request.wants_prompt_texts else ()
         forms = [prompt.form for prompt in encoded]
-        return PreparedAnswer(requests, forms, sampling, roomiest.stopping, texts, encoded[0].effort)
+        return PreparedAnswer(requests, forms, sampling, longest.stopping, texts, encoded[0].effort)
 
     async def tokens(
         self, conversation: Conversation, deadline: float | None = None, workers: Workers | None = None
@@ -161,16 +163,16 @@ class Preparation:
         """
         return await self._encoder.tokens(conversation, deadline, workers)
 
-    def _check_tokens(self, asked: AnswerRequest) -> None:
+    def _check_tokens(self, request: AnswerRequest) -> None:
         """Raise InvalidRequest if parameters contain tokens that the model doesn't have."""
-        for name, values in asked.sampling.token_values().items():
+        for name, values in request.sampling.token_values().items():
             for token_id in values:
                 check_token(token_id, f"sampling.{name}[{token_id}]", self.tokenizer.vocab_size)
         for name in ("logprobs", "prompt_logprobs"):
-            options: LogprobsOptions | None = getattr(asked, name)
+            options: LogprobsOptions | None = getattr(request, name)
             for index, token_id in enumerate(options.token_ids if options is not None else ()):
                 check_token(token_id, f"{name}.token_ids[{index}]", self.tokenizer.vocab_size)
-        for index, token_id in enumerate(asked.stopping.stop_token_ids):
+        for index, token_id in enumerate(request.stopping.stop_token_ids):
             check_token(token_id, f"stopping.stop_token_ids[{index}]", self.tokenizer.vocab_size)
 
     def _stopping(self, given: StopParams, token_ids: Sequence[int]) -> StopParams:
@@ -186,5 +188,5 @@ def cache_group(caller: Caller) -> str:
 
 def _end_of_truncated(deadline: float) -> float:
     """Return the time at which an answer that truncates ends, a little before the call's deadline."""
-    room_s = max(0.0, deadline - time.monotonic())
-    return deadline - min(room_s / 2, max(_MIN_MARGIN_S, min(_MARGIN * room_s, _MAX_MARGIN_S)))
+    left_s = max(0.0, deadline - time.monotonic())
+    return deadline - min(left_s / 2, max(_MIN_MARGIN_S, min(_MARGIN * left_s, _MAX_MARGIN_S)))

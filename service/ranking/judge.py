@@ -70,7 +70,7 @@ class JudgeRanker:
                 requests = [
                     request(start + offset, pair) for offset, pair in enumerate(pairs[start : start + _AT_A_TIME])
                 ]
-                found, began = await self._judge_when_possible(requests, cost, is_first=not start)
+                found, began = await self._judge_with_retries(requests, cost, is_first=not start)
                 scores += found
                 scheduled = scheduled or began
             ended = time.monotonic()
@@ -78,7 +78,7 @@ class JudgeRanker:
 
         return PreparedRanking(num_tokens, run)
 
-    async def _judge_when_possible(
+    async def _judge_with_retries(
         self, requests: Sequence[GenerationRequest], cost: _Cost, *, is_first: bool
     ) -> tuple[list[float], float | None]:
         """Score the prompts; unless they are the request's first, retry on overload a limited number of times."""

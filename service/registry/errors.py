@@ -115,10 +115,10 @@ class EndpointChanged(RegistryError):
 
 
 class EndpointReadOnly(RegistryError):
-    """An endpoint can't be changed by clients; `why` continues the sentence after its name."""
+    """An endpoint can't be changed by clients; `reason` continues the sentence after its name."""
 
-    def __init__(self, endpoint: str, why: str) -> None:
-        super().__init__(f"the endpoint {endpoint!r} {why}")
+    def __init__(self, endpoint: str, reason: str) -> None:
+        super().__init__(f"the endpoint {endpoint!r} {reason}")
         self.endpoint = endpoint
 
     @property

@@ -44,12 +44,12 @@ async def _serve(
     try:
         port = await server.start()
         _log.info("listening", extra={"fields": {"host": settings.host, "port": port}})
-        if not await _unless(stopping, server.load(settings.served_models(), load_model)):
+        if not await _completes_before_stop(stopping, server.load(settings.served_models(), load_model)):
             return
         _log.info("serving")
         if reload is not None:
             following = asyncio.create_task(reload.follow(server.apply))
-        if not await _unless(stopping, server.watch()):
+        if not await _completes_before_stop(stopping, server.watch()):
             _log.info("draining")
             await stop.until_drained(server.drain(stop.delay_s(settings.drain_delay_s)))
     finally:
@@ -60,7 +60,7 @@ async def _serve(
     _log.info("stopped")
 
 
-async def _unless(stopping: asyncio.Task[None], work: Awaitable[None]) -> bool:
+async def _completes_before_stop(stopping: asyncio.Task[None], work: Awaitable[None]) -> bool:
     """Return whether `work` was done before the stop. At a stop it is cancelled."""
     task = asyncio.ensure_future(work)
     try:

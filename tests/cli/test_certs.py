@@ -17,7 +17,8 @@ from typer.testing import CliRunner
 
 from cli.app import APP
 from process.settings.process_settings import read_settings
-from runner.settings import RunError, Settings, make_certificates
+from runner.settings import Settings
+from runner.startup.checks import RunError, make_certificates
 
 FILES = ["ca.pem", "ca-key.pem", "server.pem", "server-key.pem", "client.pem", "client-key.pem"]
 

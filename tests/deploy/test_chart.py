@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gateway.config import Settings as GatewaySettings
+from gateway.settings.config import Settings as GatewaySettings
 from process.settings.process_settings import read_settings
 from runner.proxy.fleet import read_fleet
 from runner.proxy.production import production_config

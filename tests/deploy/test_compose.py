@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gateway.config import Settings as GatewaySettings
+from gateway.settings.config import Settings as GatewaySettings
 from process.settings.environment import RUNNER
 from process.settings.names import paths
 from runner.proxy.fleet import read_fleet

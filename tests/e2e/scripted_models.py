@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 import httpx
 from grpc import aio
 
-from gateway.__main__ import build_server
-from gateway.app import build_app
-from gateway.config import Settings as GatewaySettings
 from gateway.operators.drain import Drain
-from gateway.telemetry import Telemetry as GatewayTelemetry
+from gateway.server.app import build_app
+from gateway.server.http_server import build_server
+from gateway.settings.config import Settings as GatewaySettings
+from gateway.telemetry.telemetry import Telemetry as GatewayTelemetry
 from gateway.upstream.client import ServiceClient
 from process.settings.process_settings import read_settings
 from service.engine.client.generator import GeneratorClient

@@ -14,11 +14,11 @@ import pytest
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from gateway.__main__ import Server, build_server
-from gateway.app import build_app
-from gateway.config import Settings
 from gateway.operators.drain import Drain
-from gateway.telemetry import Telemetry
+from gateway.server.app import build_app
+from gateway.server.http_server import Server, build_server
+from gateway.settings.config import Settings
+from gateway.telemetry.telemetry import Telemetry
 from gateway.upstream.client import ServiceClient
 from process.settings.process_settings import read_settings
 from tests.gateway import fakes

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pydantic_settings import BaseSettings
 
-from gateway.config import Settings as GatewaySettings
+from gateway.settings.config import Settings as GatewaySettings
 from process.errors import ConfigError
 from process.settings.names import field_at, paths
 from process.settings.process_settings import ProcessSettings, read_settings

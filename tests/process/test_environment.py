@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic_settings import BaseSettings
 
-from gateway.config import Settings as GatewaySettings
+from gateway.settings.config import Settings as GatewaySettings
 from process.settings.environment import PREFIXES, RUNNER
 from process.settings.names import paths
 from process.settings.process_settings import ProcessSettings, read_settings

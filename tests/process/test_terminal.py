@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from process.logs.terminal import plain, spelled
+from process.logs.terminal import escaped_text, plain
 
 CONTROL = "".join(map(chr, [*range(0x20), *range(0x7F, 0xA0)]))
 
@@ -26,5 +26,5 @@ def test_control_characters_are_removed(text: str, left: str) -> None:
 
 def test_spelled_text_is_one_line_that_json_reads_back() -> None:
     """Nothing is lost."""
-    assert json.loads(f'"{spelled(CONTROL)}"') == CONTROL
-    assert spelled("a\nb", kept="\n") == "a\nb"
+    assert json.loads(f'"{escaped_text(CONTROL)}"') == CONTROL
+    assert escaped_text("a\nb", kept="\n") == "a\nb"

@@ -82,6 +82,7 @@ def test_names_of_models_are_as_gateways_write_them() -> None:
         *((f"grpc-watch-{pool}", f"{pool}-watch") for pool in ("org", "service")),
         *((f"grpc-check-{name}", name) for name in ("org-affinity", "org", "service-affinity", "service")),
         *((f"grpc-large-{pool}", f"{pool}-uploads") for pool in ("org", "service")),
+        *((f"grpc-generation-{name}", name) for name in ("org-affinity", "org", "service-affinity", "service")),
         *((f"grpc-{name}", name) for name in ("org-affinity", "org", "service-affinity", "service")),
     ]
     _, by_model = routes["grpc-org"]["match"]["headers"]

@@ -11,8 +11,9 @@ from sluice.v1 import model_pb2
 
 from process.errors import ConfigError
 from process.settings.process_settings import read_settings
-from runner.run import how_it_died
-from runner.settings import ROOT, RunError, Settings, check
+from runner.run import exit_reason
+from runner.settings import ROOT, Settings
+from runner.startup.checks import RunError, check
 from runner.startup.greeting import greeting
 from runner.state import StateError, claimed, make_operator_token
 from tests.e2e.stack import free_ports
@@ -146,5 +147,5 @@ def test_invalid_origins_are_rejected(origin: str, monkeypatch: pytest.MonkeyPat
 )
 def test_the_end_by_a_signal_has_a_likely_reason(code: int, words: str) -> None:
     """A process that the kernel kills or that aborts leaves no reason in its log."""
-    assert how_it_died(code).startswith(f" ({words}, " if words else "")
-    assert bool(how_it_died(code)) is bool(words)
+    assert exit_reason(code).startswith(f" ({words}, " if words else "")
+    assert bool(exit_reason(code)) is bool(words)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.config import Settings as GatewaySettings
+from gateway.settings.config import Settings as GatewaySettings
 from process.settings.environment import COMMAND, RUNNER
 from process.settings.names import paths
 from runner.settings import Settings as RunnerSettings

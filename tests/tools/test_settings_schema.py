@@ -13,7 +13,7 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from gateway.config import Settings as GatewaySettings
+from gateway.settings.config import Settings as GatewaySettings
 from process.settings.json_schema import json_schema
 from service.settings.config import Settings as ServiceSettings
 from tests.waiting import GUARD_S

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal, Union, cast, get_args, get_or
 from pydantic import TypeAdapter
 from pydantic.fields import FieldInfo
 
-from gateway.config import Settings as GatewaySettings
+from gateway.settings.config import Settings as GatewaySettings
 from process.settings.flags import flag_of
 from process.settings.json_schema import json_schema
 from process.settings.names import fields_of

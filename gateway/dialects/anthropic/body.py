@@ -83,9 +83,9 @@ class PromptBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
         Raise Failure if the contract can't express the body.
         """
-        for name, why in _REJECTED.items():
+        for name, reason in _REJECTED.items():
             if is_given(raw := getattr(self, name, msgspec.Raw())) and bytes(raw) != b"[]":
-                raise Failure.of_field(name, f"not supported: {why}", Reason.UNSUPPORTED_FIELD)
+                raise Failure.of_field(name, f"not supported: {reason}", Reason.UNSUPPORTED_FIELD)
         check_length(chat_pb2.ChatRequest, "messages", self.messages, "messages")
         check_length(chat_pb2.ChatRequest, "tools", self.tools or (), "tools")
         turns = Turns(self.system)

@@ -36,7 +36,7 @@ from gateway.dialects.seam.failure import Failure
 
 INVALID_INPUT: Final = "INVALID_JSON"  # the only key of a call's input if its text is not a JSON object
 
-_PLACE: Final = re.compile(r"messages\.(\d+)(?:\.(\w+)(?:\.(\d+)(?:\.(.+))?)?)?$")
+_PATH: Final = re.compile(r"messages\.(\d+)(?:\.(\w+)(?:\.(\d+)(?:\.(.+))?)?)?$")
 _ROLES: Final = {
     "system": content_pb2.ROLE_SYSTEM,
     "user": content_pb2.ROLE_USER,
@@ -59,7 +59,7 @@ class _Origin:
     content: str
     parts: list[str] = field(default_factory=list)
     calls: list[str] = field(default_factory=list)
-    thoughts: list[str] = field(default_factory=list)
+    thinking_texts: list[str] = field(default_factory=list)
 
 
 class Turns:
@@ -69,20 +69,20 @@ class Turns:
         self._messages: list[content_pb2.Message] = []
         self._origins: list[_Origin] = []
         if system:
-            said = system if isinstance(system, str) else [TextBlock(each.text) for each in system]
-            self._add_input(content_pb2.ROLE_SYSTEM, "system", said, "system")
+            instructions = system if isinstance(system, str) else [TextBlock(each.text) for each in system]
+            self._add_input(content_pb2.ROLE_SYSTEM, "system", instructions, "system")
 
     @property
     def messages(self) -> list[content_pb2.Message]:
         """All messages added so far."""
         for message, origin in zip(self._messages, self._origins, strict=True):
-            if origin.thoughts:
-                message.reasoning = "".join(origin.thoughts)
+            if origin.thinking_texts:
+                message.reasoning = "".join(origin.thinking_texts)
         return self._messages
 
     def caller_name(self, path: str) -> str:
         """Return the caller's name of a dotted path: `messages.2.tool_call_id` → `messages.1.content.0…`."""
-        found = _PLACE.match(path)
+        found = _PATH.match(path)
         if found is None or int(found[1]) >= len(self._origins):
             return path
         origin, name, index, rest = self._origins[int(found[1])], found[2] or "", found[3], found[4] or ""
@@ -142,7 +142,7 @@ class Turns:
                 item_path = f"{path}.content.{i}"
                 match block:
                     case ThinkingBlock(thought):
-                        origin.thoughts.append(thought)
+                        origin.thinking_texts.append(thought)
                     case RedactedThinkingBlock():
                         pass
                     case ToolUseBlock():
@@ -210,6 +210,7 @@ def _to_arguments(given: dict[str, msgspec.Raw]) -> str:
 
 
 def _to_part(block: TextBlock | ImageBlock | DocumentBlock | SearchResultBlock) -> content_pb2.ContentPart:
+    """Return a content block as a part of the contract. Raise Failure for a kind that is not supported."""
     match block:
         case TextBlock(text):
             return content_pb2.ContentPart(text=text)

@@ -37,7 +37,7 @@ class AnthropicEncoder:
         self._index = -1  # index of the open block, or of the last one
         self._open = ""  # type of the open block
         self._delta_head = b""  # prefix of the open block's deltas, up to their text
-        self._thoughts: list[str] = []  # the text of the open block of thinking, for its signature
+        self._thinking_text: list[str] = []  # the text of the open block of thinking, for its signature
         self._end = ChoiceFinished()
         self._usage = usage_pb2.Usage()
 
@@ -48,7 +48,7 @@ class AnthropicEncoder:
             case "content_delta":
                 sse = self._text(event.content_delta.text)
             case "reasoning_delta":
-                sse = self._think(event.reasoning_delta.text)
+                sse = self._thinking(event.reasoning_delta.text)
             case "tool_call_delta":
                 sse = self._call(event.tool_call_delta)
             case "choice_finished":
@@ -91,21 +91,21 @@ class AnthropicEncoder:
     def _text(self, text: str) -> bytes:
         if not text:
             return b""
-        begun = b"" if self._open == "text" else self._start_block("text", {"text": "", "citations": None})
-        return begun + self._delta(text)
+        opening = b"" if self._open == "text" else self._start_block("text", {"text": "", "citations": None})
+        return opening + self._delta(text)
 
-    def _think(self, text: str) -> bytes:
+    def _thinking(self, text: str) -> bytes:
         if not text:
             return b""
-        begun = b"" if self._open == "thinking" else self._start_block("thinking", {"thinking": "", "signature": ""})
-        self._thoughts.append(text)
-        return begun + (self._delta(text) if self._shows_thinking else b"")
+        opening = b"" if self._open == "thinking" else self._start_block("thinking", {"thinking": "", "signature": ""})
+        self._thinking_text.append(text)
+        return opening + (self._delta(text) if self._shows_thinking else b"")
 
     def _call(self, call: ToolCallDelta) -> bytes:
-        begun = b""
+        opening = b""
         if call.HasField("id"):
-            begun = self._start_block("tool_use", {"id": call.id, "name": call.name, "input": {}})
-        return begun + self._delta(call.arguments)
+            opening = self._start_block("tool_use", {"id": call.id, "name": call.name, "input": {}})
+        return opening + self._delta(call.arguments)
 
     def _start_block(self, kind: str, block: dict[str, Any]) -> bytes:
         """Return the start of a block, preceded by the stop of the previous one."""
@@ -126,9 +126,9 @@ class AnthropicEncoder:
             return b""
         signed = b""
         if self._open == "thinking":
-            delta = {"type": "signature_delta", "signature": signature("".join(self._thoughts))}
+            delta = {"type": "signature_delta", "signature": signature("".join(self._thinking_text))}
             signed = _event("content_block_delta", index=self._index, delta=delta)
-            self._thoughts.clear()
+            self._thinking_text.clear()
         self._open = ""
         return signed + _event("content_block_stop", index=self._index)
 
@@ -138,4 +138,5 @@ class AnthropicEncoder:
 
 
 def _event(kind: str, **fields: Any) -> bytes:
+    """Return a server-sent event."""
     return b"event: %b\ndata: %b\n\n" % (kind.encode(), orjson.dumps({"type": kind, **fields}))

@@ -60,6 +60,7 @@ def _status(failure: Failure) -> int:
 
 
 def _message(failure: Failure) -> str:
+    """Return an error's text, for long prompts in Anthropic's own words."""
     if failure.reason is not Reason.PROMPT_TOO_LONG:
         return failure.message
     # Programs that shorten a conversation and retry match this text.

@@ -18,11 +18,11 @@ def response_headers(request_id: str, limits: Mapping[bytes, bytes]) -> Iterator
     yield b"request-id", request_id.encode()
     for name, value in limits.items():
         if limit := _LIMIT.fullmatch(name):
-            converted = _when(value) if limit[1] == b"reset" else value
+            converted = _reset_time(value) if limit[1] == b"reset" else value
             yield b"anthropic-ratelimit-%b-%b" % (limit[2], limit[1]), converted
 
 
-def _when(duration: bytes) -> bytes:
+def _reset_time(duration: bytes) -> bytes:
     """Return the end of a duration that starts now, as an RFC 3339 timestamp."""
     seconds = 0.0
     if (parts := _DURATION.fullmatch(duration)) is not None:

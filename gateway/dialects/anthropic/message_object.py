@@ -30,8 +30,8 @@ def to_head(answer_id: str, model: str) -> dict[str, Any]:
 def to_blocks(message: Message, *, shows_thinking: bool) -> Iterator[dict[str, Any]]:
     """Return the blocks of a whole answer."""
     if message.reasoning:
-        thought = message.reasoning if shows_thinking else ""
-        yield {"type": "thinking", "thinking": thought, "signature": signature(message.reasoning)}
+        thinking = message.reasoning if shows_thinking else ""
+        yield {"type": "thinking", "thinking": thinking, "signature": signature(message.reasoning)}
     if text := "".join(part.text for part in message.content):
         yield {"type": "text", "text": text, "citations": None}
     for call in message.tool_calls:
@@ -39,9 +39,9 @@ def to_blocks(message: Message, *, shows_thinking: bool) -> Iterator[dict[str, A
         yield {"type": "tool_use", "id": call.id, "name": function.name, "input": _to_input(function.arguments)}
 
 
-def signature(thought: str) -> str:
+def signature(thinking: str) -> str:
     """Return a digest of a thinking block's text: clients drop a block without a signature."""
-    return b64encode(hashlib.sha256(thought.encode()).digest()).decode()
+    return b64encode(hashlib.sha256(thinking.encode()).digest()).decode()
 
 
 def to_end(end: chat_pb2.ChoiceFinished | chat_pb2.ChatChoice, usage: Usage, max_tokens: int) -> dict[str, str | None]:

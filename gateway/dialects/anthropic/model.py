@@ -10,7 +10,7 @@ from sluice.v1.model_pb2 import Model
 
 from gateway.dialects.seam.failure import Failure, Reason
 
-_USUAL: Final = 20
+_DEFAULT_LIMIT: Final = 20
 _MOST: Final = 1000
 
 
@@ -19,11 +19,11 @@ def to_model_page(models: Sequence[Model], query: Mapping[str, str]) -> bytes:
     limit = _limit(query.get("limit"))
     names = [model.name for model in models]
     if (last := query.get("before_id")) is not None:
-        end = _place(names, last, "before_id")
+        end = _index_of(names, last, "before_id")
         page, has_more = models[max(0, end - limit) : end], end > limit
     else:
         first = query.get("after_id")
-        start = 0 if first is None else _place(names, first, "after_id") + 1
+        start = 0 if first is None else _index_of(names, first, "after_id") + 1
         page, has_more = models[start : start + limit], len(models) > start + limit
     ids = [page[i].name if page else None for i in (0, -1)]
     data = [_to_model(model) for model in page]
@@ -48,13 +48,20 @@ def _to_model(model: Model) -> dict[str, Any]:
 
 
 def _limit(given: str | None) -> int:
-    limit = _USUAL if given is None else int(given) if given.isascii() and given.isdecimal() and len(given) < 5 else 0
+    """Return the number of models per page. Raise Failure for an invalid one."""
+    limit = (
+        _DEFAULT_LIMIT
+        if given is None
+        else int(given)
+        if given.isascii() and given.isdecimal() and len(given) < 5
+        else 0
+    )
     if not 1 <= limit <= _MOST:
         raise Failure.of_field("limit", f"must be from 1 to {_MOST}")
     return limit
 
 
-def _place(names: Sequence[str], name: str, field: str) -> int:
+def _index_of(names: Sequence[str], name: str, field: str) -> int:
     try:
         return names.index(name)
     except ValueError:

@@ -74,9 +74,9 @@ def is_shown(thinking: Thinking | None) -> bool:
     return not isinstance(thinking, EnabledThinking | AdaptiveThinking) or thinking.display != "omitted"
 
 
-def to_constraint(wanted: JsonFormat, path: str) -> sampling_pb2.OutputConstraint:
+def to_constraint(output_format: JsonFormat, path: str) -> sampling_pb2.OutputConstraint:
     """Return the contract's constraint. Raise Failure naming `path` for a format without its schema."""
-    if not is_given(wanted.schema):
+    if not is_given(output_format.schema):
         raise Failure.of_field(f"{path}.schema", "required, but missing", Reason.MISSING_FIELD)
-    schema = sampling_pb2.JsonSchema(name="output", schema=bytes(wanted.schema).decode())
+    schema = sampling_pb2.JsonSchema(name="output", schema=bytes(output_format.schema).decode())
     return sampling_pb2.OutputConstraint(json_schema=schema)

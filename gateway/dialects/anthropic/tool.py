@@ -27,10 +27,12 @@ class Tool(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _AnyTool(msgspec.Struct):
+    """A tool of any kind, of which only the kind is read."""
+
     type: str | None = None
 
 
-class _Offer(msgspec.Struct):
+class _ToolsOnly(msgspec.Struct):
     tools: list[_AnyTool] | None = None
 
 
@@ -59,7 +61,7 @@ class NoChoice(msgspec.Struct, tag_field="type", tag="none", forbid_unknown_fiel
 
 ToolChoice: TypeAlias = AutoChoice | AnyChoice | NamedChoice | NoChoice
 
-_OFFER: Final = msgspec.json.Decoder(_Offer)
+_TOOLS_ONLY: Final = msgspec.json.Decoder(_ToolsOnly)
 _MODES: Final = {
     AutoChoice: tool_pb2.TOOL_CHOICE_MODE_AUTO,
     AnyChoice: tool_pb2.TOOL_CHOICE_MODE_REQUIRED,
@@ -70,14 +72,15 @@ _MODES: Final = {
 def check_kinds(body: bytes) -> None:
     """Raise Failure for a body's first tool that is not a client tool, even if it has additional fields."""
     try:
-        offer = _OFFER.decode(body)
+        parsed = _TOOLS_ONLY.decode(body)
     except msgspec.MsgspecError:
         return  # the body has other errors
-    for i, tool in enumerate(offer.tools or ()):
+    for i, tool in enumerate(parsed.tools or ()):
         _check_kind(tool.type, f"tools.{i}")
 
 
 def _check_kind(kind: str | None, path: str) -> None:
+    """Raise Failure for a kind of tool that is not supported."""
     if kind not in {None, "custom"}:
         text = f"{kind[:256]!r} is not supported: only custom tools are, which have an input_schema"
         raise Failure.of_field(f"{path}.type", text, Reason.UNSUPPORTED_FIELD)

@@ -97,6 +97,7 @@ def _to_code(failure: Failure, status: int) -> str:
 
 
 def _phrase(status: int) -> str:
+    """Return a status's reason phrase."""
     return _PHRASES.get(status) or HTTPStatus(status).phrase
 
 

@@ -24,6 +24,7 @@ def _type_info(kind: Any) -> inspect.Type:
 
 
 def _known(raw: msgspec.Raw, kind: inspect.Type) -> bytes:
+    """Return a JSON value without the fields that its type doesn't have."""
     text = bytes(raw)
     kinds = kind.types if isinstance(kind, inspect.UnionType) else (kind,)
     if text.startswith(b"{"):
@@ -36,6 +37,7 @@ def _known(raw: msgspec.Raw, kind: inspect.Type) -> bytes:
 
 
 def _known_of_object(text: bytes, structs: Sequence[inspect.StructType]) -> bytes:
+    """Return an object without the fields that its type, one of `structs`, doesn't have."""
     given = _OBJECT.decode(text)
     struct = structs[0] if len(structs) == 1 else next((each for each in structs if _is_meant(given, each)), None)
     if struct is None:  # a map of values, such as a JSON Schema, or a value that the decoder rejects
@@ -48,5 +50,6 @@ def _known_of_object(text: bytes, structs: Sequence[inspect.StructType]) -> byte
 
 
 def _is_meant(given: Mapping[str, msgspec.Raw], struct: inspect.StructType) -> bool:
+    """Return whether the object's tag is that of the type."""
     tag = given.get(struct.tag_field) if struct.tag_field is not None else None
     return tag is not None and bytes(tag) == msgspec.json.encode(struct.tag)

@@ -64,9 +64,9 @@ class CohereEmbedBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     def to_request(self) -> embedding_pb2.EmbedRequest:
         """Return the contract's request. Raise Failure if it can't be served or represented."""
-        for name, why in _REJECTED.items():
+        for name, reason in _REJECTED.items():
             if is_given(getattr(self, name)):
-                raise Failure.of_field(name, f"not supported: {why}", Reason.UNSUPPORTED_FIELD)
+                raise Failure.of_field(name, f"not supported: {reason}", Reason.UNSUPPORTED_FIELD)
         if self.truncate == "START":
             text = "must be END or NONE: the end of a text is cut"
             raise Failure.of_field("truncate", text, Reason.UNSUPPORTED_FIELD)

@@ -99,29 +99,29 @@ class CohereEncoder:
         return self._content("text", delta.text, **logprobs) if delta.text or logprobs else b""
 
     def _content(self, kind: str, text: str, **fields: Any) -> bytes:
-        begun = b""
+        opening = b""
         if self._open != kind:
-            begun = self._close()
+            opening = self._close()
             self._index += 1
             self._open = kind
             content = {"type": kind, kind: ""}
-            begun += _event("content-start", index=self._index, delta={"message": {"content": content}})
-        return begun + _event(
+            opening += _event("content-start", index=self._index, delta={"message": {"content": content}})
+        return opening + _event(
             "content-delta", index=self._index, delta={"message": {"content": {kind: text}}}, **fields
         )
 
     def _call(self, call: ToolCallDelta) -> bytes:
-        begun = b""
+        opening = b""
         if call.HasField("id"):
-            begun = self._close()
+            opening = self._close()
             self._open, self._call_index = "call", call.tool_call_index
             function = {"name": call.name, "arguments": ""}
             started = {"id": call.id, "type": "function", "function": function}
-            begun += _event("tool-call-start", index=self._call_index, delta={"message": {"tool_calls": started}})
+            opening += _event("tool-call-start", index=self._call_index, delta={"message": {"tool_calls": started}})
         if not call.arguments:
-            return begun
+            return opening
         piece = {"function": {"arguments": call.arguments}}
-        return begun + _event("tool-call-delta", index=self._call_index, delta={"message": {"tool_calls": piece}})
+        return opening + _event("tool-call-delta", index=self._call_index, delta={"message": {"tool_calls": piece}})
 
     def _close(self) -> bytes:
         """Return the end of the open item or call, if any."""

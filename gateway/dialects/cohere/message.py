@@ -102,11 +102,11 @@ def to_message(message: CohereMessage, path: str) -> content_pb2.Message:
         result.content.add(text=message.content)
     else:
         check_length(content_pb2.Message, "content", message.content or (), f"{path}.content")
-        thoughts = [part.thinking for part in message.content or () if isinstance(part, ThinkingPart)]
-        if thoughts and message.role != "assistant":
+        thinking_texts = [part.thinking for part in message.content or () if isinstance(part, ThinkingPart)]
+        if thinking_texts and message.role != "assistant":
             raise Failure.of_field(f"{path}.content", "thinking is only allowed in messages of the assistant")
-        if thoughts:
-            result.reasoning = "".join(thoughts)
+        if thinking_texts:
+            result.reasoning = "".join(thinking_texts)
         result.content.extend(_to_part(part) for part in message.content or () if not isinstance(part, ThinkingPart))
     if message.tool_call_id is not None:
         result.tool_call_id = message.tool_call_id

@@ -33,7 +33,7 @@ _REJECTED_OF_ENDPOINT: Final = {
     "rate_limits": "rate limits of single endpoints are not available",
     "telemetry_config": "telemetry is configured by the operator",
 }
-_UNFIT: Final = re.compile(r"[^A-Za-z0-9._-]")
+_INVALID_CHARACTER: Final = re.compile(r"[^A-Za-z0-9._-]")
 _ETAG: Final = re.compile(r'"?([0-9]{1,20})"?')
 _ENTITY: Final = re.compile(r"^entities\.(\d+)(?:\.(\w+))?$")
 
@@ -64,7 +64,7 @@ class ServedEntityBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True)
     @property
     def given_name(self) -> str:
         """The name within the endpoint; by default the model's, without the characters that are not allowed."""
-        return _UNFIT.sub("-", self.entity_name) if self.name is None else self.name
+        return _INVALID_CHARACTER.sub("-", self.entity_name) if self.name is None else self.name
 
 
 class RouteBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -186,10 +186,12 @@ def expected_version(headers: Mapping[str, str]) -> int | None:
 
 
 def _target(route: RouteBody) -> str | None:
+    """Return the name of the entity that a route belongs to."""
     return route.served_model_name if route.served_entity_name is None else route.served_entity_name
 
 
 def _reject_unsupported(body: msgspec.Struct, reasons: dict[str, str], prefix: str) -> None:
-    for name, why in reasons.items():
+    """Raise Failure if a field is set that is not supported; `reasons` are the reasons by field."""
+    for name, reason in reasons.items():
         if is_given(getattr(body, name)):
-            raise Failure.of_field(f"{prefix}{name}", f"not supported: {why}", Reason.UNSUPPORTED_FIELD)
+            raise Failure.of_field(f"{prefix}{name}", f"not supported: {reason}", Reason.UNSUPPORTED_FIELD)

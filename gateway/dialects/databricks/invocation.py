@@ -38,7 +38,7 @@ class InvocationTranslator(DatabricksErrors):
 
     def parse(self, http_request: HttpRequest) -> ParsedRequest[ServiceRequest]:
         """Parse a request. Raise Failure."""
-        fields = _look(http_request.body)
+        fields = _read_fields(http_request.body)
         given = [field for field in _BY_FIELD if field in fields]
         if len(given) != 1:
             found = f"; it has {' and '.join(given)}" if given else ""
@@ -56,7 +56,7 @@ class InvocationTranslator(DatabricksErrors):
         """Return the error response for a failure."""
         if self._has_plain_input and failure.reason is Reason.UNSUPPORTED_TASK:
             hint = "; for a response, use /serving-endpoints/responses"
-            failure = failure.reworded({each.field: each.text + hint for each in failure.violations})
+            failure = failure.with_texts({each.field: each.text + hint for each in failure.violations})
         return super().error_response(failure)
 
 
@@ -65,7 +65,7 @@ def _is_response_body(fields: Mapping[str, msgspec.Raw]) -> bool:
     return not _OF_RESPONSES.isdisjoint(fields) or _ITEMS.match(bytes(fields["input"])) is not None
 
 
-def _look(body: bytes) -> Mapping[str, msgspec.Raw]:
+def _read_fields(body: bytes) -> Mapping[str, msgspec.Raw]:
     """Return the fields of a body. The task's own decoder validates them; this one only reports invalid JSON."""
     try:
         fields = _FIELDS.decode(body)

@@ -109,4 +109,4 @@ class GenerateBody(msgspec.Struct, forbid_unknown_fields=True):
         texts = {"parameters.temperature": "must be above 0 and at most 2"}
         if self.given.priority is not None:
             texts["parameters.priority"] = f"{self.given.priority} is more urgent than the caller's key allows"
-        return failure.reworded(texts)
+        return failure.with_texts(texts)

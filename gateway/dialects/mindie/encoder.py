@@ -71,9 +71,11 @@ class MindieEncoder:
         return b"data:" + to_error_body(failure) + b"\n\n"
 
     def _identity(self, answer_id: str, model: str, version: str) -> dict[str, str | None]:
+        """Return the fields with the ids of the answer and the model."""
         return {"id": self._caller_id or answer_id, "model_name": model, "model_version": version or None}
 
     def _event(self, text: str, rest: dict[str, Any]) -> bytes:
+        """Return a server-sent event with a text and the other fields `rest`."""
         tail = b"," + orjson.dumps(rest)[1:] if rest else b"}"
         return self._head + orjson.dumps(text) + tail + b"\n\n"
 

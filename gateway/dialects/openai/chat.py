@@ -101,9 +101,9 @@ class ChatCompletionBody(ChatBody, kw_only=True):
 
     def check(self) -> None:
         """Raise Failure for fields that would have to be ignored, and for fields that contradict each other."""
-        for name, why in _REJECTED.items():
+        for name, reason in _REJECTED.items():
             if is_given(getattr(self, name)):
-                raise Failure.of_field(name, f"not supported: {why}", Reason.UNSUPPORTED_FIELD)
+                raise Failure.of_field(name, f"not supported: {reason}", Reason.UNSUPPORTED_FIELD)
         if self.store:
             raise Failure.of_field("store", "must be false: answers are not stored", Reason.UNSUPPORTED_FIELD)
         if "audio" in (self.modalities or ()):

@@ -81,13 +81,14 @@ def set_extensions(body: Extended, request: ChatRequest | CompleteRequest) -> No
 
 
 def _reject_unsupported(body: Extended) -> None:
+    """Raise Failure for fields with values that can't have their effect."""
     num_choices = 1 if body.n is None else body.n
     if body.best_of is not None and body.best_of != num_choices:
         text = f"must equal n ({num_choices}): every generated choice is returned"
         raise Failure.of_field("best_of", text, Reason.UNSUPPORTED_FIELD)
-    for name, (why, harmless) in _REJECTED.items():
+    for name, (reason, harmless_values) in _REJECTED.items():
         value = getattr(body, name, None)
         if isinstance(value, msgspec.Raw):
             value = msgspec.json.decode(value) if is_given(value) else None
-        if value is not None and value not in harmless:
-            raise Failure.of_field(name, f"not supported: {why}", Reason.UNSUPPORTED_FIELD)
+        if value is not None and value not in harmless_values:
+            raise Failure.of_field(name, f"not supported: {reason}", Reason.UNSUPPORTED_FIELD)

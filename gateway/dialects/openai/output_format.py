@@ -139,26 +139,29 @@ def set_constraint(body: FormatBody, constraint: sampling_pb2.OutputConstraint) 
 
 def constraint_name(body: FormatBody, path: str) -> str | None:
     """Return the caller's name of a dotted path of the constraint; None for paths of `response_format` itself."""
-    wanted = body.response_format
-    if isinstance(wanted, ValuedJsonSchemaFormat) and wanted.value is not None:
+    requested = body.response_format
+    if isinstance(requested, ValuedJsonSchemaFormat) and requested.value is not None:
         named = path.removeprefix("output_constraint.json_schema")
         return f"response_format.value{named}" if named != path else None
     given = next(_given_formats(body), None)
     if given is None or not f"{path}.".startswith("output_constraint."):
         return None
     part = path.removeprefix("output_constraint").removeprefix(".")
-    for known in _FIELD_PATHS:
-        if part == known or part.startswith(f"{known}."):
-            return given.field + part.removeprefix(known)
+    for known_path in _FIELD_PATHS:
+        if part == known_path or part.startswith(f"{known_path}."):
+            return given.field + part.removeprefix(known_path)
     return given.field
 
 
 def _given_formats(body: FormatBody) -> Iterator[_GivenFormat]:
-    wanted = body.response_format
-    if (isinstance(wanted, ValuedJsonObjectFormat) and is_given(wanted.value)) or isinstance(wanted, JsonFormat):
-        yield _GivenFormat("response_format.value", "json_schema", wanted.value)
-    elif isinstance(wanted, RegexFormat):
-        yield _GivenFormat("response_format.value", "regex", wanted.value)
+    """Yield the output formats that a body has, in any of their fields."""
+    requested = body.response_format
+    if (isinstance(requested, ValuedJsonObjectFormat) and is_given(requested.value)) or isinstance(
+        requested, JsonFormat
+    ):
+        yield _GivenFormat("response_format.value", "json_schema", requested.value)
+    elif isinstance(requested, RegexFormat):
+        yield _GivenFormat("response_format.value", "regex", requested.value)
     named = body.structured_outputs or StructuredOutputs()
     if named.json_object:
         yield _GivenFormat("structured_outputs.json_object", "json_object", "")
@@ -206,7 +209,8 @@ def _schema_text(raw: msgspec.Raw, field: str) -> str:
 
 
 def _check_options(given: StructuredOutputs | None) -> None:
-    for name, why in _UNAVAILABLE.items() if given is not None else ():
+    """Raise Failure for options of structured outputs that are not supported."""
+    for name, reason in _UNAVAILABLE.items() if given is not None else ():
         value = getattr(given, name)
         if is_given(value) if isinstance(value, msgspec.Raw) else value:
-            raise Failure.of_field(f"structured_outputs.{name}", f"not supported: {why}", Reason.UNSUPPORTED_FIELD)
+            raise Failure.of_field(f"structured_outputs.{name}", f"not supported: {reason}", Reason.UNSUPPORTED_FIELD)

@@ -92,9 +92,9 @@ class DetokenizeBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     def to_request(self) -> DetokenizeTextRequest:
         """Return the contract's request. Raise Failure for a value outside the contract's types."""
         check_length(DetokenizeTextRequest, "token_ids", self.tokens, "tokens")
-        for place, token_id in enumerate(self.tokens):
+        for index, token_id in enumerate(self.tokens):
             if not 0 <= token_id < 2**32:
-                raise Failure.of_field(f"tokens.{place}", f"must be from 0 to {2**32 - 1}")
+                raise Failure.of_field(f"tokens.{index}", f"must be from 0 to {2**32 - 1}")
         request = DetokenizeTextRequest(model=self.model or "", token_ids=self.tokens)
         if self.skip_special_tokens is not None:
             request.skip_special_tokens = self.skip_special_tokens
@@ -122,13 +122,13 @@ _DETOKENIZE: Final = msgspec.json.Decoder(DetokenizeBody)
 def parse_tokenize(http_request: HttpRequest) -> ParsedTokens:
     """Parse a request to tokenize. Raise Failure."""
     body = decode(http_request.body, _TOKENIZE)
-    return ParsedTokens(body.to_request(), body.caller_name, _strung if body.return_token_strs else _plain)
+    return ParsedTokens(body.to_request(), body.caller_name, _with_strings if body.return_token_strs else _token_answer)
 
 
 def parse_detokenize(http_request: HttpRequest) -> ParsedTokens:
     """Parse a request to detokenize. Raise Failure."""
     body = decode(http_request.body, _DETOKENIZE)
-    return ParsedTokens(body.to_request(), body.caller_name, _joined)
+    return ParsedTokens(body.to_request(), body.caller_name, _text_answer)
 
 
 def parse_input_tokens(http_request: HttpRequest) -> ParsedTokens:
@@ -138,10 +138,10 @@ def parse_input_tokens(http_request: HttpRequest) -> ParsedTokens:
     def caller_name(field: str) -> str:
         return parsed.caller_name(field.removeprefix("response."))
 
-    return ParsedTokens(CountTokensRequest(response=parsed.request), caller_name, _counted)
+    return ParsedTokens(CountTokensRequest(response=parsed.request), caller_name, _count_answer)
 
 
-def _plain(answer: CountTokensResponse, strings: list[str] | None = None) -> bytes:
+def _token_answer(answer: CountTokensResponse, strings: list[str] | None = None) -> bytes:
     return orjson.dumps(
         {
             "count": answer.num_tokens,
@@ -152,13 +152,13 @@ def _plain(answer: CountTokensResponse, strings: list[str] | None = None) -> byt
     )
 
 
-def _strung(answer: CountTokensResponse) -> bytes:
-    return _plain(answer, [token.decode(errors="replace") for token in answer.tokens])
+def _with_strings(answer: CountTokensResponse) -> bytes:
+    return _token_answer(answer, [token.decode(errors="replace") for token in answer.tokens])
 
 
-def _joined(answer: DetokenizeTextResponse) -> bytes:
+def _text_answer(answer: DetokenizeTextResponse) -> bytes:
     return orjson.dumps({"prompt": answer.text})
 
 
-def _counted(answer: CountTokensResponse) -> bytes:
+def _count_answer(answer: CountTokensResponse) -> bytes:
     return orjson.dumps({"object": "response.input_tokens", "input_tokens": answer.num_tokens})

@@ -15,10 +15,10 @@ def dotted(field: str) -> str:
 
 def renamed(path: str, names: Mapping[str, str]) -> str:
     """Return the dotted `path` with its longest prefix in `names` replaced; an empty name removes the prefix."""
-    head, rest = path, ""
+    head, tail = path, ""
     while head not in names:
         head, dot, last = head.rpartition(".")
         if not dot:
             return path
-        rest = f"{last}.{rest}" if rest else last
-    return ".".join(part for part in (names[head], rest) if part)
+        tail = f"{last}.{tail}" if tail else last
+    return ".".join(part for part in (names[head], tail) if part)

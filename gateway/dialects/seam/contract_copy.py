@@ -48,6 +48,7 @@ def _copies(body: type[msgspec.Struct], message: Descriptor) -> tuple[tuple[str,
 
 
 def _copy_of(field: Any) -> _Copy | None:
+    """Return the function that copies a value to a field; None for a field that each dialect has in its own form."""
     if field.message_type is not None and field.message_type.GetOptions().map_entry:
         return _copy_map
     if field.type in _DIALECTS_OWN:
@@ -62,6 +63,7 @@ def _copy_plain(message: Message, field: str, value: Any, name: str) -> None:  #
 
 
 def _copy_list(message: Message, field: str, items: Sequence[Any], name: str) -> None:
+    """Copy a list. Raise Failure if it is too long or an item is out of range."""
     check_length(type(message), field, items, name)
     copied = getattr(message, field)
     for i, item in enumerate(items):
@@ -73,6 +75,7 @@ def _copy_list(message: Message, field: str, items: Sequence[Any], name: str) ->
 
 
 def _copy_map(message: Message, field: str, items: Mapping[Any, Any], name: str) -> None:
+    """Copy a mapping. Raise Failure if it is too large or an item is out of range."""
     check_length(type(message), field, items, name)
     copied = getattr(message, field)
     for key, item in items.items():

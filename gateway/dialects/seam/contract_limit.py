@@ -57,6 +57,7 @@ def type_limits(field: Any) -> tuple[int, int]:
 
 
 def _limits(message: Message, name: str) -> tuple[int, int]:
+    """Return the lowest and the highest value of an integer field, by its rules and its type."""
     field = message.DESCRIPTOR.fields_by_name[name]
     kind, low, high = _TYPES[field.type]
     rules = getattr(_rules(field), kind)

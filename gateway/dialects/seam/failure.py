@@ -148,11 +148,12 @@ class Failure(Exception):  # noqa: N818  a name states the condition
         """Return a copy with the names of its fields mapped from the contract's to the dialect's."""
         return self._with(Violation(caller_name(v.field), v.text) for v in self.violations)
 
-    def reworded(self, texts: Mapping[str, str]) -> Failure:
+    def with_texts(self, texts: Mapping[str, str]) -> Failure:
         """Return a copy with new texts for the fields in `texts`, which has the dialect's names of fields."""
         return self._with(Violation(v.field, texts.get(v.field, v.text)) for v in self.violations)
 
     def _with(self, violations: Iterable[Violation]) -> Failure:
+        """Return a copy with other violations."""
         other = Failure(
             self.reason,
             self.text,

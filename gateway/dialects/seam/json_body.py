@@ -29,7 +29,7 @@ _EXPECTED: Final = re.compile(r"^Expected `([^`]*)`, got `([^`]*)`$")
 _NAMED: Final = re.compile(r"^Object (contains unknown|missing required) field `(.*)`$", re.DOTALL)
 _LIMIT: Final = re.compile(r"^Expected `(int|float|str|array|object)`(?: of length)? (<=|>=|<|>) (.+)$")
 _INVALID: Final = re.compile(r"^Invalid (?:enum )?value (.*)$", re.DOTALL)
-_CLEARER_TEXTS: Final = {"unexpected end of hex escape": "incomplete \\u escape, or unpaired surrogate"}
+_TEXTS_OF_DECODER: Final = {"unexpected end of hex escape": "incomplete \\u escape, or unpaired surrogate"}
 _TYPE_NAMES: Final = {
     "str": "a string",
     "int": "an integer",
@@ -57,7 +57,7 @@ def decode(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
     except UnicodeDecodeError as error:
         raise _malformed(body, error.start, "the body is not valid UTF-8") from None
     except msgspec.ValidationError as error:
-        raise _ill_typed(str(error), decoder.type) from None
+        raise _invalid_type(str(error), decoder.type) from None
     except msgspec.DecodeError as error:
         raise _unreadable(body, str(error)) from None
     except RecursionError:
@@ -80,6 +80,7 @@ def _reject_duplicates(pairs: list[tuple[str, Any]]) -> None:
 
 
 def _malformed(body: bytes, offset: int, text: str) -> Failure:
+    """Return the failure for JSON that is malformed at a byte."""
     before = body[:offset]
     line = before.count(b"\n") + 1
     column = len(before[before.rfind(b"\n") + 1 :].decode(errors="replace")) + 1
@@ -87,14 +88,15 @@ def _malformed(body: bytes, offset: int, text: str) -> Failure:
 
 
 def _unreadable(body: bytes, text: str) -> Failure:
+    """Return the failure for the decoder's error `text`, with line and column."""
     offset = _OFFSET.search(text)
     if offset is None:  # the decoder's only error without an offset; it also means an unpaired surrogate
         return _malformed(body, len(body), "unexpected end of the text, or a \\u escape with an unpaired surrogate")
     claim = _OFFSET.sub("", text).removeprefix("JSON is malformed: ")
-    return _malformed(body, int(offset[1]), _CLEARER_TEXTS.get(claim, claim))
+    return _malformed(body, int(offset[1]), _TEXTS_OF_DECODER.get(claim, claim))
 
 
-def _ill_typed(text: str, kind: Any) -> Failure:
+def _invalid_type(text: str, kind: Any) -> Failure:
     """Convert a decoder's type error to a Failure with JSON's type names; `kind` is the type of the body."""
     location = _PATH.search(text)
     path = re.sub(r"\[(\d+)\]", r".\1", location[2]).replace("[...]", "") if location else ""
@@ -115,8 +117,8 @@ def _ill_typed(text: str, kind: Any) -> Failure:
 def _rule(claim: str) -> tuple[Reason, str]:
     """Return the reason and the violated rule of a decoder's error without its path."""
     if expected := _EXPECTED.match(claim):
-        wanted = " or ".join(_TYPE_NAMES.get(name, name) for name in expected[1].split(" | ") if name != "null")
-        return Reason.INVALID_TYPE, f"must be {wanted}, not {_TYPE_NAMES.get(expected[2], expected[2])}"
+        types = " or ".join(_TYPE_NAMES.get(name, name) for name in expected[1].split(" | ") if name != "null")
+        return Reason.INVALID_TYPE, f"must be {types}, not {_TYPE_NAMES.get(expected[2], expected[2])}"
     if limit := _LIMIT.match(claim):
         verb = "have" if limit[1] in _UNITS else "be"
         return (

@@ -11,8 +11,8 @@ from gateway.dialects.anthropic.header import VERSION, response_headers
 from gateway.dialects.anthropic.messages import AnthropicTranslator, parse_count, to_count
 from gateway.routes.examples.example import BY_MODEL
 from gateway.routes.handling.handler import Change, Generation
-from gateway.routes.operation import Body, Operation, Parameter
-from gateway.routes.surface import Surface
+from gateway.routes.surface.operation import Body, Operation, Parameter
+from gateway.routes.surface.surface import Surface
 
 _MESSAGES: Final = {**BY_MODEL, "messages": [{"role": "user", "content": "Hello!"}]}
 _SHARED: Final = (

@@ -14,8 +14,8 @@ from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.sampling_defaults import UNMODIFIED
 from gateway.routes.examples.example import BY_EMBEDDER, BY_MODEL, MODEL, chat, embedding
 from gateway.routes.handling.handler import Generation, Lookup
-from gateway.routes.operation import Operation, Parameter
-from gateway.routes.surface import Surface
+from gateway.routes.surface.operation import Operation, Parameter
+from gateway.routes.surface.surface import Surface
 from gateway.routes.upstream.upstream import Upstream
 from gateway.upstream.client import Caller
 
@@ -39,6 +39,7 @@ _EXTRAS: Final = Parameter(
 
 
 async def _settle(upstream: Upstream, request: Any, caller: Caller) -> None:
+    """Choose the model of a request."""
     await upstream.choice.settle(request, caller)
 
 

@@ -11,8 +11,8 @@ from gateway.dialects.cohere.embedding import CohereEmbedBody, CohereEmbedTransl
 from gateway.dialects.cohere.error import CohereErrors
 from gateway.routes.examples.example import BY_EMBEDDER, BY_MODEL
 from gateway.routes.handling.handler import Generation
-from gateway.routes.operation import Body, Operation
-from gateway.routes.surface import Surface
+from gateway.routes.surface.operation import Body, Operation
+from gateway.routes.surface.surface import Surface
 
 _CHAT: Final = Body(
     CohereChatBody,

@@ -26,8 +26,8 @@ from gateway.routes.examples.example import (
     response,
 )
 from gateway.routes.handling.handler import Generation
-from gateway.routes.operation import Operation
-from gateway.routes.surface import Surface
+from gateway.routes.surface.operation import Operation
+from gateway.routes.surface.surface import Surface
 
 _ROOT: Final = "/serving-endpoints"
 

@@ -33,8 +33,8 @@ from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.http_request import HttpRequest
 from gateway.routes.examples.example import MODEL_NAME
 from gateway.routes.handling.handler import Generation, Lookup
-from gateway.routes.operation import Body, Operation, Parameter
-from gateway.routes.surface import Surface
+from gateway.routes.surface.operation import Body, Operation, Parameter
+from gateway.routes.surface.surface import Surface
 from gateway.routes.upstream.upstream import Upstream
 from gateway.routes.upstream.vocabulary_limit import check_vocabulary
 from gateway.upstream.client import Caller
@@ -43,7 +43,7 @@ from process.distribution import installed_version
 _MODEL: Final = "/v2/models/{model:path}"  # a model's name may have slashes
 _FORMS: Final = (f"{_MODEL}/versions/{{version}}", _MODEL)  # the longer first: the shorter would take it for a name
 _VERSION: Final = Parameter("version", "path", "The model's version.", "1")
-_UNSERVED: Final = frozenset({"config", "stats"})  # Triton's paths of a model, which read like the end of a name
+_UNSUPPORTED_PATHS: Final = frozenset({"config", "stats"})  # of a model; they read like the end of its name
 _UNNAMED: Final = "/v2/models/{model}"
 _PROMPT: Final = {"text_input": "One, two,", "parameters": {"max_new_tokens": 4}}
 _BODY: Final = Body(GenerateBody, _PROMPT, GenerationAnswer, chunk=GenerationChunk)
@@ -66,13 +66,15 @@ async def _server(upstream: Upstream, http_request: HttpRequest, caller: Caller)
 
 
 def _of_model(describe: Callable[[Model], bytes]) -> Lookup:
+    """Return a lookup that describes the model in the path."""
+
     async def answer(upstream: Upstream, http_request: HttpRequest, caller: Caller) -> bytes:
         name = http_request.path["model"]
         try:
             model = await upstream.client.get_model(name, caller)
         except Failure as failure:
             last = name.rpartition("/")[2]
-            if failure.reason != Reason.MODEL_NOT_FOUND or last not in _UNSERVED:
+            if failure.reason != Reason.MODEL_NOT_FOUND or last not in _UNSUPPORTED_PATHS:
                 raise
             raise Failure(Reason.ROUTE_NOT_FOUND, f"the path {_UNNAMED}/{last} is not served") from failure
         check_version(model, http_request.path.get("version"))
@@ -86,6 +88,7 @@ def _parameters(form: str) -> list[Parameter]:
 
 
 def _generate(form: str, *, stream: bool) -> Operation:
+    """Return the operation that generates a text, streamed or whole."""
     path, summary = ("generate_stream", "Generates a text, streamed.") if stream else ("generate", "Generates a text.")
     handler = Generation(partial(MindieTranslator, stream=stream), check_vocabulary, MINDIE_DEFAULTS)
     return Operation(
@@ -95,6 +98,7 @@ def _generate(form: str, *, stream: bool) -> Operation:
 
 
 def _get(route: str, summary: str, handler: Lookup, answer: type) -> Operation:
+    """Return an operation that only reads."""
     parameters = _parameters(route) if "{model" in route else []
     return Operation("GET", route, summary, handler, answer=answer, parameters=parameters)
 

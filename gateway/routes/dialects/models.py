@@ -16,8 +16,8 @@ from gateway.dialects.seam.http_request import HttpRequest
 from gateway.routes.examples.example import MODEL_NAME
 from gateway.routes.handling.by_header import ByHeader, OtherDialect
 from gateway.routes.handling.handler import Answer, Lookup
-from gateway.routes.operation import Operation, Parameter
-from gateway.routes.surface import Surface
+from gateway.routes.surface.operation import Operation, Parameter
+from gateway.routes.surface.surface import Surface
 from gateway.routes.upstream.upstream import Upstream
 from gateway.upstream.client import Caller
 
@@ -47,7 +47,8 @@ async def _get_model_info(upstream: Upstream, http_request: HttpRequest, caller:
     return to_model_info(await upstream.client.get_model(http_request.path["model"], caller))
 
 
-def _both(own: Answer, other: Answer, answer: type) -> ByHeader:
+def _by_header(own: Answer, other: Answer, answer: type) -> ByHeader:
+    """Return a lookup whose dialect, OpenAI's or Anthropic's, is selected by a header."""
     anthropic = OtherDialect(
         VERSION, Lookup(other), answer, AnthropicError, AnthropicErrors().error_response, response_headers
     )
@@ -55,6 +56,7 @@ def _both(own: Answer, other: Answer, answer: type) -> ByHeader:
 
 
 def _of_azure(base: str) -> tuple[Operation, ...]:
+    """Return the operations of models below a path of Azure OpenAI."""
     return (
         Operation("GET", f"{base}/models", "Lists the models.", Lookup(_list_models), answer=ModelsAnswer),
         Operation("GET", f"{base}/models/{{model:path}}", "Describes a model.", Lookup(_get_model), answer=ModelAnswer,
@@ -68,10 +70,10 @@ MODELS: Final = Surface(
     error_response=OpenAIErrors().error_response,
     prefixes=(),
     operations=(
-        Operation("GET", "/v1/models", "Lists the models.", _both(_list_models, _page_models, ModelPageAnswer),
+        Operation("GET", "/v1/models", "Lists the models.", _by_header(_list_models, _page_models, ModelPageAnswer),
                   answer=ModelsAnswer, parameters=_PAGE),
         Operation("GET", "/v1/models/{model:path}", "Describes a model.",
-                  _both(_get_model, _get_model_info, ModelInfoAnswer), answer=ModelAnswer,
+                  _by_header(_get_model, _get_model_info, ModelInfoAnswer), answer=ModelAnswer,
                   parameters=[MODEL_NAME, _VERSION]),
         *_of_azure("/openai"),
         *_of_azure("/openai/v1"),

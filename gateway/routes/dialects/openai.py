@@ -36,18 +36,20 @@ from gateway.routes.examples.example import (
     embedding,
 )
 from gateway.routes.handling.handler import Generation, Inquiry
-from gateway.routes.operation import Body, Operation
-from gateway.routes.surface import Surface
+from gateway.routes.surface.operation import Body, Operation
+from gateway.routes.surface.surface import Surface
 
 _DEPLOYMENT: Final = "/openai/deployments/{name:path}"  # a model's or an endpoint's name, which may have slashes
 
 
 def _post(route: str, summary: str, handler: Generation | Inquiry, body: Body, *, streams: bool = False) -> Operation:
+    """Return an operation with a body."""
     parameters = [ENDPOINT_NAME] if "{name" in route else []
     return Operation("POST", route, summary, handler, [body], streams=streams, parameters=parameters)
 
 
 def _responses(base: str) -> tuple[Operation, ...]:
+    """Return the operations of responses below a path."""
     counted = Body(ResponseBody, BY_MODEL | {"input": "Hello!"}, InputTokensAnswer)
     return (
         _post(f"{base}/responses", "Creates a response.", Generation(OpenAIResponseTranslator), RESPONSE, streams=True),
@@ -57,6 +59,7 @@ def _responses(base: str) -> tuple[Operation, ...]:
 
 
 def _tokens(base: str) -> tuple[Operation, ...]:
+    """Return the operations of tokens below a path."""
     text = Body(TokenizeBody, BY_MODEL | {"prompt": "Hello!"}, TokensAnswer)
     tokens = Body(DetokenizeBody, BY_MODEL | {"tokens": [72, 105]}, TextAnswer)
     return (
@@ -66,6 +69,7 @@ def _tokens(base: str) -> tuple[Operation, ...]:
 
 
 def _operations(base: str) -> tuple[Operation, ...]:
+    """Return all operations below a path."""
     return (
         _post(f"{base}/chat/completions", "Creates a chat completion.", Generation(OpenAITranslator),
               chat(ChatCompletionBody, **BY_MODEL), streams=True),

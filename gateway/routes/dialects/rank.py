@@ -11,8 +11,8 @@ from gateway.dialects.rank.error import RankErrors
 from gateway.dialects.rank.rerank import RerankTranslator, ScoreTranslator
 from gateway.routes.examples.example import BY_EMBEDDER
 from gateway.routes.handling.handler import Generation
-from gateway.routes.operation import Body, Operation
-from gateway.routes.surface import Surface
+from gateway.routes.surface.operation import Body, Operation
+from gateway.routes.surface.surface import Surface
 
 _RERANK: Final = Body(
     RerankBody, {**BY_EMBEDDER, "query": "a kitten", "documents": ["a motorway", "a cat"], "top_n": 1}, RerankAnswer

@@ -17,8 +17,8 @@ from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.json_body import decode
 from gateway.routes.examples.example import ENDPOINT_NAME, MODEL
 from gateway.routes.handling.handler import Change, Lookup
-from gateway.routes.operation import Body, Operation, Parameter
-from gateway.routes.surface import Surface
+from gateway.routes.surface.operation import Body, Operation, Parameter
+from gateway.routes.surface.surface import Surface
 from gateway.routes.upstream.upstream import Upstream
 from gateway.upstream.client import Caller
 
@@ -27,7 +27,7 @@ _ONE: Final = f"{_ROOT}/{{name:path}}"  # a model's own endpoint may have slashe
 _PROVISIONED: Final = f"{_ROOT}/pt"  # provisioned throughput, which is all there is
 _CREATE: Final = msgspec.json.Decoder(EndpointBody)
 _CONFIG: Final = msgspec.json.Decoder(ConfigBody)
-_MADE: Final = Parameter("name", "path", "The name of an endpoint that was created.", "ab-test")
+_CREATED_NAME: Final = Parameter("name", "path", "The name of an endpoint that was created.", "ab-test")
 _IF_MATCH: Final = Parameter(
     "if-match", "header", "The config_version that is to be changed, in quotes; another one is left as it is: 409.", "*"
 )
@@ -47,16 +47,20 @@ _CONFIG_BODY: Final = Body(ConfigBody, _CONFIG_EXAMPLE, EndpointAnswer)
 
 @dataclass(frozen=True, slots=True)
 class _ParsedChange:
+    """A change of an endpoint, and the function that renames the contract's fields to the body's."""
+
     request: Message
     caller_name: Callable[[str], str]
 
 
 def _parse_new(http_request: HttpRequest) -> _ParsedChange:
+    """Parse a request to create an endpoint. Raise Failure."""
     body = decode(http_request.body, _CREATE)
     return _ParsedChange(body.to_create(), body.caller_name)
 
 
 def _parse_config(http_request: HttpRequest) -> _ParsedChange:
+    """Parse a request to update an endpoint. Raise Failure."""
     body = decode(http_request.body, _CONFIG)
     request = body.to_update(http_request.path["name"])
     if (version := expected_version(http_request.headers)) is not None:
@@ -88,7 +92,7 @@ def _create(route: str) -> Operation:
 def _update(route: str) -> Operation:
     return Operation(
         "PUT", route, "Updates the models of an endpoint.", Change(_parse_config, _serialize), [_CONFIG_BODY],
-        parameters=[_MADE, _IF_MATCH], is_closed=True,
+        parameters=[_CREATED_NAME, _IF_MATCH], is_closed=True,
     )  # fmt: skip
 
 
@@ -107,6 +111,6 @@ SERVING_ENDPOINTS: Final = Surface(
             "GET", _ONE, "Describes an endpoint.", Lookup(_get), answer=EndpointAnswer, parameters=[ENDPOINT_NAME]
         ),
         Operation("DELETE", _ONE, "Deletes an endpoint.", Lookup(_delete), answer=NothingAnswer,
-                  parameters=[_MADE, _IF_MATCH]),
+                  parameters=[_CREATED_NAME, _IF_MATCH]),
     ),
 )  # fmt: skip

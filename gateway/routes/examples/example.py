@@ -9,7 +9,7 @@ import msgspec
 from gateway.dialects.openai_family.answers.answer import ChatAnswer, CompletionAnswer, EmbeddingsAnswer, ResponseAnswer
 from gateway.dialects.openai_family.answers.chunk import ChatChunk, CompletionChunk, ResponseEvent
 from gateway.dialects.openai_family.responses.body import ResponseBody
-from gateway.routes.operation import Body, Parameter
+from gateway.routes.surface.operation import Body, Parameter
 
 MODEL: Final = "sluice-demo"
 EMBEDDER: Final = "all-minilm-l6-v2"

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from gateway.config import Settings
 from gateway.dialects.seam.error_response import ToErrorResponse
 from gateway.http.headers import headers_of
 from gateway.routes.handling.handler import Lookup
 from gateway.routes.handling.response_headers import SendHeaders, WithResponseHeaders
 from gateway.routes.upstream.upstream import Upstream
+from gateway.settings.config import Settings
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,6 @@ from google.protobuf.message import Message
 from starlette.datastructures import QueryParams
 from starlette.types import Receive, Scope, Send
 
-from gateway.config import Settings
 from gateway.dialects.seam.encoder import Encoder, ends_answer
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.http_request import HttpRequest
@@ -28,10 +27,11 @@ from gateway.http.cost import cost_comment
 from gateway.http.event_id import HEADER, EventMarks
 from gateway.http.headers import headers_of
 from gateway.http.offload import offload
-from gateway.http.reply import known, send_error_response, send_json
+from gateway.http.reply import send_error_response, send_json, to_failure
 from gateway.http.sse import EventStream
 from gateway.routes.handling.authentication_first import ReplaceFailure, keep_failure
 from gateway.routes.upstream.bodies import BodyReader
+from gateway.settings.config import Settings
 from gateway.upstream.client import Caller
 
 _CANCEL_GRACE_S = 1.0
@@ -78,11 +78,11 @@ class GenerationEndpoint:
             set_defaults(parsed.request, self.sampling_defaults)
             marks = EventMarks(http_request.headers)
             if parsed.stream and marks.last is not None:
-                marks.last.ask(parsed.request)
+                marks.last.set_resume_options(parsed.request)
         except CallerLeft:
             raise
         except Exception as error:  # noqa: BLE001  unexpected errors are logged, and reported in the dialect's format
-            failure = await self.replace_failure(known(error, caller.request_id), caller)
+            failure = await self.replace_failure(to_failure(error, caller.request_id), caller)
             await send_error_response(send, translator.error_response(failure), failure)
             return
         if parsed.timeout_s is not None:
@@ -96,6 +96,8 @@ class GenerationEndpoint:
     async def _whole(
         self, translator: Translator, parsed: ParsedRequest[ServiceRequest], caller: Caller, send: Send
     ) -> None:
+        """Send the whole answer or its error."""
+
         async def fail(failure: Failure) -> None:
             renamed = failure.renamed(parsed.caller_name)
             await send_error_response(send, translator.error_response(renamed), renamed)
@@ -104,10 +106,10 @@ class GenerationEndpoint:
             response = await self.client.call(parsed.request, caller, parsed.affinity)
             body = await offload(response.ByteSize(), partial(parsed.encoder.whole, response))
         except asyncio.CancelledError:
-            await fail(known(_shutdown_failure(), caller.request_id))
+            await fail(to_failure(_shutdown_failure(), caller.request_id))
             raise
         except Exception as error:  # noqa: BLE001  as above
-            await fail(known(error, caller.request_id))
+            await fail(to_failure(error, caller.request_id))
         else:
             await send_json(send, 200, body)
 
@@ -119,6 +121,7 @@ class GenerationEndpoint:
         send: Send,
         marks: EventMarks,
     ) -> None:
+        """Send the answer as server-sent events; an error before the first event is an error response."""
         encoder = parsed.encoder
         stream = EventStream(send, ping=encoder.ping, interval_s=self.settings.keep_alive_interval_s)
         event: Message | None = None
@@ -145,12 +148,12 @@ class GenerationEndpoint:
                             await stream.write(marks.put(await _encoded(encoder, event), event))
             _check_end(event)
         except asyncio.CancelledError:
-            await fail(known(_shutdown_failure(), caller.request_id))
+            await fail(to_failure(_shutdown_failure(), caller.request_id))
             raise
         except CallerLeft:
             raise
         except Exception as error:  # noqa: BLE001  as above
-            await fail(known(error, caller.request_id))
+            await fail(to_failure(error, caller.request_id))
         else:
             await stream.close(final_bytes())
 

@@ -13,7 +13,6 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 from google.protobuf.message import Message
 from starlette.types import ASGIApp
 
-from gateway.config import Settings
 from gateway.dialects.seam.error_response import ToErrorResponse
 from gateway.dialects.seam.failure import Failure
 from gateway.dialects.seam.http_request import HttpRequest
@@ -25,6 +24,7 @@ from gateway.routes.handling.generation_endpoint import GenerationEndpoint
 from gateway.routes.handling.lookup_endpoint import LookupEndpoint
 from gateway.routes.handling.prepared_client import PreparedClient
 from gateway.routes.upstream.upstream import Upstream
+from gateway.settings.config import Settings
 from gateway.upstream.client import Caller
 from gateway.upstream.resuming_client import ResumingClient
 

@@ -14,7 +14,7 @@ from gateway.dialects.seam.failure import Failure
 from gateway.dialects.seam.http_request import HttpRequest
 from gateway.http.body import CallerLeft
 from gateway.http.headers import headers_of
-from gateway.http.reply import known, send_error_response, send_json
+from gateway.http.reply import send_error_response, send_json, to_failure
 from gateway.routes.handling.authentication_first import ReplaceFailure, keep_failure
 from gateway.routes.upstream.bodies import BodyReader
 from gateway.upstream.client import Caller
@@ -48,12 +48,13 @@ class LookupEndpoint:
         except CallerLeft:
             raise
         except Exception as error:  # noqa: BLE001  unexpected errors are logged, and reported in the dialect's format
-            failure = known(error, caller.request_id)
+            failure = to_failure(error, caller.request_id)
             await send_error_response(send, self.error_response(failure), failure)
         else:
             await send_json(send, 200, answer)
 
     async def _body(self, scope: Scope, receive: Receive, caller: Caller) -> bytes:
+        """Return the body, empty for methods without one. Raise Failure."""
         if scope["method"] not in _WITH_BODY:
             return b""
         try:

@@ -7,10 +7,10 @@ from typing import Final
 
 from starlette.types import Receive, Scope
 
-from gateway.config import Settings
 from gateway.http.body import body_parts, declared_length
 from gateway.http.headers import headers_of
 from gateway.http.memory_shares import MemoryShares
+from gateway.settings.config import Settings
 from gateway.upstream.client import Caller
 
 _SMALL: Final = 64 * 1024  # bytes, of any body

@@ -16,7 +16,7 @@ from sluice.v1.model_pb2 import Model
 from gateway.dialects.seam.failure import Failure
 from gateway.upstream.client import Caller
 
-_FRESH_S: Final = 2.0  # seconds for which a list is fresh
+_MAX_AGE_S: Final = 2.0  # seconds for which a list is fresh
 _MAX_LISTS: Final = 1024
 
 
@@ -32,6 +32,8 @@ class EndpointSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Listing:
+    """The endpoints that a caller may use, and the time at which they were listed."""
+
     endpoints: Sequence[Endpoint]
     listed_at: float
 
@@ -62,6 +64,7 @@ class EndpointLists:
         return listing.endpoints
 
     async def _list(self, caller: Caller) -> Sequence[Endpoint]:
+        """Return the endpoints that a caller may use. Raise Failure."""
         try:
             return await self._source.list_endpoints(caller)
         except Failure as failure:
@@ -81,8 +84,9 @@ class EndpointLists:
         ]
 
     def _forget_stale(self) -> None:
-        oldest_fresh = self._clock() - _FRESH_S
-        while self._listings and next(iter(self._listings.values())).listed_at <= oldest_fresh:
+        """Remove lists that are no longer fresh."""
+        oldest_valid = self._clock() - _MAX_AGE_S
+        while self._listings and next(iter(self._listings.values())).listed_at <= oldest_valid:
             self._listings.popitem(last=False)
 
     def _hash(self, caller: Caller) -> bytes:

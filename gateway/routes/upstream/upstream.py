@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gateway.config import Settings
 from gateway.routes.upstream.bodies import BodyReader
 from gateway.routes.upstream.endpoint_lists import EndpointLists
 from gateway.routes.upstream.model_choice import ModelChoice
+from gateway.settings.config import Settings
 from gateway.upstream.client import ServiceClient
 
 

@@ -84,7 +84,7 @@ class CompletionRenderer:
         self._n = 1
         self._prompt_texts: Sequence[str] = ()
         self._prompt_logprobs: dict[int, list[logprobs_pb2.TokenLogprob]] = {}  # by prompt index
-        self._has_begun: set[int] = set()  # choices
+        self._started_choices: set[int] = set()  # choices
 
     def render(self, events: Sequence[Event]) -> list[completion_pb2.StreamCompleteResponse]:
         """Return the messages for the events of one output, or for one other event."""
@@ -113,7 +113,7 @@ class CompletionRenderer:
                     if self._prompt_only:
                         event = ChoiceFinished(event.choice_index, FinishReason.LENGTH)  # noqa: PLW2901
                     finished.append(_Event(choice_finished=choice_finished(event)))
-        if choice_index not in self._has_begun:
+        if choice_index not in self._started_choices:
             self._begin(deltas, choice_index)
         if finished and self._suffix:
             _last(deltas, choice_index).text += self._suffix
@@ -149,7 +149,7 @@ class CompletionRenderer:
 
     def _begin(self, deltas: list[completion_pb2.CompletionDelta], choice_index: int) -> None:
         """Add the echoed prompt and its log probabilities to the first delta of a choice."""
-        self._has_begun.add(choice_index)
+        self._started_choices.add(choice_index)
         prompt_index = choice_index // self._n
         text = self._prompt_texts[prompt_index] if self._prompt_texts else ""
         logprobs = self._prompt_logprobs.get(prompt_index, ())

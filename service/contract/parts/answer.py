@@ -8,7 +8,7 @@ from typing import Any, Final
 from google.protobuf import timestamp_pb2
 from sluice.v1 import chat_pb2, logprobs_pb2, serving_pb2, usage_pb2
 
-from service.generation.outputs.events import SpelledLogprob, Usage
+from service.generation.outputs.events import DecodedLogprob, Usage
 from service.generation.outputs.output import FinishReason
 
 FINISH_REASONS: Final = {  # the engine's reason → the contract's
@@ -40,7 +40,7 @@ def usage_message(usage: Usage) -> usage_pb2.Usage:
     return usage_pb2.Usage(**usage._asdict())
 
 
-def logprob_messages(logprobs: Iterable[SpelledLogprob]) -> list[logprobs_pb2.TokenLogprob]:
+def logprob_messages(logprobs: Iterable[DecodedLogprob]) -> list[logprobs_pb2.TokenLogprob]:
     """Return the messages of tokens with their log probabilities, bytes and text."""
     return [
         logprobs_pb2.TokenLogprob(

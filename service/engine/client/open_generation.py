@@ -68,7 +68,7 @@ def description_of(request: GenerationRequest) -> str:
     """Return a description that does not depend on the client, the seed or the deadline."""
     sampling = replace(request.sampling, seed=None)
     same = replace(
-        request, request_id="", caller_id="", weight=1, priority=0, deadline=None, sampling=sampling, cuts={},
+        request, request_id="", caller_id="", weight=1, priority=0, deadline=None, sampling=sampling, output_ends={},
         separates_tokens=False, prompt_token_ids=[],
     )  # fmt: skip
     return f"{same!r} {list(request.prompt_token_ids)!r}"

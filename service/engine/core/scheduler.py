@@ -184,7 +184,7 @@ class Scheduler:
             self._preempt(last, plan)
             if last is sequence:
                 return
-        self._give(sequence, num_new, plan)
+        self._schedule_tokens(sequence, num_new, plan)
 
     def _fill(self, plan: StepPlan, prefills: list[Sequence], now: float) -> None:
         """Give the step's remaining budget to running prompts and to queued sequences, key by key."""
@@ -229,7 +229,7 @@ class Scheduler:
         num_new = share_of(sequence, plan.num_left)
         if not self.pool.extend(sequence, num_new):
             raise RuntimeError("blocks that were counted as free are not free")
-        self._give(sequence, num_new, plan)
+        self._schedule_tokens(sequence, num_new, plan)
         return True
 
     def _is_too_late(self, sequence: Sequence, num_found_blocks: int, now: float) -> bool:
@@ -251,7 +251,7 @@ class Scheduler:
             self.num_prefix_query_tokens += sequence.num_prompt_tokens
         self.num_prefix_hit_tokens += sequence.num_computed_tokens
 
-    def _give(self, sequence: Sequence, num_new_tokens: int, plan: StepPlan) -> None:
+    def _schedule_tokens(self, sequence: Sequence, num_new_tokens: int, plan: StepPlan) -> None:
         plan.add(sequence, num_new_tokens)
         self._queue.charge(sequence, sequence.num_computed_tokens + num_new_tokens)
 

@@ -198,8 +198,8 @@ class ProcessLink:
         num_deaths = 0
         while True:
             died = await connection.ended
-            how = await self._end_worker()
-            reason: Exception | None = WorkerDied(f"{died} ({how})")
+            ending = await self._end_worker()
+            reason: Exception | None = WorkerDied(f"{died} ({ending})")
             if time.monotonic() - self._ready_at > self._restarts.steady_s:
                 num_deaths = 0
             while reason is not None:

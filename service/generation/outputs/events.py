@@ -54,20 +54,20 @@ class Tokens(NamedTuple):
     num_cached_tokens: int = 0  # of all prompts, as far as they have started
 
 
-class SpelledLogprob(NamedTuple):
+class DecodedLogprob(NamedTuple):
     """A token with its bytes, the natural logarithm of its probability, and the most likely alternatives."""
 
     token_id: int
     data: bytes
     logprob: float
-    top: Sequence[SpelledLogprob] = ()
+    top: Sequence[DecodedLogprob] = ()
 
 
 class PromptLogprobs(NamedTuple):
     """The logprobs of a prompt's tokens. The first token, which has no context, has 0."""
 
     prompt_index: int
-    logprobs: Sequence[SpelledLogprob]
+    logprobs: Sequence[DecodedLogprob]
 
 
 class Text(NamedTuple):
@@ -75,7 +75,7 @@ class Text(NamedTuple):
 
     choice_index: int
     text: str
-    logprobs: Sequence[SpelledLogprob] = ()
+    logprobs: Sequence[DecodedLogprob] = ()
     start: int = 0  # index of the first character in everything that the choice has generated
 
 

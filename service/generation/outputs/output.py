@@ -69,7 +69,7 @@ class GenerationOutput(NamedTuple):
     stop_sequence: str | None = None  # the string that ended the text, with STOP_SEQUENCE
     num_cached_tokens: int = 0  # prompt tokens that were found in the cache
     request_index: int = 0  # among the requests that were opened together
-    is_whole: bool = False  # spans two of the request's cuts, and must not be merged with later outputs
+    is_whole: bool = False  # between two of the request's output ends; it must not be merged with later outputs
 
 
 def merged(outputs: Sequence[GenerationOutput]) -> GenerationOutput:

@@ -36,6 +36,6 @@ class GenerationRequest:
     truncates_at_deadline: bool = False  # whether the deadline ends the answer with LENGTH instead of an error
     prompt_field: str = "prompt"  # the client's name of the prompt, for errors
     max_tokens_field: str = "stopping.max_tokens"  # the client's name of the token limit, for errors
-    cuts: Mapping[int, Sequence[int]] = field(default_factory=dict)  # by choice: numbers of tokens that outputs end at
-    separates_tokens: bool = False  # each token after the last cut has an output of its own
+    output_ends: Mapping[int, Sequence[int]] = field(default_factory=dict)  # by choice: numbers of tokens
+    separates_tokens: bool = False  # each token after the last output end has an output of its own
     images: Sequence[PromptImage] = ()  # of the prompt, in its order

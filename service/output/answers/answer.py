@@ -9,7 +9,7 @@ from service.generation.outputs.events import Event, PromptLogprobs, Tokens, Usa
 from service.generation.outputs.output import FinishReason, GenerationOutput
 from service.generation.requests.request import GenerationRequest
 from service.output.answers.choice import AnswerForm, ChoiceReader
-from service.output.tokens.logprobs import spelled_prompt_logprobs
+from service.output.tokens.logprobs import decode_prompt_logprobs
 
 
 class AnswerReader:
@@ -64,7 +64,7 @@ class AnswerReader:
             # The caller passes the first output of a prompt's first choice before those of its other choices.
             self._has_prompt_logprobs[prompt_index] = True
             token_ids = self._requests[prompt_index].prompt_token_ids
-            found = spelled_prompt_logprobs(self._tokenizer, token_ids, output.prompt_logprobs)
+            found = decode_prompt_logprobs(self._tokenizer, token_ids, output.prompt_logprobs)
             events.append(PromptLogprobs(prompt_index, found))
         return events + self._choices[choice_index].read(output)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from service.engine.tokens.tokenizer import Tokenizer
 from service.generation.formats.constraint import ReasoningMarkers, ReasoningStart
-from service.generation.outputs.events import ChoiceFinished, Delta, Event, SpelledLogprob, Text, ToolCall
+from service.generation.outputs.events import ChoiceFinished, DecodedLogprob, Delta, Event, Text, ToolCall
 from service.generation.outputs.output import FinishReason, GenerationOutput
 from service.output.families.tool_syntax import ChannelCall, Schema, TemplatedCall, ToolSyntax
 from service.output.parsers.channel_parser import ChannelParser
@@ -156,7 +156,7 @@ class ChoiceReader:
         parsers = (self._reasoning, self._marked, self._tools)
         return self._num_received - sum(parser.num_held for parser in parsers if parser is not None)
 
-    def _attach(self, logprobs: list[SpelledLogprob], events: list[Event]) -> None:
+    def _attach(self, logprobs: list[DecodedLogprob], events: list[Event]) -> None:
         """Add logprobs to the last text event, or to a new one if the text was returned before."""
         if not logprobs:
             return

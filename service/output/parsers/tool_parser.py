@@ -218,7 +218,7 @@ class ToolCallParser:
         elif self._syntax.bare and following[0] in self._syntax.separators and len(following) == 1:
             self._held += character
         else:
-            self._go_on(character)
+            self._begin_call_or_text(character)
 
     def _take_after_element(self, character: str) -> None:
         """Take a character after a call in a list."""
@@ -232,7 +232,7 @@ class ToolCallParser:
             self._in_list = False
             self._drop()
 
-    def _go_on(self, character: str) -> None:
+    def _begin_call_or_text(self, character: str) -> None:
         """Continue with another call, or with text, if the held text after a call is no closer."""
         if self._in_frame or self._syntax.bare:
             separators = WHITE_SPACE + (self._syntax.separators if self._syntax.bare else "")

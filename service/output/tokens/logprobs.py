@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from service.engine.tokens.tokenizer import Tokenizer
-from service.generation.outputs.events import SpelledLogprob
+from service.generation.outputs.events import DecodedLogprob
 from service.generation.outputs.output import TokenLogprob
 from service.output.tokens.token_ranges import TextRange
 
@@ -33,7 +33,7 @@ class ContentLogprobs:
         """Add characters that are content."""
         self._content.append(characters)
 
-    def take(self, num_decided: int) -> list[SpelledLogprob]:
+    def take(self, num_decided: int) -> list[DecodedLogprob]:
         """Return the content tokens whose characters all lie before `num_decided`."""
         taken = []
         while self._pending and self._pending[0][0].end <= num_decided:
@@ -42,22 +42,22 @@ class ContentLogprobs:
                 self._content.popleft()
             is_content = bool(self._content) and self._content[0].start < end
             if is_content if start < end else self._every:
-                taken.append(_spelled(self._tokenizer, logprob))
+                taken.append(_decoded(self._tokenizer, logprob))
         return taken
 
 
-def spelled_prompt_logprobs(
+def decode_prompt_logprobs(
     tokenizer: Tokenizer, token_ids: Sequence[int], found: Sequence[TokenLogprob]
-) -> list[SpelledLogprob]:
+) -> list[DecodedLogprob]:
     """Return the logprobs of a prompt's tokens; none unless `found` has those of all tokens after the first."""
     if len(found) != len(token_ids) - 1:
         return []
-    first = SpelledLogprob(token_ids[0], tokenizer.token_bytes(token_ids[0]), 0.0)
-    return [first, *(_spelled(tokenizer, logprob) for logprob in found)]
+    first = DecodedLogprob(token_ids[0], tokenizer.token_bytes(token_ids[0]), 0.0)
+    return [first, *(_decoded(tokenizer, logprob) for logprob in found)]
 
 
-def _spelled(tokenizer: Tokenizer, logprob: TokenLogprob) -> SpelledLogprob:
+def _decoded(tokenizer: Tokenizer, logprob: TokenLogprob) -> DecodedLogprob:
     """Return a token's log probability with its bytes, and the same of its alternatives."""
     listed = dict(logprob.top).items()  # a requested token may also be one of the most likely
-    top = tuple(SpelledLogprob(token_id, tokenizer.token_bytes(token_id), value) for token_id, value in listed)
-    return SpelledLogprob(logprob.token_id, tokenizer.token_bytes(logprob.token_id), logprob.logprob, top)
+    top = tuple(DecodedLogprob(token_id, tokenizer.token_bytes(token_id), value) for token_id, value in listed)
+    return DecodedLogprob(logprob.token_id, tokenizer.token_bytes(logprob.token_id), logprob.logprob, top)

@@ -15,8 +15,8 @@ from sluice.v1 import chat_pb2_grpc, token_pb2, token_pb2_grpc
 
 from gateway.dialects.seam.error_response import ErrorResponse
 from gateway.dialects.seam.failure import Failure, Reason
-from gateway.routes.surface import SurfaceMap
-from gateway.routes.surfaces import SURFACES
+from gateway.routes.dialects.surfaces import SURFACES
+from gateway.routes.surface.surface import SurfaceMap
 from tests.e2e.answers.test_chat import grpc_request
 from tests.e2e.collector import Collector
 from tests.e2e.door import Door

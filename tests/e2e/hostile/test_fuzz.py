@@ -31,8 +31,8 @@ from sluice.v1 import (
     watermark_pb2,
 )
 
+from gateway.routes.dialects.surfaces import SURFACES
 from gateway.routes.handling.handler import Generation, Inquiry
-from gateway.routes.surfaces import SURFACES
 from tests.e2e.random_messages import messages
 from tests.e2e.stack import Stack
 from tests.waiting import GUARD_S

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway.routes.surfaces import OPERATIONS
+from gateway.routes.dialects.surfaces import OPERATIONS
 from tests.e2e.stack import ROOT, Stack
 
 PROGRAM = ROOT / ".venvs/schemathesis/bin/schemathesis"

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from gateway.openapi.document import build_document
-from gateway.routes.surfaces import SURFACES
+from gateway.routes.dialects.surfaces import SURFACES
 from tests.e2e.faults.test_client_disconnect import until_call_ended
 from tests.e2e.stack import ROOT, Stack
 from tests.waiting import GUARD_S

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.routes.surfaces import OPERATIONS, SURFACES
+from gateway.routes.dialects.surfaces import OPERATIONS, SURFACES
 from tests.e2e.stack import ROOT, Stack
 from tests.waiting import GUARD_S
 

@@ -44,7 +44,7 @@ from gateway.dialects.seam.encoder import WholeEncoder
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.translator import ParsedRequest, ServiceRequest, Translator
-from gateway.routes.surfaces import OPERATIONS
+from gateway.routes.dialects.surfaces import OPERATIONS
 from tests.gateway import golden_answers
 
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "api"

@@ -13,13 +13,13 @@ import pytest
 from google.protobuf.message import Message
 from sluice.v1 import chat_pb2
 
-from gateway.config import Settings
 from gateway.dialects.openai.error import OpenAIErrors
 from gateway.dialects.seam.failure import Failure
 from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.translator import ParsedRequest
 from gateway.routes.handling.generation_endpoint import GenerationEndpoint
 from gateway.routes.upstream.bodies import BodyReader
+from gateway.settings.config import Settings
 from gateway.upstream.client import Caller
 
 TEXT = "x" * 100_000

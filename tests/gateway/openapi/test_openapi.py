@@ -19,8 +19,8 @@ from gateway.dialects.mindie.answer import GenerationChunk
 from gateway.dialects.openai_family.answers.chunk import ChatChunk, CompletionChunk, ResponseEvent
 from gateway.openapi.document import build_document
 from gateway.openapi.schema import follow
-from gateway.routes.operation import Body, Operation
-from gateway.routes.surfaces import OPERATIONS, SURFACES
+from gateway.routes.dialects.surfaces import OPERATIONS, SURFACES
+from gateway.routes.surface.operation import Body, Operation
 from tests.gateway.conftest import Gateway
 
 # for operators and browsers

@@ -17,7 +17,7 @@ from gateway.dialects.seam.translator import ParsedRequest
 from gateway.operators.observer import RequestObserver
 from gateway.routes.handling.generation_endpoint import GenerationEndpoint
 from gateway.routes.upstream.bodies import BodyReader
-from gateway.telemetry import Telemetry
+from gateway.telemetry.telemetry import Telemetry
 from gateway.upstream.affinity import affinity_key
 from gateway.upstream.client import ServiceClient
 from process.distribution import installed_version

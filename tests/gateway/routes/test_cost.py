@@ -12,7 +12,7 @@ from tests.gateway import fakes
 from tests.gateway.conftest import Gateway, chat_body
 
 COST = "compute_s=0.001000, block_s=0.002000, cached_tokens=16"
-ASKING = {"x-sluice-cost": "true"}
+REQUEST_HEADER = {"x-sluice-cost": "true"}
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +23,7 @@ def costly(service: fakes.FakeService) -> None:
 
 async def test_whole_answer_has_a_header(gateway: Gateway) -> None:
     """A whole answer has the header on request only."""
-    answer = await gateway.http.post("/v1/chat/completions", json=chat_body(), headers=ASKING)
+    answer = await gateway.http.post("/v1/chat/completions", json=chat_body(), headers=REQUEST_HEADER)
     assert (answer.status_code, answer.headers.get("x-sluice-cost")) == (200, COST)
     answer = await gateway.http.post("/v1/chat/completions", json=chat_body())
     assert (answer.status_code, answer.headers.get("x-sluice-cost")) == (200, None)
@@ -31,7 +31,7 @@ async def test_whole_answer_has_a_header(gateway: Gateway) -> None:
 
 async def test_stream_ends_with_a_comment(gateway: Gateway) -> None:
     """On request the cost follows the last event as a comment, which SSE readers ignore."""
-    for headers, last in ((ASKING, f": x-sluice-cost: {COST}"), ({}, "data: [DONE]")):
+    for headers, last in ((REQUEST_HEADER, f": x-sluice-cost: {COST}"), ({}, "data: [DONE]")):
         answer = await gateway.http.post("/v1/chat/completions", json=chat_body(stream=True), headers=headers)
         assert answer.status_code == 200
         assert answer.text.strip().splitlines()[-1] == last
@@ -46,7 +46,7 @@ async def test_failed_answer_has_its_cost(gateway: Gateway) -> None:
         raise fakes.Status(grpc.StatusCode.RESOURCE_EXHAUSTED, "too much")
 
     gateway.service.script = break_off
-    answer = await gateway.http.post("/v1/chat/completions", json=chat_body(stream=True), headers=ASKING)
+    answer = await gateway.http.post("/v1/chat/completions", json=chat_body(stream=True), headers=REQUEST_HEADER)
     assert answer.text.strip().splitlines()[-1] == f": x-sluice-cost: {COST}"
 
 
@@ -54,7 +54,7 @@ async def test_streams_for_clients_that_accept_no_comments_have_no_cost(gateway:
     """Streams for Databricks' SDKs, which fail on comments, have no cost; whole answers have it."""
     path = "/serving-endpoints/m/invocations"
     body = {"messages": chat_body()["messages"]}
-    answer = await gateway.http.post(path, json=body | {"stream": True}, headers=ASKING)
+    answer = await gateway.http.post(path, json=body | {"stream": True}, headers=REQUEST_HEADER)
     assert (answer.status_code, "x-sluice-cost" in answer.text) == (200, False), answer.text
-    answer = await gateway.http.post(path, json=body | {"stream": False}, headers=ASKING)
+    answer = await gateway.http.post(path, json=body | {"stream": False}, headers=REQUEST_HEADER)
     assert answer.headers["x-sluice-cost"] == COST

@@ -21,11 +21,11 @@ from sluice.v1 import (
 )
 
 import gateway
-from gateway.config import Settings
 from gateway.dialects.seam.encoder import ends_answer
 from gateway.dialects.seam.error_response import ErrorResponse
 from gateway.dialects.seam.failure import Failure, Reason
-from gateway.routes.surface import Surface, SurfaceMap
+from gateway.routes.surface.surface import Surface, SurfaceMap
+from gateway.settings.config import Settings
 from gateway.upstream.methods import MethodTable
 
 GENERATING = [chat_pb2, completion_pb2, embedding_pb2, rank_pb2, response_pb2, text_generation_pb2]

@@ -63,7 +63,7 @@ def test_id_asks_for_the_place_after_its_event() -> None:
     last = EventId.from_headers({"last-event-id": ids_of(sent(ASKED, messages()))[2]})
     assert last == EventId(b"who", b"at2", 2)
     request = chat_pb2.ChatRequest()
-    last.ask(request)
+    last.set_resume_options(request)
     assert (request.resume.stream, request.resume.position, request.resume.sequence_number) == (b"who", b"at2", 2)
     assert request.resume.replay
 

@@ -149,7 +149,7 @@ def test_nothing_of_a_rejected_request_is_kept() -> None:
         body = Body()
         with pushback.guard(WHO):
             try:
-                raise BUSY.reworded({})
+                raise BUSY.with_texts({})
             finally:
                 kept.append(weakref.ref(body))
         return kept[0]

@@ -11,9 +11,9 @@ from service.contract.responses.response_renderer import ResponseRenderer
 from service.generation.outputs.events import (
     ChoiceFinished,
     Completed,
+    DecodedLogprob,
     Event,
     Reasoning,
-    SpelledLogprob,
     Started,
     Text,
     ToolArguments,
@@ -38,7 +38,7 @@ USAGE = Usage(prompt_tokens=7, completion_tokens=5, reasoning_tokens=2, cached_t
 
 
 def text(piece: str, *token_ids: int) -> Text:
-    return Text(0, piece, [SpelledLogprob(each, f"t{each}".encode(), -0.5) for each in token_ids])
+    return Text(0, piece, [DecodedLogprob(each, f"t{each}".encode(), -0.5) for each in token_ids])
 
 
 def reasoning(piece: str) -> Reasoning:

@@ -17,10 +17,10 @@ from service.contract.responses.response_renderer import ResponseRenderer
 from service.generation.outputs.events import (
     ChoiceFinished,
     Completed,
+    DecodedLogprob,
     Event,
     PromptLogprobs,
     Reasoning,
-    SpelledLogprob,
     Started,
     Text,
     Tokens,
@@ -34,7 +34,7 @@ from service.generation.requests.parameters import SamplingParams, StopParams
 STARTED = Started(
     "i", 1_500_000_000, "m", "3", "fp", SamplingParams(seed=7), StopParams(max_tokens=9), n=1, prompt_texts=("hi",)
 )
-LOGPROB = SpelledLogprob(5, "é".encode()[:1], -0.5, (SpelledLogprob(6, b"a", -0.25),))
+LOGPROB = DecodedLogprob(5, "é".encode()[:1], -0.5, (DecodedLogprob(6, b"a", -0.25),))
 TOKENS = Tokens(0, (5,), (4.0,), Timings(1.0, 2.0, 4.0, None), 3)
 # For each kind of event, the events before it, and the event.
 EVENTS: dict[type, tuple[Sequence[Event], Event]] = {

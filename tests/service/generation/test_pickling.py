@@ -30,9 +30,9 @@ from service.generation.formats.output_format import JsonObject, JsonSchema, Reg
 from service.generation.outputs.events import (
     ChoiceFinished,
     Completed,
+    DecodedLogprob,
     PromptLogprobs,
     Reasoning,
-    SpelledLogprob,
     Started,
     Text,
     Tokens,
@@ -73,7 +73,7 @@ LIMIT = ReasoningLimit(MARKERS, ReasoningStart.OPEN, 7, must_open=True)
 GRAMMAR = Grammar("start: /a/\n", "f", schemas={"f": "{}"})
 TIMINGS = Timings(1.0, 2.0, 3.0, None, num_preemptions=1)
 LOGPROB = TokenLogprob(1, -0.5, ((2, -1.5),))
-SPELLED = SpelledLogprob(1, b"\xc3", -0.5, (SpelledLogprob(2, b"a", -1.5),))
+SPELLED = DecodedLogprob(1, b"\xc3", -0.5, (DecodedLogprob(2, b"a", -1.5),))
 CALL = FunctionCall("1", "f", "{}")
 IMAGE, FILE = ImagePart("u", "f"), FilePart("f", file_id="i")
 MESSAGE = Message(Role.ASSISTANT, (TextPart("a"), IMAGE, FILE), (CALL,), "", "n", "r", "f", "g")

@@ -9,10 +9,10 @@ from service.engine.core.sequences.detokenizer import Detokenizer
 from service.engine.tokens.tokenizer import FastTokenizer
 from service.generation.outputs.events import (
     ChoiceFinished,
+    DecodedLogprob,
     Delta,
     Event,
     Reasoning,
-    SpelledLogprob,
     Text,
     ToolArguments,
     ToolCall,
@@ -115,7 +115,7 @@ class ChoiceResult:
     text: str = ""
     calls: list[tuple[str, str]] = field(default_factory=list)  # name, arguments
     call_ids: list[str] = field(default_factory=list, compare=False)  # random
-    logprobs: list[SpelledLogprob] = field(default_factory=list)
+    logprobs: list[DecodedLogprob] = field(default_factory=list)
     reason: FinishReason | None = None
     stop_sequence: str | None = None
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from service.generation.formats.constraint import ReasoningStart
-from service.generation.outputs.events import ChoiceFinished, Event, PromptLogprobs, SpelledLogprob, Text, Tokens, Usage
+from service.generation.outputs.events import ChoiceFinished, DecodedLogprob, Event, PromptLogprobs, Text, Tokens, Usage
 from service.generation.outputs.output import FinishReason, GenerationOutput, TokenLogprob
 from service.generation.requests.parameters import LogprobsOptions
 from service.generation.requests.request import GenerationRequest
@@ -110,7 +110,7 @@ def test_prompt_logprobs_are_emitted_once_per_prompt() -> None:
     (first,), (second,) = said("x"), said("y", choice_index=1)
     a, b = prompts[0]
     events = reader.read(first._replace(prompt_logprobs=[TokenLogprob(b, -1.5)]))
-    assert events[1] == PromptLogprobs(0, [SpelledLogprob(a, b"a", 0.0), SpelledLogprob(b, b"b", -1.5)])
+    assert events[1] == PromptLogprobs(0, [DecodedLogprob(a, b"a", 0.0), DecodedLogprob(b, b"b", -1.5)])
     rest = [*reader.read(second), *read(reader, *said("z", 1), *said("z", 1, 1))]
     assert [event.prompt_index for event in rest if isinstance(event, PromptLogprobs)] == [1]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from service.generation.outputs.events import SpelledLogprob
+from service.generation.outputs.events import DecodedLogprob
 from service.generation.outputs.output import TokenLogprob
-from service.output.tokens.logprobs import ContentLogprobs, spelled_prompt_logprobs
+from service.output.tokens.logprobs import ContentLogprobs, decode_prompt_logprobs
 from service.output.tokens.token_ranges import TextRange
 from tests.engine.constraints.fakes import ADDED, tokenizer_of
 
@@ -50,18 +50,18 @@ def test_logprob_carries_bytes_and_candidates() -> None:
     logprobs = ContentLogprobs(TOKENIZER)
     logprobs.add_token(TextRange(0, 1), TokenLogprob(first, -0.5, top=((plain, -0.25), (first, -0.5))))
     logprobs.add_content(TextRange(0, 1))
-    candidates = (SpelledLogprob(plain, b"a", -0.25), SpelledLogprob(first, b"\xc3", -0.5))
-    assert logprobs.take(1) == [SpelledLogprob(first, b"\xc3", -0.5, candidates)]
+    candidates = (DecodedLogprob(plain, b"a", -0.25), DecodedLogprob(first, b"\xc3", -0.5))
+    assert logprobs.take(1) == [DecodedLogprob(first, b"\xc3", -0.5, candidates)]
 
 
 def test_prompt_s_first_token_has_zero() -> None:
     """The first token has the logprob 0, because nothing precedes it; the others have the engine's."""
     first, second = (TOKENIZER.encode(letter)[0] for letter in "ab")
-    found = spelled_prompt_logprobs(TOKENIZER, [first, second], [TokenLogprob(second, -2.0)])
-    assert found == [SpelledLogprob(first, b"a", 0.0), SpelledLogprob(second, b"b", -2.0)]
+    found = decode_prompt_logprobs(TOKENIZER, [first, second], [TokenLogprob(second, -2.0)])
+    assert found == [DecodedLogprob(first, b"a", 0.0), DecodedLogprob(second, b"b", -2.0)]
 
 
 def test_prompt_that_was_not_computed_has_none() -> None:
     """A truncated prompt has no logprobs."""
-    assert spelled_prompt_logprobs(TOKENIZER, TOKENIZER.encode("ab"), []) == []
-    assert len(spelled_prompt_logprobs(TOKENIZER, TOKENIZER.encode("a"), [])) == 1
+    assert decode_prompt_logprobs(TOKENIZER, TOKENIZER.encode("ab"), []) == []
+    assert len(decode_prompt_logprobs(TOKENIZER, TOKENIZER.encode("a"), [])) == 1

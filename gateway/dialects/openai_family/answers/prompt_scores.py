@@ -17,10 +17,10 @@ def to_prompt_logprobs(logprobs: Sequence[TokenLogprob]) -> orjson.Fragment:
     not among the most likely ones.
     """
     written: list[dict[str, dict[str, object]] | None] = []
-    for place, token in enumerate(logprobs):
+    for index, token in enumerate(logprobs):
         entries = {str(top.token_id): _entry(top, rank) for rank, top in enumerate(token.top_logprobs, 1)}
         entries.setdefault(str(token.token_id), _entry(token, None))
-        written.append(entries if place else None)
+        written.append(entries if index else None)
     return orjson.Fragment(orjson.dumps(written))
 
 

@@ -13,19 +13,19 @@ from sluice.v1.logprobs_pb2 import TokenLogprob
 
 _MIN_LOGPROB: Final = -9999.0
 
-_Spelling: TypeAlias = tuple[bytes, bytes]  # the text before a token's log-probability, and after it
+_Encoding: TypeAlias = tuple[bytes, bytes]  # the text before a token's log-probability, and after it
 
 
 def to_token_list(logprobs: Iterable[TokenLogprob]) -> orjson.Fragment:
     """Return the tokens of a text with their candidates; an empty list if there are none."""
-    spellings: dict[tuple[str, bytes], _Spelling] = {}  # most candidates recur
+    encodings: dict[tuple[str, bytes], _Encoding] = {}  # most candidates recur
 
     def write(token: TokenLogprob) -> bytes:
         text, data = token.token, token.bytes
-        spelling = spellings.get((text, data))
-        if spelling is None:
-            spelling = spellings[text, data] = _spell(text, data)
-        return spelling[0] + orjson.dumps(finite(token.logprob)) + spelling[1]
+        encoding = encodings.get((text, data))
+        if encoding is None:
+            encoding = encodings[text, data] = _encode(text, data)
+        return encoding[0] + orjson.dumps(finite(token.logprob)) + encoding[1]
 
     entries = [b'%b,"top_logprobs":[%b]}' % (write(each), _closed(map(write, each.top_logprobs))) for each in logprobs]
     return orjson.Fragment(b"[%b]" % b",".join(entries))
@@ -36,10 +36,11 @@ def finite(logprob: float) -> float:
     return max(logprob, _MIN_LOGPROB)
 
 
-def _spell(text: str, data: bytes) -> _Spelling:
+def _encode(text: str, data: bytes) -> _Encoding:
     return b'{"token":%b,"logprob":' % orjson.dumps(text), b',"bytes":%b' % orjson.dumps(list(data))
 
 
 def _closed(objects: Iterable[bytes]) -> bytes:
+    """Return joined objects with the brace that closes the last; empty if there are none."""
     written = b"},".join(objects)
     return written and written + b"}"

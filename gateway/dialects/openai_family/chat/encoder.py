@@ -70,13 +70,13 @@ class ChatEncoder:
         if kind == "reasoning_delta":
             reasoning = event.reasoning_delta
             fields = dict.fromkeys(self._extra_fields.reasoning_names, reasoning.text)
-            return self._begun_delta(reasoning.choice_index, fields) if fields else b""
+            return self._delta_after_start(reasoning.choice_index, fields) if fields else b""
         if kind == "tool_call_delta":
             call = event.tool_call_delta
-            return self._begun_delta(call.choice_index, {"tool_calls": [_to_tool_call_delta(call)]}, content=None)
+            return self._delta_after_start(call.choice_index, {"tool_calls": [_to_tool_call_delta(call)]}, content=None)
         if kind == "choice_finished":
             end = event.choice_finished
-            return self._begun_delta(end.choice_index, {}, finish_reason=FINISH_REASONS[end.finish_reason])
+            return self._delta_after_start(end.choice_index, {}, finish_reason=FINISH_REASONS[end.finish_reason])
         return self._mark(event, kind)
 
     def whole(self, response: ChatResponse) -> bytes:
@@ -98,6 +98,7 @@ class ChatEncoder:
         return orjson.dumps(answer)
 
     def _choice(self, choice: ChatChoice) -> dict[str, Any]:
+        """Return a choice of a whole answer."""
         fields = {
             "index": choice.index,
             "message": _to_message(choice.message, self._extra_fields),
@@ -121,6 +122,7 @@ class ChatEncoder:
         return {"reasoning_effort": EFFORT_NAMES[effort]} if self.includes_effort and effort in EFFORT_NAMES else {}
 
     def _start(self, started: ChatStarted) -> None:
+        """Encode the fields that all chunks have."""
         head = orjson.dumps(
             {
                 "id": f"chatcmpl-{started.id}",
@@ -137,14 +139,15 @@ class ChatEncoder:
             self._prompt_token_ids = list(started.prompt_token_ids)
 
     def _content(self, delta: ContentDelta) -> bytes:
+        """Return the chunk of a text."""
         index = delta.choice_index
         if delta.logprobs or self._tokens.is_emitted:
             logprobs = to_logprobs(delta.logprobs) if delta.logprobs else None
-            return self._begun_delta(index, {"content": delta.text}, logprobs=logprobs)
+            return self._delta_after_start(index, {"content": delta.text}, logprobs=logprobs)
         begin = b"" if index in self._text_heads else self._begin(index, "")
         return begin + self._text_heads[index] + orjson.dumps(delta.text) + self._text_tail
 
-    def _begun_delta(
+    def _delta_after_start(
         self,
         index: int,
         delta: dict[str, Any],

@@ -91,6 +91,7 @@ class CompletionEncoder:
         )
 
     def _start(self, started: CompletionStarted) -> None:
+        """Encode the fields that all chunks have."""
         self._num_choices = max(started.n, 1)
         head = orjson.dumps(
             {
@@ -108,6 +109,7 @@ class CompletionEncoder:
             self._prompt_token_ids = dict(enumerate(prompts))
 
     def _delta(self, delta: CompletionDelta) -> bytes:
+        """Return the chunk of a text."""
         logprobs = b"null"
         if self._has_logprobs:
             writer = self._writers[delta.choice_index]
@@ -115,6 +117,7 @@ class CompletionEncoder:
         return self._choice(delta.choice_index, orjson.dumps(delta.text), logprobs, b"null")
 
     def _choice(self, index: int, text: bytes, logprobs: bytes, finish_reason: bytes) -> bytes:
+        """Return a chunk with one choice, whose fields are encoded."""
         position = b"%d" % index
         if self._index_by_prompt:
             position = b'%d,"choice_index":%d' % (index // self._num_choices, index)
@@ -127,6 +130,7 @@ class CompletionEncoder:
         return self._head + choice + b"}]" + self._tokens.tail(index)
 
     def _whole_choice(self, choice: CompletionChoice) -> dict[str, Any]:
+        """Return a choice of a whole answer."""
         by_prompt = {"index": choice.prompt_index, "choice_index": choice.index}
         fields: dict[str, Any] = {
             **(by_prompt if self._index_by_prompt else {"index": choice.index}),
@@ -141,6 +145,7 @@ class CompletionEncoder:
         return fields
 
     def _whole_logprobs(self, choice: CompletionChoice) -> dict[str, Any] | None:
+        """Return the logprobs of a choice, or None if they were not requested."""
         if not self._has_logprobs:
             return None
         prompt = () if self._extra_fields.prompt_logprobs else choice.prompt_logprobs

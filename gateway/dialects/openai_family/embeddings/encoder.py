@@ -36,6 +36,7 @@ class EmbeddingEncoder(WholeEncoder):
         )
 
     def _vector(self, values: Sequence[float]) -> str | orjson.Fragment:
+        """Return a vector as base64 of little-endian float32, or as JSON numbers."""
         if self._as_base64:
             return base64.b64encode(struct.pack(f"<{len(values)}f", *values)).decode()
         return orjson.Fragment(orjson.dumps(list(values)))

@@ -22,11 +22,11 @@ def to_prompts(value: PromptInput, field: str) -> list[prompt_pb2.Prompt]:
     if isinstance(value, str):
         return [prompt_pb2.Prompt(text=value)]
     if value and isinstance(value[0], int):
-        return [_of_tokens(_alike(value, int, "an integer", field), field)]
+        return [_of_tokens(_of_one_type(value, int, "an integer", field), field)]
     if value and isinstance(value[0], list):
-        lists = _alike(value, list, "a list", field)
+        lists = _of_one_type(value, list, "a list", field)
         return [_of_tokens(ids, f"{field}.{i}") for i, ids in enumerate(lists)]
-    return [prompt_pb2.Prompt(text=text) for text in _alike(value, str, "a string", field)]
+    return [prompt_pb2.Prompt(text=text) for text in _of_one_type(value, str, "a string", field)]
 
 
 def prompt_name(path: str, value: PromptInput, field: str) -> str:
@@ -39,15 +39,16 @@ def prompt_name(path: str, value: PromptInput, field: str) -> str:
     return ".".join(name for name in (field, None if is_token_list else index, token) if name is not None)
 
 
-def _alike(items: Sequence[object], kind: type[T], kind_name: str, field: str) -> list[T]:
-    alike = [item for item in items if isinstance(item, kind)]
-    if len(alike) < len(items):
+def _of_one_type(items: Sequence[object], kind: type[T], kind_name: str, field: str) -> list[T]:
+    of_type = [item for item in items if isinstance(item, kind)]
+    if len(of_type) < len(items):
         i = next(i for i, item in enumerate(items) if not isinstance(item, kind))
         raise Failure.of_field(f"{field}.{i}", f"must be {kind_name}, as the first item is", Reason.INVALID_TYPE)
-    return alike
+    return of_type
 
 
 def _of_tokens(ids: list[int], field: str) -> prompt_pb2.Prompt:
+    """Return a prompt of token ids. Raise Failure for ids out of range."""
     prompt = prompt_pb2.Prompt(token_ids=prompt_pb2.TokenIds())
     try:
         prompt.token_ids.ids.extend(ids)

@@ -35,13 +35,13 @@ class JsonSchemaFormat(msgspec.Struct, tag_field="type", tag="json_schema", forb
 ResponseFormat = TextFormat | JsonObjectFormat | JsonSchemaFormat
 
 
-def to_constraint(wanted: ResponseFormat) -> sampling_pb2.OutputConstraint | None:
+def to_constraint(response_format: ResponseFormat) -> sampling_pb2.OutputConstraint | None:
     """Return the contract's constraint; None for free text, and for formats that a dialect converts itself."""
-    if isinstance(wanted, JsonObjectFormat):
+    if isinstance(response_format, JsonObjectFormat):
         return sampling_pb2.OutputConstraint(json_object=sampling_pb2.JsonObject())
-    if not isinstance(wanted, JsonSchemaFormat):
+    if not isinstance(response_format, JsonSchemaFormat):
         return None
-    named = wanted.json_schema
+    named = response_format.json_schema
     if not is_given(named.schema):
         raise Failure.of_field("response_format.json_schema.schema", "required, but missing", Reason.MISSING_FIELD)
     schema = sampling_pb2.JsonSchema(name=named.name, schema=bytes(named.schema).decode(), strict=named.strict)

@@ -123,9 +123,9 @@ class ResponseBody(DrawingBody, kw_only=True):
 
     def check(self) -> None:
         """Raise Failure for fields that would have to be ignored, and for fields that contradict each other."""
-        for name, why in _REJECTED.items():
+        for name, reason in _REJECTED.items():
             if is_given(getattr(self, name)):
-                raise Failure.of_field(name, f"not supported: {why}", Reason.UNSUPPORTED_FIELD)
+                raise Failure.of_field(name, f"not supported: {reason}", Reason.UNSUPPORTED_FIELD)
         if self.store:
             raise Failure.of_field("store", "must be false: responses are not stored", Reason.UNSUPPORTED_FIELD)
         if self.background:
@@ -208,5 +208,5 @@ class ResponseBody(DrawingBody, kw_only=True):
         return isinstance(self.tool_choice, NamedTool) and self.tool_choice.function is not None
 
     def _has_schema_inside(self) -> bool:
-        wanted = self.text.format if self.text is not None else None
-        return isinstance(wanted, SchemaFormat) and wanted.json_schema is not None
+        text_format = self.text.format if self.text is not None else None
+        return isinstance(text_format, SchemaFormat) and text_format.json_schema is not None

@@ -48,7 +48,7 @@ class ResponseEncoder:
 
     def __init__(self, response: ResponseObject) -> None:
         self._response = response
-        self._so_far: dict[str, Any] = {}  # the response as last sent, with the completed items
+        self._response_so_far: dict[str, Any] = {}  # the response as last sent, with the completed items
         self._call_name = ""  # name of the last call that started
         self._num_events = 0
         self._text_head = b""  # prefix of the deltas of the item `_text_id`, up to the sequence number
@@ -58,7 +58,7 @@ class ResponseEncoder:
         """Return the SSE event for one event of the service; empty for a usage event that an error follows."""
         kind = event.WhichOneof("event") or ""
         if kind == "usage":
-            self._so_far["usage"] = to_usage(event.usage)
+            self._response_so_far["usage"] = to_usage(event.usage)
             return b""
         self._num_events = event.sequence_number + 1
         if kind == "output_text_delta" and not event.output_text_delta.logprobs:
@@ -77,22 +77,23 @@ class ResponseEncoder:
             "param": failure.field,
             "type": _error_type(failure),
         }
-        failed = self._so_far | {"status": "failed", "error": error}
+        failed = self._response_so_far | {"status": "failed", "error": error}
         return _event("response.failed", self._num_events, {"response": failed})
 
     def _fields(self, event: StreamResponseResponse, kind: str) -> dict[str, Any]:
         """Return the event's fields except type and sequence number: the contract's fields have the callers' names."""
         inner = getattr(event, kind)
         if kind in _RESPONSES:
-            self._so_far = self._response.write(inner.response)
-            return {"response": self._so_far}
+            self._response_so_far = self._response.write(inner.response)
+            return {"response": self._response_so_far}
         fields = {
-            field.name: _WRITERS.get(field.name, _same)(getattr(inner, field.name)) for field in inner.DESCRIPTOR.fields
+            field.name: _WRITERS.get(field.name, _unchanged)(getattr(inner, field.name))
+            for field in inner.DESCRIPTOR.fields
         }
         if kind == "output_item_added":
             self._call_name = inner.item.function_call.name
         elif kind == "output_item_done":
-            self._so_far["output"].append(fields["item"])
+            self._response_so_far["output"].append(fields["item"])
         elif kind == "function_call_arguments_done":
             fields["name"] = self._call_name
         elif kind in _REASONING:
@@ -114,11 +115,12 @@ class ResponseEncoder:
         return b'%b%d,"delta":%b}\n\n' % (self._text_head, number, orjson.dumps(delta.delta))
 
 
-def _same(value: Any) -> Any:
+def _unchanged(value: Any) -> Any:
     return value
 
 
 def _event(kind: str, number: int, fields: dict[str, Any]) -> bytes:
+    """Return a server-sent event."""
     data = orjson.dumps({"type": kind, "sequence_number": number, **fields})
     return b"event: %b\ndata: %b\n\n" % (kind.encode(), data)
 
@@ -131,6 +133,7 @@ def _error_code(failure: Failure) -> str:
 
 
 def _error_type(failure: Failure) -> str:
+    """Return OpenAI's type of an error."""
     if failure.status == 429:
         return "rate_limit_error"
     return "invalid_request_error" if failure.status < 500 else "server_error"

@@ -120,6 +120,7 @@ def _message(role: content_pb2.Role, content: Iterable[content_pb2.ContentPart])
 
 
 def _output_text(output: str | list[Part] | JsonObject | None, path: str) -> str:
+    """Return the text of a function's output. Raise Failure for images and files."""
     if not isinstance(output, list):
         return json_text(output)
     for index, part in enumerate(output):

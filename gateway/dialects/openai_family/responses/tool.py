@@ -25,7 +25,7 @@ from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.json_body import is_given
 
 _ONE_LINE: Final = bytes.maketrans(b"\r\n", b"  ")
-_TWICE: Final = "give its fields inside {0} or next to type, not both"
+_DUPLICATE_TEXT: Final = "give its fields inside {0} or next to type, not both"
 
 
 class ResponseTool(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -68,7 +68,7 @@ def to_tool(tool: ResponseTool, path: str) -> tool_pb2.Tool:
         name = _required(tool.name, f"{path}.name")
         function = OfferedFunction(name, tool.description, tool.parameters, tool.strict)
     elif (tool.name, tool.description, tool.strict) != (None, None, None) or is_given(tool.parameters):
-        raise Failure.of_field(path, _TWICE.format("function"))
+        raise Failure.of_field(path, _DUPLICATE_TEXT.format("function"))
     return chat_tool.to_tool(OfferedTool("function", function))
 
 
@@ -79,23 +79,25 @@ def to_tool_choice(choice: ToolChoice) -> tool_pb2.ToolChoice:
     if choice.function is None:
         function = ChosenFunction(_required(choice.name, "tool_choice.name"))
     elif choice.name is not None:
-        raise Failure.of_field("tool_choice", _TWICE.format("function"))
+        raise Failure.of_field("tool_choice", _DUPLICATE_TEXT.format("function"))
     else:
         function = choice.function
     return chat_tool.to_tool_choice(ChosenTool("function", function))
 
 
-def to_constraint(wanted: Format) -> sampling_pb2.OutputConstraint | None:
+def to_constraint(text_format: Format) -> sampling_pb2.OutputConstraint | None:
     """Return the contract's constraint; None for free text. Raise Failure."""
-    if not isinstance(wanted, SchemaFormat):
-        return chat_format.to_constraint(wanted)
-    named, path = wanted.json_schema, "text.format.json_schema"
+    if not isinstance(text_format, SchemaFormat):
+        return chat_format.to_constraint(text_format)
+    named, path = text_format.json_schema, "text.format.json_schema"
     if named is None:
         path = "text.format"
-        name = _required(wanted.name, f"{path}.name")
-        named = NamedSchema(name, wanted.description, wanted.schema, wanted.strict)
-    elif (wanted.name, wanted.description, wanted.strict) != (None, None, None) or is_given(wanted.schema):
-        raise Failure.of_field("text.format", _TWICE.format("json_schema"))
+        name = _required(text_format.name, f"{path}.name")
+        named = NamedSchema(name, text_format.description, text_format.schema, text_format.strict)
+    elif (text_format.name, text_format.description, text_format.strict) != (None, None, None) or is_given(
+        text_format.schema
+    ):
+        raise Failure.of_field("text.format", _DUPLICATE_TEXT.format("json_schema"))
     if not is_given(named.schema):
         raise Failure.of_field(f"{path}.schema", "required, but missing", Reason.MISSING_FIELD)
     return chat_format.to_constraint(JsonSchemaFormat(named))
@@ -117,13 +119,13 @@ def tool_choice_answer(choice: ToolChoice | None) -> Any:
     return {"type": "function", "name": choice.name}
 
 
-def format_answer(wanted: Format | None) -> dict[str, Any]:
+def format_answer(text_format: Format | None) -> dict[str, Any]:
     """Return the format for the answer: in the form of the request, with all of that form's fields."""
-    match wanted:
+    match text_format:
         case SchemaFormat(json_schema=NamedSchema() as named):
             return {"type": "json_schema", "json_schema": _schema_answer(named)}
         case SchemaFormat():
-            return {"type": "json_schema", **_schema_answer(wanted)}
+            return {"type": "json_schema", **_schema_answer(text_format)}
         case JsonObjectFormat():
             return {"type": "json_object"}
         case _:
@@ -154,6 +156,7 @@ def _verbatim(raw: msgspec.Raw) -> orjson.Fragment | None:
 
 
 def _required(name: str | None, path: str) -> str:
+    """Return a name. Raise Failure if it is missing."""
     if name is None:
         raise Failure.of_field(path, "required, but missing", Reason.MISSING_FIELD)
     return name

@@ -14,24 +14,24 @@ from service.generation.outputs.output import FinishReason, GenerationOutput, Ti
 
 
 class PendingOutput:
-    """The tokens of one choice in the order of sampling. The tokens between two cuts become an output of their own.
+    """The tokens of one choice in the order of sampling. The tokens between two output ends become an output.
 
-    With `separates_tokens`, each token after the last cut does, too.
+    With `separates_tokens`, each token after the last output end does, too.
     """
 
     def __init__(
         self,
         detokenizer: Detokenizer,
-        cuts: Iterable[int] = (),
+        output_ends: Iterable[int] = (),
         *,
         choice_index: int = 0,
         request_index: int = 0,
         decodes_immediately: bool = False,
         separates_tokens: bool = False,
     ) -> None:
-        """`cuts` are numbers of generated tokens, in ascending order."""
+        """`output_ends` are numbers of generated tokens, in ascending order."""
         self._detokenizer = detokenizer
-        self._cuts = deque(cuts)
+        self._output_ends = deque(output_ends)
         self._choice_index = choice_index
         self._request_index = request_index
         self._decodes_immediately = decodes_immediately
@@ -66,7 +66,7 @@ class PendingOutput:
     def take(
         self, timings: Timings, num_cached_tokens: int, finish_reason: FinishReason | None
     ) -> list[GenerationOutput]:
-        """Return the output that can be reported now: one, or one for each span between cuts up to the last cut.
+        """Return the output that can be reported now: one, or one per output end up to the last one.
 
         `finish_reason` is set if the choice has ended; its last output then has all text that was held back, unless a
         stop string has ended it.
@@ -74,26 +74,26 @@ class PendingOutput:
         outputs = []
         is_finished = finish_reason is not None
         num_generated = self._num_reported + len(self._token_ids)
-        while (cut := self._next_cut()) is not None and cut + is_finished <= num_generated:
-            num_tokens = cut - self._num_reported
-            if self._cuts:
-                self._cuts.popleft()
+        while (output_end := self._next_end()) is not None and output_end + is_finished <= num_generated:
+            num_tokens = output_end - self._num_reported
+            if self._output_ends:
+                self._output_ends.popleft()
             unfinished = timings._replace(finished=None)
             outputs.append(self._output(num_tokens, unfinished, num_cached_tokens, None, is_whole=True))
         if finish_reason is not None:
-            is_whole = self._next_cut() is not None
+            is_whole = self._next_end() is not None
             outputs.append(
                 self._output(len(self._token_ids), timings, num_cached_tokens, finish_reason, is_whole=is_whole)
             )
-            self._cuts.clear()
-        elif self._token_ids and self._next_cut() is None:
+            self._output_ends.clear()
+        elif self._token_ids and self._next_end() is None:
             outputs.append(self._output(len(self._token_ids), timings, num_cached_tokens, None, is_whole=False))
         return outputs
 
-    def _next_cut(self) -> int | None:
+    def _next_end(self) -> int | None:
         """Return the number of tokens at which the next output ends, or None if it is left open."""
-        if self._cuts:
-            return self._cuts[0]
+        if self._output_ends:
+            return self._output_ends[0]
         return self._num_reported + 1 if self._separates_tokens else None
 
     def _output(

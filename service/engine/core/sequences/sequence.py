@@ -126,7 +126,7 @@ class Sequence:
         )
         self._pending_output = PendingOutput(
             self._detokenizer,
-            request.cuts.get(choice_index, ()),
+            request.output_ends.get(choice_index, ()),
             choice_index=choice_index,
             request_index=group.request_index,
             decodes_immediately=bool(stopping.stop),
@@ -186,7 +186,7 @@ class Sequence:
             self._finished = now
 
     def take_outputs(self) -> list[GenerationOutput]:
-        """Return the unreported tokens as one output, or as one per span between cuts up to the last cut.
+        """Return the unreported tokens as one output, or as one per output end up to the last one.
 
         Call it only once after the end.
         """

@@ -216,7 +216,7 @@ def weight_files(folder: Path) -> list[Path]:
     if single.is_file():
         return [single]
     if not index.is_file():
-        raise ModelLoadError(f"{folder} holds neither model.safetensors nor {_INDEX}{_hint(folder)}")
+        raise ModelLoadError(f"{folder} holds neither model.safetensors nor {_INDEX}{_unsupported_files_hint(folder)}")
     try:
         names = sorted(set(json.loads(index.read_text())["weight_map"].values()))
     except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
@@ -228,7 +228,7 @@ def weight_files(folder: Path) -> list[Path]:
     return files
 
 
-def _hint(folder: Path) -> str:
+def _unsupported_files_hint(folder: Path) -> str:
     """Return what to do about a folder whose weights have another format; empty if there is nothing to advise."""
     files = sorted(file for file in folder.iterdir() if file.suffix in _PICKLES | {".gguf"})
     if not files:

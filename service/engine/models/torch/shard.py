@@ -65,9 +65,9 @@ def parallel_unsupported_reason(config: Any, num_ranks: int) -> str | None:
     shape = decoder_shape(config)
     if num_ranks > shape.vocab_size:
         return f"engine.tensor_parallel {num_ranks} exceeds its vocabulary size, {shape.vocab_size}"
-    for what, count in (("attention heads", shape.num_heads), ("inner units", shape.intermediate_size)):
+    for name, count in (("attention heads", shape.num_heads), ("inner units", shape.intermediate_size)):
         if count % num_ranks:
-            return f"engine.tensor_parallel {num_ranks} doesn't divide its {count} {what}"
+            return f"engine.tensor_parallel {num_ranks} doesn't divide its {count} {name}"
     if shape.num_kv_heads % num_ranks and num_ranks % shape.num_kv_heads:
         heads = f"its {shape.num_kv_heads} key heads"
         return f"engine.tensor_parallel {num_ranks} neither divides nor is a multiple of {heads}"

@@ -238,9 +238,9 @@ def test_group_is_finished_with_its_last_choice() -> None:
     assert other.is_finished
 
 
-def test_sequence_with_cuts_reports_whole_spans_first() -> None:
-    """Tokens between two cuts are reported together, and tokens after the last cut immediately."""
-    sequence = sequence_of(replace(request([1]), cuts={0: (2, 3)}))
+def test_sequence_with_output_ends_reports_whole_spans_first() -> None:
+    """Tokens between two output ends are reported together, and tokens after the last one immediately."""
+    sequence = sequence_of(replace(request([1]), output_ends={0: (2, 3)}))
     spans = [
         [(output.text, output.is_whole) for output in outputs_of_token(sequence, token_id)] for token_id in b"abcde"
     ]
@@ -248,19 +248,19 @@ def test_sequence_with_cuts_reports_whole_spans_first() -> None:
 
 
 @pytest.mark.parametrize("stop", [(), ("x",)], ids=["decoded when reported", "decoded immediately"])
-def test_sequence_with_cuts_reports_the_same_spans_together(stop: tuple[str, ...]) -> None:
-    """Spans between cuts do not depend on how often outputs are taken."""
-    sequence = sequence_of(replace(request([1], stop=stop), cuts={0: (2, 3)}))
+def test_sequence_with_output_ends_reports_the_same_spans_together(stop: tuple[str, ...]) -> None:
+    """Spans between output ends do not depend on how often outputs are taken."""
+    sequence = sequence_of(replace(request([1], stop=stop), output_ends={0: (2, 3)}))
     for token_id in b"abcde":
         sequence.take(token_id, 0.0)
     spans = [(output.text, tuple(output.text_ends), output.is_whole) for output in sequence.take_outputs()]
     assert spans == [("ab", (1, 2), True), ("c", (3,), True), ("de", (4, 5), False)]
 
 
-@pytest.mark.parametrize("cuts", [(5, 9), (3, 9)])
-def test_sequence_that_ends_before_a_cut_reports_the_rest(cuts: tuple[int, ...]) -> None:
-    """The last output of a choice that ends before a cut has all unreported tokens."""
-    sequence = sequence_of(replace(request([1]), cuts={0: cuts}))
+@pytest.mark.parametrize("output_ends", [(5, 9), (3, 9)])
+def test_sequence_that_ends_before_an_output_end_reports_the_rest(output_ends: tuple[int, ...]) -> None:
+    """The last output of a choice that ends before an output end has all unreported tokens."""
+    sequence = sequence_of(replace(request([1]), output_ends={0: output_ends}))
     outputs = [outputs_of_token(sequence, token_id) for token_id in (97, 98, END)]
     assert outputs[:2] == [[], []]
     (last,) = outputs[2]

@@ -2,42 +2,34 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Sequence
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Match, Route
 from starlette.types import Scope
 
-from gateway.config import Settings
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.http.suggested_path import suggested_path
 from gateway.http.trailing_slash import TrailingSlash
-from gateway.operators.drain import Drain, DrainGate, GatewayPhase
+from gateway.operators.drain import Drain, DrainGate
+from gateway.operators.health import Readiness, health_routes
 from gateway.operators.metrics_gate import MetricsGate
 from gateway.operators.observer import RequestObserver
 from gateway.operators.routes import operator_routes
 from gateway.operators.status import StatusReader
 from gateway.page.routes import page_routes
 from gateway.routes.dialects.serving_endpoints import SERVING_ENDPOINTS
-from gateway.routes.surface import SurfaceMap
-from gateway.routes.surfaces import SURFACES
+from gateway.routes.dialects.surfaces import SURFACES
+from gateway.routes.surface.surface import SurfaceMap
 from gateway.routes.upstream.upstream import Upstream
-from gateway.telemetry import Telemetry
+from gateway.server.listeners import ListenerAudience
+from gateway.settings.config import Settings
+from gateway.telemetry.telemetry import Telemetry
 from gateway.upstream.client import ServiceClient
-from process.distribution import installed_version
-
-
-class ListenerAudience(enum.Enum):
-    """The clients that a listener is for."""
-
-    ALL = "all"  # both; metrics need the scope `metrics`
-    CALLERS = "callers"
-    OPERATORS = "operators"  # all routes; metrics need no scope
 
 
 def build_app(
@@ -56,28 +48,8 @@ def build_app(
     is_for_callers = audience is ListenerAudience.CALLERS
     surfaces = [each.reading() if is_for_callers and each is SERVING_ENDPOINTS else each for each in SURFACES]
 
-    async def healthz(request: Request) -> Response:  # noqa: ARG001  the framework's signature
-        if drain.phase is not GatewayPhase.SERVING:  # Envoy and other load balancers use other replicas
-            return JSONResponse({"status": drain.phase.value}, status_code=503)
-        return JSONResponse({"status": "alive"})
-
-    async def livez(request: Request) -> Response:  # noqa: ARG001  the framework's signature
-        return JSONResponse({"status": "alive"})  # also while draining: a restart would cut off running requests
-
-    async def unready_reason() -> str | None:
-        leaving = None if drain.phase is GatewayPhase.SERVING else "the server is shutting down"
-        return leaving or await client.unready_reason()
-
-    status = StatusReader(client, telemetry, unready_reason)
-
-    async def readyz(request: Request) -> Response:  # noqa: ARG001  the framework's signature
-        reason = await unready_reason()
-        if reason is None:
-            return JSONResponse({"status": "ready"})
-        return JSONResponse({"status": "unready", "reason": reason}, status_code=503)
-
-    async def own_version(request: Request) -> Response:  # noqa: ARG001  the framework's signature
-        return JSONResponse({"version": installed_version()})
+    readiness = Readiness(client, drain)
+    status = StatusReader(client, telemetry, readiness.unready_reason)
 
     async def unrouted(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)  # noqa: S101  it is registered for nothing else
@@ -91,11 +63,7 @@ def build_app(
     app = Starlette(
         routes=[
             *(route for surface in surfaces for route in surface.routes(upstream, settings)),
-            Route("/livez", livez),
-            Route("/healthz", healthz),
-            Route("/readyz", readyz),
-            *(Route(path, readyz) for path in ("/health", "/ping")),  # paths of other servers
-            Route("/version", own_version),
+            *health_routes(drain, readiness),
             *page_routes(),
             *([] if is_for_callers else operator_routes(status, telemetry, error_response, gate)),
         ],

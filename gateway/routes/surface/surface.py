@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from starlette.routing import Match, Route
 from starlette.types import Scope
 
-from gateway.config import Settings
 from gateway.dialects.seam.error_response import ErrorResponse, ToErrorResponse
 from gateway.dialects.seam.failure import Failure
 from gateway.http.headers import headers_of
 from gateway.routes.handling.response_headers import SendHeaders, WithResponseHeaders, send_no_headers
-from gateway.routes.operation import Operation
+from gateway.routes.surface.operation import Operation
 from gateway.routes.upstream.upstream import Upstream
+from gateway.settings.config import Settings
 
 
 class ClosedRoute(Route):

@@ -1,7 +1,4 @@
-"""Traces and metrics: the gateway's instruments, and the names of its attributes.
-
-The code that measures requests and calls takes its instruments from here.
-"""
+"""Traces and metrics: the gateway's instruments, which the code that measures requests and calls uses."""
 
 from __future__ import annotations
 
@@ -16,15 +13,6 @@ from process.telemetry.telemetry import ProcessTelemetry
 
 SCOPE = "sluice.gateway"
 SERVICE_NAME = "sluice-gateway"
-
-# Attributes of the semantic conventions; process.telemetry.attributes has those that the service shares.
-HTTP_METHOD = "http.request.method"
-HTTP_ROUTE = "http.route"
-HTTP_STATUS = "http.response.status_code"
-URL_PATH = "url.path"
-URL_SCHEME = "url.scheme"
-USER_AGENT = "user_agent.original"
-SERVER_ADDRESS = "server.address"
 
 # Bucket boundaries in seconds: those of the conventions, extended to the duration of long streams.
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 320, 640)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from gateway.config import Settings
+from gateway.settings.config import Settings
 from process.settings.shown_settings import show_settings
 
 if __name__ == "__main__":

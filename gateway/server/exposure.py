@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from gateway.config import Settings
 from gateway.dialects.seam.failure import Failure, Reason
+from gateway.settings.config import Settings
 from gateway.upstream.client import Caller, ServiceClient
 
 _RETRY_S: Final = 0.5

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config import Settings
+from gateway.settings.config import Settings
 from process.errors import ConfigError
 from process.settings.process_settings import read_settings
 from tests.e2e.stack import free_ports

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from gateway.__main__ import listen
-from gateway.config import Settings
+from gateway.server.listeners import listen
+from gateway.settings.config import Settings
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems hand no options on from the listener")

@@ -1,0 +1,1 @@
+"""The gateway's settings, and `sluice config --gateway`, which prints them."""

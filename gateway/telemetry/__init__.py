@@ -1,0 +1,1 @@
+"""The gateway's tracer and instruments, and the names of its attributes."""
