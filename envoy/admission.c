@@ -1,11 +1,12 @@
 // An HTTP filter for Envoy that rejects requests which the service would have to reject, at a small fraction of the cost.
 //
-// The service sends the number of requests that it can serve with each answer, as `x-sluice-limit: ID;SUSTAINED;BURST;IS_OVERLOADED`. BURST
-// requests may be in flight at once. Above it the filter detects an overload, which lasts until two seconds after the
-// last rejection; meanwhile only SUSTAINED requests may be in flight, the least number with nearly the highest throughput. A
-// caller that uses less than half of the mean of all callers, and no more than its share of SUSTAINED at once, is admitted up
-// to BURST. Callers are distinguished by credential, or else by address. A caller that is rejected more than a hundred
-// times a second gets its rejections a second late, since it ignores `retry-after`. docs/fairness.md describes the rules.
+// The service sends with its answers how many requests may be in flight, as
+// `x-sluice-limit: ID;SUSTAINED;BURST;IS_OVERLOADED`.
+// Above BURST, or if the service says so, the filter detects an overload, which lasts until two seconds after the last
+// rejection; meanwhile only SUSTAINED requests may be in flight. A caller that uses less than half of the mean of all
+// callers, and has no more than its share of SUSTAINED in flight, is admitted up to BURST. Callers are distinguished by
+// credential, or else by address. A caller that is rejected more than a hundred times in a second gets the other rejections
+// a second late, since it ignores `retry-after`. docs/fairness.md describes the rules.
 //
 // Each of Envoy's threads has a machine of its own, whose one thread calls the exported functions. For proxy-wasm's ABI
 // 0.2.1, without a library; make envoy-filters puts it into envoy.yaml.
@@ -31,36 +32,37 @@ enum {
     NUM_DELAYED = 1 << 12,   // at a time
 };
 
-struct Caller { float used; uint32_t used_at, in_flight, is_known, rejected, rejected_since; };
-struct Source { uint32_t id, sustained, burst, received_at; };
+struct Caller { uint64_t used_at, rejected_since; float used; uint32_t in_flight, is_known, rejected; };
+struct Source { uint64_t received_at; uint32_t id, sustained, burst; };
 struct Stream { uint32_t context, caller, is_delayed; };
-struct Delayed { uint32_t context, due; };
+struct Delayed { uint64_t due; uint32_t context; };
 
 static struct Caller callers[NUM_CALLERS];
 static struct Source sources[NUM_SOURCES];
 static struct Stream streams[NUM_STREAMS];  // open addressing; a context of 0 is a free cell
-// Envoy's threads, how long a limit holds, how long an overload lasts after the last rejection, and for how long a caller's
-// rejections are counted and then delayed
+// Envoy's threads; in milliseconds how long a limit holds, how long an overload lasts after the last rejection, and for how
+// long a caller's rejections are counted and then delayed
 static uint32_t num_threads, limit_ms, overload_ms, delay_ms;
-static uint32_t num_in_flight, num_active, overload_until, refreshed_at, sustained, burst, is_limited, rejections_metric;
+static uint64_t overload_until, refreshed_at;
+static uint32_t num_in_flight, num_active, sustained, burst, is_limited, rejections_metric;
 static struct Delayed delayed[NUM_DELAYED];  // a ring, oldest first
 static uint32_t first_delayed, num_delayed;
 static float total_used;
 
-static uint32_t now_ms(void) {
+static uint64_t now_ms(void) {
     uint64_t now_ns = 0;
     get_time(&now_ns);
-    return (uint32_t)(now_ns / 1000000);
+    return now_ns / 1000000;
 }
 
-static float used_by(struct Caller *caller, uint32_t now) {  // 2 to the power of -time / HALF_LIFE_MS, by line segments
-    uint32_t elapsed = now - caller->used_at, halves = elapsed / HALF_LIFE_MS;
+static float used_by(struct Caller *caller, uint64_t now) {  // 2 to the power of -time / HALF_LIFE_MS, by line segments
+    uint64_t elapsed = now - caller->used_at, halves = elapsed / HALF_LIFE_MS;
     caller->used_at = now;
-    caller->used *= halves > 30 ? 0.0f : (1.0f - 0.5f * (float)(elapsed % HALF_LIFE_MS) / HALF_LIFE_MS) / (float)(1u << halves);
+    caller->used *= halves > 30 ? 0.0f : (1.0f - 0.5f * (float)(elapsed % HALF_LIFE_MS) / (float)HALF_LIFE_MS) / (float)(1u << halves);
     return caller->used;
 }
 
-static void refresh(uint32_t now) {  // what holds for all callers
+static void refresh(uint64_t now) {  // what holds for all callers
     refreshed_at = now;
     total_used = 0;
     num_active = 0;
@@ -80,10 +82,9 @@ static void refresh(uint32_t now) {  // what holds for all callers
     burst = (burst + num_threads - 1) / num_threads;
 }
 
-static uint32_t may_pass(struct Caller *caller, uint32_t now) {
+static uint32_t may_pass(struct Caller *caller, uint64_t now) {
     if (!is_limited) return 1;
-    uint32_t is_overloaded = (int32_t)(overload_until - now) > 0;
-    if (num_in_flight < (is_overloaded ? sustained : burst)) return 1;
+    if (num_in_flight < (overload_until > now ? sustained : burst)) return 1;
     uint32_t others = num_active + (caller->used < 0.05f), reserve = burst / 8 > MIN_RESERVE ? burst / 8 : MIN_RESERVE;
     uint32_t is_below = used_by(caller, now) * 2 * (float)others < total_used && caller->in_flight * others < sustained + others;
     if (is_below && caller->is_known && num_in_flight < burst + reserve) return 1;
@@ -151,7 +152,7 @@ EXPORT(proxy_on_configure) uint32_t on_configure(uint32_t context, uint32_t size
     return num_threads > 0;
 }
 
-static uint32_t must_wait(struct Caller *caller, uint32_t now) {
+static uint32_t must_wait(struct Caller *caller, uint64_t now) {
     if (now - caller->rejected_since >= delay_ms) {
         caller->rejected_since = now;
         caller->rejected = 0;
@@ -160,10 +161,10 @@ static uint32_t must_wait(struct Caller *caller, uint32_t now) {
 }
 
 EXPORT(proxy_on_tick) void on_tick(uint32_t context) {
-    uint32_t now = now_ms();
+    uint64_t now = now_ms();
     if (now - refreshed_at >= REFRESH_MS) refresh(now);
     for (uint32_t i = 0; i < MAX_DELAYED_PER_TICK && num_delayed > 0; i++, num_delayed--) {
-        if ((int32_t)(now - delayed[first_delayed].due) < 0) break;
+        if (delayed[first_delayed].due > now) break;
         uint32_t late = delayed[first_delayed].context;
         first_delayed = (first_delayed + 1) % NUM_DELAYED;
         if (find_stream(late)->context == 0) continue;  // its client has left
@@ -173,12 +174,13 @@ EXPORT(proxy_on_tick) void on_tick(uint32_t context) {
 }
 
 EXPORT(proxy_on_request_headers) uint32_t on_request_headers(uint32_t context, uint32_t count, uint32_t is_end) {
-    uint32_t now = now_ms(), index = find_caller();
+    uint64_t now = now_ms();
+    uint32_t index = find_caller();
     struct Stream *stream = find_stream(context);
-    if (num_in_flight >= NUM_STREAMS / 4 || !may_pass(&callers[index], now)) {
+    if (num_in_flight >= NUM_STREAMS / 2 || !may_pass(&callers[index], now)) {
         if (must_wait(&callers[index], now)) {
             *stream = (struct Stream){context, index, 1};
-            delayed[(first_delayed + num_delayed++) % NUM_DELAYED] = (struct Delayed){context, now + delay_ms};
+            delayed[(first_delayed + num_delayed++) % NUM_DELAYED] = (struct Delayed){now + delay_ms, context};
         } else {
             reject();
         }
@@ -201,14 +203,15 @@ EXPORT(proxy_on_response_headers) uint32_t on_response_headers(uint32_t context,
         callers[stream->caller].is_known = 1;
     if (get_header(RESPONSE_HEADERS, "x-sluice-limit", 14, &text, &size) != OK) return CONTINUE;
     char *end = text + size;
-    uint32_t now = now_ms(), id = number(&text, end), new_sustained = number(&text, end), new_burst = number(&text, end);
+    uint64_t now = now_ms();
+    uint32_t id = number(&text, end), new_sustained = number(&text, end), new_burst = number(&text, end);
     if (number(&text, end)) overload_until = now + overload_ms;
     remove_header(RESPONSE_HEADERS, "x-sluice-limit", 14);
     struct Source *oldest = &sources[0];
     for (uint32_t i = 0; i < NUM_SOURCES && oldest->id != id; i++) {
         if (sources[i].id == id || now - sources[i].received_at > now - oldest->received_at) oldest = &sources[i];
     }
-    *oldest = (struct Source){id, new_sustained, new_burst, now};
+    *oldest = (struct Source){now, id, new_sustained, new_burst};
     refresh(now);
     return CONTINUE;
 }

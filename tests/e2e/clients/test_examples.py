@@ -25,6 +25,13 @@ TRIES = int(os.environ.get("EXAMPLE_TRIES", "2"))
 LONGEST_S = 110 + 2 * TRIES  # the limit of all tries of an example together
 # Questions that the bundled model can answer.
 KNOWN = {"What is the capital of France?": "Paris", "Who are you?": "sluice-demo"}
+ENDS = (
+    "data: [DONE]",
+    "event: response.completed",
+    "event: message_stop",
+    "event: message-end",
+    '"text_output":"","finish_reason"',
+)
 TEXT = re.compile(r'"(?:content|text|delta|text_output)":\s*("(?:[^"\\]|\\.)*")')
 ERROR = re.compile(r'"error\w*":\s*(?!\s|null)')  # a field, because text may contain the same characters
 AGAIN = """
@@ -88,9 +95,7 @@ def test_shell_example(stack: Stack, page: Path, code: str) -> None:
         here = code.replace(DOOR, stack.door).replace(".state/8080", str(stack.state_folder))
         printed = run(["bash", "-c", PRELUDE + here])
         assert not ERROR.search(printed), printed
-        ends = ("data: [DONE]", "event: response.completed", "event: message_stop", "event: message-end")
-        ends += ('"text_output":"","finish_reason"',)
-        assert sum(printed.count(end) for end in ends) == code.count("curl -N")
+        assert sum(printed.count(end) for end in ENDS) == code.count("curl -N")
         assert is_right(code, "".join(json.loads(text) for text in TEXT.findall(printed))), printed
 
 
