@@ -119,12 +119,11 @@ class GeneratorClient(EngineClient[OpenGeneration]):
 
     def in_flight_limit(self) -> InFlightLimit | None:
         """Return the number of requests that may be in flight, or None if no answer was measured yet."""
-        now = self._clock()
-        return self._in_flight.limit(now, is_overloaded=self._overload.is_overloaded(now))
+        return self._in_flight.limit(is_overloaded=self._overload.is_overloaded(self._clock()))
 
     def record_answer(self, num_tokens: int, duration_s: float) -> None:
         """Record the tokens of each choice of a whole answer, and the seconds since the arrival of its request."""
-        self._in_flight.record_answer(self._clock(), num_tokens, duration_s)
+        self._in_flight.record_answer(num_tokens, duration_s)
 
     def reject_if_overloaded(
         self, caller_id: str, weight: float, deadline: float | None = None, waited_s: float | None = None

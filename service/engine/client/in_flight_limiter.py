@@ -20,24 +20,26 @@ _MEMORY = 0.95  # weight of earlier answers in the mean length
 
 
 class FadingMaximum:
-    """The highest of the recorded values, each of which halves in every `half_life_s` seconds."""
+    """The highest of the recorded values, each of which halves in every `half_life_s` seconds of measurement."""
 
     def __init__(self, half_life_s: float) -> None:
         self._half_life_s = half_life_s
-        self._value = 0.0
-        self._recorded = 0.0
+        self.value = 0.0
 
-    def record(self, now: float, value: float) -> None:
+    def record(self, value: float) -> None:
         """Record a value."""
-        self._value, self._recorded = max(value, self.at(now)), now
+        self.value = max(value, self.value)
 
-    def at(self, now: float) -> float:
-        """Return the highest value; 0 without any."""
-        return self._value * math.exp2((self._recorded - now) / self._half_life_s)
+    def fade(self, seconds: float) -> None:
+        """Reduce the value by the time of one measurement."""
+        self.value *= math.exp2(-seconds / self._half_life_s)
 
 
 class InFlightLimiter:
-    """Computes the limit of one engine. Used by the event loop only; all instants are of one clock, in seconds."""
+    """Computes the limit of one engine. Used by the event loop only.
+
+    What was measured holds until newer measurements replace it, however long the engine is idle in between.
+    """
 
     def __init__(self, max_running: int, max_wait_s: float, slowdown: float) -> None:
         """`max_running` is the number of the engine's slots, `max_wait_s` the maximal queue wait.
@@ -52,12 +54,12 @@ class InFlightLimiter:
         self._window: tuple[float, int] | None = None  # its start, and the tokens generated up to then
         self._mean_tokens = 0.0  # of an answer
 
-    def record_answer(self, now: float, num_tokens: int, duration_s: float) -> None:
+    def record_answer(self, num_tokens: int, duration_s: float) -> None:
         """Record the tokens of a whole answer, and the seconds between the arrival of its request and its end."""
         if num_tokens and duration_s > 0:
             mean = self._mean_tokens or num_tokens
             self._mean_tokens = _MEMORY * mean + (1 - _MEMORY) * num_tokens
-            self._speed.record(now, num_tokens / duration_s)
+            self._speed.record(num_tokens / duration_s)
 
     def record_step(self, now: float, num_open: int, num_tokens: int) -> None:
         """Record, after a step, the number of open requests and the number of tokens generated since the start."""
@@ -66,12 +68,14 @@ class InFlightLimiter:
         elif self._window is None:
             self._window = now, num_tokens
         elif (elapsed_s := now - self._window[0]) >= _WINDOW_S:
-            self._rate.record(now, (num_tokens - self._window[1]) / elapsed_s)
+            self._rate.fade(elapsed_s)
+            self._speed.fade(elapsed_s)
+            self._rate.record((num_tokens - self._window[1]) / elapsed_s)
             self._window = now, num_tokens
 
-    def limit(self, now: float, *, is_overloaded: bool) -> InFlightLimit | None:
+    def limit(self, *, is_overloaded: bool) -> InFlightLimit | None:
         """Return the limit, or None if no answer was measured yet."""
-        rate, speed = self._rate.at(now), self._speed.at(now)
+        rate, speed = self._rate.value, self._speed.value
         if not rate or not speed:
             return None
         sustained = max(_MIN_SUSTAINED, min(math.ceil(self._slowdown * rate / speed), self._max_running))

@@ -41,20 +41,36 @@ class SharedServer:
                 if self._left[index] <= 1e-9:
                     del self._left[index]
                     self.durations.append(self.now - self._began.pop(index))
-                    limiter.record_answer(self.now, self.tokens, self.durations[-1])
+                    limiter.record_answer(self.tokens, self.durations[-1])
 
 
 def test_no_limit_before_a_measurement() -> None:
     """Without measurements, and without answers, there is no limit."""
     limiter = InFlightLimiter(SLOTS, 2.0, SLOWDOWN)
-    assert limiter.limit(0.0, is_overloaded=False) is None
+    assert limiter.limit(is_overloaded=False) is None
     limiter.record_step(0.0, 1, 0)
     limiter.record_step(1.0, 1, 100)
-    assert limiter.limit(1.0, is_overloaded=False) is None
-    limiter.record_answer(1.0, 0, 1.0)
-    assert limiter.limit(1.0, is_overloaded=False) is None
-    limiter.record_answer(1.0, 100, 1.0)
-    assert limiter.limit(1.0, is_overloaded=False) == (3, SLOTS + 2, False)
+    assert limiter.limit(is_overloaded=False) is None
+    limiter.record_answer(0, 1.0)
+    assert limiter.limit(is_overloaded=False) is None
+    limiter.record_answer(100, 1.0)
+    assert limiter.limit(is_overloaded=False) == (3, SLOTS + 2, False)
+
+
+def test_measurements_hold_while_the_engine_is_idle() -> None:
+    """The first burst after a day without requests has the limit of the last one; a slower day replaces it."""
+    limiter = InFlightLimiter(SLOTS, 2.0, SLOWDOWN)
+    for now, num_tokens in ((0.0, 0), (1.0, 1000)):
+        limiter.record_step(now, 1, num_tokens)
+    limiter.record_answer(100, 1.0)
+    before = limiter.limit(is_overloaded=False)
+    limiter.record_step(1.1, 0, 1000)
+    limiter.record_step(86_400.0, 1, 1000)
+    assert limiter.limit(is_overloaded=False) == before
+    for second in range(1, 400):
+        limiter.record_step(86_400.0 + second, 1, 1000 + 100 * second)
+    limiter.record_answer(100, 1.0)
+    assert limiter.limit(is_overloaded=False) == (3, SLOTS + 2, False)
 
 
 def test_an_infinite_wait() -> None:
@@ -62,8 +78,8 @@ def test_an_infinite_wait() -> None:
     limiter = InFlightLimiter(SLOTS, math.inf, SLOWDOWN)
     for now, num_tokens in ((0.0, 0), (1.0, 100)):
         limiter.record_step(now, 1, num_tokens)
-    limiter.record_answer(1.0, 100, 1.0)
-    limit = limiter.limit(1.0, is_overloaded=False)
+    limiter.record_answer(100, 1.0)
+    limit = limiter.limit(is_overloaded=False)
     assert limit is not None
     assert limit.burst > 100_000
 
@@ -80,7 +96,7 @@ def test_answers_take_the_chosen_multiple_of_their_time_alone(seed: int) -> None
     limiter = InFlightLimiter(SLOTS, 2.0, SLOWDOWN)
     for number in (1, SLOTS):
         server.run(limiter, number, 4 * alone_s + 2.0)
-    limit = limiter.limit(server.now, is_overloaded=False)
+    limit = limiter.limit(is_overloaded=False)
     assert limit is not None
     server.run(limiter, limit.sustained, SLOTS * alone_s)  # until the burst has ended
     server.durations.clear()
