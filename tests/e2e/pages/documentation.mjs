@@ -43,7 +43,7 @@ const scenarios = {
     await page.keyboard.press("/");
     await page.keyboard.type("watermark");
     const first = page.locator(".md-search__output a, [role=option], .md-search-result__link").first();
-    await first.waitFor();
+    await first.filter({ hasText: /watermark/i }).waitFor(); // results of the first letters come before
     await picture(page, "search");
     await page.keyboard.press("ArrowDown");
     await page.keyboard.press("Enter");
