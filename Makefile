@@ -7,7 +7,7 @@ TEST_PARTS := dev native npm validate clients examples browser redis docs
 # Without stored bytecode, each of the hundreds of processes of a test run would compile every module again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help run test test-fast test-slow test-hostile test-deploy test-cluster test-ray test-clients test-languages test-examples models soak fuzz check docs sanitize generate pictures pins audit envoy-filter release-contract bench bench-gpu dist clean
+.PHONY: help run test test-fast test-slow test-hostile test-deploy test-cluster test-ray test-clients test-languages test-examples models soak fuzz check docs sanitize generate pictures pins audit envoy-filters release-contract bench bench-gpu dist clean
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 run:  ## start service, gateway and Envoy on the bundled model; TLS=server or TLS=mutual: with TLS
