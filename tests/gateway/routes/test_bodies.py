@@ -55,20 +55,27 @@ async def chat(gateway: Gateway, key: str, body: bytes) -> int:
     return (await gateway.http.post("/v1/chat/completions", content=body, headers=headers)).status_code
 
 
+async def until_answered(gateway: Gateway, status: int) -> None:
+    """Return when the first caller's large requests have this status."""
+    async with asyncio.timeout(GUARD_S):
+        while await chat(gateway, "first", LARGE) != status:  # noqa: ASYNC110  of a gateway that reports no event
+            await asyncio.sleep(0.01)
+
+
 @pytest.mark.parametrize("declared", [len(LARGE), None], ids=["length", "chunked"])
 async def test_a_callers_incomplete_bodies_leave_memory_for_others(gateway: Gateway, declared: int | None) -> None:
     """A caller gets 429 for more than half of the memory, until it is free; small bodies and others are served."""
     part = LARGE[: UNCOUNTED + 120_000]
-    async with paused(gateway, "first", part, declared), paused(gateway, "first", part, declared) as second:
-        assert await status_line(second) == b"HTTP/1.1 429 Too Many Requests\r\n"
-        head = (await second.readuntil(b"\r\n\r\n")).lower()
-        assert b"retry-after: 1\r\n" in head
-        assert await chat(gateway, "first", LARGE) == 429
-        assert await chat(gateway, "first", SMALL) == 200
-        assert await chat(gateway, "other", LARGE) == 200
-    async with asyncio.timeout(GUARD_S):
-        while await chat(gateway, "first", LARGE) != 200:  # noqa: ASYNC110  until closed connections are noticed
-            await asyncio.sleep(0.01)
+    async with paused(gateway, "first", part, declared):
+        await until_answered(gateway, 429)  # the paused body has arrived
+        async with paused(gateway, "first", part, declared) as second:
+            assert await status_line(second) == b"HTTP/1.1 429 Too Many Requests\r\n"
+            head = (await second.readuntil(b"\r\n\r\n")).lower()
+            assert b"retry-after: 1\r\n" in head
+            assert await chat(gateway, "first", LARGE) == 429
+            assert await chat(gateway, "first", SMALL) == 200
+            assert await chat(gateway, "other", LARGE) == 200
+    await until_answered(gateway, 200)  # the closed connections are noticed
 
 
 class Keyed(FakeService):
