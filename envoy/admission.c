@@ -1,19 +1,19 @@
-// An HTTP filter for Envoy that rejects requests which the service would have to reject, at a small fraction of the cost.
+// An HTTP filter for Envoy that rejects what the service would have to reject, at a small fraction of the cost.
 //
 // The service sends with its answers how many requests may be in flight, as
 // `x-sluice-limit: ID;SUSTAINED;BURST;IS_OVERLOADED`.
 // Above BURST, or if the service says so, the filter detects an overload, which lasts until two seconds after the last
 // rejection; meanwhile only SUSTAINED requests may be in flight. A caller that uses less than half of the mean of all
 // callers, and has no more than its share of SUSTAINED in flight, is admitted up to BURST. Callers are distinguished by
-// credential, or else by address. A caller that is rejected more than a hundred times in a second gets the other rejections
-// a second late, since it ignores `retry-after`. docs/fairness.md describes the rules.
+// credential, or else by address. A caller that is rejected more than a hundred times in a second gets the other
+// rejections a second late, since it ignores `retry-after`. docs/fairness.md describes the rules.
 //
 // Each of Envoy's threads has a machine of its own, whose one thread calls the exported functions. For proxy-wasm's ABI
 // 0.2.1, without a library; make envoy-filters puts it into envoy.yaml.
 
 #include "proxy_wasm.h"
 
-// google.rpc.Status {8, "the server is overloaded"} with ErrorInfo {QUEUE_FULL, sluice, for_all: true} and RetryInfo {1 s}
+// google.rpc.Status {8, "the server is overloaded"}: ErrorInfo {QUEUE_FULL, sluice, for_all: true}, RetryInfo {1 s}
 #define STATUS_DETAILS \
     "CAgSGHRoZSBzZXJ2ZXIgaXMgb3ZlcmxvYWRlZBpRCih0eXBlLmdvb2dsZWFwaXMuY29tL2dvb2dsZS5ycGMuRXJyb3JJbmZv" \
     "EiUKClFVRVVFX0ZVTEwSBnNsdWljZRoPCgdmb3JfYWxsEgR0cnVlGjAKKHR5cGUuZ29vZ2xlYXBpcy5jb20vZ29vZ2xlLnJw" \
@@ -40,8 +40,8 @@ struct Delayed { uint64_t due; uint32_t context; };
 static struct Caller callers[NUM_CALLERS];
 static struct Source sources[NUM_SOURCES];
 static struct Stream streams[NUM_STREAMS];  // open addressing; a context of 0 is a free cell
-// Envoy's threads; in milliseconds how long a limit holds, how long an overload lasts after the last rejection, and for how
-// long a caller's rejections are counted and then delayed
+// Envoy's threads; in milliseconds how long a limit holds, how long an overload lasts after the last rejection, and for
+// how long a caller's rejections are counted and then delayed
 static uint32_t num_threads, limit_ms, overload_ms, delay_ms;
 static uint64_t overload_until, refreshed_at;
 static uint32_t num_in_flight, num_active, sustained, burst, is_limited, rejections_metric;
@@ -58,7 +58,8 @@ static uint64_t now_ms(void) {
 static float used_by(struct Caller *caller, uint64_t now) {  // 2 to the power of -time / HALF_LIFE_MS, by line segments
     uint64_t elapsed = now - caller->used_at, halves = elapsed / HALF_LIFE_MS;
     caller->used_at = now;
-    caller->used *= halves > 30 ? 0.0f : (1.0f - 0.5f * (float)(elapsed % HALF_LIFE_MS) / (float)HALF_LIFE_MS) / (float)(1u << halves);
+    float rest = 1.0f - 0.5f * (float)(elapsed % HALF_LIFE_MS) / (float)HALF_LIFE_MS;
+    caller->used *= halves > 30 ? 0.0f : rest / (float)(1u << halves);
     return caller->used;
 }
 
@@ -86,7 +87,8 @@ static uint32_t may_pass(struct Caller *caller, uint64_t now) {
     if (!is_limited) return 1;
     if (num_in_flight < (overload_until > now ? sustained : burst)) return 1;
     uint32_t others = num_active + (caller->used < 0.05f), reserve = burst / 8 > MIN_RESERVE ? burst / 8 : MIN_RESERVE;
-    uint32_t is_below = used_by(caller, now) * 2 * (float)others < total_used && caller->in_flight * others < sustained + others;
+    uint32_t is_below = used_by(caller, now) * 2 * (float)others < total_used;
+    is_below &= caller->in_flight * others < sustained + others;
     if (is_below && caller->is_known && num_in_flight < burst + reserve) return 1;
     overload_until = now + overload_ms;
     return 0;
@@ -130,7 +132,8 @@ static void reject(void) {
                                            "grpc-status-details-bin", STATUS_DETAILS, 0};
     static const char text[] = "the server is overloaded";
     char *type;
-    uint32_t size, is_grpc = get_header(REQUEST_HEADERS, "content-type", 12, &type, &size) == OK && size >= sizeof grpc - 1;
+    uint32_t size, has_type = get_header(REQUEST_HEADERS, "content-type", 12, &type, &size) == OK;
+    uint32_t is_grpc = has_type && size >= sizeof grpc - 1;
     for (uint32_t i = 0; is_grpc && i < sizeof grpc - 1; i++) is_grpc = type[i] == grpc[i];
     increment_metric(rejections_metric, 1);
     size = serialize(is_grpc ? for_grpc : for_all);

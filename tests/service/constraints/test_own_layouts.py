@@ -127,8 +127,8 @@ def test_rendered_calls_are_allowed_if_the_model_opens_them(
     """The masks of calls that the model makes by itself allow every token of them."""
     ids = control_tokens_of(tokenizer, "".join(MARKERS)).ids
     state = compiler_of(tokenizer)(Constraint(opened_calls(rules_of(layout.syntax, required=False), ids)))
-    said = ""
+    decoded = ""
     for each in tokenizer.encode(rendered(layout, arguments)):
-        assert each in allowed_ids(state, tokenizer), said + "|" + tokenizer.decode([each])
+        assert each in allowed_ids(state, tokenizer), decoded + "|" + tokenizer.decode([each])
         state.accept(each)
-        said += tokenizer.decode([each])
+        decoded += tokenizer.decode([each])
