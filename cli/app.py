@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from cli.bench.command import bench
-from cli.commands import adapters, certs, chat, endpoints, generate, keys, models, programs, status
+from cli.commands import adapters, certs, chat, endpoints, generate, keys, models, programs, status, usage
 from process.distribution import installed_version
 
 APP = typer.Typer(
@@ -18,7 +18,7 @@ APP = typer.Typer(
     rich_markup_mode=None,
 )
 programs.add_to(APP)
-for command in (chat.chat, generate.complete, generate.embed, endpoints.endpoints, status.status, bench):
+for command in (chat.chat, generate.complete, generate.embed, endpoints.endpoints, status.status, usage.usage, bench):
     APP.command()(command)
 APP.add_typer(models.APP, name="models")
 APP.add_typer(adapters.APP, name="adapters")

@@ -16,9 +16,11 @@ class CallerLeft(Exception):  # noqa: N818  a name states the condition
     """The client closed the connection before the response was complete."""
 
 
-def declared_length(headers: Mapping[str, str], max_bytes: int) -> int:
-    """Return the declared length of a JSON body, 0 if it is unknown. Raise Failure (413, 415)."""
+def declared_length(headers: Mapping[str, str], max_bytes: int) -> int | None:
+    """Return the declared length of a JSON body, None if it is sent in chunks. Raise Failure (413, 415)."""
     _check_type(headers)
+    if "transfer-encoding" in headers:
+        return None
     text = headers.get("content-length", "")
     length = int(text) if text.isdecimal() else 0
     if length > max_bytes:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from gateway.dialects.seam.failure import Failure, Reason
 
 _RETRY_AFTER_S = 1.0
+_MAX_REQUESTS = 1024  # that hold memory, of all callers; each also occupies a connection
 
 
 class MemoryShares:
@@ -17,6 +18,7 @@ class MemoryShares:
     """
 
     def __init__(self, max_bytes: int) -> None:
+        self.smallest = max_bytes // _MAX_REQUESTS  # bytes that a request should hold at least
         self._free = max_bytes
         self._held: dict[str, int] = {}
 

@@ -65,6 +65,19 @@ class TooManyCalls(ServiceError):
         return {"limit": str(self.max_concurrent_calls), "for_all": "true"}
 
 
+class TooManyUploads(ServiceError):
+    """The caller's large requests in progress leave too few free for others. Retry after `retry_after_s` seconds."""
+
+    def __init__(self, max_uploads: int, retry_after_s: float) -> None:
+        super().__init__(f"the incomplete requests of this caller exceed the limit of currently {max_uploads}")
+        self.max_uploads = max_uploads
+        self.retry_after_s = retry_after_s
+
+    @property
+    def values(self) -> Mapping[str, str]:
+        return {"limit": str(self.max_uploads)}
+
+
 class ReaderStalled(ServiceError):
     """The client read nothing of its stream for too long."""
 

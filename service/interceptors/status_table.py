@@ -19,7 +19,7 @@ from service.auth.errors import (
     ScopeMissing,
     SignersUnknown,
 )
-from service.calls.errors import Draining, InvalidMessage, ReaderStalled, Starting, TooManyCalls
+from service.calls.errors import Draining, InvalidMessage, ReaderStalled, Starting, TooManyCalls, TooManyUploads
 from service.generation.errors import (
     AdapterLost,
     AdapterRejected,
@@ -127,6 +127,7 @@ TABLE = (
     Row(EngineOverloaded, Code.RESOURCE_EXHAUSTED, error_pb2.ERROR_REASON_QUEUE_FULL),
     Row(TooManyCalls, Code.RESOURCE_EXHAUSTED, error_pb2.ERROR_REASON_QUEUE_FULL),
     Row(RateLimited, Code.RESOURCE_EXHAUSTED, error_pb2.ERROR_REASON_RATE_LIMITED),
+    Row(TooManyUploads, Code.RESOURCE_EXHAUSTED, error_pb2.ERROR_REASON_CONCURRENCY_LIMITED),
     Row(ConcurrencyLimited, Code.RESOURCE_EXHAUSTED, error_pb2.ERROR_REASON_CONCURRENCY_LIMITED),
     Row(QuotaUnavailable, Code.UNAVAILABLE, error_pb2.ERROR_REASON_QUOTA_UNAVAILABLE),
     Row(Starting, Code.UNAVAILABLE, error_pb2.ERROR_REASON_STARTING),

@@ -74,6 +74,15 @@ def limits_of(caller: Caller, model: str, by_model: Mapping[str, Limits]) -> lis
     ]
 
 
+def own_limits(caller: Caller) -> list[Limit]:
+    """Return the limits that only this caller has, of all models and patterns."""
+    by_model = caller.limits_by_model.items()
+    return [
+        *_limits(caller.limits, caller.id, ""),
+        *(limit for pattern, limits in by_model for limit in _limits(limits, caller.id, pattern)),
+    ]
+
+
 def _matching(by_model: Mapping[str, Limits], caller: str, model: str) -> Iterator[Limit]:
     """Return the limits whose name or pattern matches; the models of a pattern share them."""
     for pattern, limits in by_model.items():

@@ -9,11 +9,13 @@ from typing import Protocol
 from service.generation.caller import Caller, Limits
 from service.quota.charge import Charge
 from service.quota.errors import LimitExceeded, LimitReached
-from service.quota.limit import Measure, limits_of
+from service.quota.limit import Limit, Measure, limits_of, own_limits
 from service.quota.limit_status import LimitStatus
-from service.quota.store import Store
+from service.quota.store import Demand, Draw, Slots, Store
+from service.quota.usage import LimitState, Usage, UsageRecords
 
 TOKENS = (Measure.INPUT_TOKENS, Measure.OUTPUT_TOKENS)
+_PER_MINUTE = {Measure.REQUESTS, *TOKENS}
 
 
 class QuotaObserver(Protocol):
@@ -44,6 +46,7 @@ class Quota:
         self._observer = observer
         self._limits_by_model = limits_by_model
         self._expected_output_tokens = expected_output_tokens
+        self._records = UsageRecords()
 
     @asynccontextmanager
     async def admit(
@@ -66,6 +69,7 @@ class Quota:
             yield charge
         except (LimitReached, LimitExceeded) as rejection:
             error = rejection
+            self._records.count(caller.id).of(model).num_rejected += 1
             self._observer.on_rejection(caller.id, model, rejection.limit.measure)
             raise
         except BaseException as raised:
@@ -75,6 +79,29 @@ class Quota:
             used = charge.close(error)
             if used.prompt_tokens or used.completion_tokens:
                 self._observer.on_use(caller.id, model, used.prompt_tokens, used.completion_tokens)
+                counted = self._records.count(caller.id).of(model)
+                counted.num_requests += 1
+                counted.num_input += used.prompt_tokens
+                counted.num_output += used.completion_tokens
+
+    async def usage_of(self, caller: Caller) -> Usage:
+        """Return what a caller has used, and the state of its own limits. Raise QuotaUnavailable."""
+        limits = own_limits(caller)
+        per_minute = [each for each in limits if each.measure in _PER_MINUTE]
+        concurrent = [each for each in limits if each.measure is Measure.CONCURRENT_REQUESTS]
+        states: dict[Limit, LimitState] = {}
+        if per_minute or concurrent:
+            reading = await self._store.take(  # a demand that can't be granted, and so takes nothing
+                Demand(
+                    draws=[Draw(each.bucket, 0, each.value + 1) for each in per_minute],
+                    slots=[Slots(each.name, 0) for each in concurrent],
+                )
+            )
+            for limit, behind_s in zip(per_minute, reading.behind_s, strict=True):
+                states[limit] = LimitState(limit, LimitStatus(limit, behind_s).num_left, behind_s)
+            for limit, num_held in zip(concurrent, reading.num_held, strict=True):
+                states[limit] = LimitState(limit, max(0, limit.value - num_held))
+        return Usage(self._records.of(caller.id), [states.get(each) or LimitState(each) for each in limits])
 
     async def start(self) -> None:
         """Connect to the store, which may be unavailable."""

@@ -30,6 +30,7 @@ from service.interceptors.plain_text import PlainText
 from service.interceptors.request_log import RequestLog
 from service.interceptors.sending import Sending
 from service.interceptors.tracing import Tracing
+from service.interceptors.uploads import Uploads
 from service.interceptors.validation import Validation
 from service.observability.counting import observe_endpoints, observe_keys, open_quota
 from service.observability.engine_metrics import EngineMetrics
@@ -85,6 +86,7 @@ class Server:
                 Errors(),
                 PlainText(),
                 Auth(self._authenticator, operator_access(settings)),
+                Uploads(settings.max_uploads),
                 self._admission,
                 Validation(REQUESTS),
                 Sending(settings.send_stall_timeout_s),

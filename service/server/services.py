@@ -11,6 +11,7 @@ from sluice.v1 import (
     embedding_pb2_grpc,
     endpoint_pb2_grpc,
     model_pb2_grpc,
+    quota_pb2_grpc,
     rank_pb2_grpc,
     response_pb2_grpc,
     text_generation_pb2_grpc,
@@ -33,6 +34,7 @@ from service.servicers.completion import CompletionServicer
 from service.servicers.embedding import EmbeddingServicer
 from service.servicers.endpoint import EndpointServicer
 from service.servicers.model import ModelServicer
+from service.servicers.quota import QuotaServicer
 from service.servicers.rank import RankServicer
 from service.servicers.reflection import add_reflection
 from service.servicers.response import ResponseServicer
@@ -67,6 +69,7 @@ def add_services(
     embedding_pb2_grpc.add_EmbeddingServiceServicer_to_server(EmbeddingServicer(registry, telemetry, quota), server)
     endpoint_pb2_grpc.add_EndpointServiceServicer_to_server(EndpointServicer(registry, endpoints), server)
     model_pb2_grpc.add_ModelServiceServicer_to_server(ModelServicer(registry, models, telemetry), server)
+    quota_pb2_grpc.add_QuotaServiceServicer_to_server(QuotaServicer(quota), server)
     rank_pb2_grpc.add_RankServiceServicer_to_server(RankServicer(registry, telemetry, quota), server)
     token_pb2_grpc.add_TokenServiceServicer_to_server(TokenServicer(registry, readers, quota), server)
     watermark_pb2_grpc.add_WatermarkServiceServicer_to_server(WatermarkServicer(registry, readers, quota), server)

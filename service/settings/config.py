@@ -86,6 +86,11 @@ class Settings(ProcessSettings):
     max_request_bytes: Bytes = Field(20 * _MIB, description="largest message that is received")
     max_response_bytes: Bytes = Field(64 * _MIB, description="largest message that is sent")
     max_concurrent_calls: Count = Field(1024, description="calls served at the same time; more are rejected")
+    max_uploads: Count = Field(
+        64,
+        description="large requests, as Envoy marks them, that are received at the same time; each caller may use as "
+        "many as stay free for others",
+    )
     keepalive_time_s: Interval = Field(30, description="idle time after which a connection is pinged")
     keepalive_timeout_s: Interval = Field(
         10, description="time without a response to a ping after which the connection is closed"

@@ -13,6 +13,7 @@ from sluice.v1 import (
     embedding_pb2,
     endpoint_pb2,
     model_pb2,
+    quota_pb2,
     rank_pb2,
     response_pb2,
     text_generation_pb2,
@@ -197,6 +198,16 @@ _MODEL: Final = (
 MODELS: Final[Answers] = {
     "ListModels": _parse(model_pb2.ListModelsResponse, f'models {{ {_MODEL} }} models {{ name: "org/b" {_CREATED} }}'),
     "GetModel": _parse(model_pb2.GetModelResponse, f"model {{ {_MODEL} }}"),
+}
+
+KEY_USAGE: Final[Answers] = {
+    "GetUsage": _parse(
+        quota_pb2.GetUsageResponse,
+        'key: "team" since { seconds: 1 } models { model: "m" requests: 2 input_tokens: 30 output_tokens: 4 }'
+        ' limits { quota_metric: "requests_per_minute" limit: 60 remaining: 58 reset_after { seconds: 2 } }'
+        ' limits { quota_metric: "concurrent_requests" model: "a*" limit: 4 remaining: 0 }'
+        ' limits { quota_metric: "max_tokens" limit: 100 }',
+    )
 }
 
 COUNT: Final[Answers] = {

@@ -247,6 +247,7 @@ def _lookups() -> Iterator[Exchange]:
     for name, path, answers in (
         ("openai_models", "/v1/models", said.MODELS),
         ("openai_model", "/v1/models/m", said.MODELS),
+        ("openai_usage", "/v1/usage", said.KEY_USAGE),
         ("openai_no_method", "/v1/responses", {}),
         ("azure_info", f"/info{AZURE}", said.ENDPOINTS),
         ("mindie_model", "/v2/models/m", said.MODELS),
@@ -344,7 +345,7 @@ _RECORDED: Final = """
     rerank: v1_answer v2_answer answer nobody kind
     score: v1_answer answer
     openai_response: text text_stream two_calls two_calls_stream reasoning reasoning_stream cut_off_stream fault
-    openai: models model no_method input_tokens
+    openai: models model usage no_method input_tokens
     openai_tokenize: text chat unknown
     openai_detokenize: text
     deployment: chat

@@ -26,6 +26,36 @@ class ModelsAnswer(msgspec.Struct):
     data: list[ModelAnswer]
 
 
+class ModelUsageAnswer(msgspec.Struct):
+    """What a key has used of one model; `requests` are those that used tokens."""
+
+    model: str
+    requests: Annotated[int, Meta(ge=0)]
+    input_tokens: Annotated[int, Meta(ge=0)]
+    output_tokens: Annotated[int, Meta(ge=0)]
+    rejected_requests: Annotated[int, Meta(ge=0)]
+
+
+class LimitAnswer(msgspec.Struct):
+    """A limit of a key, of all models if `model` is null, and what is left of it."""
+
+    quota_metric: str
+    model: str | None
+    limit: Annotated[int, Meta(ge=0)]
+    remaining: Annotated[int, Meta(ge=0)] | None  # null for limits of single requests
+    reset_after_s: Annotated[float, Meta(ge=0)] | None  # null except for limits per minute
+
+
+class UsageAnswer(msgspec.Struct):
+    """What the caller's key has used since a Unix time, and its limits; `key` is null for clients without one."""
+
+    object: Literal["usage"]
+    key: str | None
+    since: Annotated[int, Meta(ge=0)]
+    models: list[ModelUsageAnswer]
+    limits: list[LimitAnswer]
+
+
 class TokensAnswer(msgspec.Struct):
     """A prompt's tokens; their texts only on request."""
 

@@ -13,12 +13,14 @@ from gateway.routes.dialects.models import MODELS
 from gateway.routes.dialects.openai import OPENAI
 from gateway.routes.dialects.rank import RANK
 from gateway.routes.dialects.serving_endpoints import SERVING_ENDPOINTS
+from gateway.routes.dialects.usage import USAGE
 from gateway.routes.surface.surface import Surface
 
 # The first one also formats the errors of paths under no prefix.
 SURFACES: Final[tuple[Surface, ...]] = (
     OPENAI,
     MODELS,
+    USAGE,
     ANTHROPIC,
     AZURE,
     DATABRICKS,

@@ -17,10 +17,11 @@ _SMALL: Final = 64 * 1024  # bytes, of any body
 
 
 class BodyReader:
-    """Reads at first 64 KiB of a body, and more only for a caller whose credential is valid and who holds little.
+    """Reads bodies above 64 KiB, or of unknown length, for callers whose credential is valid and who hold little.
 
-    Bytes above 64 KiB of incomplete bodies are shared among callers (`max_incoming_bytes`). Those with a credential are
-    distinguished by it, others by their address.
+    Bytes above 64 KiB of incomplete bodies are shared among callers (`max_incoming_bytes`). Each such body counts at
+    least as a 1,024th of the memory, because it occupies one of the connections that Envoy may open. Callers with a
+    credential are distinguished by it, others by their address.
     """
 
     def __init__(self, require_key: Callable[[Caller], Awaitable[None]], settings: Settings) -> None:
@@ -32,19 +33,17 @@ class BodyReader:
     async def read(self, scope: Scope, receive: Receive, caller: Caller) -> bytes:
         """Return the complete body. Raise Failure (401, 413, 415, 429), and CallerLeft."""
         declared = declared_length(headers_of(scope), self._max_bytes)
-        if is_large := declared > _SMALL:
-            await self._require_key(caller)
         parts: list[bytes] = []
         num_bytes = 0
         with self._shares.hold(caller.authorization or _address(scope)) as holding:
+            if declared is None or declared > _SMALL:
+                holding.grow(self._shares.smallest)
+                await self._require_key(caller)
             async for part in body_parts(receive, self._max_bytes):
                 parts.append(part)
                 num_bytes += len(part)
-                if num_bytes > _SMALL:
-                    holding.grow(num_bytes - _SMALL - holding.num_bytes)
-                    if not is_large:
-                        is_large = True
-                        await self._require_key(caller)
+                if (more := num_bytes - _SMALL - holding.num_bytes) > 0:
+                    holding.grow(more)
             return b"".join(parts)
 
 

@@ -23,8 +23,8 @@ class Account:
         self.weight = 1.0  # the key's weight, as of its newest request
         self.num_requests = 0  # unfinished requests
 
-    def charge(self, num_tokens: int) -> None:
-        """Add tokens that were computed for the key to its counter."""
+    def charge(self, num_tokens: float) -> None:
+        """Add tokens that were computed for the key, or work that costs as much as these, to its counter."""
         self.served += num_tokens / self.weight
 
 

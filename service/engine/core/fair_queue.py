@@ -2,7 +2,8 @@
 
 The key with the least service so far is next (virtual token counters, see `accounts`). Within a key, the lowest
 priority value is first, then the earliest arrival. Service is the number of tokens computed for a key, of prompts and
-answers alike. Tokens found in the cache, and tokens computed again after a preemption, are not counted.
+answers alike, plus a sixteenth for each logprob that is reported with them. Tokens found in the cache, and tokens
+computed again after a preemption, are not counted.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from operator import attrgetter
 from service.engine.core.accounts import Account, Accounts
 from service.engine.core.sequences.sequence import Sequence, SequenceGroup
 
+_LOGPROBS_PER_TOKEN = 16  # reported logprobs that cost all processes about as much time as a token of a small model
 _by_order = attrgetter("order")
 
 
@@ -78,10 +80,13 @@ class FairQueue:
         return key.waiting.pop(0)
 
     def charge(self, sequence: Sequence, num_computed_tokens: int) -> None:
-        """Charge a sequence's key for its tokens up to `num_computed_tokens`, each token once."""
-        num_new = num_computed_tokens - sequence.num_charged_tokens
-        if num_new > 0:
-            self._keys[sequence.request.caller_id].charge(num_new)
+        """Charge a sequence's key for its tokens up to `num_computed_tokens` and their logprobs, each token once."""
+        num_charged = sequence.num_charged_tokens
+        if num_computed_tokens > num_charged:
+            cost: float = num_computed_tokens - num_charged
+            if sequence.has_logprobs:
+                cost += sequence.num_logprobs(num_charged, num_computed_tokens) / _LOGPROBS_PER_TOKEN
+            self._keys[sequence.request.caller_id].charge(cost)
             sequence.num_charged_tokens = num_computed_tokens
 
     def last(self, sequences: abc.Iterable[Sequence]) -> Sequence:

@@ -124,6 +124,11 @@ class LogprobsOptions:
     top_logprobs: int = 0
     token_ids: Sequence[int] = ()
 
+    @property
+    def num_per_token(self) -> int:
+        """The number of logprobs of each token; fewer if the sampled token is among the others."""
+        return 1 + self.top_logprobs + len(self.token_ids)
+
 
 @dataclass(frozen=True, slots=True)
 class Range:

@@ -46,6 +46,7 @@ CALLS: list[tuple[str, str, dict[str, Any]]] = [
     ("ModelService", "GetModel", {"model": MODEL}),
     ("ModelService", "GetLoad", {}),
     ("AdapterService", "ListAdapters", {}),
+    ("QuotaService", "GetUsage", {}),
     ("EndpointService", "CreateEndpoint", {"name": "from-node", "entities": ENTITIES}),
     ("EndpointService", "UpdateEndpoint", {"name": "from-node", "entities": ENTITIES}),
     ("EndpointService", "GetEndpoint", {"name": "from-node"}),

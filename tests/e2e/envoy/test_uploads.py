@@ -10,6 +10,8 @@ from typing import Any
 
 import httpx
 import pytest
+from sluice.v1.chat_pb2 import ChatRequest
+from sluice.v1.content_pb2 import ContentPart, Message
 
 from runner.proxy.envoy_config import connection_manager
 from tests.e2e.connections import CHAT, connections, health
@@ -102,6 +104,21 @@ def test_uploads_over_http2_fill_no_memory(stack: Stack) -> None:
             send_paused_calls(connection, NUM_UPLOADS, GRPC_CHAT, NUM_BYTES)
             serves_others(door)
         assert door.stat("http.front_door.downstream_rq_rx_reset") > 0
+
+
+@pytest.mark.parametrize("head", [f"POST {GRPC_CHAT} HTTP/1.1\r\n{GRPC}", f"POST {CHAT_PATH} HTTP/1.1\r\n{JSON}"])
+def test_the_uploads_of_one_key_leave_some_for_others(guarded: Guarded, head: str) -> None:
+    """While one key has as many large requests in progress as it likes, those of another key are served."""
+    ports, (other, flooder) = guarded.stack.ports, (guarded.keys["team"], guarded.keys["operator"])
+    request = f"{head}host: a\r\nauthorization: Bearer {flooder}\r\n{LENGTH}\r\n".encode()
+    large = ChatRequest(model="sluice-demo", messages=[Message(content=[ContentPart(text="a " * MIB)])])
+    framed = b"\0" + large.ByteSize().to_bytes(4, "big") + large.SerializeToString()
+    headers = {"authorization": f"Bearer {other}", "content-type": "application/grpc-web+proto"}
+    with Door(ports["gateway"], ports["service"]) as door, connections(door, 700, request):
+        door.until(lambda: door.stat("http.front_door.downstream_rq_completed") >= 150)  # rejections
+        answer = httpx.post(door.url + GRPC_CHAT, content=framed, headers=headers, timeout=GUARD_S)
+        assert answer.headers["grpc-status"] == "3", answer.headers  # INVALID_ARGUMENT, of the whole message
+        serves_others(door, authorization=f"Bearer {other}")
 
 
 @pytest.mark.parametrize("kind", ["grpc", "grpc-web+proto"])

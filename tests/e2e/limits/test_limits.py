@@ -289,7 +289,7 @@ def test_metrics_are_labelled_by_key(guarded: Guarded) -> None:
 
 
 def test_usage_of_a_key_is_shown_to_operators(guarded: Guarded) -> None:
-    """`sluice keys usage` shows the tokens and rejections of one key."""
+    """`sluice keys usage` shows the tokens and rejections of one key, and so does `sluice usage` with that key."""
     assert guarded.post("sizes", "/v1/chat/completions", CHAT).status_code == 200
     assert guarded.post("sizes", "/v1/chat/completions", {**CHAT, "n": 3}).status_code == 400
     url = f"http://127.0.0.1:{guarded.stack.ports['service_metrics']}/metrics"
@@ -297,6 +297,15 @@ def test_usage_of_a_key_is_shown_to_operators(guarded: Guarded) -> None:
     (row,) = json.loads(done.stdout)
     assert (row["key"], row["model"]) == ("sizes", MODEL)
     assert min(row["input_tokens"], row["output_tokens"], row["rejected_requests"]) > 0
+    own = CliRunner().invoke(APP, ["usage", "--url", guarded.stack.door, "--key", guarded.keys["sizes"], "--json"])
+    found = json.loads(own.stdout)
+    (model,) = found["models"]
+    assert model.pop("requests") > 0
+    assert {"key": found["key"], **model} == row
+    assert {each["quota_metric"] for each in found["limits"]} >= {"max_n"}
+    table = CliRunner().invoke(APP, ["usage", "--url", guarded.stack.door, "--key", guarded.keys["sizes"]]).stdout
+    assert f"{row['output_tokens']:,}" in table
+    assert "max_n" in table
 
 
 def test_clients_are_served_while_redis_is_unreachable(guarded: Guarded) -> None:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.generation.errors import EngineOverloaded
+from service.generation.requests.parameters import LogprobsOptions
 from tests.engine.fakes import Bench, config_of, request, sums
 
 
@@ -93,6 +94,30 @@ def test_priority_orders_the_requests_of_one_key() -> None:
     bench.run()
     assert [serial for serial in bench.started if serial % 2 == 0] == [4, 2, 0]
     assert [serial for serial in bench.started if serial % 2 == 1] == [5, 3, 1]
+
+
+@pytest.mark.parametrize(
+    ("fields", "more"),
+    [
+        ({"logprobs": LogprobsOptions(top_logprobs=15)}, 2),
+        ({"logprobs": LogprobsOptions(top_logprobs=3, token_ids=range(12))}, 2),
+        ({"prompt_logprobs": LogprobsOptions(top_logprobs=31)}, 3),
+    ],
+    ids=["top", "named", "prompt"],
+)
+def test_logprobs_cost_a_sixteenth_of_a_token_each(fields: dict[str, Any], more: int) -> None:
+    """While two keys wait, a key with 16 logprobs for each token gets half as many, with 32 a third."""
+    bench = Bench(config_of(max_batch_tokens=8, max_batch_sequences=1, num_blocks=400, prefix_caching=False))
+    answer = {"prompt": "a", "max_tokens": 8} if "logprobs" in fields else {"prompt": "abcdefgh", "max_tokens": 1}
+    for _ in range(60):
+        bench.add(request(**answer, caller_id="plain", ignore_eos=True))
+        bench.add(request(**answer, caller_id="large", ignore_eos=True, **fields))
+    while bench.waits("plain"):
+        bench.step()
+    total = served(bench)
+    assert abs(total["plain"] - more * total["large"]) <= 8 * more
+    bench.run()
+    bench.assert_idle()
 
 
 def test_an_idle_key_accumulates_no_credit() -> None:

@@ -117,3 +117,20 @@ async def test_small_bodies_cause_no_other_call(keyed: Gateway) -> None:
     """The key of a small body is checked by the service's answer only."""
     assert await chat(keyed, "good", SMALL) == 200
     assert len(keyed.service.metadata) == 1
+
+
+async def test_a_callers_unsent_bodies_leave_connections_for_others(gateway: Gateway) -> None:
+    """A caller's large bodies count before any of their bytes arrive, each as at least a 1,024th of the memory."""
+    async with contextlib.AsyncExitStack() as held:
+        for _ in range(250):
+            await held.enter_async_context(paused(gateway, "first", b"", len(LARGE)))
+        await until_answered(gateway, 429)
+        assert await chat(gateway, "first", SMALL) == 200
+        assert await chat(gateway, "other", LARGE) == 200
+    await until_answered(gateway, 200)
+
+
+async def test_a_key_is_checked_before_a_body_in_chunks_is_received(keyed: Gateway) -> None:
+    """A client that sends a body of unknown length with a wrong key gets 401 before it sends more."""
+    async with paused(keyed, "bad", b"{", None) as reader:
+        assert await status_line(reader) == b"HTTP/1.1 401 Unauthorized\r\n"

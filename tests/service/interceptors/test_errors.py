@@ -10,7 +10,15 @@ from sluice.v1 import error_pb2
 
 from service.auth import errors as auth_errors
 from service.auth.token import UnknownSigner
-from service.calls.errors import Draining, InvalidMessage, ReaderStalled, Starting, TooManyCalls, Violation
+from service.calls.errors import (
+    Draining,
+    InvalidMessage,
+    ReaderStalled,
+    Starting,
+    TooManyCalls,
+    TooManyUploads,
+    Violation,
+)
 from service.generation import errors as generation_errors
 from service.generation.caller import Scope
 from service.interceptors.errors import DOMAIN
@@ -168,6 +176,13 @@ CASES = [
         "RATE_LIMITED",
         retry_after_s=0.75,
         values={"limit": "60", "quota_metric": "requests_per_minute"},
+    ),
+    Case(
+        TooManyUploads(32, 1.0),
+        Code.RESOURCE_EXHAUSTED,
+        "CONCURRENCY_LIMITED",
+        retry_after_s=1.0,
+        values={"limit": "32"},
     ),
     Case(
         ConcurrencyLimited(PLACES, 1.0),

@@ -152,6 +152,23 @@ class Sequence:
         """True if it has yet to report the logprobs of the prompt, which the first choice does for all."""
         return self.request.prompt_logprobs is not None and self.choice_index == 0 and self.first_token is None
 
+    @property
+    def has_logprobs(self) -> bool:
+        """True if logprobs of the answer or the prompt are reported with its tokens."""
+        return self.request.logprobs is not None or (
+            self.choice_index == 0 and self.request.prompt_logprobs is not None
+        )
+
+    def num_logprobs(self, first: int, end: int) -> int:
+        """Return the number of logprobs that are reported after computing its tokens from `first` up to `end`."""
+        num_prompt = self.num_prompt_tokens
+        num = 0
+        if self.request.logprobs is not None:  # computing the prompt's last token draws the answer's first
+            num += self.request.logprobs.num_per_token * max(0, end - max(first, num_prompt - 1))
+        if self.request.prompt_logprobs is not None and self.choice_index == 0:
+            num += self.request.prompt_logprobs.num_per_token * max(0, min(end, num_prompt) - first)
+        return num
+
     def take(
         self,
         token_id: int,
