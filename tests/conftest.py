@@ -27,6 +27,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     Tests marked `cuda` are skipped if there is no such device.
     Tests marked `long`, `soak`, `large`, `cluster`, `deploy` or `ray` run only if `-m` names the mark.
+    Files with slow tests, which mostly wait for processes, alternate with the others, which compute.
     """
     for name in ("long", "soak", "large", "cluster", "deploy", "ray"):
         if name not in config.option.markexpr:
@@ -40,6 +41,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             getattr(item, "fixturenames", ())
         ):
             item.add_marker(pytest.mark.slow)
+    items[:] = alternated(items)
+
+
+def alternated(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Return the items, file by file, with the files of slow tests spread evenly among the others."""
+    files: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(item.path, []).append(item)
+    waiting = [file for file, of_file in files.items() if any(item.get_closest_marker("slow") for item in of_file)]
+    computing = [file for file in files if file not in waiting]
+    position = {
+        file: (index + 0.5) / len(group) for group in (waiting, computing) for index, file in enumerate(group)
+    }
+    return [item for file in sorted(files, key=position.__getitem__) for item in files[file]]
 
 
 @pytest.fixture(scope="session")
@@ -53,7 +68,8 @@ def collector() -> Iterator[Collector]:
 @pytest.fixture(scope="session")
 def stack(collector: Collector) -> Iterator[Stack]:
     """Service, gateway and Envoy on the bundled model, ready."""
-    with started(f"--otlp-endpoint=http://127.0.0.1:{collector.port}", environment=HOLDABLE) as stack:
+    environment = HOLDABLE | {"OTEL_BSP_SCHEDULE_DELAY": "200"}  # milliseconds until spans are exported
+    with started(f"--otlp-endpoint=http://127.0.0.1:{collector.port}", environment=environment) as stack:
         yield stack
 
 
