@@ -31,9 +31,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """
     for name in ("long", "soak", "large", "cluster", "deploy", "ray"):
         if name not in config.option.markexpr:
-            others = [item for item in items if item.get_closest_marker(name)]
-            config.hook.pytest_deselected(items=others)
-            items[:] = [item for item in items if item not in others]
+            config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker(name)])
+            items[:] = [item for item in items if not item.get_closest_marker(name)]
     for item in items:
         if item.get_closest_marker("cuda") and not CUDA_DRIVER.exists():
             item.add_marker(pytest.mark.skip(reason="no CUDA device here"))
@@ -51,9 +50,7 @@ def alternated(items: list[pytest.Item]) -> list[pytest.Item]:
         files.setdefault(item.path, []).append(item)
     waiting = [file for file, of_file in files.items() if any(item.get_closest_marker("slow") for item in of_file)]
     computing = [file for file in files if file not in waiting]
-    position = {
-        file: (index + 0.5) / len(group) for group in (waiting, computing) for index, file in enumerate(group)
-    }
+    position = {file: (index + 0.5) / len(group) for group in (waiting, computing) for index, file in enumerate(group)}
     return [item for file in sorted(files, key=position.__getitem__) for item in files[file]]
 
 
