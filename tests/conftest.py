@@ -1,5 +1,6 @@
 """Fixtures of all tests: the whole product, started once, and its collector; the marks of slow tests."""
 
+import gc
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,9 +18,20 @@ SLOW_FOLDERS = {TESTS / "e2e", TESTS / "clients"}  # need npm, a browser or othe
 
 
 def pytest_configure() -> None:
-    """Restore Ctrl-C for processes that tests start, which a shell disables for background jobs."""
+    """Restore Ctrl-C for processes that tests start, which a shell disables for background jobs.
+
+    Collecting the tests makes many objects and little garbage.
+    """
+    gc.disable()
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop() -> None:
+    """Collect garbage of tests only, and not look through what was imported again and again."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -43,7 +43,14 @@ def processor_time(call: Callable[[], object]) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("run", [" ", "\u00a0", "<"], ids=["space", "no-break-space", "angle"])
+@pytest.mark.parametrize(
+    "run",
+    [
+        pytest.param(" ", id="space"),
+        pytest.param("\u00a0", id="no-break-space", marks=pytest.mark.long),
+        pytest.param("<", id="angle", marks=pytest.mark.long),
+    ],
+)
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: str(family.syntax.name))
 def test_time_is_linear_in_a_run(family: Family, run: str) -> None:
     """The run may be before a call, in its marker, its name or its arguments, or after it."""
