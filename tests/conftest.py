@@ -1,5 +1,6 @@
 """Fixtures of all tests: the whole product, started once, and its collector; the marks of slow tests."""
 
+import gc
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,9 +18,20 @@ SLOW_FOLDERS = {TESTS / "e2e", TESTS / "clients"}  # need npm, a browser or othe
 
 
 def pytest_configure() -> None:
-    """Restore Ctrl-C for processes that tests start, which a shell disables for background jobs."""
+    """Restore Ctrl-C for processes that tests start, which a shell disables for background jobs.
+
+    Collecting the tests makes many objects and little garbage.
+    """
+    gc.disable()
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop() -> None:
+    """Collect garbage of tests only, and not look through what was imported again and again."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -27,12 +39,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     Tests marked `cuda` are skipped if there is no such device.
     Tests marked `long`, `soak`, `large`, `cluster`, `deploy` or `ray` run only if `-m` names the mark.
+    Files with slow tests, which mostly wait for processes, alternate with the others, which compute.
     """
     for name in ("long", "soak", "large", "cluster", "deploy", "ray"):
         if name not in config.option.markexpr:
-            others = [item for item in items if item.get_closest_marker(name)]
-            config.hook.pytest_deselected(items=others)
-            items[:] = [item for item in items if item not in others]
+            config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker(name)])
+            items[:] = [item for item in items if not item.get_closest_marker(name)]
     for item in items:
         if item.get_closest_marker("cuda") and not CUDA_DRIVER.exists():
             item.add_marker(pytest.mark.skip(reason="no CUDA device here"))
@@ -40,6 +52,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             getattr(item, "fixturenames", ())
         ):
             item.add_marker(pytest.mark.slow)
+    items[:] = alternated(items)
+
+
+def alternated(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Return the items, file by file, with the files of slow tests spread evenly among the others."""
+    files: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(item.path, []).append(item)
+    waiting = [file for file, of_file in files.items() if any(item.get_closest_marker("slow") for item in of_file)]
+    computing = [file for file in files if file not in waiting]
+    position = {file: (index + 0.5) / len(group) for group in (waiting, computing) for index, file in enumerate(group)}
+    return [item for file in sorted(files, key=position.__getitem__) for item in files[file]]
 
 
 @pytest.fixture(scope="session")
@@ -53,7 +77,8 @@ def collector() -> Iterator[Collector]:
 @pytest.fixture(scope="session")
 def stack(collector: Collector) -> Iterator[Stack]:
     """Service, gateway and Envoy on the bundled model, ready."""
-    with started(f"--otlp-endpoint=http://127.0.0.1:{collector.port}", environment=HOLDABLE) as stack:
+    environment = HOLDABLE | {"OTEL_BSP_SCHEDULE_DELAY": "200"}  # milliseconds until spans are exported
+    with started(f"--otlp-endpoint=http://127.0.0.1:{collector.port}", environment=environment) as stack:
         yield stack
 
 

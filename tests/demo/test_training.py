@@ -20,7 +20,7 @@ MODEL = Path(__file__).parents[2] / "demo" / "model"
 SMALL = Shape(num_hidden_layers=2, intermediate_size=128)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_training_lowers_the_loss(tokenizer: Tokenizer) -> None:
     """Less than a minute's training takes off a quarter of the loss and more."""
     training = Training(tokenizer, SMALL, Plan(steps=40, batch_tokens=1024, muon_lr=0.02, adam_lr=0.004))
@@ -29,7 +29,7 @@ def test_training_lowers_the_loss(tokenizer: Tokenizer) -> None:
     assert sum(losses[-10:]) < 0.75 * sum(losses[:10])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_training_resumes_where_it_stopped(tokenizer: Tokenizer) -> None:
     """State taken from a run and given to another one restores weights, optimisers and position in the stream."""
     plan = Plan(steps=3, batch_tokens=1024)
@@ -42,7 +42,7 @@ def test_training_resumes_where_it_stopped(tokenizer: Tokenizer) -> None:
     assert second.num_tokens == first.num_tokens + 1024
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_training_in_bf16_lowers_the_loss(tokenizer: Tokenizer) -> None:
     """Matrix products of half the precision teach as well; the weights stay in float32."""
     training = Training(tokenizer, SMALL, Plan(steps=40, batch_tokens=1024, bf16=True))
@@ -51,7 +51,7 @@ def test_training_in_bf16_lowers_the_loss(tokenizer: Tokenizer) -> None:
     assert {parameter.dtype for parameter in training.network.parameters()} == {torch.float32}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_training_starts_from_a_finished_model(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -111,7 +111,7 @@ def _sum_ranks(crew: Crew, folder: Path) -> None:
     (folder / str(crew.rank)).write_text(text)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_crew_averages(tmp_path: Path) -> None:
     """Two processes end a step with the same gradient, the mean of theirs, and agree on the time."""
     together(2, _sum_ranks, tmp_path)

@@ -15,6 +15,7 @@ _WIDTH = 8  # states that are explored for each path cost
 _MANY = 24  # possible next bytes, as in a string, above which only some are tried at first:
 _BLOCK = 32  # one id of each block of this size
 _CONTROL = b"\xff"  # llguidance's prefix of control tokens
+_STATES_PER_CHECK = 8  # of the processor time, which takes a tenth of a state's
 _CHOICE_COST = 4  # per more likely byte that was not chosen
 _LOOP_COST = 4  # of a state that allows exactly what its predecessor did: with many possible bytes, as in a string,
 _SHORT_LOOP_COST = 24  # and with few, as in a number or white space
@@ -115,7 +116,7 @@ class PathSearch:
             if not self._tries_all_bytes:
                 allowed = _some(allowed)
         for index, token_id in enumerate(allowed):
-            if self._is_late():
+            if self._effort.num_left % _STATES_PER_CHECK == 0 and self._is_late():
                 return
             self._effort.num_left -= 1
             matcher = state.matcher.deep_copy()

@@ -198,6 +198,7 @@ def assert_same(body: dict[str, Any], said: Answer, alone: Answer) -> None:
         assert choice.tokens in (expected.tokens, []), body
 
 
+@pytest.mark.long
 async def test_200_seeds_give_the_same_tokens_alone_and_in_a_batch(small_cache: Stack) -> None:
     """Tokens at temperature 2 do not depend on the batch, the API, streaming, preemptions or aborted requests."""
     draw = random.Random(11)

@@ -173,6 +173,7 @@ def test_a_stopped_gateway_does_not_affect_grpc(own: Stack) -> None:
     until_status(own, 200, "/v1/models")
 
 
+@pytest.mark.long
 async def test_a_silent_client_frees_its_slot() -> None:
     """A connection whose client answers no ping, as after a network failure, ends its stream."""
     for keepalive_s in KEEPALIVES_S:

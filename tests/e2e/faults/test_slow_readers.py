@@ -90,7 +90,7 @@ def test_a_stream_over_rest_is_cut_off(impatient: Stack, door: str) -> None:
         assert b"[DONE]" not in rest_of(reader)
 
 
-@pytest.mark.parametrize("door", ["envoy", "gateway"])
+@pytest.mark.parametrize("door", ["envoy", pytest.param("gateway", marks=pytest.mark.long)])
 def test_a_whole_answer_over_rest_is_cut_off(impatient: Stack, door: str) -> None:
     """An unstreamed answer is discarded if the client does not read it.
 
@@ -102,7 +102,7 @@ def test_a_whole_answer_over_rest_is_cut_off(impatient: Stack, door: str) -> Non
         assert b'"usage"' not in rest_of(reader)
 
 
-@pytest.mark.parametrize("door", ["envoy", "service"])
+@pytest.mark.parametrize("door", ["envoy", pytest.param("service", marks=pytest.mark.long)])
 def test_a_stream_over_grpc_is_cut_off_with_a_status(impatient: Stack, door: str) -> None:
     message = chat_pb2.ChatRequest(model="sluice-demo", n=NUM_CHOICES)
     message.messages.add(role=content_pb2.ROLE_USER).content.add(text="Tell me a story.")

@@ -145,6 +145,7 @@ def test_keys_change_while_it_serves(guarded: Guarded) -> None:
         assert [line for line in lines if line][-1] == "data: [DONE]"
 
 
+@pytest.mark.long
 def test_flood_of_invalid_keys_affects_no_valid_key(guarded: Guarded) -> None:
     """Ten thousand invalid keys are rejected, and a valid key gets the same answers at the same time.
 

@@ -22,6 +22,13 @@ const open = async (path, options = {}) => {
   return page;
 };
 const picture = async (page, name) => pictures && (await page.screenshot({ path: `${pictures}/docs-${name}.png` }));
+/** Return whether keys are entered into a field, also of a shadow tree. */
+const isTyping = (page) =>
+  page.evaluate(() => {
+    let active = document.activeElement;
+    while (active?.shadowRoot?.activeElement) active = active.shadowRoot.activeElement;
+    return active?.tagName === "INPUT";
+  });
 const isWide = (page) => page.evaluate(() => document.documentElement.scrollWidth > innerWidth);
 
 const scenarios = {
@@ -40,7 +47,9 @@ const scenarios = {
   /** Open the search, find a word of few pages, and follow the result, all by keyboard. */
   async search() {
     const page = await open("docs/");
-    await page.keyboard.press("/");
+    // A key is lost if it is pressed before the page's script listens.
+    for (; !(await isTyping(page)); await page.waitForTimeout(100)) await page.keyboard.press("/");
+    await page.keyboard.press("Control+A");
     await page.keyboard.type("watermark");
     const first = page.locator(".md-search__output a, [role=option], .md-search-result__link").first();
     await first.filter({ hasText: /watermark/i }).waitFor(); // results of the first letters come before

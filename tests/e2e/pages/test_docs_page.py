@@ -63,6 +63,7 @@ def test_streams_have_an_example(stack: Stack) -> None:
     assert found["errors"] == []
 
 
+@pytest.mark.long
 def test_page_is_accessible(stack: Stack) -> None:
     """The page is accessible: axe finds no violation on desktop and phone, and all controls work by keyboard."""
     found = seen(stack, "access")

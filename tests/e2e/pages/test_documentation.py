@@ -53,6 +53,7 @@ def test_a_word_is_found_by_keys_alone(stack: Stack) -> None:
     assert [url for url in found["asked"] if not url.startswith((f"{stack.door}/", "data:"))] == []
 
 
+@pytest.mark.long
 def test_pages_are_accessible(stack: Stack) -> None:
     """Pages are accessible.
 

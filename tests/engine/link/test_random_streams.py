@@ -172,7 +172,7 @@ def tokens(outputs: abc.Sequence[GenerationOutput], choice_index: int) -> list[i
     return [i for output in outputs if output.choice_index == choice_index for i in output.token_ids]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_2000_random_streams_end_once_and_leave_nothing() -> None:
     """With a cache for three sequences, each stream ends once with the tokens it has alone, and releases its blocks."""
     torch.set_num_threads(1)

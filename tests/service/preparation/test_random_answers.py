@@ -110,7 +110,7 @@ def ends_well(choice: chat_pb2.ChatChoice, schemas: dict[str, Schema], request: 
     return not is_limited
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_constrained_answers_hold_for_200_random_requests(served: tuple[GeneratorClient, Preparation]) -> None:
     """Schemas and required calls, 12 requests at a time: each answer is valid, nearly all at their limit."""
     engine, preparation = served
