@@ -4,11 +4,32 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from service.engine.models.native.families import llama, qwen2, qwen3, smollm3
+from service.engine.models.native.families import (
+    cohere,
+    ernie,
+    exaone4,
+    gemma,
+    glm,
+    granite,
+    hunyuan,
+    llama,
+    neox,
+    olmo,
+    phi3,
+    qwen2,
+    qwen3,
+    seed_oss,
+    smollm3,
+    stablelm,
+    ungated,
+)
 from service.engine.models.native.family import Family
 from service.engine.models.native.plan import DecoderPlan, PlanUnsupportedError
 
-_MODULES: Final = (llama, qwen2, qwen3, smollm3)
+_MODULES: Final = (
+    *(cohere, ernie, exaone4, gemma, glm, granite, hunyuan, llama, neox, olmo, phi3, qwen2, qwen3, seed_oss, smollm3),
+    *(stablelm, ungated),
+)
 FAMILIES: Final[dict[str, Family]] = {
     kind: family for module in _MODULES for family in module.FAMILIES for kind in family.types
 }
