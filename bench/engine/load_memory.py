@@ -33,7 +33,7 @@ def main() -> None:
     for name, config in CONFIGS.items():
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
             before, peak, end, seconds = process.submit(load, folder, config).result()
-        weights = sluice_native.Model(**native_step.SHAPES["0.5b"], weight_type=name).weight_bytes / 2**20
+        weights = sluice_native.Model(native_step.SHAPES["0.5b"].plan(), weight_type=name).weight_bytes / 2**20
         print(
             f"| {name} | {weights:.0f} | {before:.0f} | {peak - before:.0f} | {end - before:.0f} "
             f"| {(peak - before) / weights:.2f} | {(end - before) / weights:.2f} | {seconds:.1f} |",

@@ -21,32 +21,60 @@ import numpy as np
 import sluice_native
 from numpy.typing import NDArray
 
+from service.engine.models.native.plan import AttentionPlan, DecoderPlan, DensePlan, HeadNorm, LayerPlan, RotaryPlan
+
 BATCH_SIZES = (1, 4, 16, 64)
 CONTEXTS = (32, 512)
 PREFILLS = (512,)
 BLOCK_SIZE = 16
+_HEAD_DIM = 64
 
 Ints: TypeAlias = NDArray[np.int32]
 
 
-def _shape(*, hidden: int, inner: int, layers: int, heads: int, kv_heads: int, vocabulary: int) -> dict[str, Any]:
-    return {
-        "hidden_size": hidden,
-        "intermediate_size": inner,
-        "num_layers": layers,
-        "num_heads": heads,
-        "num_kv_heads": kv_heads,
-        "head_dim": 64,
-        "vocab_size": vocabulary,
-        "norm_epsilon": 1e-6,
-        "inverse_frequencies": (1e6 ** -(np.arange(0, 64, 2) / 64)).tolist(),
-    }
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepShape:
+    """The sizes of a Llama-like decoder with heads of 64 numbers."""
+
+    hidden: int
+    inner: int
+    layers: int
+    heads: int
+    kv_heads: int
+    vocabulary: int
+    is_tied: bool = False
+    has_qkv_bias: bool = False
+    head_norm: HeadNorm = "none"
+
+    def plan(self) -> dict[str, Any]:
+        """Return the native model's plan."""
+        layer = LayerPlan(
+            attention=AttentionPlan(
+                num_heads=self.heads,
+                num_kv_heads=self.kv_heads,
+                head_dim=_HEAD_DIM,
+                scale=_HEAD_DIM**-0.5,
+                has_qkv_bias=self.has_qkv_bias,
+                head_norm=self.head_norm,
+            ),
+            feed_forward=DensePlan(width=self.inner),
+        )
+        frequencies = 1e6 ** -(np.arange(0, _HEAD_DIM, 2) / _HEAD_DIM)
+        return DecoderPlan(
+            vocab_size=self.vocabulary,
+            hidden_size=self.hidden,
+            norm_epsilon=1e-6,
+            is_tied=self.is_tied,
+            rotary=(RotaryPlan(inverse_frequencies=tuple(frequencies.tolist())),),
+            layers=(layer,) * self.layers,
+        ).to_native()
 
 
-SHAPES: dict[str, dict[str, Any]] = {
-    "0.5b": _shape(hidden=896, inner=4_864, layers=24, heads=14, kv_heads=2, vocabulary=151_936)
-    | {"is_tied": True, "has_qkv_bias": True},
-    "5m": _shape(hidden=256, inner=640, layers=6, heads=4, kv_heads=2, vocabulary=2_048) | {"has_head_norm": True},
+SHAPES: dict[str, StepShape] = {
+    "0.5b": StepShape(
+        hidden=896, inner=4_864, layers=24, heads=14, kv_heads=2, vocabulary=151_936, is_tied=True, has_qkv_bias=True
+    ),
+    "5m": StepShape(hidden=256, inner=640, layers=6, heads=4, kv_heads=2, vocabulary=2_048, head_norm="head"),
 }
 # The adapter slot of each of 16 sequences.
 ADAPTED = {
@@ -110,7 +138,7 @@ def main() -> None:
 
 def random_model(name: str, num_slots: int, **options: Any) -> sluice_native.Model:
     """Return a model of a shape with random weights and a cache of `num_slots` slots."""
-    model = sluice_native.Model(**SHAPES[name], **options)
+    model = sluice_native.Model(SHAPES[name].plan(), **options)
     random = np.random.default_rng(0)
     for tensor, shape in model.tensors().items():
         model.load(tensor, random.standard_normal(shape, dtype=np.float32) * np.float32(0.02))
@@ -165,19 +193,18 @@ def prefill(model: sluice_native.Model, name: str, tokens: int, threads: int) ->
 def products_of_layers(name: str) -> int:
     """Return the number of products of one token with the weights of the layers."""
     shape = SHAPES[name]
-    query, key = (shape[heads] * shape["head_dim"] for heads in ("num_heads", "num_kv_heads"))
-    attention = shape["hidden_size"] * (2 * query + 2 * key)
-    return int(shape["num_layers"] * (attention + 3 * shape["hidden_size"] * shape["intermediate_size"]))
+    attention = shape.hidden * 2 * (shape.heads + shape.kv_heads) * _HEAD_DIM
+    return shape.layers * (attention + 3 * shape.hidden * shape.inner)
 
 
 def products_of_head(name: str) -> int:
-    return int(SHAPES[name]["hidden_size"] * SHAPES[name]["vocab_size"])
+    return SHAPES[name].hidden * SHAPES[name].vocabulary
 
 
 def products_of_attention(name: str, context: int) -> int:
     """Return the number of products of one token with the keys and values of a context."""
     shape = SHAPES[name]
-    return int(2 * shape["num_layers"] * shape["num_heads"] * shape["head_dim"] * context)
+    return 2 * shape.layers * shape.heads * _HEAD_DIM * context
 
 
 def step_arrays(batch: int, new_tokens: int, context: int) -> tuple[Ints, Ints, Ints, Ints, Ints]:

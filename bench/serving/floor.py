@@ -55,7 +55,7 @@ def main() -> None:
         return
 
     name = sys.argv[1]
-    model = sluice_native.Model(**SHAPES[name], weight_type=TYPES[name][0], num_threads=2)
+    model = sluice_native.Model(SHAPES[name].plan(), weight_type=TYPES[name][0], num_threads=2)
     for tensor, shape in model.tensors().items():
         model.load(tensor, np.zeros(shape, dtype=np.float32))
     model.read_weights()

@@ -19,32 +19,56 @@ std::mt19937 random_bits;
 int between(int low, int high) { return std::uniform_int_distribution<int>(low, high)(random_bits); }
 bool one_in(int n) { return between(1, n) == 1; }
 
+LayerPlan random_layer(const Options& options) {
+  const int kv_heads = between(1, 3), head_dim = 2 * between(1, 40);
+  const bool is_parallel = one_in(4), has_bias = one_in(2);
+  LayerPlan layer{};
+  layer.attention = {kv_heads * between(1, 5),
+                     kv_heads,
+                     head_dim,
+                     one_in(2) ? between(1, 90) : 0,
+                     -1,
+                     0.3f,
+                     one_in(4) ? 5.0f : 0.0f,
+                     one_in(4) ? 2.0f : 0.0f,
+                     static_cast<HeadNorm>(one_in(2) ? between(1, 3) : 0),
+                     options.plan.norm_kind == NormKind::Layer && one_in(2),
+                     one_in(2),
+                     has_bias,
+                     one_in(2),
+                     one_in(3)};
+  for (size_t i = 0; i < options.rotary.size(); ++i)
+    if (2 * options.rotary[i].inverse_frequencies.size() <= static_cast<size_t>(head_dim) && !one_in(3))
+      layer.attention.rotary = static_cast<int>(i);
+  layer.feed_forward = {between(1, 100), static_cast<Activation>(between(0, 5)), !one_in(3), one_in(2)};
+  layer.has_attention_norm = !one_in(4);
+  layer.has_attention_output_norm = !is_parallel && one_in(3);
+  layer.has_mlp_norm = !one_in(3);
+  layer.has_mlp_output_norm = !is_parallel && one_in(3);
+  layer.is_parallel = is_parallel;
+  return layer;
+}
+
 Options random_options() {
   Options options;
-  const int kv_heads = between(1, 3), head_dim = 2 * between(1, 40);
-  options.shape = {between(1, 90),
-                   between(1, 70),
-                   between(1, 100),
-                   between(1, 3),
-                   kv_heads * between(1, 5),
-                   kv_heads,
-                   head_dim,
-                   2 * between(0, head_dim / 2),
-                   1e-6f,
-                   1,
-                   0.3f,
-                   one_in(2),
-                   one_in(2),
-                   one_in(2),
-                   one_in(2),
-                   one_in(2)};
+  const NormKind norm = one_in(2) ? NormKind::Rms : NormKind::Layer;
+  options.plan = {between(1, 90),
+                  between(1, 70),
+                  between(1, 3),
+                  norm,
+                  1e-6f,
+                  norm == NormKind::Layer && one_in(2),
+                  one_in(2) ? 1.0f : 3.0f,
+                  one_in(2) ? 1.0f : 0.5f,
+                  one_in(2) ? 1.0f : 0.1f,
+                  one_in(3) ? 20.0f : 0.0f,
+                  one_in(2),
+                  one_in(4)};
+  for (int i = between(0, 3); i > 0; --i)
+    options.rotary.push_back({std::vector<float>(static_cast<size_t>(between(0, 40)), 0.1f), 1});
   options.type = static_cast<Type>(between(0, 3));
   options.cache_type = static_cast<Stored>(between(0, 2));
-  options.inverse_frequencies.assign(options.shape.rotary_dim / 2, 0.1f);
-  for (int i = 0; i < options.shape.num_layers; ++i) {
-    options.windows.push_back(one_in(2) ? between(1, 90) : 0);
-    options.has_rope.push_back(!one_in(4));
-  }
+  for (int i = 0; i < options.plan.num_layers; ++i) options.layers.push_back(random_layer(options));
   options.num_threads = between(1, 4);
   do {
     options.set = &instruction_sets()[between(0, static_cast<int>(instruction_sets().size()) - 1)];
@@ -52,9 +76,66 @@ Options random_options() {
   return options;
 }
 
+// A plan whose numbers are anything within their ranges is rejected, or fits.
+struct Spoiler {
+  void number(const char*, int& field, double, double) {
+    if (one_in(6)) field = between(-1, 40);
+  }
+  void number(const char*, float& field, double, double) {
+    if (one_in(6)) field = 0.5f * static_cast<float>(between(-2, 4));
+  }
+  void flag(const char*, bool& field) { field ^= one_in(6); }
+  template <class Choice, size_t Count>
+  void choice(const char*, Choice& field, const char* const (&)[Count]) {
+    if (one_in(6)) field = static_cast<Choice>(between(0, static_cast<int>(Count) - 1));
+  }
+  template <class Part>
+  void part(const char*, Part& field) {
+    each_field(field, *this);
+  }
+};
+
+// The ranges of numbers, which the reader of plans checks.
+struct Ranges {
+  bool are_kept = true;
+  template <class Value>
+  void number(const char*, Value& field, double least, double most) {
+    are_kept &= static_cast<double>(field) >= least && static_cast<double>(field) <= most;
+  }
+  void flag(const char*, bool&) {}
+  template <class Choice, size_t Count>
+  void choice(const char*, Choice&, const char* const (&)[Count]) {}
+  template <class Part>
+  void part(const char*, Part& field) {
+    each_field(field, *this);
+  }
+};
+
+Options valid_options(int& num_rejected) {
+  for (;;) {
+    Options options = random_options();
+    if (!one_in(3)) return options;
+    Spoiler spoiler;
+    Ranges ranges;
+    each_field(options.plan, spoiler);
+    each_field(options.plan, ranges);
+    for (LayerPlan& layer : options.layers) {
+      each_field(layer, spoiler);
+      each_field(layer, ranges);
+    }
+    try {
+      if (!ranges.are_kept) throw BadArgument("a number is out of its range");
+      check_plan(options);
+      return options;
+    } catch (const BadArgument&) {
+      ++num_rejected;
+    }
+  }
+}
+
 void load_all(Model& model) {
-  for (const std::string& name : tensor_names(model.options().shape)) {
-    StoredTensor tensor{nullptr, static_cast<Stored>(between(0, 2)), model.shape_of(name)};
+  for (const auto& [name, destination] : model.tensors()) {
+    StoredTensor tensor{nullptr, static_cast<Stored>(between(0, 2)), Model::shape_of(destination)};
     size_t count = 1;
     for (const size_t size : tensor.shape) count *= size;
     std::vector<float> floats(tensor.stored == Stored::Float32 ? count : 0);
@@ -72,9 +153,9 @@ constexpr int kSlots = 3;
 void put_random_adapter(Model& model, int slot) {
   std::vector<std::vector<float>> matrices;
   std::vector<GivenLowRank> modules;
-  for (const std::string& name : tensor_names(model.options().shape)) {
-    const std::vector<size_t> shape = model.shape_of(name);
-    if (shape.size() != 2 || name.rfind("model.layers.", 0) != 0 || one_in(2)) continue;
+  for (const auto& [name, destination] : model.tensors()) {
+    const std::vector<size_t> shape = Model::shape_of(destination);
+    if (shape.size() != 2 || destination.layer < 0 || one_in(2)) continue;
     const int rank = between(1, 40);
     for (const size_t count : {rank * shape[1], rank * shape[0]}) {
       matrices.emplace_back(count);
@@ -93,7 +174,7 @@ struct RandomBatch {
 
   // A block that is written belongs to one sequence, since threads write without locks. The first `num_shared` blocks
   // are only read, by any sequence.
-  RandomBatch(const Shape& shape, int num_blocks, int block_size) {
+  RandomBatch(int vocab_size, int num_blocks, int block_size) {
     const int num_shared = between(0, num_blocks - 1);
     std::vector<int> own(num_blocks - num_shared);
     std::iota(own.begin(), own.end(), num_shared);
@@ -107,7 +188,7 @@ struct RandomBatch {
       const int count = one_in(2) ? 1 : between(1, length - read);
       ++batch.num_sequences;
       for (int j = length - count; j < length; ++j) {
-        token_ids.push_back(between(0, shape.vocab_size - 1));
+        token_ids.push_back(between(0, vocab_size - 1));
         positions.push_back(one_in(50) ? between(0, 1 << 30) : j);
       }
       row_offsets.push_back(static_cast<int32_t>(token_ids.size()));
@@ -123,7 +204,7 @@ struct RandomBatch {
     for (int i = between(0, 5); i > 0; --i) output_rows.push_back(between(0, tokens - 1));
     batch.num_tokens = tokens;
     batch.num_rows = static_cast<int>(output_rows.size());
-    logits.reset(new float[output_rows.size() * shape.vocab_size]);
+    logits.reset(new float[output_rows.size() * vocab_size]);
     point();
   }
 
@@ -151,7 +232,7 @@ struct RandomBatch {
 };
 
 void sample_all(const Model& model, const RandomBatch& random, SamplingScratch& scratch) {
-  const int vocab_size = model.options().shape.vocab_size;
+  const int vocab_size = model.options().plan.vocab_size;
   for (int row = 0; row < random.batch.num_rows; ++row) {
     DrawParams params;
     for_each_field([&](const char*, auto member, double, double most) {
@@ -171,17 +252,17 @@ void sample_all(const Model& model, const RandomBatch& random, SamplingScratch& 
 int main(int argc, char** argv) {
   const int rounds = argc > 1 ? std::atoi(argv[1]) : 200;
   random_bits.seed(argc > 2 ? std::atoi(argv[2]) : 0);
-  int num_steps = 0, num_rejected = 0;
+  int num_steps = 0, num_rejected = 0, num_rejected_plans = 0;
   SamplingScratch scratch;
   for (int round = 0; round < rounds; ++round) {
-    Model model(random_options());
+    Model model(valid_options(num_rejected_plans));
     load_all(model);
     const int num_blocks = between(1, 12), block_size = 16 * between(1, 3);
     model.allocate(num_blocks, block_size);
     for (int slot = 0; slot < kSlots; ++slot) put_random_adapter(model, slot);
     for (int i = 0; i < 12; ++i) {
       if (one_in(4)) put_random_adapter(model, between(0, kSlots - 1));
-      RandomBatch random(model.options().shape, num_blocks, block_size);
+      RandomBatch random(model.options().plan.vocab_size, num_blocks, block_size);
       const bool is_valid = !one_in(3);
       if (!is_valid) random.spoil();
       try {
@@ -197,6 +278,6 @@ int main(int argc, char** argv) {
       }
     }
   }
-  std::printf("%d steps, %d batches rejected\n", num_steps, num_rejected);
+  std::printf("%d steps, %d batches and %d plans rejected\n", num_steps, num_rejected, num_rejected_plans);
   return 0;
 }

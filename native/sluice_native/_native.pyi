@@ -7,31 +7,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 class Model:
-    """A Llama-like decoder with packed weights and a paged cache of keys and values.
+    """A decoder with packed weights and a paged cache of keys and values.
 
-    An invalid argument raises a ValueError whose text begins with the argument's name.
+    An invalid argument raises a ValueError whose text begins with the argument's name, or with the path of a field of
+    the plan.
     """
 
     def __init__(
         self,
+        plan: dict[str, Any],
         *,
-        vocab_size: int,
-        hidden_size: int,
-        intermediate_size: int,
-        num_layers: int,
-        num_heads: int,
-        num_kv_heads: int,
-        head_dim: int,
-        norm_epsilon: float,
-        inverse_frequencies: Sequence[float],
-        rope_factor: float = 1.0,
-        has_qkv_bias: bool = False,
-        has_output_bias: bool = False,
-        has_mlp_bias: bool = False,
-        has_head_norm: bool = False,
-        is_tied: bool = False,
-        windows: Sequence[int] | None = None,
-        has_rope: Sequence[bool] | None = None,
         weight_type: str = "float32",
         cache_type: str = "auto",
         num_threads: int = 1,
@@ -39,18 +24,22 @@ class Model:
     ) -> None:
         """Reserve address space for the weights; physical memory is allocated as they are loaded.
 
-        `inverse_frequencies` and `rope_factor` (applied to cosine and sine) include any scaling of rotary positions;
-        fewer than head_dim / 2 frequencies rotate only the first part of a head. `windows` is, for each layer, the
-        number of tokens that a token attends to, including itself; 0 is all. `has_rope` is, for each layer, whether its
-        queries and keys are rotated. `weight_type` is float32, bfloat16, int8 (one scale per row, activations quantized
-        per token) or int4 (one scale per 32 columns of a row; the head has eight bits). Norms and biases are float32.
-        `cache_type` is the type of cached keys and values: float32, bfloat16, float16 (which saturates at its largest
-        number) or auto, which is float32 for float32 weights and bfloat16 for all other types. `instruction_set` is one
-        of `instruction_sets()`, or auto for the best.
+        `plan` has the fields that `src/plan_fields.h` lists and `src/plan.h` describes, all of them, and two lists:
+        `layers`, and the tables of rotary positions in `rotary`, each with `inverse_frequencies` and a `factor` on
+        cosine and sine. Fewer than head_dim / 2 frequencies rotate only the first part of a head.
+
+        `weight_type` is float32, bfloat16, int8 (one scale per row, activations quantized per token) or int4 (one scale
+        per 32 columns of a row; the head has eight bits). Norms and biases are float32. `cache_type` is the type of
+        cached keys and values: float32, bfloat16, float16 (which saturates at its largest number) or auto, which is
+        float32 for float32 weights and bfloat16 for all other types. `instruction_set` is one of `instruction_sets()`,
+        or auto for the best.
         """
 
     def tensors(self) -> dict[str, tuple[int, ...]]:
-        """Return the names and shapes of all tensors, as in checkpoints of the Llama family."""
+        """Return the names and shapes of all tensors.
+
+        The names are those of Llama's checkpoints, and of GLM-4's for the norms of a part's results.
+        """
 
     def load(self, name: str, tensor: Any) -> None:
         """Pack one tensor. It must be contiguous, on the CPU, and float32, float16, bfloat16 or bfloat16 as uint16."""

@@ -18,7 +18,7 @@ std::vector<Columns> columns_of(const std::vector<AdaptedModule>& modules, int l
   std::vector<Columns> found;
   int first = 0;
   for (const AdaptedModule& module : modules) {
-    if (module.layer != layer || module.product != product) continue;
+    if (module.destination.layer != layer || module.destination.product != product) continue;
     found.push_back({&module, first});
     first += groups_of(module.rank) * kRows;
   }
@@ -60,11 +60,8 @@ void pack_up(const Columns& columns, const std::vector<LowRank::Span>& spans, Ty
 
 }  // namespace
 
-Adapter::Adapter(Type type, const Shape& shape, const std::vector<AdaptedModule>& modules)
-    : products_(static_cast<size_t>(shape.num_layers) * kProducts), spans_(products_.size()) {
-  const int outputs[] = {shape.qkv_width(), shape.hidden_size, 2 * groups_of(shape.intermediate_size) * kRows,
-                         shape.hidden_size};
-  const int inputs[] = {shape.hidden_size, shape.query_width(), shape.hidden_size, shape.intermediate_size};
+Adapter::Adapter(Type type, const std::vector<Layer>& layers, const std::vector<AdaptedModule>& modules)
+    : products_(layers.size() * kProducts), spans_(products_.size()) {
   const size_t element = type == Type::Float32 ? 4 : 2;
   std::vector<size_t> at(products_.size());
   size_t bytes = 0;
@@ -73,8 +70,10 @@ Adapter::Adapter(Type type, const Shape& shape, const std::vector<AdaptedModule>
     if (found.empty()) continue;
     const int num_columns = found.back().first + groups_of(found.back().module->rank) * kRows;
     most_columns_ = std::max(most_columns_, num_columns);
-    products_[i].down = plan_matrix(type, num_columns, inputs[i % kProducts]);
-    spans_[i].resize(groups_of(outputs[i % kProducts]));
+    const Layer& layer = layers[i / kProducts];
+    const Matrix* const weights[] = {&layer.qkv, &layer.output, &layer.gate_up, &layer.down};
+    products_[i].down = plan_matrix(type, num_columns, weights[i % kProducts]->cols);
+    spans_[i].resize(weights[i % kProducts]->groups);
     products_[i].spans = spans_[i].data();
     at[i] = bytes;
     bytes += matrix_bytes(products_[i].down, false) + round_up(plan_spans(found, element, spans_[i]), 64);

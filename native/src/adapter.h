@@ -6,17 +6,15 @@
 #include <vector>
 
 #include "arena.h"
+#include "destination.h"
 #include "low_rank.h"
 #include "pack.h"
-#include "destination.h"
 
 namespace sluice {
 
 // An adapter's change to one module: down [rank, inputs] and up [outputs, rank], float32; `up` includes the scale.
 struct AdaptedModule {
   Destination destination;  // of the module's weight
-  int layer;
-  Product product;
   int rank;
   const float* down;
   const float* up;
@@ -25,7 +23,7 @@ struct AdaptedModule {
 class Adapter {
  public:
   // `type` is the type of the packed matrices, Float32 or BFloat16.
-  Adapter(Type type, const Shape& shape, const std::vector<AdaptedModule>& modules);
+  Adapter(Type type, const std::vector<Layer>& layers, const std::vector<AdaptedModule>& modules);
 
   const LowRank* products() const { return products_.data(); }
   int most_columns() const { return most_columns_; }

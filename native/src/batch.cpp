@@ -31,13 +31,13 @@ void check_sequence(const Batch& batch, const Cache& cache, int sequence) {
 
 }  // namespace
 
-void check_batch(const Batch& batch, const Shape& shape, const Cache& cache, const Adapters& adapters) {
+void check_batch(const Batch& batch, int vocab_size, const Cache& cache, const Adapters& adapters) {
   if (batch.num_tokens < 1) throw BadArgument("token_ids must have at least one token");
   if (batch.num_sequences < 1) throw BadArgument("row_offsets must have at least two elements");
   for (int i = 0; i < batch.num_tokens; ++i) {
-    if (batch.token_ids[i] < 0 || batch.token_ids[i] >= shape.vocab_size)
+    if (batch.token_ids[i] < 0 || batch.token_ids[i] >= vocab_size)
       reject("token_ids", i, batch.token_ids[i],
-             "the vocabulary has the ids 0 to " + std::to_string(shape.vocab_size - 1));
+             "the vocabulary has the ids 0 to " + std::to_string(vocab_size - 1));
     if (batch.positions[i] < 0) reject("positions", i, batch.positions[i], "it must be at least 0");
   }
   if (batch.row_offsets[0] != 0) reject("row_offsets", 0, batch.row_offsets[0], "it must be 0");

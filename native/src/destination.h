@@ -1,7 +1,8 @@
-// The destination of a tensor of a checkpoint: rows of a packed matrix, or a vector of floats.
+// The tensors of a model by name, and the destination of each: rows of a packed matrix, or a vector of floats.
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "low_rank.h"
 #include "pack.h"
@@ -13,14 +14,17 @@ struct Destination {
   float* vector = nullptr;
   int first = 0, count = 0;  // rows, or elements
   RowOrder order = RowOrder::Plain;
-
-  bool is_found() const { return matrix != nullptr || vector != nullptr; }
+  int layer = -1;               // of a layer's matrix
+  Product product = kProducts;  // that the matrix is the weight of
 };
 
-// The product of the layer that the matrix is the weight of; kProducts if it is none of the layer's.
-Product product_of(const Layer& layer, const Matrix& matrix);
+struct Tensor {
+  std::string name;
+  Destination destination;
+};
 
-// Find a layer's tensor by its name without "model.layers.N.".
-Destination find_in_layer(Layer& layer, const Shape& shape, const std::string& name);
+// The tensors of a model whose weights have their memory, in the order in which they are best loaded. Their names are
+// those of Llama's checkpoints, and of GLM-4's for the norms of a part's results.
+std::vector<Tensor> tensors_of(const DecoderPlan& plan, Weights& weights, Matrix& rows, std::vector<Layer>& layers);
 
 }  // namespace sluice

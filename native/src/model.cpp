@@ -5,99 +5,46 @@
 #include <chrono>
 #include <cstring>
 
-#include "destination.h"
+#include "weights.h"
 
 namespace sluice {
 
-namespace {
-
-size_t floats(int count) { return round_up(static_cast<size_t>(count) * sizeof(float), 64); }
-
-// Call vector(pointer to a float vector, its size) and matrix(matrix, has bias) for everything in the weights' memory.
-template <class OnVector, class OnMatrix>
-void each_part(const Options& options, Weights& weights, std::vector<Layer>& layers, OnVector vector, OnMatrix matrix) {
-  const Shape& shape = options.shape;
-  const int hidden = padded(shape.hidden_size), head = shape.padded_head_dim();
-  vector(weights.norm, hidden);
-  vector(weights.inverse_frequencies, static_cast<int>(options.inverse_frequencies.size()));
-  for (Layer& layer : layers) {
-    vector(layer.attention_norm, hidden);
-    vector(layer.mlp_norm, hidden);
-    if (shape.has_head_norm) {
-      vector(layer.query_norm, head);
-      vector(layer.key_norm, head);
-    }
-    matrix(layer.qkv, shape.has_qkv_bias);
-    matrix(layer.output, shape.has_output_bias);
-    matrix(layer.gate_up, shape.has_mlp_bias);
-    matrix(layer.down, shape.has_mlp_bias);
-  }
-  matrix(weights.head, false);
-}
-
-}  // namespace
-
 Model::Model(const Options& options)
-    : options_(options), layers_(options.shape.num_layers), wanted_(tensor_names(options.shape)) {
-  const Shape& shape = options_.shape;
-  for (size_t i = 0; i < layers_.size(); ++i) {
-    Layer& layer = layers_[i];
-    layer = {};
-    layer.qkv = plan_matrix(options_.type, shape.qkv_width(), shape.hidden_size);
-    layer.output = plan_matrix(options_.type, shape.hidden_size, shape.query_width());
-    layer.gate_up = plan_matrix(options_.type, 2 * groups_of(shape.intermediate_size) * kRows, shape.hidden_size);
-    layer.down = plan_matrix(options_.type, shape.hidden_size, shape.intermediate_size);
-    layer.window = options_.windows[i];
-    layer.has_rope = options_.has_rope[i];
+    : options_(options), extent_(extent_of(options)), layers_(options.layers.size()), rotary_(options.rotary.size()) {
+  const DecoderPlan& plan = options_.plan;
+  int offset = 0;
+  for (size_t i = 0; i < rotary_.size(); ++i) {
+    const int half = static_cast<int>(options_.rotary[i].inverse_frequencies.size());
+    rotary_[i] = {half, offset, options_.rotary[i].factor, nullptr};
+    offset += 2 * half;
   }
-  // The head has eight bits, since it determines the token and is also the embedding if both are tied.
-  const Type head = options_.type == Type::Int4 ? Type::Int8 : options_.type;
-  weights_.head = plan_matrix(head, shape.vocab_size, shape.hidden_size);
-  size_t bytes = 0;
-  each_part(
-      options_, weights_, layers_, [&](float*&, int count) { bytes += floats(count); },
-      [&](Matrix& matrix, bool has_bias) { bytes += matrix_bytes(matrix, has_bias); });
-  weight_memory_ = Arena(bytes);
-  uint8_t* memory = weight_memory_.data();
-  each_part(
-      options_, weights_, layers_,
-      [&](float*& vector, int count) {
-        vector = reinterpret_cast<float*>(memory);
-        memory += floats(count);
-      },
-      [&](Matrix& matrix, bool has_bias) {
-        place_matrix(matrix, has_bias, memory);
-        memory += matrix_bytes(matrix, has_bias);
-      });
+  step_.rotation_stride = offset;
   weights_.layers = layers_.data();
-  std::copy(options_.inverse_frequencies.begin(), options_.inverse_frequencies.end(), weights_.inverse_frequencies);
-  if (!shape.is_tied) {
+  weights_.rotary = rotary_.data();
+  weights_.num_rotary = static_cast<int>(rotary_.size());
+  plan_weights(options_, weights_, layers_);
+  weight_memory_ = Arena(sluice::weight_bytes(options_, weights_, layers_));
+  place_weights(options_, weights_, layers_, weight_memory_.data());
+  if (!plan.is_tied) {
     weights_.rows_type = options_.type == Type::Float32 ? Type::Float32 : Type::BFloat16;
-    rows_ = plan_matrix(weights_.rows_type, shape.vocab_size, shape.hidden_size);
+    rows_ = plan_matrix(weights_.rows_type, plan.vocab_size, plan.hidden_size);
     const size_t element = weights_.rows_type == Type::Float32 ? 4 : 2;
-    row_memory_ = Arena(element * shape.vocab_size * shape.hidden_size);
+    row_memory_ = Arena(element * plan.vocab_size * plan.hidden_size);
     weights_.rows = row_memory_.data();
   }
+  tensors_ = tensors_of(plan, weights_, rows_, layers_);
+  for (const Tensor& tensor : tensors_) {
+    indices_[tensor.name] = wanted_.size();
+    wanted_.push_back(tensor.name);
+  }
 }
 
-Destination Model::find(const std::string& name) {
-  const Shape& shape = options_.shape;
-  const Destination head{&weights_.head, nullptr, 0, shape.vocab_size, RowOrder::Plain};
-  if (name == "model.norm.weight") return {nullptr, weights_.norm, 0, shape.hidden_size, RowOrder::Plain};
-  if (name == "model.embed_tokens.weight")
-    return shape.is_tied ? head : Destination{&rows_, nullptr, 0, shape.vocab_size, RowOrder::Plain};
-  if (name == "lm_head.weight") return shape.is_tied ? Destination{} : head;
-  if (name.rfind("model.layers.", 0) != 0) return {};
-  const size_t dot = name.find('.', 13);
-  const std::string number = dot == std::string::npos ? "" : name.substr(13, dot - 13);
-  if (number.empty() || number.size() > 6 || number.find_first_not_of("0123456789") != std::string::npos) return {};
-  if (std::stoi(number) >= shape.num_layers) return {};
-  return find_in_layer(layers_[std::stoi(number)], shape, name.substr(dot + 1));
+const Destination* Model::find(const std::string& name) const {
+  const auto found = indices_.find(name);
+  return found == indices_.end() ? nullptr : &tensors_[found->second].destination;
 }
 
-std::vector<size_t> Model::shape_of(const std::string& name) {
-  const Destination destination = find(name);
-  if (!destination.is_found()) throw BadArgument("name: the model has no tensor " + name);
+std::vector<size_t> Model::shape_of(const Destination& destination) {
   std::vector<size_t> shape{static_cast<size_t>(destination.count)};
   if (destination.matrix != nullptr) shape.push_back(static_cast<size_t>(destination.matrix->cols));
   return shape;
@@ -105,13 +52,15 @@ std::vector<size_t> Model::shape_of(const std::string& name) {
 
 void Model::load(const std::string& name, const StoredTensor& tensor) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  const std::vector<size_t> expected = shape_of(name);
+  const Destination* found = find(name);
+  if (found == nullptr) throw BadArgument("name: the model has no tensor " + name);
+  const Destination& destination = *found;
+  const std::vector<size_t> expected = shape_of(destination);
   if (tensor.shape != expected) {
     std::string text = "tensor: " + name + " must have the shape [";
     for (size_t i = 0; i < expected.size(); ++i) text += (i > 0 ? ", " : "") + std::to_string(expected[i]);
     throw BadArgument(text + "]");
   }
-  const Destination destination = find(name);
   if (destination.matrix == &rows_) {
     store_rows(rows_.type, row_memory_.data(), tensor.data, tensor.stored, expected[0] * expected[1]);
   } else if (destination.matrix != nullptr) {
@@ -133,23 +82,27 @@ void Model::load(const std::string& name, const StoredTensor& tensor) {
 std::vector<std::string> Model::missing() const { return wanted_; }
 
 size_t Model::bytes_per_slot() const {
-  const Shape& shape = options_.shape;
-  return bytes_of(options_.cache_type) * 2 * shape.padded_head_dim() * shape.num_kv_heads * shape.num_layers;
+  size_t bytes = 0;
+  for (const LayerPlan& layer : options_.layers)
+    bytes += bytes_of(options_.cache_type) * 2 * layer.attention.padded_head_dim() * layer.attention.num_kv_heads;
+  return bytes;
 }
 
 void Model::allocate(int num_blocks, int block_size) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (num_blocks < 1) throw BadArgument("num_blocks must be at least 1");
   if (block_size < kRows || block_size % kRows != 0) throw BadArgument("block_size must be a multiple of 16");
-  const Shape& shape = options_.shape;
   Cache cache;
   cache.type = options_.cache_type;
   cache.num_blocks = num_blocks;
   cache.block_size = block_size;
-  cache.part_bytes = bytes_of(cache.type) * kRows * shape.padded_head_dim();
-  cache.head_bytes = 2 * cache.part_bytes * (block_size / kRows);
-  cache.layer_bytes = cache.head_bytes * shape.num_kv_heads;
-  cache.block_bytes = cache.layer_bytes * shape.num_layers;
+  for (Layer& layer : layers_) {
+    const AttentionPlan& attention = layer.plan.attention;
+    layer.cache.offset = cache.block_bytes;
+    layer.cache.part_bytes = bytes_of(cache.type) * kRows * attention.padded_head_dim();
+    layer.cache.head_bytes = 2 * layer.cache.part_bytes * (block_size / kRows);
+    cache.block_bytes += layer.cache.head_bytes * attention.num_kv_heads;
+  }
   ahead_.reset();
   cache_memory_ = Arena();
   cache_memory_ = Arena(cache.block_bytes * num_blocks);
@@ -160,31 +113,37 @@ void Model::allocate(int num_blocks, int block_size) {
 
 // Reserve buffers for the batch. They grow by half their size at least, and never shrink.
 void Model::reserve(const Batch& batch, int num_threads) {
-  const Shape& shape = options_.shape;
   const size_t needed = static_cast<size_t>(batch.num_tokens) + batch.num_rows;
   if (needed <= reserved_rows_ && num_threads <= reserved_threads_) return;
   const size_t rows = std::max(needed, reserved_rows_ > 0 ? reserved_rows_ * 3 / 2 : 64);
   const int threads = std::max(num_threads, reserved_threads_);
   // A row's width is padded so that consecutive rows don't map to the same sets of the L1 cache.
   const auto stride = [](int width) { return padded(width) % 1024 == 0 ? padded(width) + kPad : padded(width); };
-  step_.residual_stride = stride(shape.hidden_size);
-  step_.input_stride = stride(std::max(shape.hidden_size, shape.query_width()));
-  step_.wide_stride = stride(std::max(shape.qkv_width(), options_.type == Type::Int8 ? shape.intermediate_size : 0));
-  step_.inner_stride = stride(shape.intermediate_size);
-  const int group_size = shape.num_heads / shape.num_kv_heads;
-  const size_t piece_rows = std::max(kPieceRows, group_size) + 16, width = shape.padded_head_dim();
+  const int hidden = options_.plan.hidden_size;
+  step_.residual_stride = stride(hidden);
+  step_.input_stride = stride(std::max(hidden, extent_.query_width));
+  step_.wide_stride = stride(std::max(extent_.qkv_width, options_.type == Type::Int8 ? extent_.inner_width : 0));
+  step_.inner_stride = stride(extent_.inner_width);
+  const size_t piece_rows = std::max(kPieceRows, extent_.group_size) + 16, width = extent_.padded_head_dim;
   const size_t attention_bytes = piece_rows * (8 * width + 8 * 64 + 64 + 8) + 7 * 64;
-  step_.scratch_bytes = round_up(std::max(attention_bytes, 4 * static_cast<size_t>(padded(shape.hidden_size))), 4096);
-  const size_t sizes[] = {rows * step_.residual_stride * 4, rows * step_.input_stride * 4, rows * 4,
-                          rows * step_.wide_stride * 4,     rows * step_.inner_stride * 4, rows * 4,
-                          rows * shape.rotary_dim * 4,      threads * step_.scratch_bytes};
+  step_.scratch_bytes = round_up(std::max(attention_bytes, 4 * static_cast<size_t>(padded(hidden))), 4096);
+  const size_t residual_bytes = rows * step_.residual_stride * 4;
+  const size_t sizes[] = {residual_bytes,
+                          rows * step_.input_stride * 4,
+                          rows * 4,
+                          rows * step_.wide_stride * 4,
+                          rows * step_.inner_stride * 4,
+                          rows * 4,
+                          rows * step_.rotation_stride * 4,
+                          threads * step_.scratch_bytes,
+                          extent_.has_branch ? residual_bytes : 0};
   size_t bytes = 0;
   for (const size_t size : sizes) bytes += round_up(size, 64);
   buffer_memory_ = Arena();
   buffer_memory_ = Arena(bytes);
   uint8_t* memory = buffer_memory_.data();
-  uint8_t* parts[8];
-  for (int i = 0; i < 8; ++i) {
+  uint8_t* parts[9];
+  for (int i = 0; i < 9; ++i) {
     parts[i] = memory;
     memory += round_up(sizes[i], 64);
   }
@@ -196,13 +155,13 @@ void Model::reserve(const Batch& batch, int num_threads) {
   step_.inner_scales = reinterpret_cast<float*>(parts[5]);
   step_.rotation = reinterpret_cast<float*>(parts[6]);
   step_.scratch = parts[7];
+  step_.branch = extent_.has_branch ? reinterpret_cast<float*>(parts[8]) : nullptr;
   reserved_rows_ = rows;
   reserved_threads_ = threads;
 }
 
 void Model::cut_into_pieces(const Batch& batch) {
-  const int group_size = options_.shape.num_heads / options_.shape.num_kv_heads;
-  const int tokens_each = std::max(1, kPieceRows / group_size);
+  const int tokens_each = std::max(1, kPieceRows / extent_.group_size);
   pieces_.clear();
   sequence_of_.resize(batch.num_tokens);
   for (int sequence = 0; sequence < batch.num_sequences; ++sequence) {
@@ -217,12 +176,12 @@ void Model::step(const Batch& batch, int num_threads) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (!wanted_.empty()) throw std::logic_error("step() before " + wanted_.front() + " was loaded");
   if (cache_.data == nullptr) throw std::logic_error("step() before allocate()");
-  check_batch(batch, options_.shape, cache_, adapters_);
+  check_batch(batch, options_.plan.vocab_size, cache_, adapters_);
   if (num_threads <= 0) num_threads = options_.num_threads;
   ahead_->begin(cache_.block_bytes * static_cast<size_t>(lowest_block(batch, cache_.block_size)));
   reserve(batch, num_threads);
   cut_into_pieces(batch);
-  step_.shape = &options_.shape;
+  step_.plan = &options_.plan;
   step_.weights = &weights_;
   step_.cache = &cache_;
   step_.batch = batch;

@@ -6,14 +6,16 @@
 #include <mutex>
 #include <stdexcept>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "adapter.h"
 #include "ahead.h"
 #include "arena.h"
+#include "destination.h"
 #include "pack.h"
 #include "phases.h"
-#include "destination.h"
+#include "plan_fields.h"
 #include "pool.h"
 #include "sets.h"
 #include "types.h"
@@ -41,26 +43,43 @@ struct GivenLowRank {
   const float* up;
 };
 
+// A table of rotary positions: the inverse frequencies of the first dimensions of a head, and a factor on cosine and
+// sine. Both include any scaling of positions.
+struct RotaryPlan {
+  std::vector<float> inverse_frequencies;
+  float factor;
+};
+
 struct Options {
-  Shape shape;
+  DecoderPlan plan;
+  std::vector<LayerPlan> layers;
+  std::vector<RotaryPlan> rotary;
   Type type;
   Stored cache_type;
-  std::vector<float> inverse_frequencies;
-  std::vector<int> windows;    // for each layer, 0: all
-  std::vector<bool> has_rope;  // for each layer
   int num_threads;
   const InstructionSet* set;
 };
+
+// The largest sizes of all layers, from which the buffers of a step follow.
+struct Extent {
+  int query_width = 0, qkv_width = 0, inner_width = 0, padded_head_dim = 0, group_size = 0;
+  bool has_branch = false;
+};
+Extent extent_of(const Options& options);
+
+// Throws BadArgument, whose text begins with a field's name, unless the fields of the plan fit each other. Each number
+// must already be in its range.
+void check_plan(const Options& options);
 
 class Model {
  public:
   explicit Model(const Options& options);
 
-  // Pack one tensor, named as in checkpoints of the Llama family. Throws BadArgument for an unknown name or a wrong
-  // shape.
+  // Pack one tensor. Throws BadArgument for an unknown name or a wrong shape.
   void load(const std::string& name, const StoredTensor& tensor);
   std::vector<std::string> missing() const;
-  std::vector<size_t> shape_of(const std::string& name);
+  const std::vector<Tensor>& tensors() const { return tensors_; }
+  static std::vector<size_t> shape_of(const Destination& destination);
 
   void allocate(int num_blocks, int block_size);
 
@@ -87,20 +106,25 @@ class Model {
  private:
   // Measure the seconds that the threads take for body(0) … body(count - 1).
   double time_chunks(int num_threads, int count, const std::function<void(int)>& body);
-  Destination find(const std::string& name);
+  // Return the destination of a tensor. Null if the model has no such tensor.
+  const Destination* find(const std::string& name) const;
   void reserve(const Batch& batch, int num_threads);
   void cut_into_pieces(const Batch& batch);
 
   Options options_;
+  Extent extent_;
   Weights weights_;
   Matrix rows_;  // type and shape of an embedding that is not tied to the head
   std::vector<Layer> layers_;
+  std::vector<Rotary> rotary_;
+  std::vector<Tensor> tensors_;
+  std::unordered_map<std::string, size_t> indices_;  // of tensors by name
   Cache cache_;
   Adapters adapters_;
   Arena weight_memory_, row_memory_, cache_memory_, buffer_memory_;
   size_t reserved_rows_ = 0;
   int reserved_threads_ = 0;
-  std::vector<std::string> wanted_;  // names not yet loaded
+  std::vector<std::string> wanted_;  // names not yet loaded, in the order of the tensors
   std::vector<Piece> pieces_;
   std::vector<int32_t> sequence_of_;
   Step step_{};
@@ -110,12 +134,9 @@ class Model {
 };
 
 // Throws BadArgument unless every index of the batch is within the model, its cache and its adapters.
-void check_batch(const Batch& batch, const Shape& shape, const Cache& cache, const Adapters& adapters);
+void check_batch(const Batch& batch, int vocab_size, const Cache& cache, const Adapters& adapters);
 
 // The lowest block that a checked batch reads or writes.
 int lowest_block(const Batch& batch, int block_size);
-
-// The names of all tensors that a model of this shape has.
-std::vector<std::string> tensor_names(const Shape& shape);
 
 }  // namespace sluice

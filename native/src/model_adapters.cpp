@@ -7,13 +7,6 @@ namespace {
 
 constexpr int kMostRank = 4096;
 
-// The index of the layer that a matrix belongs to, or -1.
-int layer_of(const std::vector<Layer>& layers, const Matrix& matrix) {
-  for (size_t i = 0; i < layers.size(); ++i)
-    if (product_of(layers[i], matrix) != kProducts) return static_cast<int>(i);
-  return -1;
-}
-
 }  // namespace
 
 void Model::put_adapter(int slot, const std::vector<GivenLowRank>& modules) {
@@ -23,9 +16,10 @@ void Model::put_adapter(int slot, const std::vector<GivenLowRank>& modules) {
   for (size_t i = 0; i < modules.size(); ++i) {
     const GivenLowRank& given = modules[i];
     const std::string at = "modules[" + std::to_string(i) + "]";
-    const Destination found = find(given.module + ".weight");
-    const int layer = found.matrix == nullptr ? -1 : layer_of(layers_, *found.matrix);
-    if (layer < 0) throw BadArgument(at + ": no layer of the model has the module " + given.module);
+    const Destination* destination = find(given.module + ".weight");
+    if (destination == nullptr || destination->layer < 0)
+      throw BadArgument(at + ": no layer of the model has the module " + given.module);
+    const Destination& found = *destination;
     for (const AdaptedModule& other : adapted)
       if (other.destination.matrix == found.matrix && other.destination.first == found.first &&
           other.destination.order == found.order)
@@ -37,10 +31,10 @@ void Model::put_adapter(int slot, const std::vector<GivenLowRank>& modules) {
                         std::to_string(given.outputs));
     if (given.rank < 1 || given.rank > kMostRank)
       throw BadArgument(at + ": the rank must be 1 to " + std::to_string(kMostRank));
-    adapted.push_back({found, layer, product_of(layers_[layer], *found.matrix), given.rank, given.down, given.up});
+    adapted.push_back({found, given.rank, given.down, given.up});
   }
   const Type type = options_.type == Type::Float32 ? Type::Float32 : Type::BFloat16;
-  adapters_.put(slot, Adapter(type, options_.shape, adapted));
+  adapters_.put(slot, Adapter(type, layers_, adapted));
 }
 
 void Model::drop_adapter(int slot) {

@@ -10,7 +10,7 @@
 #include <optional>
 #include <sstream>
 
-#include "model.h"
+#include "plan_reader.h"
 #include "sampling.h"
 
 namespace nb = nanobind;
@@ -70,8 +70,8 @@ void load(Model& model, const std::string& name, const Array& tensor) {
 
 nb::dict tensors(Model& model) {
   nb::dict shapes;
-  for (const std::string& name : tensor_names(model.options().shape))
-    shapes[name.c_str()] = nb::tuple(nb::cast(model.shape_of(name)));
+  for (const Tensor& tensor : model.tensors())
+    shapes[tensor.name.c_str()] = nb::tuple(nb::cast(Model::shape_of(tensor.destination)));
   return shapes;
 }
 
@@ -117,7 +117,7 @@ nb::object step(Model& model, const Array& token_ids, const Array& positions, co
   if (adapters.has_value()) batch.adapters = ints_of_length(*adapters, "adapters", context_lengths.shape(0));
   if (num_threads < 0 || num_threads > 1024) throw BadArgument("num_threads must be 0 to 1024");
 
-  const size_t vocab_size = static_cast<size_t>(model.options().shape.vocab_size), num_rows = output_rows.shape(0);
+  const size_t vocab_size = static_cast<size_t>(model.options().plan.vocab_size), num_rows = output_rows.shape(0);
   nb::object result;
   if (logits.has_value()) {
     if (logits->dtype() != nb::dtype<float>()) throw BadArgument("logits must be float32");
@@ -171,9 +171,8 @@ void construct_draw(DrawParams* self, const nb::kwargs& given) {
   });
   if (num_known != given.size()) {
     std::string names;
-    for_each_field([&](const char* name, auto, double, double) {
-      names += (names.empty() ? "" : ", ") + std::string(name);
-    });
+    for_each_field(
+        [&](const char* name, auto, double, double) { names += (names.empty() ? "" : ", ") + std::string(name); });
     throw nb::type_error(("the fields of DrawParams are " + names).c_str());
   }
   new (self) DrawParams(params);
@@ -232,51 +231,16 @@ Stored cache_type(const std::string& name, Type weights) {
   throw BadArgument("cache_type must be auto, float32, bfloat16 or float16");
 }
 
-void construct(Model* self, int vocab_size, int hidden_size, int intermediate_size, int num_layers, int num_heads,
-               int num_kv_heads, int head_dim, float norm_epsilon, const std::vector<float>& inverse_frequencies,
-               float rope_factor, bool has_qkv_bias, bool has_output_bias, bool has_mlp_bias, bool has_head_norm,
-               bool is_tied, const std::optional<std::vector<int>>& windows,
-               const std::optional<std::vector<bool>>& has_rope, const std::string& type,
-               const std::string& cached, int num_threads, const std::string& instruction_set) {
+void construct(Model* self, const nb::dict& plan, const std::string& type, const std::string& cached, int num_threads,
+               const std::string& instruction_set) {
   Options options;
-  Shape& shape = options.shape;
-  shape = {checked(vocab_size, "vocab_size", 1 << 26),
-           checked(hidden_size, "hidden_size", 1 << 20),
-           checked(intermediate_size, "intermediate_size", 1 << 20),
-           checked(num_layers, "num_layers", 1 << 12),
-           checked(num_heads, "num_heads", 1 << 12),
-           checked(num_kv_heads, "num_kv_heads", num_heads),
-           checked(head_dim, "head_dim", 1 << 12),
-           static_cast<int>(2 * inverse_frequencies.size()),
-           norm_epsilon,
-           rope_factor,
-           1.0f / std::sqrt(static_cast<float>(head_dim)),
-           has_qkv_bias,
-           has_output_bias,
-           has_mlp_bias,
-           has_head_norm,
-           is_tied};
-  if (num_heads % num_kv_heads != 0) throw BadArgument("num_kv_heads must divide num_heads");
-  if (shape.rotary_dim > head_dim) throw BadArgument("inverse_frequencies must have at most head_dim / 2 elements");
   options.type = weight_type(type);
   options.cache_type = cache_type(cached, options.type);
-  constexpr int kMostInt8Columns = 65'536;  // the sum of this many products of bytes fits an int32
-  if (options.type == Type::Int8 || options.type == Type::Int4)
-    for (const int columns : {hidden_size, intermediate_size, num_heads * head_dim})
-      if (columns > kMostInt8Columns)
-        throw BadArgument("weight_type must not be int8 or int4 for inputs wider than 65536");
-  options.inverse_frequencies = inverse_frequencies;
-  options.windows = windows.value_or(std::vector<int>(num_layers, 0));
-  options.has_rope = has_rope.value_or(std::vector<bool>(num_layers, true));
-  if (options.windows.size() != static_cast<size_t>(num_layers))
-    throw BadArgument("windows must have one element per layer");
-  if (options.has_rope.size() != static_cast<size_t>(num_layers))
-    throw BadArgument("has_rope must have one element per layer");
-  for (const int window : options.windows)
-    if (window < 0) throw BadArgument("windows must be at least 0");
   options.num_threads = checked(num_threads, "num_threads", 1024);
   options.set = find_set(instruction_set);
   if (options.set == nullptr) throw BadArgument("instruction_set " + instruction_set + " is not supported here");
+  read_plan(plan, options);
+  check_plan(options);
   new (self) Model(options);
 }
 
@@ -286,12 +250,8 @@ void construct(Model* self, int vocab_size, int hidden_size, int intermediate_si
 NB_MODULE(_native, module) {
   using namespace sluice;
   nb::class_<Model>(module, "Model")
-      .def("__init__", &construct, nb::kw_only(), "vocab_size"_a, "hidden_size"_a, "intermediate_size"_a,
-           "num_layers"_a, "num_heads"_a, "num_kv_heads"_a, "head_dim"_a, "norm_epsilon"_a, "inverse_frequencies"_a,
-           "rope_factor"_a = 1.0f, "has_qkv_bias"_a = false, "has_output_bias"_a = false,
-           "has_mlp_bias"_a = false, "has_head_norm"_a = false, "is_tied"_a = false, "windows"_a = nb::none(),
-           "has_rope"_a = nb::none(), "weight_type"_a = "float32", "cache_type"_a = "auto", "num_threads"_a = 1,
-           "instruction_set"_a = "auto")
+      .def("__init__", &construct, "plan"_a, nb::kw_only(), "weight_type"_a = "float32", "cache_type"_a = "auto",
+           "num_threads"_a = 1, "instruction_set"_a = "auto")
       .def("load", &load, "name"_a, "tensor"_a)
       .def("missing", &Model::missing)
       .def("tensors", &tensors)

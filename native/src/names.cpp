@@ -1,73 +1,69 @@
 // The names of a decoder's tensors, and the destination of each.
-#include "model.h"
 #include "destination.h"
 
 namespace sluice {
 
-std::vector<std::string> tensor_names(const Shape& shape) {
-  std::vector<std::string> names{"model.embed_tokens.weight", "model.norm.weight"};
-  if (!shape.is_tied) names.push_back("lm_head.weight");
-  for (int i = 0; i < shape.num_layers; ++i) {
-    const std::string layer = "model.layers." + std::to_string(i) + ".";
-    const auto add = [&](const std::string& name, bool has_bias) {
-      names.push_back(layer + name + ".weight");
-      if (has_bias) names.push_back(layer + name + ".bias");
-    };
-    add("input_layernorm", false);
-    add("post_attention_layernorm", false);
-    for (const char* part : {"q_proj", "k_proj", "v_proj"}) add(std::string("self_attn.") + part, shape.has_qkv_bias);
-    add("self_attn.o_proj", shape.has_output_bias);
-    if (shape.has_head_norm)
-      for (const char* part : {"q_norm", "k_norm"}) add(std::string("self_attn.") + part, false);
-    for (const char* part : {"gate_proj", "up_proj", "down_proj"}) add(std::string("mlp.") + part, shape.has_mlp_bias);
-  }
-  return names;
-}
-
 namespace {
 
-// Split "self_attn.q_proj.bias" into its stem "self_attn.q_proj" and the kind of tensor. False for other kinds.
-bool split(const std::string& name, std::string& stem, bool& is_bias) {
-  const size_t dot = name.rfind('.');
-  if (dot == std::string::npos) return false;
-  stem = name.substr(0, dot);
-  is_bias = name.substr(dot) == ".bias";
-  return is_bias || name.substr(dot) == ".weight";
+// Collects the tensors of one layer or, with an empty prefix, of the model.
+struct Names {
+  std::vector<Tensor>& tensors;
+  std::string prefix;
+  int layer = -1;
+
+  void vector(const std::string& name, float* at, int count, RowOrder order = RowOrder::Plain, int first = 0) {
+    if (at != nullptr) tensors.push_back({prefix + name, {nullptr, at, first, count, order}});
+  }
+  void norm(const std::string& name, const Norm& norm, int count) {
+    vector(name + ".weight", norm.weight, count);
+    vector(name + ".bias", norm.bias, count);
+  }
+  void rows(const std::string& name, Matrix& matrix, Product product, int first, int count,
+            RowOrder order = RowOrder::Plain) {
+    tensors.push_back({prefix + name + ".weight", {&matrix, nullptr, first, count, order, layer, product}});
+    vector(name + ".bias", matrix.bias, count, order, first);
+  }
+};
+
+void add_layer(Names& names, Layer& layer, int hidden) {
+  const AttentionPlan& attention = layer.plan.attention;
+  const int queries = attention.query_width(), keys = attention.key_width(), width = layer.plan.feed_forward.width;
+  const bool is_single = attention.head_norm == HeadNorm::Head;
+  names.norm("input_layernorm", layer.attention_norm, hidden);
+  names.norm("post_attention_layernorm", layer.mlp_norm, hidden);
+  names.norm("post_self_attn_layernorm", layer.attention_output_norm, hidden);
+  names.norm("post_mlp_layernorm", layer.mlp_output_norm, hidden);
+  names.rows("self_attn.q_proj", layer.qkv, kQkv, 0, queries);
+  names.rows("self_attn.k_proj", layer.qkv, kQkv, queries, keys);
+  names.rows("self_attn.v_proj", layer.qkv, kQkv, queries + keys, keys);
+  names.rows("self_attn.o_proj", layer.output, kOutput, 0, hidden);
+  names.norm("self_attn.q_norm", layer.query_norm, is_single ? attention.head_dim : queries);
+  names.norm("self_attn.k_norm", layer.key_norm, is_single ? attention.head_dim : keys);
+  names.vector("self_attn.sinks", layer.sinks, attention.num_heads);
+  if (layer.plan.feed_forward.is_gated) {
+    names.rows("mlp.gate_proj", layer.gate_up, kGateUp, 0, width, RowOrder::Gate);
+    names.rows("mlp.up_proj", layer.gate_up, kGateUp, 0, width, RowOrder::Up);
+  } else {
+    names.rows("mlp.up_proj", layer.gate_up, kGateUp, 0, width);
+  }
+  names.rows("mlp.down_proj", layer.down, kDown, 0, hidden);
+  names.vector("mlp.curve", layer.curve, kCurve);
 }
 
 }  // namespace
 
-Product product_of(const Layer& layer, const Matrix& matrix) {
-  if (&matrix == &layer.qkv) return kQkv;
-  if (&matrix == &layer.output) return kOutput;
-  if (&matrix == &layer.gate_up) return kGateUp;
-  return &matrix == &layer.down ? kDown : kProducts;
-}
-
-Destination find_in_layer(Layer& layer, const Shape& shape, const std::string& name) {
-  std::string stem;
-  bool is_bias = false;
-  if (!split(name, stem, is_bias)) return {};
-  const int queries = shape.query_width(), keys = shape.num_kv_heads * shape.head_dim;
-  const auto vector = [&](float* at, int count) {
-    return is_bias ? Destination{} : Destination{nullptr, at, 0, count, RowOrder::Plain};
-  };
-  const auto rows = [&](Matrix& matrix, int first, int count, RowOrder order = RowOrder::Plain) {
-    return is_bias ? Destination{nullptr, matrix.bias, first, count, order}
-                   : Destination{&matrix, nullptr, first, count, order};
-  };
-  if (stem == "input_layernorm") return vector(layer.attention_norm, shape.hidden_size);
-  if (stem == "post_attention_layernorm") return vector(layer.mlp_norm, shape.hidden_size);
-  if (stem == "self_attn.q_norm") return vector(layer.query_norm, shape.head_dim);
-  if (stem == "self_attn.k_norm") return vector(layer.key_norm, shape.head_dim);
-  if (stem == "self_attn.q_proj") return rows(layer.qkv, 0, queries);
-  if (stem == "self_attn.k_proj") return rows(layer.qkv, queries, keys);
-  if (stem == "self_attn.v_proj") return rows(layer.qkv, queries + keys, keys);
-  if (stem == "self_attn.o_proj") return rows(layer.output, 0, shape.hidden_size);
-  if (stem == "mlp.gate_proj") return rows(layer.gate_up, 0, shape.intermediate_size, RowOrder::Gate);
-  if (stem == "mlp.up_proj") return rows(layer.gate_up, 0, shape.intermediate_size, RowOrder::Up);
-  if (stem == "mlp.down_proj") return rows(layer.down, 0, shape.hidden_size);
-  return {};
+std::vector<Tensor> tensors_of(const DecoderPlan& plan, Weights& weights, Matrix& rows, std::vector<Layer>& layers) {
+  std::vector<Tensor> tensors;
+  Names names{tensors, ""};
+  names.rows("model.embed_tokens", plan.is_tied ? weights.head : rows, kProducts, 0, plan.vocab_size);
+  if (plan.is_tied && plan.has_head_bias) tensors.back().name = "lm_head.bias";
+  names.norm("model.norm", weights.norm, plan.hidden_size);
+  if (!plan.is_tied) names.rows("lm_head", weights.head, kProducts, 0, plan.vocab_size);
+  for (size_t i = 0; i < layers.size(); ++i) {
+    Names own{tensors, "model.layers." + std::to_string(i) + ".", static_cast<int>(i)};
+    add_layer(own, layers[i], plan.hidden_size);
+  }
+  return tensors;
 }
 
 }  // namespace sluice

@@ -1,9 +1,11 @@
-// Shared data types of a step: the model's shape, its packed weights, a batch. Plain data without behaviour, so that
+// Shared data types of a step: the model's packed weights, its cache, a batch. Plain data without behaviour, so that
 // the kernels, which are compiled once per instruction set, can include it.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+
+#include "plan.h"
 
 namespace sluice {
 
@@ -40,39 +42,48 @@ struct Matrix {
   float* bias = nullptr;             // [groups * 16] or null
 };
 
-struct Layer {
-  float* attention_norm;  // [hidden]
-  float* mlp_norm;        // [hidden]
-  float* query_norm;      // [head_dim] or null
-  float* key_norm;
-  Matrix qkv;      // hidden -> (heads + 2 * kv heads) * head_dim: queries, keys, values
-  Matrix output;   // heads * head_dim -> hidden
-  Matrix gate_up;  // hidden -> 2 * intermediate: 16 rows of gate, 16 of up, and so on
-  Matrix down;     // intermediate -> hidden
-  int window;      // number of keys that a token attends to, including itself; 0: all
-  bool has_rope;
+// The weights of a norm; the weight is null if there is no norm.
+struct Norm {
+  float* weight = nullptr;
+  float* bias = nullptr;  // or null
 };
 
-struct Shape {
-  int vocab_size, hidden_size, intermediate_size, num_layers, num_heads, num_kv_heads, head_dim;
-  int rotary_dim;  // rotated dimensions of a head: twice the number of inverse frequencies
-  float norm_epsilon;
-  float rope_factor;      // on cosine and sine
-  float attention_scale;  // on scores
-  bool has_qkv_bias, has_output_bias, has_mlp_bias, has_head_norm, is_tied;
+// Where the keys and values of a layer lie in a block: for each kv head, its keys and then its values.
+struct CachePart {
+  size_t offset = 0;      // of the layer in a block
+  size_t head_bytes = 0;  // keys and values of one head
+  size_t part_bytes = 0;  // 16 slots of keys, or of values, of one head
+};
 
-  int padded_head_dim() const { return groups_of(head_dim) * kRows; }
-  int query_width() const { return num_heads * head_dim; }
-  int qkv_width() const { return (num_heads + 2 * num_kv_heads) * head_dim; }
+struct Layer {
+  LayerPlan plan;
+  Norm attention_norm, attention_output_norm, mlp_norm, mlp_output_norm;  // [hidden]
+  Norm query_norm, key_norm;                                              // [head_dim], or [the width of all heads]
+  float* sinks;                                                           // [heads] or null
+  float* curve;    // of Xielu: its factors above and below 0, of the linear term, and its limit; or null
+  Matrix qkv;      // hidden -> (heads + 2 * kv heads) * head_dim: queries, keys, values
+  Matrix output;   // heads * head_dim -> hidden
+  Matrix gate_up;  // hidden -> 2 * width: 16 rows of gate, 16 of up, and so on; or hidden -> width
+  Matrix down;     // width -> hidden
+  CachePart cache;
+};
+
+// A table of rotary positions.
+struct Rotary {
+  int half;                    // pairs of dimensions of a head that are rotated
+  int offset;                  // of the table's cosines in a token's rotation
+  float factor;                // on cosine and sine
+  float* inverse_frequencies;  // [half]
 };
 
 struct Weights {
   const void* rows = nullptr;  // embedding, Float32 or BFloat16 [vocabulary, hidden]; null: the head's rows
   Type rows_type = Type::Float32;
   Matrix head;
-  float* norm = nullptr;  // [hidden]
+  Norm norm;  // [hidden]
   Layer* layers = nullptr;
-  float* inverse_frequencies = nullptr;  // [rotary_dim / 2]
+  Rotary* rotary = nullptr;
+  int num_rotary = 0;
 };
 
 // Keys and values of all layers. A block has, for each layer and kv head, its keys and then its values, both in parts
@@ -82,9 +93,6 @@ struct Cache {
   uint8_t* data = nullptr;
   Stored type = Stored::Float32;
   int num_blocks = 0, block_size = 0;
-  size_t part_bytes = 0;   // 16 slots of keys, or of values, of one head
-  size_t head_bytes = 0;   // a block's keys and values of one head
-  size_t layer_bytes = 0;  // a block's keys and values of one layer
   size_t block_bytes = 0;  // a block's keys and values of all layers, which are contiguous
 };
 
@@ -111,7 +119,7 @@ struct Adapted;
 
 // Everything one step needs, read by all threads.
 struct Step {
-  const Shape* shape;
+  const DecoderPlan* plan;
   const Weights* weights;
   const Cache* cache;
   Batch batch;
@@ -127,13 +135,15 @@ struct Step {
   float* wide;          // [tokens][wide_stride], float32 results: q/k/v; gate times up before it is quantized to Int8
   void* inner;          // [tokens][inner_stride], gate times up, in the type of inputs
   float* inner_scales;
-  float* rotation;  // [tokens][2][rotary_dim / 2], cosines and sines
-  int residual_stride, input_stride, wide_stride, inner_stride;
+  float* branch;    // [tokens][residual_stride], a part's results before they are added to the residual; or null
+  float* rotation;  // [tokens][rotation_stride], each table's cosines and then its sines
+  int residual_stride, input_stride, wide_stride, inner_stride, rotation_stride;
   uint8_t* scratch;  // [threads][scratch_bytes]
   size_t scratch_bytes;
   const Adapted* adapted;  // null: no row has an adapter
 };
 
+constexpr int kCurve = 4;       // numbers of a layer that describe Xielu
 constexpr int kPieceRows = 32;  // approximate attention rows per piece (tokens times query heads of a kv head)
 
 inline constexpr size_t round_up(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -20,6 +21,11 @@ from transformers import (
     SmolLM3Config,
 )
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+from service.engine.models.native.families.table import FAMILIES, plan_of
+from service.engine.models.native.family import head_dim_of
+from service.engine.models.native.plan import DecoderPlan, RotaryPlan
+from service.engine.models.native.sources import read_tensors
 
 SMALL: dict[str, Any] = {
     "vocab_size": 203,
@@ -89,45 +95,35 @@ def reference(config: PretrainedConfig, dtype: torch.dtype = torch.float32) -> P
 
 def native(model: PreTrainedModel, weight_type: str = "float32", **options: Any) -> sluice_native.Model:
     """Return a native model with the same weights."""
-    made = sluice_native.Model(**shape_of(model.config), weight_type=weight_type, **options)
-    for name, tensor in model.state_dict().items():
-        if name != "lm_head.weight" or not model.config.tie_word_embeddings:
-            made.load(name, tensor.detach().contiguous())
+    plan, tensors = exact_plan(model.config), FAMILIES[model.config.model_type].tensors
+    made = sluice_native.Model(plan.to_native(), weight_type=weight_type, **options)
+    stored = model.state_dict()
+
+    def take(name: str, shape: tuple[int, ...]) -> NDArray[Any]:
+        tensor = stored[name].detach().contiguous()
+        assert tuple(tensor.shape) == shape
+        return tensor.view(torch.uint16).numpy() if tensor.dtype == torch.bfloat16 else tensor.numpy()
+
+    for name, array in read_tensors(made.tensors(), plan, tensors, take):
+        made.load(name, array)
     return made
 
 
-def shape_of(config: Any) -> dict[str, Any]:
-    """Return the native model's arguments for a transformers configuration."""
-    head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+def exact_plan(config: Any) -> DecoderPlan:
+    """Return the plan of a configuration with transformers' own frequencies, which differ in their last bits."""
+    plan, head_dim = plan_of(config), head_dim_of(config)
     kind, factor = config.rope_parameters.get("rope_type", "default"), 1.0
     if kind == "default":
         exponents = torch.arange(0, head_dim, 2, dtype=torch.float32) / head_dim
         frequencies = 1.0 / config.rope_parameters["rope_theta"] ** exponents
     else:
         frequencies, factor = ROPE_INIT_FUNCTIONS[kind](config, torch.device("cpu"))
-    num_layers = config.num_hidden_layers
-    window = getattr(config, "sliding_window", None) or 0
-    kinds = getattr(config, "layer_types", None) or ["sliding_attention" if window else "full_attention"] * num_layers
-    has_bias = bool(getattr(config, "attention_bias", False))
-    return {
-        "vocab_size": config.vocab_size,
-        "hidden_size": config.hidden_size,
-        "intermediate_size": config.intermediate_size,
-        "num_layers": num_layers,
-        "num_heads": config.num_attention_heads,
-        "num_kv_heads": config.num_key_value_heads,
-        "head_dim": head_dim,
-        "norm_epsilon": config.rms_norm_eps,
-        "inverse_frequencies": frequencies.tolist(),
-        "rope_factor": factor,
-        "has_qkv_bias": has_bias or config.model_type == "qwen2",
-        "has_output_bias": has_bias,
-        "has_mlp_bias": bool(getattr(config, "mlp_bias", False)),
-        "has_head_norm": config.model_type == "qwen3",
-        "is_tied": config.tie_word_embeddings,
-        "windows": [window if each == "sliding_attention" else 0 for each in kinds],
-        "has_rope": [bool(each) for each in getattr(config, "no_rope_layers", None) or [True] * num_layers],
-    }
+    return replace(plan, rotary=(RotaryPlan(inverse_frequencies=tuple(frequencies.tolist()), factor=factor),))
+
+
+def native_plan(config: Any) -> dict[str, Any]:
+    """Return the native model's plan for a transformers configuration."""
+    return plan_of(config).to_native()
 
 
 class Sequence:

@@ -10,7 +10,7 @@ import sluice_native
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.native.decoders import CONFIGS, native, reference, shape_of
+from tests.native.decoders import CONFIGS, native, native_plan, reference
 
 VOCABULARY, NUM_BLOCKS = 203, 4
 
@@ -107,7 +107,7 @@ def test_a_step_needs_all_tensors_and_a_cache() -> None:
     whole = native(reference(CONFIGS["qwen3"]))
     with pytest.raises(RuntimeError, match="allocate"):
         whole.step(**good())
-    empty = sluice_native.Model(**shape_of(CONFIGS["qwen3"]))
+    empty = sluice_native.Model(native_plan(CONFIGS["qwen3"]))
     assert empty.missing() == list(empty.tensors())
     empty.allocate(NUM_BLOCKS, 16)
     with pytest.raises(RuntimeError, match=r"model\.embed_tokens\.weight"):
@@ -133,21 +133,73 @@ def test_a_tensor_that_does_not_belong_is_refused(
 
 @pytest.mark.parametrize(
     ("name", "value"),
+    [("weight_type", "float8"), ("cache_type", "int8"), ("instruction_set", "mmx"), ("num_threads", 0)],
+)
+def test_an_option_that_can_not_be_is_refused(name: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=name):
+        sluice_native.Model(native_plan(CONFIGS["qwen3"]), **{name: value})
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
     [
-        ("num_kv_heads", 3),
-        ("hidden_size", 0),
-        ("inverse_frequencies", [1.0] * 25),
-        ("weight_type", "float8"),
-        ("cache_type", "int8"),
-        ("windows", [0]),
-        ("has_rope", [True]),
-        ("instruction_set", "mmx"),
-        ("num_threads", 0),
+        ("hidden_size", 0, "hidden_size must be 1 to 1048576"),
+        ("hidden_size", True, "hidden_size must be a number"),
+        ("norm_epsilon", float("nan"), "norm_epsilon must be 0 to"),
+        ("norm_kind", "batch", "norm_kind must be one of rms, layer"),
+        ("has_norm_bias", True, "has_norm_bias must be false with norm_kind rms"),
+        ("layers", [], "layers must have 1 to 4096 elements"),
+        ("layers", 3, "layers must be a list"),
+        ("layers.1", 3, r"layers\[1\] must be a dictionary"),
+        ("layers.1.attention", 3, r"layers\[1\]\.attention must be a dictionary"),
+        ("layers.1.attention.num_kv_heads", 3, r"layers\[1\]\.attention\.num_kv_heads must divide num_heads"),
+        ("layers.1.attention.num_heads", 2**40, r"layers\[1\]\.attention\.num_heads must be 1 to 4096"),
+        ("layers.1.attention.rotary", 1, r"layers\[1\]\.attention\.rotary must be below the number of tables, 1"),
+        ("layers.1.attention.window", -1, r"layers\[1\]\.attention\.window must be 0 to"),
+        ("layers.1.attention.has_sinks", 1, r"layers\[1\]\.attention\.has_sinks must be true or false"),
+        ("layers.1.attention.has_head_norm_bias", True, r"layers\[1\]\.attention\.has_head_norm_bias must be false"),
+        ("layers.1.attention.colour", "red", r"layers\[1\]\.attention has an unknown field"),
+        ("layers.1.feed_forward.width", None, r"layers\[1\]\.feed_forward\.width must be a number"),
+        ("layers.1.feed_forward.activation", "sin", r"layers\[1\]\.feed_forward\.activation must be one of silu"),
+        (
+            "rotary.0.inverse_frequencies",
+            [1.0] * 25,
+            r"rotary\[0\]\.inverse_frequencies must have at most head_dim / 2",
+        ),
+        ("rotary.0.inverse_frequencies", "1", r"rotary\[0\]\.inverse_frequencies must be a list of numbers"),
+        ("rotary.0.factor", "2", r"rotary\[0\]\.factor must be a number"),
     ],
 )
-def test_a_shape_that_can_not_be_is_refused(name: str, value: Any) -> None:
-    with pytest.raises(ValueError, match=name):
-        sluice_native.Model(**shape_of(CONFIGS["qwen3"]) | {name: value})
+def test_a_plan_that_can_not_be_is_refused(path: str, value: Any, message: str) -> None:
+    plan = native_plan(CONFIGS["qwen3"])
+    set_at(plan, path, value)
+    with pytest.raises(ValueError, match=message):
+        sluice_native.Model(plan)
+
+
+def test_a_layer_with_output_norms_is_not_parallel() -> None:
+    plan = native_plan(CONFIGS["qwen3"])
+    plan["layers"][0].update(is_parallel=True, has_mlp_output_norm=True)
+    with pytest.raises(ValueError, match=r"layers\[0\]\.is_parallel must be false"):
+        sluice_native.Model(plan)
+
+
+def test_a_field_that_lacks_is_named() -> None:
+    plan = native_plan(CONFIGS["qwen3"])
+    del plan["layers"][2]["attention"]["scale"]
+    with pytest.raises(ValueError, match=r"layers\[2\]\.attention\.scale is missing"):
+        sluice_native.Model(plan)
+
+
+def set_at(plan: dict[str, Any], path: str, value: Any) -> None:
+    """Set the field of a nested plan whose path is given."""
+    *parents, last = path.split(".")
+    at: Any = plan
+    for name in parents:
+        if isinstance(at[int(name) if name.isdigit() else name], tuple):
+            at[name] = list(at[name])
+        at = at[int(name) if name.isdigit() else name]
+    at[int(last) if last.isdigit() else last] = value
 
 
 @pytest.mark.parametrize(("num_blocks", "block_size"), [(0, 16), (4, 0), (4, 24)])

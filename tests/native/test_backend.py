@@ -21,6 +21,8 @@ from service.engine.core import batch
 from service.engine.interface.config import EngineConfig
 from service.engine.models.interface.backend import Backend
 from service.engine.models.native.backend import NativeBackend, native_unsupported_reason
+from service.engine.models.native.families.table import plan_of
+from service.engine.models.native.family import LLAMA_TENSORS
 from service.engine.models.selection.backends import choose_backend
 from service.generation.errors import ModelLoadError
 from service.generation.requests.parameters import LogprobsOptions, SamplingParams, StopParams
@@ -39,7 +41,7 @@ from tests.engine.tiny_models import (
     spec,
     tokens,
 )
-from tests.native.decoders import shape_of
+from tests.native.decoders import CONFIGS, native_plan
 
 BLOCK_SIZE = 16
 LENGTH = 45
@@ -83,7 +85,7 @@ def test_its_arithmetic_is_a_version_and_the_instruction_set_in_use(tmp_path: Pa
     """The arithmetic's name differs where bits may differ, and so does the fingerprint."""
     save("llama", tmp_path)
     source = spec(tmp_path, block_size=BLOCK_SIZE)
-    used = sluice_native.Model(**shape_of(source.config)).instruction_set
+    used = sluice_native.Model(native_plan(source.config)).instruction_set
     assert choose_backend(source).arithmetic(source) == f"{version('sluice-native')} {used}"
 
 
@@ -114,11 +116,11 @@ REFUSALS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "gpu": ({}, {"device": "cuda"}, "it computes on CPUs, not on cuda"),
     "half": ({}, {"dtype": "float16"}, "it has no arithmetic in float16"),
     "block": ({}, {"block_size": 8}, "engine.block_size must be a multiple of 16 for it, not 8"),
-    "activation": ({"hidden_act": "gelu"}, {}, "its activation is gelu"),
+    "activation": ({"hidden_act": "tanh"}, {}, "hidden_act is 'tanh'"),
     "rope": (
         {"rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}},
         {},
-        "its rope type is dynamic",
+        "rope_parameters.rope_type is 'dynamic'",
     ),
 }
 
@@ -133,7 +135,7 @@ def test_it_says_why_it_can_not_serve_a_model(case: str) -> None:
 
 def test_another_architecture_is_refused() -> None:
     refusal = native_unsupported_reason(config("gpt2"), "float32", "cpu", BLOCK_SIZE)
-    assert refusal == "it is none of llama, mistral, qwen2, qwen3, smollm3"
+    assert refusal == "the model_type gpt2 has no layer plan"
 
 
 def _without_a_tensor(state: dict[str, Tensor]) -> None:
@@ -224,7 +226,7 @@ def test_a_step_has_the_threads_that_it_has_work_for() -> None:
     """A token of five million weights uses two threads, more tokens use more, and at most the allowed number."""
     model: Any = CountedThreads()
     for most in (1, 8):
-        backend = NativeBackend(model, most)
+        backend = NativeBackend(model, plan_of(CONFIGS["llama"]), LLAMA_TENSORS, most)
         backend.prepare_thread(1)
         for num_tokens in (1, 3, 64):
             backend.forward(batch.lay_out([batch.BatchEntry([0] * num_tokens, 0, array("i", range(4)), 1)], 16))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import sluice_native
 
-from tests.native.decoders import CONFIGS, native, reference, shape_of
+from tests.native.decoders import CONFIGS, native, native_plan, reference
 from tests.native.test_logits import SETS, error, logits_of, native_logits, some_tokens
 
 # The relative rounding error of the type, and the multiple of it that a model's logits may differ by. On sets with
@@ -53,7 +53,7 @@ def test_float16_saturates_and_keeps_nan(scale: float, instruction_set: str) -> 
 def test_a_slot_takes_as_many_bytes_as_its_numbers() -> None:
     """A slot has keys and values of 2 kv heads of 48 numbers in 3 layers."""
     numbers = 3 * 2 * 2 * 48
-    made = {each: sluice_native.Model(**shape_of(CONFIGS["qwen3"]), cache_type=each) for each in ("auto", *ROUNDING)}
+    made = {each: sluice_native.Model(native_plan(CONFIGS["qwen3"]), cache_type=each) for each in ("auto", *ROUNDING)}
     assert {each: model.bytes_per_slot for each, model in made.items()} == {
         "auto": 4 * numbers,
         "float16": 2 * numbers,

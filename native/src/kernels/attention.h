@@ -4,6 +4,7 @@
 // multiples of 64; masked keys have weight zero. So its sums don't depend on other rows.
 #pragma once
 
+#include "activation.h"
 #include "cached.h"
 #include "rows.h"
 #if defined(SLUICE_SET_amx)
@@ -73,10 +74,10 @@ void score_tile(const Rows<Format>& rows, int row, int width, const Slots& slots
   unroll<M>([&](auto m) __attribute__((always_inline)) {
     unroll<N>([&](auto n) __attribute__((always_inline)) { sums[m][n] = all16(0); });
   });
-  multiply_prefetching<Format>(
-      sums, x, w, width / Format::kColumns, [&](int n, const uint8_t* at, int step) __attribute__((always_inline)) {
-        prefetch_line<Format>(ahead[n], static_cast<size_t>(at - slots.keys[part + n]), step);
-      });
+  multiply_prefetching<Format>(sums, x, w, width / Format::kColumns,
+                               [&](int n, const uint8_t* at, int step) __attribute__((always_inline)) {
+                                 prefetch_line<Format>(ahead[n], static_cast<size_t>(at - slots.keys[part + n]), step);
+                               });
   unroll<M>([&](auto m) __attribute__((always_inline)) {
     unroll<N>([&](auto n) __attribute__((always_inline)) {
       store16(rows.scores + static_cast<size_t>(row + m) * kKeys + (part + n) * 16, sums[m][n]);
@@ -101,14 +102,19 @@ void value_tile(const Rows<Format>& rows, int row, int width, const Slots& slots
     for (int m = 0; m < M; ++m) x[m] = rows.weights + static_cast<size_t>(row + m) * kKeys + part * 16;
     for (int n = 0; n < N; ++n)
       w[n] = reinterpret_cast<const typename Format::Weight*>(slots.values[part]) + (group + n) * 256;
-    multiply_prefetching<Format>(
-        sums, x, w, 16 / Format::kColumns, [&](int, const uint8_t* from, int step) __attribute__((always_inline)) {
-          prefetch_line<Format>(ahead, static_cast<size_t>(from - slots.values[part]), step);
-        });
+    multiply_prefetching<Format>(sums, x, w, 16 / Format::kColumns,
+                                 [&](int, const uint8_t* from, int step) __attribute__((always_inline)) {
+                                   prefetch_line<Format>(ahead, static_cast<size_t>(from - slots.values[part]), step);
+                                 });
   }
   unroll<M>([&](auto m) __attribute__((always_inline)) {
     unroll<N>([&](auto n) __attribute__((always_inline)) { store16(at[m] + n * 16, sums[m][n]); });
   });
+}
+
+// Scale and limit a row's scores.
+inline void cap_scores(float* scores, float scale, float cap) {
+  for (int i = 0; i < kKeys; i += 16) store16(scores + i, soft_capped(load16(scores + i) * all16(scale), cap));
 }
 
 // Convert a row's scores to weights and update its running state; only the keys [begin, end) of the block are visible.
@@ -189,9 +195,8 @@ struct Span {
 
 inline Span span_of(const Step& step, int layer, const Piece& piece) {
   const Batch& batch = step.batch;
-  const int window = step.weights->layers[layer].window;
-  const int first =
-      batch.context_lengths[piece.sequence] - batch.row_offsets[piece.sequence + 1] + piece.first_token;
+  const int window = step.weights->layers[layer].plan.attention.window;
+  const int first = batch.context_lengths[piece.sequence] - batch.row_offsets[piece.sequence + 1] + piece.first_token;
   return {first, first + piece.num_tokens - 1, window > 0 && first >= window ? first - window + 1 : 0};
 }
 
@@ -199,10 +204,11 @@ inline Span span_of(const Step& step, int layer, const Piece& piece) {
 // `out` [tokens][out_stride], heads adjacent. `after` is the unit that this thread will likely compute next, or -1.
 template <class Format, class Out>
 void attend(const Step& step, int layer, int unit, int after, uint8_t* scratch, Out* out, size_t out_stride) {
-  const Shape& shape = *step.shape;
-  const Piece& piece = step.pieces[unit / shape.num_kv_heads];
-  const int kv_head = unit % shape.num_kv_heads;
-  const int group_size = shape.num_heads / shape.num_kv_heads, width = shape.padded_head_dim(), dim = shape.head_dim;
+  const AttentionPlan& plan = step.weights->layers[layer].plan.attention;
+  const float* sinks = step.weights->layers[layer].sinks;
+  const Piece& piece = step.pieces[unit / plan.num_kv_heads];
+  const int kv_head = unit % plan.num_kv_heads;
+  const int group_size = plan.group_size(), width = plan.padded_head_dim(), dim = plan.head_dim, window = plan.window;
   const int num_rows = piece.num_tokens * group_size;
 #if defined(SLUICE_SET_amx)
   if constexpr (std::is_same_v<Format, BFloat16Format>) begin_attention_on_unit();
@@ -210,7 +216,6 @@ void attend(const Step& step, int layer, int unit, int after, uint8_t* scratch, 
 #else
   const Rows<Format> rows(scratch, num_rows, width);
 #endif
-  const int window = step.weights->layers[layer].window;
   const Span span = span_of(step, layer, piece);
 
   for (int row = 0; row < num_rows; ++row) {
@@ -223,6 +228,10 @@ void attend(const Step& step, int layer, int unit, int after, uint8_t* scratch, 
     store16(rows.totals + row * 16, all16(0));
     rows.largest[row] = -1e30f;
     rows.rescale[row] = 1;
+    if (sinks != nullptr) {  // a key that is seen first, with the weight 1 and a value of zeros
+      rows.largest[row] = sinks[head];
+      rows.totals[row * 16] = 1;
+    }
   }
 
   const Head head = head_of(step, layer, piece.sequence, kv_head);
@@ -233,9 +242,9 @@ void attend(const Step& step, int layer, int unit, int after, uint8_t* scratch, 
     if (!is_last) {
       next = slots_of(head, base + kKeys, span.earliest, span.last);
     } else if (after >= 0) {
-      const Piece& then = step.pieces[after / shape.num_kv_heads];
+      const Piece& then = step.pieces[after / plan.num_kv_heads];
       const Span its = span_of(step, layer, then);
-      next = slots_of(head_of(step, layer, then.sequence, after % shape.num_kv_heads), its.earliest / kKeys * kKeys,
+      next = slots_of(head_of(step, layer, then.sequence, after % plan.num_kv_heads), its.earliest / kKeys * kKeys,
                       its.earliest, its.last);
     }
     const Slots* ahead = is_last && after < 0 ? nullptr : &next;
@@ -244,7 +253,8 @@ void attend(const Step& step, int layer, int unit, int after, uint8_t* scratch, 
       const int slot = span.first + row / group_size;
       const int lowest = window > 0 && slot >= window ? slot - window + 1 : 0;
       const int from = lowest > base ? lowest - base : 0, to = slot + 1 - base < kKeys ? slot + 1 - base : kKeys;
-      weigh<Format>(rows, row, from, to, shape.attention_scale);
+      if (plan.soft_cap > 0) cap_scores(rows.scores + static_cast<size_t>(row) * kKeys, plan.scale, plan.soft_cap);
+      weigh<Format>(rows, row, from, to, plan.soft_cap > 0 ? 1.0f : plan.scale);
     }
     take_values<Format>(rows, num_rows, width, slots, ahead);
     slots = next;

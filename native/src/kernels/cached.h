@@ -13,19 +13,20 @@ struct Head {
   const Cache* cache;
   const int32_t* table;
   size_t offset;  // of this layer and kv head in a block
+  size_t part_bytes, key_bytes;
 
   uint8_t* keys(int part) const {
     const int slot = part * 16, block = table[slot / cache->block_size];
     return cache->data + offset + static_cast<size_t>(block) * cache->block_bytes +
-           static_cast<size_t>(slot % cache->block_size / 16) * cache->part_bytes;
+           static_cast<size_t>(slot % cache->block_size / 16) * part_bytes;
   }
-  uint8_t* values(int part) const { return keys(part) + cache->head_bytes / 2; }
+  uint8_t* values(int part) const { return keys(part) + key_bytes; }
 };
 
 inline Head head_of(const Step& step, int layer, int sequence, int kv_head) {
-  const Cache& cache = *step.cache;
-  return {&cache, step.batch.block_tables + static_cast<size_t>(sequence) * step.batch.max_blocks,
-          layer * cache.layer_bytes + kv_head * cache.head_bytes};
+  const CachePart& cache = step.weights->layers[layer].cache;
+  return {step.cache, step.batch.block_tables + static_cast<size_t>(sequence) * step.batch.max_blocks,
+          cache.offset + kv_head * cache.head_bytes, cache.part_bytes, cache.head_bytes / 2};
 }
 
 // Load 16 numbers, or the first `count` of them followed by zeros.

@@ -1,4 +1,4 @@
-// Operations on single rows: normalisation, quantization, rotation, embedding.
+// Operations on single rows: quantization, rotation, embedding.
 #pragma once
 
 #include "../types.h"
@@ -6,23 +6,6 @@
 
 namespace sluice {
 namespace SLUICE_SET {
-
-// The inverse root mean square of x [width], which is padded with zeros to a multiple of 16.
-SLUICE_INLINE float inverse_rms(const float* x, int padded_width, int width, float epsilon) {
-  Lanes sums = all16(0);
-  for (int i = 0; i < padded_width; i += 16) {
-    const Lanes value = load16(x + i);
-    sums = fma16(value, value, sums);
-  }
-  return 1.0f / __builtin_sqrtf(sum_of(sums) / static_cast<float>(width) + epsilon);
-}
-
-// RMS norm: multiply a row [width], padded with zeros, by the inverse of its root mean square and by `weight`.
-template <class Input>
-void normalize(const float* x, const float* weight, int width, float epsilon, Input* out) {
-  const Lanes factor = all16(inverse_rms(x, padded(width), width, epsilon));
-  for (int i = 0; i < padded(width); i += 16) store_input(out + i, load16(x + i) * factor * load16(weight + i));
-}
 
 // Quantize a row [width] to bytes, 128 + value / scale, and return the scale, which is NaN if a value is not finite.
 inline float quantize(const float* x, int width, uint8_t* out) {
@@ -59,16 +42,6 @@ inline void rotate(float* x, const float* cosines, const float* sines, int half)
   }
 }
 
-inline void head_norm(float* x, const float* weight, int width, float epsilon) {
-  float lanes[16] = {};
-  int i = 0;
-  for (; i + 16 <= width; i += 16)
-    for (int j = 0; j < 16; ++j) lanes[j] += x[i + j] * x[i + j];
-  for (int j = 0; i < width; ++i, ++j) lanes[j] += x[i] * x[i];
-  const float factor = 1.0f / __builtin_sqrtf(sum_of(load16(lanes)) / static_cast<float>(width) + epsilon);
-  for (i = 0; i < width; ++i) x[i] = x[i] * factor * weight[i];
-}
-
 // Unpack one row of a packed weight to floats.
 inline void unpack_row(const Matrix& matrix, int row, float* out) {
   const uint8_t* group = matrix.data + static_cast<size_t>(row / 16) * matrix.group_bytes;
@@ -86,8 +59,8 @@ inline void unpack_row(const Matrix& matrix, int row, float* out) {
   }
 }
 
-inline void embed(const Weights& weights, const Shape& shape, int token, float* out) {
-  const int width = shape.hidden_size;
+inline void embed(const Weights& weights, const DecoderPlan& plan, int token, float* out) {
+  const int width = plan.hidden_size;
   if (weights.rows == nullptr) {
     unpack_row(weights.head, token, out);
   } else if (weights.rows_type == Type::Float32) {
@@ -97,6 +70,8 @@ inline void embed(const Weights& weights, const Shape& shape, int token, float* 
     const auto* row = static_cast<const uint16_t*>(weights.rows) + static_cast<size_t>(token) * width;
     for (int i = 0; i < width; ++i) out[i] = bf16_to_float(row[i]);
   }
+  if (plan.embedding_multiplier != 1)
+    for (int i = 0; i < width; ++i) out[i] *= plan.embedding_multiplier;
   for (int i = width; i < padded(width); ++i) out[i] = 0;
 }
 

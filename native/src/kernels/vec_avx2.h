@@ -22,6 +22,10 @@ inline V set1(float x) { return _mm256_set1_ps(x); }
 inline V fma(V a, V b, V c) { return _mm256_fmadd_ps(a, b, c); }
 inline V max(V a, V b) { return _mm256_max_ps(a, b); }
 inline V min(V a, V b) { return _mm256_min_ps(a, b); }
+// Select `low` where x is below the border, otherwise `high`.
+inline V below(V x, V border, V low, V high) {
+  return _mm256_blendv_ps(high, low, _mm256_cmp_ps(x, border, _CMP_LT_OQ));
+}
 inline V sqrt(V a) { return _mm256_sqrt_ps(a); }
 inline VI load_int(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
 inline void store_int(void* p, VI v) { _mm256_storeu_si256(static_cast<__m256i*>(p), v); }

@@ -25,6 +25,10 @@ inline V set1(float x) { return _mm512_set1_ps(x); }
 inline V fma(V a, V b, V c) { return _mm512_fmadd_ps(a, b, c); }
 inline V max(V a, V b) { return _mm512_max_ps(a, b); }
 inline V min(V a, V b) { return _mm512_min_ps(a, b); }
+// Select `low` where x is below the border, otherwise `high`.
+inline V below(V x, V border, V low, V high) {
+  return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(x, border, _CMP_LT_OQ), high, low);
+}
 inline V sqrt(V a) { return _mm512_sqrt_ps(a); }
 inline VI load_int(const void* p) { return _mm512_loadu_si512(p); }
 inline void store_int(void* p, VI v) { _mm512_storeu_si512(p, v); }

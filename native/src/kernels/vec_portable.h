@@ -30,6 +30,8 @@ inline V fma(V a, V b, V c) { return a * b + c; }  // rounded twice, since there
 #endif
 inline V max(V a, V b) { return a > b ? a : b; }
 inline V min(V a, V b) { return a < b ? a : b; }
+// Select `low` where x is below the border, otherwise `high`.
+inline V below(V x, V border, V low, V high) { return x < border ? low : high; }
 inline V sqrt(V a) {
   for (int i = 0; i < kLanes; ++i) a[i] = __builtin_sqrtf(a[i]);
   return a;

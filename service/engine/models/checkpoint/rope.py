@@ -12,18 +12,27 @@ import numpy.typing as npt
 Frequencies = npt.NDArray[np.float32]
 
 
-def rope_frequencies(config: Any, head_dim: int) -> tuple[Frequencies, float]:
-    """Return inverse frequencies [head dim / 2] and the rotation's factor, for default, linear, llama3 and yarn."""
-    rope = config.rope_parameters
-    kind = rope.get("rope_type", "default")
-    exponents = np.arange(0, head_dim, 2, dtype=np.float32) / np.float32(head_dim)
-    frequencies = (1 / np.float32(rope["rope_theta"]) ** exponents).astype(np.float32)
+def rope_frequencies(config: Any, head_dim: int, rope: Mapping[str, Any] | None = None) -> tuple[Frequencies, float]:
+    """Return the inverse frequencies of a head's rotated dimensions, in pairs, and the rotation's factor.
+
+    `rope` are the parameters, by default those of the whole model. Frequencies of longrope are those up to the trained
+    length.
+    """
+    rope = config.rope_parameters if rope is None else rope
+    kind, share = rope.get("rope_type", "default"), rope.get("partial_rotary_factor", 1.0)
+    if kind == "proportional":
+        return _proportional(rope, head_dim, share), 1.0
+    dim = int(head_dim * share)
+    powers = np.float32(rope["rope_theta"]) ** (np.arange(0, dim, 2, dtype=np.float32) / np.float32(dim))
+    frequencies = (1 / powers).astype(np.float32)
     if kind == "linear":
         return (frequencies / np.float32(rope["factor"])).astype(np.float32), 1.0
     if kind == "llama3":
         return _llama3(frequencies, rope), 1.0
     if kind == "yarn":
-        return _yarn(frequencies, rope, head_dim, config.max_position_embeddings)
+        return _yarn(frequencies, rope, dim, config.max_position_embeddings)
+    if kind == "longrope":
+        return _longrope(powers, rope, config.max_position_embeddings)
     return frequencies, 1.0
 
 
@@ -47,6 +56,25 @@ def _llama3(frequencies: Frequencies, rope: Mapping[str, Any]) -> Frequencies:
     share = np.clip((turns - low) / (high - low), 0, 1)
     blended: Frequencies = (share * frequencies + (1 - share) * frequencies / rope["factor"]).astype(np.float32)
     return blended
+
+
+def _proportional(rope: Mapping[str, Any], head_dim: int, share: float) -> Frequencies:
+    """Rotate the first pairs of a head with the frequencies of a whole head, and the others not at all."""
+    num_rotated = int(share * head_dim // 2)
+    exponents = np.arange(0, 2 * num_rotated, 2, dtype=np.float32) / np.float32(head_dim)
+    frequencies = np.zeros(head_dim // 2, np.float32)
+    frequencies[:num_rotated] = 1 / np.float32(rope["rope_theta"]) ** exponents
+    return (frequencies / np.float32(rope.get("factor") or 1.0)).astype(np.float32)
+
+
+def _longrope(powers: Frequencies, rope: Mapping[str, Any], max_positions: int) -> tuple[Frequencies, float]:
+    """Ding et al.: LongRoPE (2024), with the factors of texts up to the trained length."""
+    trained = rope["original_max_position_embeddings"]
+    factor = rope.get("factor") or max_positions / trained
+    given = rope.get("attention_factor")
+    if given is None:
+        given = 1.0 if factor <= 1 else math.sqrt(1 + math.log(factor) / math.log(trained))
+    return (1 / (np.array(rope["short_factor"], np.float32) * powers)).astype(np.float32), float(given)
 
 
 def _yarn(frequencies: Frequencies, rope: Mapping[str, Any], dim: int, max_positions: int) -> tuple[Frequencies, float]:

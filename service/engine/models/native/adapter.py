@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 
 import numpy as np
 
 from service.engine.models.checkpoint.adapter_files import Adapter, LowRank
+from service.engine.models.native.plan import DecoderPlan
+from service.engine.models.native.sources import Origin, Shape, Tensors, origin_of, whole_shapes
 
 Modules = list[tuple[str, np.ndarray, np.ndarray]]  # (name, down matrix, up matrix), LoRA's A and B
 
@@ -14,26 +17,35 @@ _WEIGHT = ".weight"
 _LAYERS = "model.layers."
 
 
-def to_native_modules(adapter: Adapter, shapes: Mapping[str, tuple[int, ...]]) -> Modules:
+def to_native_modules(adapter: Adapter, shapes: Mapping[str, Shape], plan: DecoderPlan, tensors: Tensors) -> Modules:
     """Return an adapter's modules for the native backend. Raise AdapterRejected for an unknown module or shape.
 
-    `shapes` are the shapes of the model's tensors by name.
+    `shapes` are the shapes of the step's tensors by name. A module that the step divides is divided likewise.
     """
-    return [(name, *_checked_matrices(adapter, name, low_rank, shapes)) for name, low_rank in adapter.modules.items()]
+    matrices = [name for name, shape in shapes.items() if name.startswith(_LAYERS) and name.endswith(_WEIGHT)]
+    origins = {name: origin_of(name, plan, tensors) for name in matrices if len(shapes[name]) > 1}
+    parts: dict[str, list[tuple[str, Origin]]] = defaultdict(list)
+    for name, origin in origins.items():
+        parts[origin.name.removesuffix(_WEIGHT)].append((name.removesuffix(_WEIGHT), origin))
+    whole = whole_shapes(shapes, origins, plan)
+    modules: Modules = []
+    for name, low_rank in adapter.modules.items():
+        if name not in parts:
+            known = ", ".join(sorted({each.rpartition(".")[2] for each in parts}))
+            raise adapter.rejection(name, f"the model has no such module; supported are {known} of its layers")
+        _check_shape(adapter, name, low_rank, whole[name + _WEIGHT])
+        down = np.ascontiguousarray(low_rank.down)
+        modules += [
+            (part, down, np.ascontiguousarray(low_rank.up if origin.rows is None else low_rank.up[origin.rows]))
+            for part, origin in parts[name]
+        ]
+    return modules
 
 
-def _checked_matrices(
-    adapter: Adapter, name: str, low_rank: LowRank, shapes: Mapping[str, tuple[int, ...]]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return a module's contiguous down and up matrices, after a check against the shape of the model's weight."""
-    shape = shapes.get(name + _WEIGHT, ())
-    if len(shape) != 2 or not name.startswith(_LAYERS):
-        matrices = {each.removesuffix(_WEIGHT) for each, sizes in shapes.items() if len(sizes) == 2}
-        known = ", ".join(sorted({each.rpartition(".")[2] for each in matrices if each.startswith(_LAYERS)}))
-        raise adapter.rejection(name, f"the model has no such module; supported are {known} of its layers")
+def _check_shape(adapter: Adapter, name: str, low_rank: LowRank, shape: Shape) -> None:
+    """Raise AdapterRejected unless the module's matrices fit the shape of the model's weight."""
     product_shape, weight_shape = [low_rank.up.shape[0], low_rank.down.shape[1]], [*shape]
     if product_shape != weight_shape:
         raise adapter.rejection(
             name, f"its shape is {product_shape}, but the model's weight has the shape {weight_shape}"
         )
-    return np.ascontiguousarray(low_rank.down), np.ascontiguousarray(low_rank.up)

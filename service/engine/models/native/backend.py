@@ -17,16 +17,15 @@ from numpy.typing import NDArray
 from service.engine.core.batch import Batch
 from service.engine.models.checkpoint.adapter_files import Adapter
 from service.engine.models.checkpoint.checkpoint import Checkpoint
-from service.engine.models.checkpoint.rope import rope_frequencies
 from service.engine.models.native.adapter import to_native_modules
+from service.engine.models.native.families.table import FAMILIES, plan_of
+from service.engine.models.native.plan import DecoderPlan, PlanUnsupportedError
+from service.engine.models.native.sources import Tensors, read_tensors
 from service.generation.errors import ModelLoadError
 
 if TYPE_CHECKING:
     import sluice_native
 
-_SERVED_TYPES = ("llama", "mistral", "qwen2", "qwen3", "smollm3")
-_SERVED_ROPES = {"default", "linear", "llama3", "yarn"}
-_SERVED_LAYERS = {"full_attention", "sliding_attention"}
 QUANTIZATIONS = frozenset({"int8", "int4"})
 _WEIGHT_TYPES = ("float32", "bfloat16")
 _SLOTS = 16  # the block size must be a multiple of it
@@ -38,9 +37,11 @@ _DERIVED = ("rotary_emb.inv_freq",)  # some old checkpoints store tensors that t
 class NativeBackend:
     """A Backend that runs `sluice_native.Model`. Its logits are numpy views of the native model's memory."""
 
-    def __init__(self, model: sluice_native.Model, most_threads: int) -> None:
+    def __init__(self, model: sluice_native.Model, plan: DecoderPlan, tensors: Tensors, most_threads: int) -> None:
         """`most_threads` limits the threads of a step; a short step uses fewer."""
         self._model = model
+        self._plan = plan
+        self._tensors = tensors
         self.num_threads = 1  # for short steps and for sampling
         self._most_threads = most_threads
         num_weights = sum(math.prod(shape) for shape in model.tensors().values())
@@ -56,7 +57,7 @@ class NativeBackend:
 
     def put_adapter(self, slot: int, adapter: Adapter) -> None:
         """Store an adapter in a slot, for batches that refer to the slot. Raise AdapterRejected if unsupported."""
-        self._model.put_adapter(slot, to_native_modules(adapter, self._model.tensors()))
+        self._model.put_adapter(slot, to_native_modules(adapter, self._model.tensors(), self._plan, self._tensors))
 
     def drop_adapter(self, slot: int) -> None:
         """Remove the adapter of a slot."""
@@ -85,19 +86,20 @@ class NativeBackend:
 
 def native_unsupported_reason(config: Any, dtype: str, device: str, block_size: int) -> str | None:
     """Return why the native backend does not support a model, or None if it does."""
-    rope = getattr(config, "rope_parameters", None) or {}
     reasons = (
         (find_spec("sluice_native") is None, "sluice-native is not installed"),
         (device != "cpu", f"it computes on CPUs, not on {device}"),
-        (config.model_type not in _SERVED_TYPES, f"it is none of {', '.join(_SERVED_TYPES)}"),
         (dtype not in _WEIGHT_TYPES, f"it has no arithmetic in {dtype}"),
         (block_size % _SLOTS != 0, f"engine.block_size must be a multiple of {_SLOTS} for it, not {block_size}"),
-        (getattr(config, "hidden_act", "silu") != "silu", f"its activation is {getattr(config, 'hidden_act', '')}"),
-        (set(getattr(config, "layer_types", None) or ()) - _SERVED_LAYERS, "it has layers of another kind"),
-        (rope.get("rope_type", "default") not in _SERVED_ROPES, f"its rope type is {rope.get('rope_type')}"),
-        (rope.get("partial_rotary_factor", 1.0) != 1.0, "its rotary positions are partial"),
     )
-    return next((reason for applies, reason in reasons if applies), None)
+    for applies, reason in reasons:
+        if applies:
+            return reason
+    try:
+        plan_of(config)
+    except PlanUnsupportedError as error:
+        return str(error)
+    return None
 
 
 def native_arithmetic() -> str:
@@ -123,49 +125,16 @@ def load_native(
     """
     import sluice_native  # noqa: PLC0415  it exists only if it was built
 
+    plan, tensors = plan_of(config), FAMILIES[config.model_type].tensors
     weight_type = quantization or dtype
     try:
         model = sluice_native.Model(
-            **_shape(config), num_threads=most_threads, weight_type=weight_type, cache_type=cache_dtype
+            plan.to_native(), num_threads=most_threads, weight_type=weight_type, cache_type=cache_dtype
         )
     except ValueError as error:
         raise ModelLoadError(f"{checkpoint.folder}: {error}") from error
-    for name, shape in model.tensors().items():
-        model.load(name, checkpoint.take(name, shape))
-    is_tied = config.tie_word_embeddings
-    checkpoint.require_all_taken(known=(*_DERIVED, "lm_head.weight") if is_tied else _DERIVED)
-    return NativeBackend(model, most_threads)
-
-
-def _shape(config: Any) -> dict[str, Any]:
-    """Return the sizes and options of the native model."""
-    head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    frequencies, factor = rope_frequencies(config, head_dim)
-    attention_bias = getattr(config, "attention_bias", False)
-    return {
-        "vocab_size": config.vocab_size,
-        "hidden_size": config.hidden_size,
-        "intermediate_size": config.intermediate_size,
-        "num_layers": config.num_hidden_layers,
-        "num_heads": config.num_attention_heads,
-        "num_kv_heads": config.num_key_value_heads,
-        "head_dim": head_dim,
-        "norm_epsilon": config.rms_norm_eps,
-        "inverse_frequencies": frequencies.tolist(),
-        "rope_factor": factor,
-        "has_qkv_bias": attention_bias or config.model_type == "qwen2",
-        "has_output_bias": attention_bias,
-        "has_mlp_bias": getattr(config, "mlp_bias", False),
-        "has_head_norm": config.model_type == "qwen3",
-        "is_tied": config.tie_word_embeddings,
-        "windows": _windows(config),
-        "has_rope": [bool(each) for each in config.no_rope_layers] if config.model_type == "smollm3" else None,
-    }
-
-
-def _windows(config: Any) -> list[int]:
-    """Return the attention window of each layer in tokens, including the token itself; 0 for no window."""
-    window = getattr(config, "sliding_window", None) or 0
-    default = ["sliding_attention" if window else "full_attention"] * config.num_hidden_layers
-    kinds = getattr(config, "layer_types", None) or default
-    return [window if kind == "sliding_attention" else 0 for kind in kinds]
+    for name, tensor in read_tensors(model.tensors(), plan, tensors, checkpoint.take):
+        model.load(name, tensor)
+    derived = (*_DERIVED, *tensors.unused)
+    checkpoint.require_all_taken(known=(*derived, "lm_head.weight") if plan.is_tied else derived)
+    return NativeBackend(model, plan, tensors, most_threads)

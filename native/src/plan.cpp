@@ -1,0 +1,66 @@
+// Checks of a plan whose numbers are in their ranges: that they fit each other, the weights' type and 32-bit sizes.
+#include <algorithm>
+
+#include "model.h"
+
+namespace sluice {
+
+namespace {
+
+constexpr int kMostInt8Columns = 65'536;  // the sum of this many products of bytes fits an int32
+
+void require(bool is_valid, const std::string& field, const std::string& rule) {
+  if (!is_valid) throw BadArgument(field + " must " + rule);
+}
+
+void check_layer(const Options& options, const LayerPlan& layer, const std::string& at) {
+  const AttentionPlan& attention = layer.attention;
+  const std::string name = at + ".attention.";
+  require(attention.num_kv_heads <= attention.num_heads && attention.num_heads % attention.num_kv_heads == 0,
+          name + "num_kv_heads", "divide num_heads");
+  require(attention.query_width() <= kMostWidth, name + "head_dim",
+          "be at most " + std::to_string(kMostWidth) + " for all heads together");
+  const int num_rotary = static_cast<int>(options.rotary.size());
+  require(attention.rotary < num_rotary, name + "rotary",
+          "be below the number of tables, " + std::to_string(num_rotary));
+  if (attention.rotary >= 0)
+    require(2 * options.rotary[attention.rotary].inverse_frequencies.size() <= static_cast<size_t>(attention.head_dim),
+            "rotary[" + std::to_string(attention.rotary) + "].inverse_frequencies",
+            "have at most head_dim / 2 elements");
+  require(!attention.has_head_norm_bias || options.plan.norm_kind == NormKind::Layer, name + "has_head_norm_bias",
+          "be false with norm_kind rms");
+  require(!layer.is_parallel || !(layer.has_attention_output_norm || layer.has_mlp_output_norm), at + ".is_parallel",
+          "be false for a layer with output norms");
+  if (options.type == Type::Int8 || options.type == Type::Int4)
+    for (const int columns : {options.plan.hidden_size, layer.feed_forward.width, attention.query_width()})
+      require(columns <= kMostInt8Columns, "weight_type", "not be int8 or int4 for inputs wider than 65536");
+}
+
+}  // namespace
+
+void check_plan(const Options& options) {
+  const DecoderPlan& plan = options.plan;
+  require(!options.layers.empty() && options.layers.size() <= static_cast<size_t>(kMostLayers), "layers",
+          "have 1 to " + std::to_string(kMostLayers) + " elements");
+  require(options.rotary.size() <= static_cast<size_t>(kMostLayers), "rotary",
+          "have at most " + std::to_string(kMostLayers) + " elements");
+  require(!plan.has_norm_bias || plan.norm_kind == NormKind::Layer, "has_norm_bias", "be false with norm_kind rms");
+  for (size_t i = 0; i < options.layers.size(); ++i)
+    check_layer(options, options.layers[i], "layers[" + std::to_string(i) + "]");
+}
+
+Extent extent_of(const Options& options) {
+  Extent extent;
+  for (const LayerPlan& layer : options.layers) {
+    const AttentionPlan& attention = layer.attention;
+    extent.query_width = std::max(extent.query_width, attention.query_width());
+    extent.qkv_width = std::max(extent.qkv_width, attention.qkv_width());
+    extent.inner_width = std::max(extent.inner_width, layer.feed_forward.width);
+    extent.padded_head_dim = std::max(extent.padded_head_dim, attention.padded_head_dim());
+    extent.group_size = std::max(extent.group_size, attention.group_size());
+    extent.has_branch |= layer.is_parallel || layer.has_attention_output_norm || layer.has_mlp_output_norm;
+  }
+  return extent;
+}
+
+}  // namespace sluice

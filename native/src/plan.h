@@ -1,0 +1,61 @@
+// A decoder's plan: what is computed, without weights. Plain data without behaviour, so that the kernels can include
+// it. plan_fields.h lists the fields with their ranges, and plan.cpp checks that they fit each other.
+#pragma once
+
+namespace sluice {
+
+enum class NormKind : int { Rms, Layer };
+
+// The norms of queries and keys: of each head with the same weights or with its own, or of all heads together.
+enum class HeadNorm : int { None, Head, Heads, Whole };
+
+enum class Activation : int { Silu, Gelu, GeluTanh, Relu, SquaredRelu, Xielu };
+
+struct AttentionPlan {
+  int num_heads, num_kv_heads, head_dim;
+  int window;      // number of keys that a token attends to, including itself; 0: all
+  int rotary;      // index of the rotary table; -1: queries and keys are not rotated
+  float scale;     // on scores
+  float soft_cap;  // scores become soft_cap * tanh(score / soft_cap); 0: unchanged
+  float clip;      // queries, keys and values are limited to [-clip, clip]; 0: unlimited
+  HeadNorm head_norm;
+  bool has_head_norm_bias;
+  bool norms_rotated;  // the head norm follows the rotation
+  bool has_qkv_bias, has_output_bias;
+  bool has_sinks;  // each head has a logit that takes part in the softmax and has no value
+
+  int padded_head_dim() const { return (head_dim + 15) / 16 * 16; }
+  int group_size() const { return num_heads / num_kv_heads; }
+  int query_width() const { return num_heads * head_dim; }
+  int key_width() const { return num_kv_heads * head_dim; }
+  int qkv_width() const { return query_width() + 2 * key_width(); }
+};
+
+struct DensePlan {
+  int width;
+  Activation activation;
+  bool is_gated;  // activation(gate) * up; otherwise activation(up)
+  bool has_bias;
+};
+
+struct LayerPlan {
+  AttentionPlan attention;
+  DensePlan feed_forward;
+  // Norms before each part, and of its results before they are added to the residual.
+  bool has_attention_norm, has_attention_output_norm, has_mlp_norm, has_mlp_output_norm;
+  // Both parts read the same residual. Without a norm of its own, the feed-forward part uses attention's.
+  bool is_parallel;
+};
+
+struct DecoderPlan {
+  int vocab_size, hidden_size, num_layers;
+  NormKind norm_kind;
+  float norm_epsilon;
+  bool has_norm_bias;
+  float embedding_multiplier, residual_multiplier, logit_multiplier;
+  float logit_soft_cap;  // 0: none
+  bool is_tied;          // the head's weights are the embedding
+  bool has_head_bias;
+};
+
+}  // namespace sluice

@@ -1,0 +1,72 @@
+// The fields of a plan by name, with the ranges of numbers and the names of enumerators.
+#pragma once
+
+#include <limits>
+
+#include "plan.h"
+
+namespace sluice {
+
+constexpr int kMostWidth = 1 << 20, kMostHeads = 1 << 12, kMostHeadDim = 1 << 12, kMostVocabulary = 1 << 26;
+constexpr int kMostWindow = std::numeric_limits<int>::max(), kMostLayers = 1 << 12;
+constexpr double kMostNumber = std::numeric_limits<float>::max();
+
+inline constexpr const char* kNormKinds[] = {"rms", "layer"};
+inline constexpr const char* kHeadNorms[] = {"none", "head", "heads", "whole"};
+inline constexpr const char* kActivations[] = {"silu", "gelu", "gelu_tanh", "relu", "squared_relu", "xielu"};
+
+// Call number(name, field, least, most), flag(name, field) or choice(name, field, names) of the visitor for each field.
+template <class Visitor>
+void each_field(AttentionPlan& plan, Visitor& visitor) {
+  visitor.number("num_heads", plan.num_heads, 1, kMostHeads);
+  visitor.number("num_kv_heads", plan.num_kv_heads, 1, kMostHeads);
+  visitor.number("head_dim", plan.head_dim, 1, kMostHeadDim);
+  visitor.number("window", plan.window, 0, kMostWindow);
+  visitor.number("rotary", plan.rotary, -1, kMostLayers);
+  visitor.number("scale", plan.scale, -kMostNumber, kMostNumber);
+  visitor.number("soft_cap", plan.soft_cap, 0, kMostNumber);
+  visitor.number("clip", plan.clip, 0, kMostNumber);
+  visitor.choice("head_norm", plan.head_norm, kHeadNorms);
+  visitor.flag("has_head_norm_bias", plan.has_head_norm_bias);
+  visitor.flag("norms_rotated", plan.norms_rotated);
+  visitor.flag("has_qkv_bias", plan.has_qkv_bias);
+  visitor.flag("has_output_bias", plan.has_output_bias);
+  visitor.flag("has_sinks", plan.has_sinks);
+}
+
+template <class Visitor>
+void each_field(DensePlan& plan, Visitor& visitor) {
+  visitor.number("width", plan.width, 1, kMostWidth);
+  visitor.choice("activation", plan.activation, kActivations);
+  visitor.flag("is_gated", plan.is_gated);
+  visitor.flag("has_bias", plan.has_bias);
+}
+
+template <class Visitor>
+void each_field(LayerPlan& plan, Visitor& visitor) {
+  visitor.part("attention", plan.attention);
+  visitor.part("feed_forward", plan.feed_forward);
+  visitor.flag("has_attention_norm", plan.has_attention_norm);
+  visitor.flag("has_attention_output_norm", plan.has_attention_output_norm);
+  visitor.flag("has_mlp_norm", plan.has_mlp_norm);
+  visitor.flag("has_mlp_output_norm", plan.has_mlp_output_norm);
+  visitor.flag("is_parallel", plan.is_parallel);
+}
+
+// All fields but the lists, which are `rotary` and `layers`.
+template <class Visitor>
+void each_field(DecoderPlan& plan, Visitor& visitor) {
+  visitor.number("vocab_size", plan.vocab_size, 1, kMostVocabulary);
+  visitor.number("hidden_size", plan.hidden_size, 1, kMostWidth);
+  visitor.choice("norm_kind", plan.norm_kind, kNormKinds);
+  visitor.number("norm_epsilon", plan.norm_epsilon, 0, kMostNumber);
+  visitor.flag("has_norm_bias", plan.has_norm_bias);
+  visitor.number("embedding_multiplier", plan.embedding_multiplier, -kMostNumber, kMostNumber);
+  visitor.number("residual_multiplier", plan.residual_multiplier, -kMostNumber, kMostNumber);
+  visitor.number("logit_multiplier", plan.logit_multiplier, -kMostNumber, kMostNumber);
+  visitor.number("logit_soft_cap", plan.logit_soft_cap, 0, kMostNumber);
+  visitor.flag("is_tied", plan.is_tied);
+  visitor.flag("has_head_bias", plan.has_head_bias);
+}
+
+}  // namespace sluice

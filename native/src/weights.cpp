@@ -1,0 +1,90 @@
+#include "weights.h"
+
+#include <algorithm>
+
+#include "model.h"
+
+namespace sluice {
+
+namespace {
+
+size_t floats(int count) { return round_up(static_cast<size_t>(count) * sizeof(float), 64); }
+
+// Call vector(pointer to a float vector, its size) and matrix(matrix, has bias) for everything in the weights' memory.
+template <class OnVector, class OnMatrix>
+void each_part(const Options& options, Weights& weights, std::vector<Layer>& layers, OnVector vector, OnMatrix matrix) {
+  const DecoderPlan& plan = options.plan;
+  const auto norm = [&](Norm& at, bool is_there, bool has_bias, int count) {
+    if (is_there) vector(at.weight, padded(count));
+    if (is_there && has_bias) vector(at.bias, padded(count));
+  };
+  norm(weights.norm, true, plan.has_norm_bias, plan.hidden_size);
+  for (int i = 0; i < weights.num_rotary; ++i) vector(weights.rotary[i].inverse_frequencies, weights.rotary[i].half);
+  for (Layer& layer : layers) {
+    const AttentionPlan& attention = layer.plan.attention;
+    const DensePlan& dense = layer.plan.feed_forward;
+    norm(layer.attention_norm, layer.plan.has_attention_norm, plan.has_norm_bias, plan.hidden_size);
+    norm(layer.attention_output_norm, layer.plan.has_attention_output_norm, plan.has_norm_bias, plan.hidden_size);
+    norm(layer.mlp_norm, layer.plan.has_mlp_norm, plan.has_norm_bias, plan.hidden_size);
+    norm(layer.mlp_output_norm, layer.plan.has_mlp_output_norm, plan.has_norm_bias, plan.hidden_size);
+    const bool is_single = attention.head_norm == HeadNorm::Head, has_bias = attention.has_head_norm_bias;
+    const bool has_norm = attention.head_norm != HeadNorm::None;
+    norm(layer.query_norm, has_norm, has_bias, is_single ? attention.head_dim : attention.query_width());
+    norm(layer.key_norm, has_norm, has_bias, is_single ? attention.head_dim : attention.key_width());
+    if (attention.has_sinks) vector(layer.sinks, attention.num_heads);
+    if (dense.activation == Activation::Xielu) vector(layer.curve, kCurve);
+    matrix(layer.qkv, attention.has_qkv_bias);
+    matrix(layer.output, attention.has_output_bias);
+    matrix(layer.gate_up, dense.has_bias);
+    matrix(layer.down, dense.has_bias);
+  }
+  matrix(weights.head, plan.has_head_bias);
+}
+
+}  // namespace
+
+void plan_weights(const Options& options, Weights& weights, std::vector<Layer>& layers) {
+  const int hidden = options.plan.hidden_size;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    Layer& layer = layers[i];
+    layer = {};
+    layer.plan = options.layers[i];
+    const AttentionPlan& attention = layer.plan.attention;
+    const DensePlan& dense = layer.plan.feed_forward;
+    const int inner = groups_of(dense.width) * kRows;
+    layer.qkv = plan_matrix(options.type, attention.qkv_width(), hidden);
+    layer.output = plan_matrix(options.type, hidden, attention.query_width());
+    layer.gate_up = plan_matrix(options.type, dense.is_gated ? 2 * inner : dense.width, hidden);
+    layer.down = plan_matrix(options.type, hidden, dense.width);
+  }
+  // The head has eight bits, since it determines the token and is also the embedding if both are tied.
+  const Type head = options.type == Type::Int4 ? Type::Int8 : options.type;
+  weights.head = plan_matrix(head, options.plan.vocab_size, hidden);
+}
+
+size_t weight_bytes(const Options& options, Weights& weights, std::vector<Layer>& layers) {
+  size_t bytes = 0;
+  each_part(
+      options, weights, layers, [&](float*&, int count) { bytes += floats(count); },
+      [&](Matrix& matrix, bool has_bias) { bytes += matrix_bytes(matrix, has_bias); });
+  return bytes;
+}
+
+void place_weights(const Options& options, Weights& weights, std::vector<Layer>& layers, uint8_t* memory) {
+  each_part(
+      options, weights, layers,
+      [&](float*& vector, int count) {
+        vector = reinterpret_cast<float*>(memory);
+        memory += floats(count);
+      },
+      [&](Matrix& matrix, bool has_bias) {
+        place_matrix(matrix, has_bias, memory);
+        memory += matrix_bytes(matrix, has_bias);
+      });
+  for (int i = 0; i < weights.num_rotary; ++i) {
+    const std::vector<float>& frequencies = options.rotary[i].inverse_frequencies;
+    std::copy(frequencies.begin(), frequencies.end(), weights.rotary[i].inverse_frequencies);
+  }
+}
+
+}  // namespace sluice

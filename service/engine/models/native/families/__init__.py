@@ -1,0 +1,1 @@
+"""The families of models that the native step computes, one a file."""

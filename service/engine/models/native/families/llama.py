@@ -1,0 +1,23 @@
+"""Llama, Mistral, and decoders whose checkpoints are exactly alike."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from service.engine.models.native.family import Family, attention_of, decoder_of, dense_of, windows_of
+from service.engine.models.native.plan import DecoderPlan, LayerPlan
+
+
+def _plan(config: Any) -> DecoderPlan:
+    has_bias = bool(getattr(config, "attention_bias", False))
+    layers = [
+        LayerPlan(
+            attention=attention_of(config, window=window, has_qkv_bias=has_bias, has_output_bias=has_bias),
+            feed_forward=dense_of(config),
+        )
+        for window in windows_of(config)
+    ]
+    return decoder_of(config, layers)
+
+
+FAMILIES: Final = (Family(types=("llama", "mistral"), plan=_plan),)

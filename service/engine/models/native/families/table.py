@@ -1,0 +1,45 @@
+"""The table of families."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from service.engine.models.native.families import (
+    cohere,
+    ernie,
+    exaone4,
+    gemma,
+    glm,
+    granite,
+    hunyuan,
+    llama,
+    neox,
+    olmo,
+    phi3,
+    qwen2,
+    qwen3,
+    seed_oss,
+    smollm3,
+    stablelm,
+    ungated,
+)
+from service.engine.models.native.family import Family
+from service.engine.models.native.plan import DecoderPlan, PlanUnsupportedError
+
+_MODULES: Final = (
+    *(cohere, ernie, exaone4, gemma, glm, granite, hunyuan, llama, neox, olmo, phi3, qwen2, qwen3, seed_oss, smollm3),
+    *(stablelm, ungated),
+)
+FAMILIES: Final[dict[str, Family]] = {
+    kind: family for module in _MODULES for family in module.FAMILIES for kind in family.types
+}
+
+
+def plan_of(config: Any) -> DecoderPlan:
+    """Return the plan of a configuration. Raise PlanUnsupportedError for one that no plan describes."""
+    if config.model_type not in FAMILIES:
+        raise PlanUnsupportedError(f"the model_type {config.model_type} has no layer plan")
+    try:
+        return FAMILIES[config.model_type].plan(config)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise PlanUnsupportedError(f"the configuration can't be read: {error!r}") from error
