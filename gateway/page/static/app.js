@@ -10,7 +10,7 @@ import { closePanels, listen, showPanel } from "./panels.js";
 import { asCode, parameters } from "./request.js";
 
 const KEY = "sluice.key";
-const SUGGESTIONS = ["Who are you?", "What is the capital of France?", "Write a short poem about the sea."];
+const SUGGESTIONS = ["Who are you?", "What can you do?", "What is the capital of France?"];
 const at = (id) => document.getElementById(id);
 
 let conversations = load();
