@@ -79,6 +79,7 @@ class Settings(ProcessSettings):
         60, description="time after which a connection is closed if its client reads nothing of an answer"
     )
     headers_timeout_s: Interval = Field(10, description="time for the headers of a request to arrive")
+    body_timeout_s: Interval = Field(60, description="time for the body of a request to arrive")
     max_header_bytes: Bytes = Field(_MIB // 8, description="largest headers of a request, including its target")
     max_body_bytes: Bytes = Field(16 * _MIB, description="largest request body")
     max_incoming_bytes: Bytes = Field(

@@ -163,32 +163,42 @@ class CallPayload:
         end = self._literal(call.call_close)
         parameters = self._parameters()
         before = self._layout(call.before_value, call)
-        opening = f"{self._literal(call.key_close)} {before} {self._literal(call.value_open + call.around_value)}"
         closing = self._layout(call.after_value, call)
         if parameters is None:
             rule = f"{self._function.rule}_any"
-            value = self._text(f"{rule}_text", f"/{ANY_TEXT}/", call.around_value + call.value_close)
-            self.lines.append(f"{rule}: {self._literal(call.key_open)} {_ANY_KEY} {opening} {value} {closing}")
+            text = self._text(f"{rule}_text", f"/{ANY_TEXT}/", call.around_value + call.value_close)
+            value = f"{self._literal(call.key_close)} {before} {self._value_open(call)} {text}"
+            self.lines.append(f"{rule}: {self._literal(call.key_open)} {_ANY_KEY} {value} {closing}")
             return f"{head} {rule}{{0,{_MAX_UNLISTED}}} {end}"
         for parameter in parameters:
             key = self._literal(call.key_open + parameter.key)
-            value = self._tagged_value(parameter, call)
-            self.lines.append(f"{parameter.rule}: {key} {opening} {value} {closing}")
+            value = f"{self._literal(call.key_close)} {before} {self._tagged_value(parameter, call)}"
+            self.lines.append(f"{parameter.rule}: {key} {value} {closing}")
         listed = " ".join(each.rule + ("" if each.is_required else "?") for each in parameters)
         return f"{head} {listed} {end}"
 
     def _tagged_value(self, parameter: _Parameter, call: TaggedCall) -> str:
-        """Return a parameter's value with the tag that closes it: text, or JSON unless it may be a string."""
+        """Return a parameter's value between its tags: text, or JSON unless it may be a string."""
         close = call.around_value + call.value_close
         types = allowed_types(parameter.schema, self._function.parameters)
         if "string" not in types:
             values = " | ".join([self._json_value(parameter), *_python_constants(parameter.schema, types)])
-            return f"({values}) {self._literal(close)}"
+            return f"{self._value_open(call, 1)} ({values}) {self._literal(close)}"
         texts = _texts(parameter.schema)
         if texts:
-            return f"({' | '.join(map(quote, texts))}) {self._literal(close)}"
+            return f"{self._value_open(call, 0)} ({' | '.join(map(quote, texts))}) {self._literal(close)}"
         terminal = self._terminal(parameter.schema) if types == _STRING else f"/{ANY_TEXT}/"
-        return self._text(f"{parameter.rule}_text", terminal, close)
+        text = f"{self._value_open(call, 0)} {self._text(f'{parameter.rule}_text', terminal, close)}"
+        if not call.typed_opens or types == _STRING:
+            return text
+        return f"({text} | {self._value_open(call, 1)} {self._json_value(parameter)} {self._literal(close)})"
+
+    def _value_open(self, call: TaggedCall, kind: int | None = None) -> str:
+        """Return what is written before a value: a string if `kind` is 0, JSON if it is 1, else either."""
+        if not call.typed_opens:
+            return self._literal(call.value_open + call.around_value)
+        opens = call.typed_opens if kind is None else (call.typed_opens[kind],)
+        return f"({' | '.join(self._literal(each + call.around_value) for each in opens)})"
 
     def _layout(self, text: str, call: TaggedCall) -> str:
         """Return white space between tags, which may be missing if the family is compact, too."""
@@ -204,7 +214,15 @@ class CallPayload:
         if close.strip() in self._token_ids:  # text never contains a control token
             self.lines.append(f"{rule.upper()}: {terminal}")
             return f"{rule.upper()} {self._literal(close.strip())}"
-        self.lines += [f"{rule.upper()}: {terminal}", f"{rule}[lazy]: {rule.upper()} {quote(close)}"]
+        self.lines.append(f"{rule.upper()}: {terminal}")
+        tokens = [token for token in self._token_ids if token in close]
+        if not tokens:
+            self.lines.append(f"{rule}[lazy]: {rule.upper()} {quote(close)}")
+            return rule
+        before, token, rest = close.partition(tokens[0])  # what precedes the token may also be in the text
+        more = f" | {rule}" if terminal == f"/{ANY_TEXT}/" else ""
+        self.lines.append(f"{rule}: {rule}_part ({self._literal(token + rest)}{more})")
+        self.lines.append(f"{rule}_part[lazy]: {rule.upper()} {quote(before)}")
         return rule
 
     def _pythonic(self) -> str:

@@ -57,7 +57,9 @@ def opened_calls(rules: ToolRules, token_ids: Mapping[str, int]) -> Grammar:
         lead = f"start: /{bare_lead(syntax, names)}/\n"
     else:
         lines.append(f"start: {calls.between_markers()} {literal(syntax.end, token_ids)}")
-    opening = Opening(syntax.begin, lead, once=calls.is_single or syntax.bare)
+    # Of channels, the other marker is a header's part, which opens a call at the begin of an answer only.
+    begins = (syntax.begin,) if isinstance(syntax.payload, ChannelCall) else syntax.begins
+    opening = Opening(begins, lead, once=calls.is_single or syntax.bare)
     text = "\n".join(lines) + "\n"
     return Grammar(text, rules.field, schemas=calls.schemas, lenient=calls.lenient, opening=opening)
 

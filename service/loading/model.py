@@ -38,6 +38,8 @@ from service.settings.model_settings import ChatSettings, ModelSettings
 if TYPE_CHECKING:
     from service.images.reader import ImageReader
 
+_THREAD_WAIT_S = 2.0  # for a thread that prepares prompts, unless the settings limit the queue wait
+
 _log = logging.getLogger(__name__)
 
 
@@ -66,7 +68,7 @@ def load_model(settings: ModelSettings, observer: StepObserver) -> ServedModel:
     )
     if not built.eos_token_ids:  # answers would never end, and a grammar could allow no end
         raise ModelLoadError(f"{folder}: neither generation_config.json nor config.json has an eos_token_id")
-    limits = WorkerLimits(max_wait_s=settings.engine.max_queue_wait_s)
+    limits = WorkerLimits(max_wait_s=settings.engine.max_queue_wait_s or _THREAD_WAIT_S)
     images = _image_reader(settings, built, limits) if chat else None
     if images is not None:
         chat = _chat_model(settings, folder, tokenizer, images.form)

@@ -19,6 +19,7 @@ SyntaxName: TypeAlias = Literal[
     "kimi-k2",
     "deepseek-v3",
     "deepseek-v3.1",
+    "deepseek-v3.2",
     "step3",
     "seed-oss",
     "minimax-m2",

@@ -18,7 +18,6 @@ from bench.fleet.simulated.step_model import StepModel
 from service.engine.core.step_times import StepTimes
 
 _MOST_STEPS = 64  # of one run, since contexts grow meanwhile
-_MAX_WAITS = 2.0  # the same as in `service.engine.core.scheduler`
 _MEMORY = 0.95
 
 
@@ -93,15 +92,8 @@ class Replica:
         return True
 
     def go_on(self, now: float) -> list[Job]:
-        """End the current steps and begin the next; return the jobs that ended or were rejected."""
+        """End the current steps and begin the next; return the jobs that ended."""
         done = self._end(now)
-        while self._waiting and now - self._waiting[0].arrived > _MAX_WAITS * self._sizes.max_queue_wait_s:
-            job = self._waiting.popleft()
-            if job.generated:  # it has begun before
-                self._waiting.appendleft(job)
-                break
-            job.refused = True
-            done.append(job)
         self.num_active -= len(done)
         self._begin(now)
         return done

@@ -1,17 +1,22 @@
 // The page: its content and controls.
 
-import { listChats, listModels, streamChat } from "./api.js";
+import { write } from "./answer.js";
+import { listChats, listModels } from "./api.js";
 import { Conversation, load, save } from "./conversation.js";
+import { copy } from "./copy.js";
 import { Tray } from "./images.js";
 import { draw } from "./message.js";
+import { closePanels, listen, showPanel } from "./panels.js";
 import { asCode, parameters } from "./request.js";
 
 const KEY = "sluice.key";
+const SUGGESTIONS = ["Who are you?", "What can you do?", "What is the capital of France?"];
 const at = (id) => document.getElementById(id);
 
 let conversations = load();
 let current = conversations[0] ?? new Conversation();
 let running = null; // an AbortController while an answer is generated
+let isLeaving = false; // the page is being closed or reloaded
 let imageModels = new Set(); // names of models that accept images
 const tray = new Tray(at("attached"), drawCode, showProblem);
 
@@ -37,8 +42,9 @@ function drawList() {
         stop();
         current = each;
         at("system").value = each.system;
-        at("list").classList.remove("open");
+        showPanel("list", false);
         drawAll();
+        resume();
       });
       remove.textContent = "×";
       remove.setAttribute("aria-label", `Delete ${each.title}`);
@@ -63,10 +69,24 @@ function drawMessages() {
       show: (other) => { current.show(other); keep(); drawAll(); },
       edit: (text) => ask(text, node.parent, node.images),
       retry: () => answer(node.parent),
+      resume: () => resume(index),
     });
   });
-  at("messages").replaceChildren(...shown);
+  at("messages").replaceChildren(...(shown.length ? shown : [suggestions()]));
   at("messages").scrollTop = at("messages").scrollHeight;
+}
+
+function suggestions() {
+  const made = document.createElement("div");
+  made.className = "suggestions";
+  for (const text of SUGGESTIONS) {
+    const choose = document.createElement("button");
+    choose.type = "button";
+    choose.textContent = text;
+    choose.addEventListener("click", () => ask(text, null));
+    made.append(choose);
+  }
+  return made;
 }
 
 function drawAll() {
@@ -89,6 +109,13 @@ function drawCode() {
 
 function showProblem(problem) {
   at("problem").textContent = problem;
+}
+
+/** Show an error, and ask for a key if it is one that a key can solve. */
+function showError(error) {
+  at("ask-key").hidden = error.status !== 401;
+  showProblem(error.status === 401 && !at("key").value ? "" : error.message);
+  if (error.status === 401) at("needed-key").focus();
 }
 
 function stop() {
@@ -126,25 +153,44 @@ async function ask(text, parent, images = []) {
 async function answer(parent) {
   const given = settings();
   if (!given) return false;
-  const body = { model: at("model").value, messages: current.messages(parent), ...given };
+  const model = at("model").value;
+  const request = { model, ...given, stream: true, stream_options: { include_usage: true } };
+  return receive(current, current.add(parent, { role: "assistant", content: "", model, request }));
+}
+
+/** Continue an interrupted answer, by default the one that is shown last. */
+async function resume(index = current.leaf) {
+  if (running || !current.nodes[index]?.request) return;
+  current.leaf = index;
+  showProblem("");
+  await receive(current, index);
+}
+
+/** Receive the rest of an answer, whose `request` is kept until it is complete; true if it is not empty. */
+async function receive(mine, index) {
+  const node = mine.nodes[index];
+  if (!node.event_id) Object.assign(node, { content: "", reasoning: undefined, logprobs: undefined, tool_calls: undefined, took_ms: 0 });
   running = new AbortController();
-  const mine = current;
-  const index = mine.add(parent, { role: "assistant", content: "", model: body.model });
   at("send").hidden = true;
   at("stop").hidden = false;
   at("messages").setAttribute("aria-busy", "true"); // screen readers read the whole answer, not each piece
+  keep();
   drawAll();
+  const { signal } = running;
+  const body = { ...node.request, messages: mine.messages(node.parent) };
   try {
-    await write(mine, index, body);
+    await write(node, body, at("key").value, signal, { changed: redrawer(mine, node), save: () => save(conversations) });
+    finish(node);
   } catch (error) {
-    if (!running.signal.aborted) showProblem(error.message);
-    else mine.nodes[index].finish_reason = "your stop";
+    if (isLeaving) return false; // continued when the page is loaded again
+    if (!signal.aborted) showError(error);
+    else node.finish_reason = "your stop";
+    if (signal.aborted || !error.isPassing) finish(node);
   }
-  const { content, reasoning, tool_calls: calls } = mine.nodes[index];
-  const isEmpty = !content && !reasoning && !calls;
-  if (isEmpty && at("problem").textContent) {
-    mine.nodes.splice(index, 1);
-    mine.leaf = parent;
+  const isEmpty = !node.content && !node.reasoning && !node.tool_calls;
+  if (isEmpty && at("problem").textContent && index === mine.nodes.length - 1) {
+    mine.nodes.pop();
+    mine.leaf = node.parent;
   }
   running = null;
   at("send").hidden = false;
@@ -156,10 +202,14 @@ async function answer(parent) {
   return !isEmpty || !at("problem").textContent;
 }
 
-/** Stream the answer into the message `index`, drawn once per frame. */
-async function write(conversation, index, body) {
-  const node = conversation.nodes[index];
-  const begun = performance.now();
+/** Mark an answer as complete. */
+function finish(node) {
+  delete node.request;
+  delete node.event_id;
+}
+
+/** A function that draws the message again, at most once per frame. */
+function redrawer(conversation, node) {
   let isDue = false;
   const redraw = () => {
     isDue = false;
@@ -170,28 +220,11 @@ async function write(conversation, index, body) {
     articles[articles.length - 1].replaceWith(draw(node, null));
     if (isAtEnd) box.scrollTop = box.scrollHeight;
   };
-  const streamed = { ...body, stream: true, stream_options: { include_usage: true } };
-  for await (const event of streamChat(streamed, at("key").value, running.signal)) {
-    for (const { delta = {}, logprobs, finish_reason: reason } of event.choices ?? []) {
-      const thought = delta.reasoning_content ?? "";
-      if (thought || delta.content) node.first_ms ??= performance.now() - begun;
-      node.reasoning = (node.reasoning ?? "") + thought;
-      node.content += delta.content ?? "";
-      if (logprobs?.content) (node.logprobs ??= []).push(...logprobs.content);
-      for (const call of delta.tool_calls ?? []) {
-        const into = ((node.tool_calls ??= [])[call.index] ??= { id: call.id, type: "function", function: { name: "", arguments: "" } });
-        into.function.name += call.function?.name ?? "";
-        into.function.arguments += call.function?.arguments ?? "";
-      }
-      if (reason) node.finish_reason = reason;
-    }
-    if (event.usage) node.num_tokens = event.usage.completion_tokens;
-    node.took_ms = performance.now() - begun;
-    if (!isDue) {
-      isDue = true;
-      requestAnimationFrame(redraw);
-    }
-  }
+  return () => {
+    if (isDue) return;
+    isDue = true;
+    requestAnimationFrame(redraw);
+  };
 }
 
 async function fillModels() {
@@ -203,9 +236,10 @@ async function fillModels() {
     const names = chats.length ? [...known.filter((name) => chats.includes(name)), ...chats.filter((name) => !known.includes(name))] : known;
     imageModels = new Set(models.filter((model) => model.input_modalities?.includes("image")).map((model) => model.id));
     at("model").replaceChildren(...names.map((name) => new Option(name, name, false, name === chosen)));
+    at("ask-key").hidden = true;
     showProblem("");
   } catch (error) {
-    showProblem(error.message);
+    showError(error);
   }
   chooseModel();
 }
@@ -214,13 +248,6 @@ function chooseModel() {
   tray.isOpen = imageModels.has(at("model").value);
   at("attach").hidden = !tray.isOpen;
   tray.draw();
-}
-
-function toggle(buttonId, panelId) {
-  at(buttonId).addEventListener("click", () => {
-    const isOpen = at(panelId).classList.toggle("open");
-    at(buttonId).setAttribute("aria-expanded", String(isOpen));
-  });
 }
 
 function rememberKey() {
@@ -242,36 +269,40 @@ at("question").addEventListener("keydown", (event) => {
   }
 });
 document.addEventListener("keydown", (event) => {
-  if (event.key === "Escape") stop();
+  if (event.key !== "Escape" || event.defaultPrevented) return;
+  stop();
+  closePanels();
 });
 at("stop").addEventListener("click", () => { stop(); at("question").focus(); });
 at("new").addEventListener("click", () => { stop(); begin(); });
 at("system").addEventListener("change", () => { current.system = at("system").value; if (current.nodes.length) keep(); });
 at("key").addEventListener("change", () => { rememberKey(); fillModels(); });
 at("keep-key").addEventListener("change", rememberKey);
-at("copy-code").addEventListener("click", () => navigator.clipboard.writeText(at("code").textContent));
+at("ask-key").addEventListener("submit", (event) => {
+  event.preventDefault();
+  at("key").value = at("needed-key").value;
+  at("keep-key").checked = at("keep-needed-key").checked;
+  rememberKey();
+  fillModels();
+});
+at("copy-code").addEventListener("click", () => copy(at("code").textContent));
+addEventListener("pagehide", () => {
+  isLeaving = true;
+  save(conversations);
+});
+addEventListener("pageshow", (event) => {
+  isLeaving = false;
+  if (event.persisted) location.reload(); // its connections are closed
+});
 for (const event of ["input", "change"]) at("settings").addEventListener(event, drawCode);
 at("question").addEventListener("input", drawCode);
 at("model").addEventListener("change", chooseModel);
-at("attach").addEventListener("click", () => at("files").click());
-at("files").addEventListener("change", async () => { await tray.add([...at("files").files]); at("files").value = ""; });
-at("question").addEventListener("paste", (event) => {
-  if (!tray.isOpen || !event.clipboardData.files.length) return;
-  event.preventDefault();
-  tray.add([...event.clipboardData.files]);
-});
-document.addEventListener("dragover", (event) => tray.isOpen && event.preventDefault());
-document.addEventListener("drop", (event) => {
-  if (!tray.isOpen || !event.dataTransfer.files.length) return;
-  event.preventDefault();
-  tray.add([...event.dataTransfer.files]);
-});
-toggle("show-list", "list");
-toggle("show-settings", "settings");
+tray.listen(at("attach"), at("files"), at("question"));
+listen();
 
 at("key").value = localStorage.getItem(KEY) ?? "";
 at("keep-key").checked = at("key").value !== "";
 at("system").value = current.system;
 drawAll();
-fillModels();
 at("question").focus();
+fillModels().then(() => resume());

@@ -41,6 +41,21 @@ export function preview(url, label) {
 
 /** The images attached to the question in the input. */
 export class Tray {
+  /** Add images that are chosen by a button, pasted into a field or dropped on the page, while it is open. */
+  listen(button, files, field) {
+    button.addEventListener("click", () => files.click());
+    files.addEventListener("change", async () => { await this.add([...files.files]); files.value = ""; });
+    field.addEventListener("paste", (event) => this.#take(event, event.clipboardData));
+    document.addEventListener("dragover", (event) => this.isOpen && event.preventDefault());
+    document.addEventListener("drop", (event) => this.#take(event, event.dataTransfer));
+  }
+
+  #take(event, { files }) {
+    if (!this.isOpen || !files.length) return;
+    event.preventDefault();
+    this.add([...files]);
+  }
+
   /** `list` shows the images; `changed` is called when they change, `showProblem` with the error of a file. */
   constructor(list, changed, showProblem) {
     Object.assign(this, { list, changed, showProblem });

@@ -2,9 +2,13 @@
 
 // Every function takes time linear in its text, at most DEEPEST times over: models may write anything.
 
-const SPECIAL = /[`*_~![]|https?:\/\//g;
+import { math } from "./math.js";
+
+const SPECIAL = /[`*_~![$]|\\[([]|https?:\/\//g;
 const PAIRS = [["**", /\*\*/g], ["__", /__/g], ["*", /\*(?!\w)/g], ["_", /_(?!\w)/g], ["~~", /~~/g]];
 const NAMES = { "**": "strong", "__": "strong", "*": "em", "_": "em", "~~": "del" };
+// The marks of formulas, and what ends them. After a dollar there is no space, nor before the last: prices are no formulas.
+const FORMULAS = [["$$", /\$\$/g, true], ["\\[", /\\\]/g, true], ["\\(", /\\\)/g, false], ["$", /(?<=[^\s\\])\$(?!\d)/g, false]];
 const TARGET = /\(([^()\s]*(?:\([^()\s]*\)[^()\s]*)?)\)/y;
 const URL_TEXT = /https?:\/\/[^\s<>"'\]]+/y;
 const AFTER_LINK = ".,;:!?";
@@ -55,6 +59,7 @@ class InlineReader {
     if (character === "`") return this.code(position);
     if (character === "h") return this.url(position);
     if (character === "!" || character === "[") return this.link(position);
+    if (character === "$" || character === "\\") return this.formula(position);
     for (const [mark, closing] of PAIRS) {
       const found = this.text.startsWith(mark, position) && this.pair(position, mark, closing);
       if (found) return found;
@@ -78,6 +83,17 @@ class InlineReader {
     if (!runs.length) return null;
     const end = runs[runs.length - 1];
     return [element("code", [this.text.slice(position + length, end)]), end + length];
+  }
+
+  formula(position) {
+    const [mark, closing, isBlock] = FORMULAS.find(([each]) => this.text.startsWith(each, position));
+    const start = position + mark.length;
+    if (this.missing.has(mark) || (mark === "$" && !/[^\s$]/.test(this.text[start] ?? " "))) return null;
+    closing.lastIndex = start + 1;
+    const found = closing.exec(this.text);
+    if (found) return [math(this.text.slice(start, found.index), isBlock), found.index + found[0].length];
+    this.missing.add(mark);
+    return null;
   }
 
   pair(position, mark, closing) {

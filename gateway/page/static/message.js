@@ -1,5 +1,7 @@
 // The display of one message.
 
+import { decorate } from "./code.js";
+import { copyButton } from "./copy.js";
 import { preview } from "./images.js";
 import { markdown } from "./markdown.js";
 
@@ -52,8 +54,8 @@ function facts({ num_tokens: count, first_ms: first, took_ms: took, finish_reaso
 }
 
 /**
- * One message. `acts` are the actions of its buttons, {edit, retry, show(index), twins, index}; without them, while it is
- * generated, it has no buttons.
+ * One message. `acts` are the actions of its buttons, {edit, retry, resume, show(index), twins, index}; without them, while
+ * it is generated, it has no buttons. `resume` continues an answer that was interrupted.
  */
 export function draw(node, acts) {
   const isUser = node.role === "user";
@@ -70,6 +72,7 @@ export function draw(node, acts) {
   if (isUser) content.append(node.content);
   else if (node.logprobs?.length) content.append(shaded(node.logprobs));
   else for (const each of markdown(node.content ?? "")) content.append(each);
+  if (!isUser) decorate(content);
   made.append(content, ...calls(node.tool_calls ?? []));
   const line = element("div", "facts", facts(node));
   if (acts) {
@@ -79,7 +82,8 @@ export function draw(node, acts) {
       const turn = (step) => () => acts.show(twins[(at + step + twins.length) % twins.length]);
       line.append(button("‹", "Previous branch", turn(-1)), `${at + 1} of ${twins.length}`, button("›", "Next branch", turn(1)));
     }
-    line.append(button("Copy", isUser ? "Copy question" : "Copy answer", () => navigator.clipboard.writeText(node.content ?? "")));
+    line.append(copyButton(isUser ? "Copy question" : "Copy answer", () => node.content ?? ""));
+    if (node.request) line.append(button("Continue", "Continue answer", acts.resume));
     if (isUser) line.append(button("Edit", "Edit question", () => edit(made, content, node, acts)));
     else line.append(button("Retry", "Retry answer", acts.retry));
   }
@@ -92,10 +96,19 @@ function edit(article, content, node, acts) {
   text.value = node.content;
   text.rows = 4;
   text.setAttribute("aria-label", "Edited question");
-  const row = element("div", "row", button("Send as a new branch", "", () => acts.edit(text.value)), button("Cancel", "", () => {
+  const cancel = () => {
     form.replaceWith(content);
-  }));
+    article.querySelector("[aria-label='Edit question']").focus();
+  };
+  const send = () => acts.edit(text.value);
+  const row = element("div", "row", button("Send as a new branch", "", send), button("Cancel", "", cancel));
   const form = element("div", "edit", text, row);
+  text.addEventListener("keydown", (event) => {
+    if (event.isComposing || (event.key !== "Escape" && (event.key !== "Enter" || event.shiftKey))) return;
+    event.preventDefault();
+    if (event.key === "Enter") send();
+    else cancel();
+  });
   content.replaceWith(form);
   text.focus();
 }

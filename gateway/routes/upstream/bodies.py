@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
 from starlette.types import Receive, Scope
 
+from gateway.dialects.seam.failure import Failure, Reason
 from gateway.http.body import body_parts, declared_length
 from gateway.http.headers import headers_of
-from gateway.http.memory_shares import MemoryShares
+from gateway.http.memory_shares import Holding, MemoryShares
 from gateway.settings.config import Settings
 from gateway.upstream.client import Caller
 
@@ -28,23 +30,33 @@ class BodyReader:
         """`require_key` raises Failure (401) for an invalid credential."""
         self._require_key = require_key
         self._max_bytes = settings.max_body_bytes
+        self._timeout_s = settings.body_timeout_s
         self._shares = MemoryShares(settings.max_incoming_bytes)
 
     async def read(self, scope: Scope, receive: Receive, caller: Caller) -> bytes:
-        """Return the complete body. Raise Failure (401, 413, 415, 429), and CallerLeft."""
+        """Return the complete body. Raise Failure (401, 408, 413, 415, 429), and CallerLeft."""
         declared = declared_length(headers_of(scope), self._max_bytes)
-        parts: list[bytes] = []
-        num_bytes = 0
         with self._shares.hold(caller.authorization or _address(scope)) as holding:
             if declared is None or declared > _SMALL:
                 holding.grow(self._shares.smallest)
                 await self._require_key(caller)
-            async for part in body_parts(receive, self._max_bytes):
-                parts.append(part)
-                num_bytes += len(part)
-                if (more := num_bytes - _SMALL - holding.num_bytes) > 0:
-                    holding.grow(more)
-            return b"".join(parts)
+            try:
+                async with asyncio.timeout(self._timeout_s):
+                    return await self._received(receive, holding)
+            except TimeoutError:
+                text = f"the body has not arrived within the limit of {self._timeout_s:g} s"
+                raise Failure(Reason.REQUEST_TIMEOUT, text) from None
+
+    async def _received(self, receive: Receive, holding: Holding) -> bytes:
+        """Receive the body, and hold the memory for it."""
+        parts: list[bytes] = []
+        num_bytes = 0
+        async for part in body_parts(receive, self._max_bytes):
+            parts.append(part)
+            num_bytes += len(part)
+            if (more := num_bytes - _SMALL - holding.num_bytes) > 0:
+                holding.grow(more)
+        return b"".join(parts)
 
 
 def _address(scope: Scope) -> str:

@@ -9,8 +9,9 @@ from functools import partial
 
 from service.engine.client.engine_client import EngineClient
 from service.engine.client.queue_share import QueuedRequest, QueueShare
+from service.engine.client.queue_wait_limit import QueueWaitLimit
 from service.engine.interface.config import EngineConfig
-from service.engine.interface.messages import Add, InputVector, Output
+from service.engine.interface.messages import Add, InputVector, Output, Report
 from service.engine.interface.port import StepObserver
 from service.engine.interface.retry import retry_after_s
 from service.engine.link.link import Link
@@ -83,6 +84,13 @@ class EmbedderClient(EngineClient[OpenEmbedding]):
         super().__init__(link, max_model_len=config.max_model_len, observer=observer, clock=clock)
         self._config = config
         self._vocab_size = vocab_size
+        self._wait_limit = QueueWaitLimit(config.max_queue_wait_s)
+
+    def on_report(self, report: Report) -> None:
+        """Deliver a report, and measure the speed."""
+        super().on_report(report)
+        for stats in report.stats:
+            self._wait_limit.record_step(stats)
 
     def reject_if_overloaded(self, caller_id: str, weight: float, least_tokens: int) -> None:
         """Raise EngineOverloaded if a request of `caller_id` would be queued for too long. Call it before tokenization.
@@ -126,7 +134,7 @@ class EmbedderClient(EngineClient[OpenEmbedding]):
             return  # a request that exceeds the whole queue may still run alone
         num_before = _num_before(caller_id, weight, num_tokens, others)
         wait_s = num_before * self._stats.step_time_s / max(self._stats.step_tokens, 1)
-        limit_s = self._config.max_queue_wait_s
+        limit_s = self._wait_limit.seconds
         queued = (QueuedRequest(each.caller_id, each.weight, 1) for each in others)
         is_full = not QueueShare(self._config.max_queue_requests, queued, caller_id, weight).has_capacity(1)
         if is_full:

@@ -20,6 +20,7 @@ from service.engine.client.overload import OverloadDetector
 from service.engine.client.pending_call import PendingCall
 from service.engine.client.queue_share import QueuedRequest, QueueShare
 from service.engine.client.queue_wait import KeyLoad, QueueWaitEstimator, has_small_load
+from service.engine.client.queue_wait_limit import QueueWaitLimit
 from service.engine.client.request_check import check_limit, check_request
 from service.engine.client.wakeups import WakeupLimiter
 from service.engine.interface.config import EngineConfig, max_sequence_len
@@ -73,7 +74,8 @@ class GeneratorClient(EngineClient[OpenGeneration]):
         self._max_compile_wait_s = max_compile_wait_s
         self._queue_wait = QueueWaitEstimator()
         self._overload = OverloadDetector()
-        self._in_flight = InFlightLimiter(config.max_batch_sequences, config.max_queue_wait_s, config.overload_slowdown)
+        self._wait_limit = QueueWaitLimit(config.max_queue_wait_s)
+        self._in_flight = InFlightLimiter(config.max_batch_sequences, config.overload_slowdown)
         self._wakeups = WakeupLimiter()
         self._adapters = Adapters(config, self._call)
 
@@ -113,13 +115,16 @@ class GeneratorClient(EngineClient[OpenGeneration]):
         if num_begun:
             self._queue_wait.record_start(self._clock(), num_begun)
         super().on_report(report)
+        for stats in report.stats:
+            self._wait_limit.record_step(stats)
         if report.stats:
             self._in_flight.record_step(self._clock(), len(self._opened), self._stats.num_generated_tokens)
             self._overload.record_step(self._clock(), self._stats.num_running, self._stats.num_generated_tokens)
 
     def in_flight_limit(self) -> InFlightLimit | None:
         """Return the number of requests that may be in flight, or None if no answer was measured yet."""
-        return self._in_flight.limit(is_overloaded=self._overload.is_overloaded(self._clock()))
+        is_overloaded = self._overload.is_overloaded(self._clock())
+        return self._in_flight.limit(self._wait_limit.seconds, is_overloaded=is_overloaded)
 
     def record_answer(self, num_tokens: int, duration_s: float) -> None:
         """Record the tokens of each choice of a whole answer, and the seconds since the arrival of its request."""
@@ -134,8 +139,9 @@ class GeneratorClient(EngineClient[OpenGeneration]):
         """
         now = self._clock()
         loads, ages_s = self._loads(caller_id, weight, now)
-        overload_wait_s = self._overload.max_wait_s(now, self._config.max_queue_wait_s)
-        max_wait_s = limit_s = self._config.max_queue_wait_s if has_small_load(caller_id, loads) else overload_wait_s
+        usual_wait_s = self._wait_limit.seconds
+        overload_wait_s = self._overload.max_wait_s(now, usual_wait_s)
+        max_wait_s = limit_s = usual_wait_s if has_small_load(caller_id, loads) else overload_wait_s
         if deadline is not None:
             limit_s = min(limit_s, max(_MAX_WAIT_SHARE * (deadline - now), 0.0))
         max_running = self._overload.max_running(now, self._stats.max_running or self._config.max_batch_sequences)
@@ -162,8 +168,7 @@ class GeneratorClient(EngineClient[OpenGeneration]):
         context returns when all are admitted and their constraints compiled.
 
         Entering the context raises InvalidRequest or a subclass, EngineOverloaded, EngineRestarting, EngineClosed,
-        EngineFailed or DeadlineExceeded. The stream raises the last three and SequenceError after its last output, and
-        EngineOverloaded before its first.
+        EngineFailed or DeadlineExceeded. The stream raises the last three and SequenceError after its last output.
         """
         self._reject_if_unavailable(*(request.deadline for request in requests))
         for request in requests:

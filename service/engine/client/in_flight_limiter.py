@@ -41,13 +41,12 @@ class InFlightLimiter:
     What was measured holds until newer measurements replace it, however long the engine is idle in between.
     """
 
-    def __init__(self, max_running: int, max_wait_s: float, slowdown: float) -> None:
-        """`max_running` is the number of the engine's slots, `max_wait_s` the maximal queue wait.
+    def __init__(self, max_running: int, slowdown: float) -> None:
+        """`max_running` is the number of the engine's slots.
 
         `slowdown` is the time of an answer during an overload as a multiple of its time alone.
         """
         self._max_running = max_running
-        self._max_wait_s = max_wait_s
         self._slowdown = slowdown
         self._rate = FadingMaximum(_RATE_HALF_LIFE_S)  # tokens per second of all answers
         self._speed = FadingMaximum(_SPEED_HALF_LIFE_S)  # tokens per second of one answer
@@ -73,12 +72,12 @@ class InFlightLimiter:
             self._rate.record((num_tokens - self._window[1]) / elapsed_s)
             self._window = now, num_tokens
 
-    def limit(self, *, is_overloaded: bool) -> InFlightLimit | None:
-        """Return the limit, or None if no answer was measured yet."""
+    def limit(self, max_wait_s: float, *, is_overloaded: bool) -> InFlightLimit | None:
+        """Return the limit, given the maximal queue wait, or None if no answer was measured yet."""
         rate, speed = self._rate.value, self._speed.value
         if not rate or not speed:
             return None
         sustained = max(_MIN_SUSTAINED, min(math.ceil(self._slowdown * rate / speed), self._max_running))
         # The last request of a burst waits until the others behind the running ones have begun.
-        num_waiting = min(rate / self._mean_tokens * self._max_wait_s, _MAX_WAITING)
+        num_waiting = min(rate / self._mean_tokens * max_wait_s, _MAX_WAITING)
         return InFlightLimit(sustained, self._max_running + math.floor(num_waiting), is_overloaded)

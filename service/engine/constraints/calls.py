@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from service.engine.constraints.bits import ALL, forbid
@@ -13,7 +14,7 @@ from service.engine.tokens.tokenizer import Tokenizer
 class CallConstraint:
     """A `ConstraintState` that allows all tokens until a call opens, and then constrains the call to its grammar.
 
-    The only exceptions are tokens that complete the marker and continue with text that no call begins with.
+    The only exceptions are tokens that complete a marker and continue with text that no call begins with.
     """
 
     def __init__(
@@ -21,20 +22,20 @@ class CallConstraint:
         tokenizer: Tokenizer,
         first: GrammarConstraint,
         *,
-        marker: Marker | None,
+        markers: Sequence[Marker],
         lead: GrammarConstraint | None,
         once: bool,
         eos_token_id: int,
     ) -> None:
-        """`first` is a call's grammar in its first state; `marker`, `lead` and `once` are those of an `Opening`."""
+        """`first` is a call's grammar in its first state; `markers`, `lead` and `once` are those of an `Opening`."""
         self._tokenizer = tokenizer
         self._first = first
-        self._marker = marker
+        self._markers = markers
         self._lead = lead  # None once the text can't be a call any more
         self._once = once
         self._eos_token_id = eos_token_id
         self._text = b""  # the whole text, while there is a lead
-        self._tail = b""  # the last bytes of free text, enough to find the marker
+        self._tail = b""  # the last bytes of free text, enough to find each marker
         self._call: GrammarConstraint | None = None
         self._forbidden = self._ids_of_no_call()
 
@@ -85,8 +86,8 @@ class CallConstraint:
             self._text += data if self._lead is not None else b""
             if self._lead is not None and not self._lead.follow(data):
                 self._lead = None
-            if self._marker is not None:
-                self._tail = (self._tail + data)[-len(self._marker.data) :]
+            if self._markers:
+                self._tail = (self._tail + data)[-max(len(marker.data) for marker in self._markers) :]
             self._forbidden = self._ids_of_no_call()
         else:
             self._lead = None
@@ -100,7 +101,7 @@ class CallConstraint:
         copy = CallConstraint(
             self._tokenizer,
             self._first,
-            marker=self._marker,
+            markers=self._markers,
             lead=self._lead.fork() if self._lead is not None else None,
             once=self._once,
             eos_token_id=self._eos_token_id,
@@ -115,9 +116,11 @@ class CallConstraint:
             lead = self._lead.fork()
             if lead.follow(data) and lead.is_accepting():
                 return self._call_after(self._text + data)
-        if self._marker is None or (rest := self._marker.text_after(self._tail, data)) is None:
-            return None
-        return self._call_after(rest)
+        for marker in self._markers:
+            rest = marker.text_after(self._tail, data)
+            if rest is not None and (call := self._call_after(rest)) is not None:
+                return call
+        return None
 
     def _call_after(self, data: bytes) -> GrammarConstraint | None:
         """Return a call that begins with `data`, or None if no call does."""
@@ -125,12 +128,11 @@ class CallConstraint:
         return call if call.follow(data) else None
 
     def _ids_of_no_call(self) -> tuple[int, ...]:
-        """Return the tokens that would complete the marker and continue with text that no call begins with."""
-        if self._marker is None:
-            return ()
+        """Return the tokens that would complete a marker and continue with text that no call begins with."""
         found = []
-        for token_id in self._marker.crossing_ids(self._tail):
-            rest = self._marker.text_after(self._tail, self._tokenizer.token_bytes(token_id))
-            if rest and self._call_after(rest) is None:
-                found.append(token_id)
+        for marker in self._markers:
+            for token_id in marker.crossing_ids(self._tail):
+                rest = marker.text_after(self._tail, self._tokenizer.token_bytes(token_id))
+                if rest and self._call_after(rest) is None:
+                    found.append(token_id)
         return tuple(found)

@@ -82,7 +82,7 @@ class ConstraintCompiler:
         return CallConstraint(
             self._tokenizer,
             compiled,
-            marker=self._marker_of(opening.marker) if opening.marker else None,
+            markers=tuple(map(self._marker_of, opening.markers)),
             lead=self._grammars.compile(Grammar(opening.lead, grammar.field)) if opening.lead else None,
             once=opening.once,
             eos_token_id=self._eos_token_id,

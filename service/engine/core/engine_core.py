@@ -14,8 +14,7 @@ from service.engine.core.scheduler import Scheduler
 from service.engine.core.sequences.sequence import Sequence, SequenceGroup
 from service.engine.core.step import ScheduledSequence, Step
 from service.engine.interface.messages import BeforeStep, Report
-from service.engine.interface.retry import retry_after_s
-from service.generation.errors import DeadlineExceeded, EngineError, EngineOverloaded, SequenceError
+from service.generation.errors import DeadlineExceeded, EngineError, SequenceError
 from service.generation.outputs.output import TokenLogprob
 from service.generation.stats import EngineStats
 
@@ -103,9 +102,6 @@ class EngineCore:
                 self._cut_off(group, began)
             else:
                 self._fail(group, DeadlineExceeded("the deadline passed before the answer was complete"))
-        for group in self._scheduler.overdue(began):
-            message = f"the request waited for {began - group.arrived:.1f} s and could not begin"
-            self._fail(group, EngineOverloaded(message, retry_after_s(began - group.arrived)))
         self._compute(began, before)
         self._report.stats.append(self.stats())
         return self._is_urgent

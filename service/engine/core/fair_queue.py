@@ -9,7 +9,7 @@ computed again after a preemption, are not counted.
 from __future__ import annotations
 
 from bisect import insort
-from collections import abc, deque
+from collections import abc
 from operator import attrgetter
 
 from service.engine.core.accounts import Account, Accounts
@@ -41,7 +41,6 @@ class FairQueue:
     def __init__(self) -> None:
         self.num_waiting = 0
         self._keys = Accounts(KeyQueue)
-        self._arrived: deque[SequenceGroup] = deque()  # requests that may not have started yet, by arrival
 
     @property
     def active(self) -> abc.Collection[KeyQueue]:
@@ -55,8 +54,6 @@ class FairQueue:
     def enter(self, group: SequenceGroup) -> None:
         """Register a new request. Raise ValueError unless its weight is above 0."""
         self._keys.enter(group.request.caller_id, group.request.weight, waits=lambda key: bool(key.waiting))
-        if group.request_index == 0:  # only the first request of a call has a limit for its wait
-            self._arrived.append(group)
 
     def leave(self, group: SequenceGroup) -> None:
         """Unregister a request that has ended. None of its sequences may wait or run."""
@@ -92,18 +89,6 @@ class FairQueue:
     def last(self, sequences: abc.Iterable[Sequence]) -> Sequence:
         """Return the sequence to preempt first: the last one of the key with the most service."""
         return max(sequences, key=lambda sequence: (self.key_of(sequence).served, sequence.order))
-
-    def overdue(self, now: float, limit_s: float) -> list[SequenceGroup]:
-        """Return the requests that have not started within `limit_s` of their arrival. Each is returned once."""
-        found = []
-        while self._arrived:
-            group = self._arrived[0]
-            if not group.is_finished and group.sequences[0].scheduled is None:
-                if now - group.arrived <= limit_s:
-                    break
-                found.append(group)
-            self._arrived.popleft()
-        return found
 
 
 def displaced_key(key: KeyQueue, held: abc.Mapping[KeyQueue, int], capacity: int) -> KeyQueue | None:

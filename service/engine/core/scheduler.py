@@ -15,7 +15,6 @@ from service.engine.core.step import ScheduledSequence, Step, StepPlan, share_of
 from service.engine.core.step_times import StepTimes
 from service.engine.interface.config import EngineConfig
 
-_MAX_WAITS = 5.0  # a request that has not started after this many times `max_queue_wait_s` is rejected
 _by_order = attrgetter("order")
 _by_rank = attrgetter("rank")
 
@@ -27,8 +26,7 @@ class Scheduler:
     its running prompts before it starts another request. A step with decodes computes at most `max_prefill_chunk`
     prompt tokens, and fewer if these would make it longer than `max_slowdown` allows. When blocks run out, the last
     sequence of the key with the most service is preempted: it releases all of its blocks and is queued again. A
-    request is not started if it cannot have its first token before its deadline, or if it has waited for more than five
-    times `max_queue_wait_s`.
+    request is not started if it cannot have its first token before its deadline.
     """
 
     def __init__(self, config: EngineConfig, pool: BlockPool, speculation: Speculation | None = None) -> None:
@@ -92,10 +90,6 @@ class Scheduler:
         passed = [group for group, deadline in deadlines.items() if deadline <= now]
         self._next_deadline = min((each for each in deadlines.values() if each > now), default=math.inf)
         return [*passed, *(group for group in too_late if group in self._groups and group not in passed)]
-
-    def overdue(self, now: float) -> list[SequenceGroup]:
-        """Return the groups that have waited for more than five times `max_queue_wait_s`. Each is returned once."""
-        return self._queue.overdue(now, _MAX_WAITS * self._config.max_queue_wait_s)
 
     def schedule(self, now: float) -> Step | None:
         """Choose the next step and allocate its sequences' blocks.

@@ -81,8 +81,12 @@ class EngineConfig:
     max_queue_tokens: int = _field(
         262_144, "prompt tokens of the requests that wait; more are rejected", "tokens", ge=1
     )
-    max_queue_wait_s: float = _field(
-        2.0, "expected wait for the first step above which a request is rejected on arrival", "seconds", gt=0
+    max_queue_wait_s: float | None = _field(
+        None,
+        "expected wait for the first step above which a request is rejected on arrival; null: the time in which the "
+        "engine, as measured, computes 16,384 tokens of prompts, at least 2 and at most 30 seconds",
+        "seconds",
+        gt=0,
     )
     overload_slowdown: float = _field(
         3.0,

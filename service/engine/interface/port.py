@@ -101,7 +101,7 @@ class Outputs(Protocol):
     async def until_started(self) -> None:
         """Return when the computation of one of the requests has begun.
 
-        Raise the error that ended all of them before that: EngineOverloaded if they were queued for too long.
+        Raise the error that ended all of them before that.
         """
 
 
@@ -141,8 +141,7 @@ class Generator(Engine, Protocol):
         context returns when all are admitted and their constraints compiled.
 
         Entering the context raises InvalidRequest or a subclass, EngineOverloaded, EngineRestarting, EngineClosed,
-        EngineFailed or DeadlineExceeded. The stream raises the last three and SequenceError after its last output, and
-        EngineOverloaded before its first.
+        EngineFailed or DeadlineExceeded. The stream raises the last three and SequenceError after its last output.
         """
 
 

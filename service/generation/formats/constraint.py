@@ -13,12 +13,13 @@ from typing import Literal
 class Opening:
     """How a grammar starts to apply to a text that is unconstrained at first, if the model chooses so.
 
-    `marker` opens the grammar anywhere, and the grammar applies after it. `lead`, itself a grammar, matches a text to
-    which the grammar applies from its first character, as soon as that is certain, and any continuation. Either may be
+    Each of `markers` opens the grammar anywhere, and the grammar applies after it. One of letters only, which may be a
+    word of the text, opens it only if a call follows without white space. `lead`, itself a grammar, matches a text to
+    which the grammar applies from its first character, as soon as that is certain, and any continuation. Both may be
     empty. With `once` the text ends with the grammar; otherwise it is unconstrained again until the next marker.
     """
 
-    marker: str
+    markers: tuple[str, ...]
     lead: str = ""
     once: bool = False
 

@@ -70,7 +70,11 @@ class TaggedCallReader:
             case state:
                 if not self._literal.feed(character):
                     return Verdict.MALFORMED
+                if state is _State.BEFORE_VALUE:
+                    self._text += character
                 if self._literal.is_complete:
+                    if state is _State.BEFORE_VALUE:
+                        self._open_value()
                     self._state = {
                         _State.BEFORE_NAME: _State.NAME,
                         _State.AFTER_NAME: _State.BETWEEN,
@@ -121,12 +125,22 @@ class TaggedCallReader:
         self._keys.add(key)
         parameters = self._functions[self._name.text]
         self._types = allowed_types(value_schema(parameters, key), parameters)
-        self._text, self._at_start = "", True
-        opening = '"' if self._types == _STRING else ""
-        self._arguments += f"{separator}{json.dumps(key, ensure_ascii=False)}: {opening}"
-        self._literal = Literal(self._syntax.value_open)
-        self._state = _State.VALUE if self._literal.is_complete else _State.BEFORE_VALUE
+        self._arguments += f"{separator}{json.dumps(key, ensure_ascii=False)}: "
+        self._text = ""
+        self._literal = Literal(*(self._syntax.typed_opens or (self._syntax.value_open,)))
+        self._state = _State.BEFORE_VALUE
+        if self._literal.is_complete:
+            self._open_value()
+            self._state = _State.VALUE
         return Verdict.MORE
+
+    def _open_value(self) -> None:
+        """Begin a value, whose opening tag is the text read so far."""
+        if self._syntax.typed_opens and "string" in self._types:
+            is_string = "".join(self._text.split()) == "".join(self._syntax.typed_opens[0].split())
+            self._types = _STRING if is_string else self._types - _STRING or _STRING
+        self._text, self._at_start = "", True
+        self._arguments += '"' if self._types == _STRING else ""
 
     def _feed_value(self, character: str) -> Verdict:
         """Take a character of a parameter's value, up to its closing tag."""

@@ -45,6 +45,27 @@ MINIMAX_M2 = ToolSyntax(
     marks=(("<minimax:tool_call>",),),
     tokens=("<minimax:tool_call>",),
 )
+DEEPSEEK_V32 = ToolSyntax(
+    "deepseek-v3.2",
+    "DeepSeek V3.2",
+    TaggedCall(
+        name_open='<｜DSML｜invoke name="',  # noqa: RUF001  full-width bars
+        name_close='">',
+        key_open='<｜DSML｜parameter name="',  # noqa: RUF001
+        key_close='"',
+        typed_opens=(' string="true">', ' string="false">'),
+        value_close="</｜DSML｜parameter>",  # noqa: RUF001
+        call_close="</｜DSML｜invoke>",  # noqa: RUF001
+    ),
+    begin="<｜DSML｜function_calls>",  # noqa: RUF001
+    end="</｜DSML｜function_calls>",  # noqa: RUF001
+    before_call="\n",
+    after_call="\n",
+    between_calls="\n",
+    begins_each_call=False,
+    marks=(("｜DSML｜",),),  # noqa: RUF001
+    tokens=("｜DSML｜",),  # noqa: RUF001
+)
 # The template of Step-3 writes the first marker of a call in two ways.
 STEP3 = ToolSyntax(
     "step3",

@@ -41,6 +41,7 @@ from service.output.families.object_calls import (
     PLAIN_JSON,
 )
 from service.output.families.tagged_calls import (
+    DEEPSEEK_V32,
     GLM45,
     MINIMAX_M2,
     QWEN_CODER,
@@ -51,8 +52,8 @@ from service.output.families.tool_syntax import ToolSyntax
 
 # In the order of detection: marks that also occur in another family's templates come later.
 _ROWS = (
-    *(HARMONY, GEMMA4, FUNCTION_GEMMA, KIMI_K2, DEEPSEEK_V3, DEEPSEEK_V31, STEP3, SEED_OSS, MINIMAX_M2, GLM45),
-    QWEN_CODER,
+    *(HARMONY, GEMMA4, FUNCTION_GEMMA, KIMI_K2, DEEPSEEK_V32, DEEPSEEK_V3, DEEPSEEK_V31, STEP3, SEED_OSS, MINIMAX_M2),
+    *(GLM45, QWEN_CODER),
     *(COMMAND, COMMAND_R, INTERNLM2, PHI4_MINI, GRANITE, GRANITE_FUNCTION, OLMO3, LLAMA4_PYTHONIC, LFM2, PYTHONIC),
     *(APERTUS, NEMOTRON, MINIMAX_M1, HERMES, MISTRAL_NAMED, MISTRAL, FUNCTION_TAG, GLM4, LLAMA3, PLAIN_JSON),
 )

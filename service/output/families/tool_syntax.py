@@ -56,7 +56,8 @@ class TaggedCall:
 
     White space is the family's layout; other layouts are accepted between the tags, and written without white space if
     the family `is_compact_too`. A line end around a value is not part of it if `around_value` has one. `also_open` are
-    other texts that the family writes as `name_open`.
+    other texts that the family writes as `name_open`. `typed_opens`, in place of `value_open`, are written before a
+    value that is a verbatim string, and before one that is JSON.
     """
 
     name_open: str
@@ -72,6 +73,7 @@ class TaggedCall:
     after_value: str = "\n"
     is_compact_too: bool = False
     also_open: tuple[str, ...] = ()
+    typed_opens: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +156,7 @@ class ToolSyntax:
             case TaggedCall() as tags:
                 inner = (
                     *(tags.name_open, *tags.also_open, tags.name_close, tags.key_open, tags.key_close),
-                    *(tags.value_open, tags.value_close, tags.call_close),
+                    *(tags.value_open, *tags.typed_opens, tags.value_close, tags.call_close),
                 )
             case BracedCall(before, quote):
                 inner = (before, quote)

@@ -64,15 +64,23 @@ const scenarios = {
     await page.locator("#show-settings").click();
     await ask(page, "First question?");
     await page.getByRole("button", { name: "Edit question" }).click();
-    await page.getByLabel("Edited question").fill("Second question?");
-    await page.getByRole("button", { name: "Send as a new branch" }).click();
+    const field = page.getByLabel("Edited question");
+    await field.fill("Nothing");
+    await field.press("Escape");
+    const cancelled = await texts(page, "article.user .content");
+    await page.getByRole("button", { name: "Edit question" }).click();
+    const widths = await page.evaluate(() => [".edit textarea", "article.user"].map((each) => document.querySelector(each).clientWidth));
+    await field.fill("Second question");
+    await field.press("Shift+Enter");
+    await field.pressSequentially("of two lines?");
+    await field.press("Enter");
     await settle(page);
     const edited = await texts(page, "article.user .content");
     await page.getByRole("button", { name: "Previous branch" }).first().click();
     const first = await texts(page, "article.user .content");
     await page.getByRole("button", { name: "Retry answer" }).click();
     await settle(page);
-    return { edited, first, turns: await texts(page, "article .facts"), errors: page.errors };
+    return { cancelled, widths, edited, first, turns: await texts(page, "article .facts"), errors: page.errors };
   },
   async stop() {
     const page = await open();
@@ -131,9 +139,75 @@ const scenarios = {
         heading: "# Title\ntext\nmore",
         quote: "> said\n> so",
         link: "see https://a.example/x_(y). and [z](https://b.example)",
+        formula: "so $x_1^2 = \\frac{a}{2}$ and \\(\\sqrt{\\alpha}\\)",
+        block: "$$\n\\sum_{i=1}^n i\n$$",
+        prices: "from $5 to $6, or $ 7",
+        unknown: "\\[\\nothing{<b>}\\]",
       };
       return Object.fromEntries(Object.entries(all).map(([name, text]) => [name, html(text)]));
     });
+  },
+  async code() {
+    const page = await open({ permissions: ["clipboard-read", "clipboard-write"] });
+    const text = "# one\nreturn 'two' + 3";
+    const spans = await page.evaluate(async (code) => {
+      const { draw } = await import("./page/message.js");
+      const node = { role: "assistant", content: `\`\`\`python\n${code}\n\`\`\`\n\n\`\`\`json\n{"a": "#1"}\n\`\`\`` };
+      document.getElementById("messages").replaceChildren(draw(node, null));
+      return [...document.querySelectorAll("pre span")].map((each) => [each.className, each.textContent]);
+    }, text);
+    await page.getByRole("button", { name: "Copy code" }).first().click();
+    await page.getByText("Copied").waitFor();
+    return { spans, copied: await page.evaluate(() => navigator.clipboard.readText()), text, errors: page.errors };
+  },
+  async reload() {
+    const schema = { type: "array", minItems: 400, items: { type: "string" } };
+    const page = await open();
+    const sent = [];
+    page.on("request", (request) => request.method() === "POST" && sent.push(request.headers()["last-event-id"] ?? null));
+    for (;;) {
+      await setting(page, { "[name=max_tokens]": "700", "[name=seed]": "7", "#schema": JSON.stringify(schema) });
+      await page.locator("#question").fill("Go on for long.");
+      await page.keyboard.press("Enter");
+      await page.waitForFunction(() => document.querySelector("article.assistant .content")?.textContent.length > 20);
+      const isRunning = await page.locator("#stop").isVisible();
+      await page.reload();
+      await page.waitForFunction(() => !localStorage.getItem("sluice.conversations").includes('"request":'));
+      if (isRunning && sent.at(-1)) break; // otherwise the answer ended before
+      await page.evaluate(() => localStorage.clear());
+      await page.reload();
+      await page.waitForFunction(() => document.querySelectorAll("#model option").length > 0);
+    }
+    const node = await page.evaluate(() => JSON.parse(localStorage.getItem("sluice.conversations"))[0].nodes.at(-1));
+    const whole = await page.evaluate(async (format) => {
+      const body = { model: "sluice-demo", messages: [{ role: "user", content: "Go on for long." }], max_tokens: 700, seed: 7, response_format: format };
+      const answer = await fetch("v1/chat/completions", { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
+      return (await answer.json()).choices[0].message.content;
+    }, { type: "json_schema", json_schema: { name: "answer", schema, strict: true } });
+    return { node, whole, questions: await texts(page, "article.user .content"), errors: page.errors.filter((each) => !each.includes("ERR_")) };
+  },
+  async key() {
+    const context = await browser.newContext();
+    const page = await context.newPage();
+    page.setDefaultTimeout(0);
+    await page.goto(url);
+    await page.locator("#ask-key").waitFor({ state: "visible" });
+    const problem = await page.locator("#problem").textContent();
+    await page.locator("#needed-key").fill("sk-wrong");
+    await page.keyboard.press("Enter");
+    await page.waitForFunction(() => document.getElementById("problem").textContent);
+    const rejected = await page.locator("#problem").textContent();
+    await page.locator("#needed-key").fill(process.env.SLUICE_API_KEY);
+    await page.keyboard.press("Enter");
+    await page.locator("#ask-key").waitFor({ state: "hidden" });
+    await setting(page, { "[name=temperature]": "0" });
+    await page.getByRole("button", { name: "Who are you?" }).click();
+    await page.locator("article.assistant").waitFor();
+    await settle(page);
+    const messages = await texts(page, "article .content");
+    await context.setOffline(true);
+    await ask(page, "Are you there?");
+    return { problem, rejected, messages, offline: await page.locator("#problem").textContent(), question: await page.locator("#question").inputValue() };
   },
   async images() {
     const page = await open();
@@ -225,8 +299,14 @@ const scenarios = {
         const wide = await page.evaluate(() => document.documentElement.scrollWidth > innerWidth);
         violations.wide = wide ? ["the page is wider than the screen"] : [];
       }
+      if (name === "phone") await page.locator("#show-list").click();
       await page.locator("#show-settings").click();
       await picture(page, `${name}-settings`);
+      if (name === "phone") {
+        const [header, panel] = await page.evaluate(() => ["header", "#settings"].map((each) => document.querySelector(each).getBoundingClientRect().toJSON()));
+        violations.covered = panel.top < header.bottom ? ["a panel covers the header"] : [];
+        violations.both = (await page.locator("#list").isVisible()) ? ["two panels are open"] : [];
+      }
       await page.addScriptTag({ path: axe });
       const found = await page.evaluate(() => globalThis.axe.run());
       violations[name] = found.violations.map((each) => `${each.id}: ${each.nodes.map((node) => node.html).join(" ")}`);

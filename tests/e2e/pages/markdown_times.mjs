@@ -5,6 +5,7 @@ import { pathToFileURL } from "node:url";
 
 globalThis.document = {
   createElement: () => ({ dataset: {}, append() {} }),
+  createElementNS: () => ({ append() {}, setAttribute() {} }),
   createTextNode: (text) => text,
 };
 const { markdown } = await import(pathToFileURL(process.argv[2]));
@@ -32,6 +33,13 @@ const TEXTS = {
   quotes: (n) => ">".repeat(n),
   lists: (n) => "- ".repeat(n),
   items: (n) => "- a\n".repeat(n),
+  prices: (n) => "$a ".repeat(n),
+  formulas: (n) => "$a$".repeat(n),
+  "open formulas": (n) => "\\( \\[ $$".repeat(n),
+  groups: (n) => `$${"{".repeat(n)}$`,
+  scripts: (n) => `$${"x^".repeat(n)}$`,
+  commands: (n) => `$${"\\sqrt\\left(\\text{".repeat(n)}$`,
+  environments: (n) => `$${"\\begin{matrix}".repeat(n)}$`,
   fences: (n) => "```\n".repeat(n),
 };
 

@@ -1,6 +1,7 @@
 """The chat page in a real browser: conversations, untrusted text of models, and accessibility."""
 
 import json
+import os
 import shutil
 import subprocess
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from gateway.openapi.document import build_document
 from gateway.routes.dialects.surfaces import SURFACES
 from tests.e2e.faults.test_client_disconnect import until_call_ended
+from tests.e2e.guarded import Guarded
 from tests.e2e.stack import ROOT, Stack
 from tests.waiting import GUARD_S
 
@@ -25,10 +27,13 @@ def command_of(stack: Stack, scenario: str) -> list[str]:
     return ["node", "tests/e2e/pages/chat_page.mjs", f"{stack.door}/", browser, modules, scenario]
 
 
-def seen(stack: Stack, scenario: str) -> Any:
+def seen(stack: Stack, scenario: str, **environment: str) -> Any:
     """Run a scenario in a browser and return its observations."""
     command = command_of(stack, scenario)
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=GUARD_S, check=False)
+    variables = {**os.environ, **environment}
+    done = subprocess.run(
+        command, cwd=ROOT, env=variables, capture_output=True, text=True, timeout=GUARD_S, check=False
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -52,7 +57,9 @@ def test_a_conversation_streams_and_stays(stack: Stack) -> None:
 def test_edited_questions_and_new_answers_are_branches(stack: Stack) -> None:
     """Both branches of an edited question or a new answer can be shown again."""
     found = seen(stack, "branches")
-    assert found["edited"] == ["Second question?"]
+    assert found["cancelled"] == ["First question?"]
+    assert found["widths"][0] > 0.9 * found["widths"][1]
+    assert found["edited"] == ["Second question\nof two lines?"]
     assert found["first"] == ["First question?"]
     question, answer = found["turns"]
     assert "1 of 2" in question
@@ -110,7 +117,44 @@ def test_markdown_is_drawn(stack: Stack) -> None:
         "link": '<p>see <a href="https://a.example/x_(y)" rel="noopener noreferrer" target="_blank">'
         "https://a.example/x_(y)</a>. and "
         '<a href="https://b.example" rel="noopener noreferrer" target="_blank">z</a></p>',
+        "formula": "<p>so <math><msubsup><mi>x</mi><mn>1</mn><mn>2</mn></msubsup><mo>=</mo>"
+        "<mfrac><mi>a</mi><mn>2</mn></mfrac></math> and <math><msqrt><mi>α</mi></msqrt></math></p>",  # noqa: RUF001
+        "block": '<p><math display="block"><munderover><mo>∑</mo><mrow><mi>i</mi><mo>=</mo><mn>1</mn></mrow>'
+        "<mi>n</mi></munderover><mi>i</mi></math></p>",
+        "prices": "<p>from $5 to $6, or $ 7</p>",
+        "unknown": '<p><math display="block"><mtext>\\nothing</mtext><mrow><mo>&lt;</mo><mi>b</mi><mo>&gt;</mo></mrow>'
+        "</math></p>",
     }
+
+
+def test_code_is_coloured_and_copied(stack: Stack) -> None:
+    """Comments, strings, numbers and keywords are marked, and a button copies the code unchanged."""
+    found = seen(stack, "code")
+    assert found["spans"] == [
+        ["comment", "# one"], ["keyword", "return"], ["string", "'two'"], ["number", "3"],
+        ["string", '"a"'], ["string", '"#1"'],
+    ]  # fmt: skip
+    assert found["copied"] == found["text"]
+    assert found["errors"] == []
+
+
+def test_an_answer_continues_after_a_reload(stack: Stack) -> None:
+    """A reload keeps the question and the partial answer, and the whole answer is that of an unbroken call."""
+    found = seen(stack, "reload")
+    assert found["questions"] == ["Go on for long."]
+    assert found["node"]["content"] == found["whole"]
+    assert found["node"]["finish_reason"] == "length"
+    assert found["errors"] == []
+
+
+def test_a_server_with_keys_asks_for_one(guarded: Guarded) -> None:
+    """The page asks for a key where the conversation is; its errors are sentences, and keep the question."""
+    found = seen(guarded.stack, "key", SLUICE_API_KEY=guarded.keys["team"])
+    assert found["problem"] == ""
+    assert found["rejected"].startswith("This server needs a valid key: ")
+    assert found["messages"] == ["Who are you?", ANSWER]
+    assert found["offline"] == "The server can't be reached. Check that it is running, and try again."
+    assert found["question"] == "Are you there?"
 
 
 def test_settings_shape_the_request(stack: Stack) -> None:

@@ -46,40 +46,40 @@ class SharedServer:
 
 def test_no_limit_before_a_measurement() -> None:
     """Without measurements, and without answers, there is no limit."""
-    limiter = InFlightLimiter(SLOTS, 2.0, SLOWDOWN)
-    assert limiter.limit(is_overloaded=False) is None
+    limiter = InFlightLimiter(SLOTS, SLOWDOWN)
+    assert limiter.limit(2.0, is_overloaded=False) is None
     limiter.record_step(0.0, 1, 0)
     limiter.record_step(1.0, 1, 100)
-    assert limiter.limit(is_overloaded=False) is None
+    assert limiter.limit(2.0, is_overloaded=False) is None
     limiter.record_answer(0, 1.0)
-    assert limiter.limit(is_overloaded=False) is None
+    assert limiter.limit(2.0, is_overloaded=False) is None
     limiter.record_answer(100, 1.0)
-    assert limiter.limit(is_overloaded=False) == (3, SLOTS + 2, False)
+    assert limiter.limit(2.0, is_overloaded=False) == (3, SLOTS + 2, False)
 
 
 def test_measurements_hold_while_the_engine_is_idle() -> None:
     """The first burst after a day without requests has the limit of the last one; a slower day replaces it."""
-    limiter = InFlightLimiter(SLOTS, 2.0, SLOWDOWN)
+    limiter = InFlightLimiter(SLOTS, SLOWDOWN)
     for now, num_tokens in ((0.0, 0), (1.0, 1000)):
         limiter.record_step(now, 1, num_tokens)
     limiter.record_answer(100, 1.0)
-    before = limiter.limit(is_overloaded=False)
+    before = limiter.limit(2.0, is_overloaded=False)
     limiter.record_step(1.1, 0, 1000)
     limiter.record_step(86_400.0, 1, 1000)
-    assert limiter.limit(is_overloaded=False) == before
+    assert limiter.limit(2.0, is_overloaded=False) == before
     for second in range(1, 400):
         limiter.record_step(86_400.0 + second, 1, 1000 + 100 * second)
     limiter.record_answer(100, 1.0)
-    assert limiter.limit(is_overloaded=False) == (3, SLOTS + 2, False)
+    assert limiter.limit(2.0, is_overloaded=False) == (3, SLOTS + 2, False)
 
 
 def test_an_infinite_wait() -> None:
     """The limit is finite even if requests may wait for ever."""
-    limiter = InFlightLimiter(SLOTS, math.inf, SLOWDOWN)
+    limiter = InFlightLimiter(SLOTS, SLOWDOWN)
     for now, num_tokens in ((0.0, 0), (1.0, 100)):
         limiter.record_step(now, 1, num_tokens)
     limiter.record_answer(100, 1.0)
-    limit = limiter.limit(is_overloaded=False)
+    limit = limiter.limit(math.inf, is_overloaded=False)
     assert limit is not None
     assert limit.burst > 100_000
 
@@ -93,10 +93,10 @@ def test_answers_take_the_chosen_multiple_of_their_time_alone(seed: int) -> None
     draw = random.Random(seed)
     alone_s = draw.uniform(0.02, 5.0)
     server = SharedServer(alone_s, draw.uniform(1.5, 15.0) / alone_s, draw.randint(1, 500))
-    limiter = InFlightLimiter(SLOTS, 2.0, SLOWDOWN)
+    limiter = InFlightLimiter(SLOTS, SLOWDOWN)
     for number in (1, SLOTS):
         server.run(limiter, number, 4 * alone_s + 2.0)
-    limit = limiter.limit(is_overloaded=False)
+    limit = limiter.limit(2.0, is_overloaded=False)
     assert limit is not None
     server.run(limiter, limit.sustained, SLOTS * alone_s)  # until the burst has ended
     server.durations.clear()

@@ -52,7 +52,7 @@ CALL = Grammar(
     f"arguments: %json {json.dumps(ARGUMENTS)}\n"
     r'start: "\n{\"name\": \"f\", \"arguments\": " arguments "}\n" ' + f"<[{token_id(TOKENIZER, '</tool_call>')}]>\n",
     "tools",
-    opening=Opening("<tool_call>"),
+    opening=Opening(("<tool_call>",)),
 )
 
 

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.generation.errors import EngineOverloaded
 from service.generation.requests.parameters import LogprobsOptions
 from tests.engine.fakes import Bench, config_of, request, sums
 
@@ -108,7 +107,9 @@ def test_priority_orders_the_requests_of_one_key() -> None:
 def test_logprobs_cost_a_sixteenth_of_a_token_each(fields: dict[str, Any], more: int) -> None:
     """While two keys wait, a key with 16 logprobs for each token gets half as many, with 32 a third."""
     bench = Bench(config_of(max_batch_tokens=8, max_batch_sequences=1, num_blocks=400, prefix_caching=False))
-    answer = {"prompt": "a", "max_tokens": 8} if "logprobs" in fields else {"prompt": "abcdefgh", "max_tokens": 1}
+    answer: dict[str, Any] = (
+        {"prompt": "a", "max_tokens": 8} if "logprobs" in fields else {"prompt": "abcdefgh", "max_tokens": 1}
+    )
     for _ in range(60):
         bench.add(request(**answer, caller_id="plain", ignore_eos=True))
         bench.add(request(**answer, caller_id="large", ignore_eos=True, **fields))
@@ -183,34 +184,18 @@ def test_a_key_without_blocks_gets_blocks_of_the_greedy_key() -> None:
     bench.assert_idle()
 
 
-def test_a_request_that_waited_far_too_long_is_rejected() -> None:
-    """A request that has not started within five times the limit ends with EngineOverloaded."""
-    bench = Bench(config_of(max_batch_sequences=1, max_queue_wait_s=2.0, num_blocks=400))
-    flood(bench, 2)
-    bench.step()
-    bench.clock.now += 9.9
-    bench.step()
-    assert bench.errors == {}
-    bench.clock.now += 0.2
-    bench.step()
-    (error,) = bench.errors[1]
-    assert isinstance(error, EngineOverloaded)
-    assert error.retry_after_s == pytest.approx(10.1)
-    bench.run()
-    assert len(bench.tokens(0)) == 60
-    bench.assert_idle()
-
-
-def test_a_started_request_is_never_rejected_for_its_wait() -> None:
-    """A preempted request is queued without a time limit."""
+def test_an_admitted_request_is_served_however_long_it_waits() -> None:
+    """Requests are rejected on arrival or not at all, also if they are preempted and queued again."""
     bench = Bench(config_of(num_blocks=6, max_model_len=24, max_queue_wait_s=2.0))
     bench.add(request("a" * 7, max_tokens=16))
     bench.add(request("b" * 7, max_tokens=10))
+    bench.add(request("c" * 7, max_tokens=10))
     while bench.core.has_work:
         bench.step()
-        bench.clock.now += 3
+        bench.clock.now += 30
     assert bench.core.stats().num_preemptions > 0
     assert bench.errors == {}
+    assert bench.tokens(2) == sums(b"c" * 7, 10, 0)
 
 
 @pytest.mark.slow

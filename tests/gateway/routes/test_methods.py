@@ -13,6 +13,7 @@ from sluice.v1 import (
     embedding_pb2,
     endpoint_pb2,
     model_pb2,
+    quota_pb2,
     rank_pb2,
     response_event_pb2,
     response_pb2,
@@ -38,7 +39,7 @@ async def test_every_rpc_has_its_row() -> None:
     async with grpc.aio.insecure_channel("127.0.0.1:1") as channel:
         table = MethodTable(channel, settings)
     found = set()
-    for module in [*GENERATING, endpoint_pb2, model_pb2, token_pb2]:
+    for module in [*GENERATING, endpoint_pb2, model_pb2, quota_pb2, token_pb2]:
         for service in module.DESCRIPTOR.services_by_name.values():
             for rpc in service.methods:
                 if rpc.name in OVER_GRPC_ALONE:

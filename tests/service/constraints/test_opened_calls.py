@@ -18,7 +18,7 @@ from service.engine.tokens.tokenizer import FastTokenizer
 from service.generation.errors import InvalidRequest, UnsupportedConstraint
 from service.generation.formats.constraint import Constraint, ReasoningLimit, ReasoningMarkers, ReasoningStart
 from service.generation.prompts.conversation import Function
-from service.output.families.object_calls import HERMES, LLAMA3, MISTRAL, PLAIN_JSON
+from service.output.families.object_calls import HERMES, LLAMA3, MISTRAL, PHI4_MINI, PLAIN_JSON
 from service.output.families.tool_families import SYNTAXES
 from service.output.families.tool_syntax import ToolSyntax
 from tests.engine.constraints.fakes import END, allowed_ids, babble, control_ids_of, token_id, tokenizer_of
@@ -43,6 +43,10 @@ BARE = {
     "glm-4": ["weather\n{", "ping\n{"],
     "json": ['{"name"', '{\n  "name" : "', ' [ {"id": "x", "name": ', '{"arguments": '],
 }
+
+ALSO_BEGIN = [  # harmony's is a part of a header
+    (syntax, marker) for syntax in SYNTAXES.values() for marker in syntax.also_begin if syntax.name != "harmony"
+]
 
 every_syntax = pytest.mark.parametrize("syntax", SYNTAXES.values(), ids=SYNTAXES)
 either_tokenizer = pytest.mark.parametrize("tokenizer", [WITH_TOKENS, SPELLED], ids=["tokens", "spelled"])
@@ -122,6 +126,31 @@ def test_opened_calls_match_their_schemas(syntax: ToolSyntax, tokenizer: FastTok
     assert calls
     assert content.strip() in ("", TEXT.strip())
     check(calls)
+
+
+@pytest.mark.parametrize(("syntax", "marker"), ALSO_BEGIN, ids=[f"{each.name} {text}" for each, text in ALSO_BEGIN])
+@either_tokenizer
+def test_the_other_markers_of_a_family_open_calls_too(
+    syntax: ToolSyntax, tokenizer: FastTokenizer, marker: str
+) -> None:
+    """A call after a marker that the family's models write in place of its own matches its schema."""
+    state = state_of(syntax, tokenizer, PING, single=True)
+    said = say(state, tokenizer, TEXT + marker + ("[" if marker.isalpha() else ""))
+    assert not state.is_free
+    said += babble(state, tokenizer, token_id(tokenizer, END), random.Random(2))
+    content, calls = parsed(syntax, text_of(tokenizer, said[:-1]))
+    assert (content.strip(), [name for name, _ in calls]) == (TEXT.strip(), ["ping"])
+
+
+@either_tokenizer
+def test_a_marker_that_is_a_word_opens_no_call_by_itself(tokenizer: FastTokenizer) -> None:
+    """The word is free text unless a call follows it directly."""
+    state = state_of(PHI4_MINI, tokenizer)
+    for text in ("functools", ".partial, functools", " is a module, functools", "(x), functools"):
+        say(state, tokenizer, text)
+        assert state.is_free
+    say(state, tokenizer, '[{"name": "')
+    assert not state.is_free
 
 
 @pytest.mark.parametrize("syntax", [HERMES, MISTRAL])

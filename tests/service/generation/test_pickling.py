@@ -109,7 +109,7 @@ VALUES: list[Any] = [
     FORMAT,
     Regex("a", "f"),
     TextGrammar("start: /a/", "f"),
-    Opening("<a>"),
+    Opening(("<a>",)),
     TextChoice(("a", "b"), "f"),
     AnswerRequest("m", (CONVERSATION,), "f", sampling=SAMPLING, stopping=STOPPING, output_format=FORMAT),
     GenerationRequest("r", [1], SAMPLING, STOPPING, 2, LOGPROBS, LOGPROBS, Constraint(GRAMMAR, LIMIT), 3.5),

@@ -24,7 +24,9 @@ from tests.service.output.families.tagged_calls import TAGGED_FAMILIES
 FAMILIES = [*NAMED_FAMILIES, *TAGGED_FAMILIES, *OBJECT_FAMILIES, *KEYWORD_FAMILIES]
 
 # The markers that are one token in the family's vocabulary.
-_TOKEN = re.compile(r"</?[a-z:_]+>|<\|[^|]+\|>|\[[A-Z_]+\]|<\uff5c[^\uff5c]+\uff5c>|<\|[a-z_]+>|<[a-z_]+\|>|<\|\"\|>")
+_TOKEN = re.compile(
+    r"</?[a-z:_]+>|<\|[^|]+\|>|\[[A-Z_]+\]|<\uff5c[^\uff5c]+\uff5c>|<\|[a-z_]+>|<[a-z_]+\|>|<\|\"\|>|\uff5cDSML\uff5c"
+)
 MARKERS = sorted({token for syntax in SYNTAXES.values() for text in syntax.markers for token in _TOKEN.findall(text)})
 
 PARAMETERS: dict[str, Any] = {

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from service.output.families.tagged_calls import GLM45, MINIMAX_M2, QWEN_CODER, SEED_OSS, STEP3
+from service.output.families.tagged_calls import DEEPSEEK_V32, GLM45, MINIMAX_M2, QWEN_CODER, SEED_OSS, STEP3
 from tests.service.output.families.family import OSLO, Family, chatml, each
 
 _STEP3_BEGIN, _STEP3_END = "<｜tool_calls_begin｜>", "<｜tool_calls_end｜>"  # noqa: RUF001  full-width bars
 _STEP3_CALL = '<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="'  # noqa: RUF001
 _STEP3_HISTORY = '<｜tool_call_begin>｜>function<｜tool_sep｜><steptml:invoke name="'  # noqa: RUF001
+_DSML = "｜DSML｜"  # noqa: RUF001
 _STEP3_CALL_END = "<｜tool_call_end｜>"  # noqa: RUF001
 
 
@@ -20,6 +21,50 @@ def _tagged(name: str, key: str, value_end: str, call_end: str, around: str = ""
 
 
 TAGGED_FAMILIES = [
+    Family(
+        DEEPSEEK_V32,
+        chatml(
+            f"{{{{ '<{_DSML}function_calls>\n' }}}}"
+            + each(
+                f"{{{{ '<{_DSML}invoke name=\"' + f.name + '\">\n' }}}}"
+                "{% for key, value in f.arguments.items() %}"
+                f"{{{{ '<{_DSML}parameter name=\"' + key + '\" string=\"' }}}}"
+                "{{ 'true' if value is string else 'false' }}{{ '\">' }}"
+                "{{ value if value is string else value | tojson }}"
+                f"{{{{ '</{_DSML}parameter>\n' }}}}{{% endfor %}}{{{{ '</{_DSML}invoke>\n' }}}}"
+            )
+            + f"</{_DSML}function_calls>"
+        ),
+        (
+            (
+                (
+                    f'So:\n\n<{_DSML}function_calls>\n<{_DSML}invoke name="weather">\n'
+                    f'<{_DSML}parameter name="city" string="true">if a < b:\n  say("</p")</{_DSML}parameter>\n'
+                    f'<{_DSML}parameter name="tags" string="false">["x", "y"]</{_DSML}parameter>\n'
+                    f'<{_DSML}parameter name="unit" string="false">null</{_DSML}parameter>\n'
+                    f'</{_DSML}invoke>\n<{_DSML}invoke name="ping">\n</{_DSML}invoke>\n</{_DSML}function_calls>'
+                ),
+                "So:",
+                [
+                    ("weather", {"city": 'if a < b:\n  say("</p")', "tags": ["x", "y"], "unit": None}),
+                    ("ping", {}),
+                ],
+            ),
+            # The attribute decides where the schema allows both; otherwise the schema does.
+            (
+                (
+                    f'<{_DSML}function_calls><{_DSML}invoke name="weather">'
+                    f'<{_DSML}parameter name="city" string="false">12</{_DSML}parameter>'
+                    f'<{_DSML}parameter name="unit" string="true">null</{_DSML}parameter>'
+                    f'<{_DSML}parameter name="days" string="true">3</{_DSML}parameter>'
+                    f"</{_DSML}invoke></{_DSML}function_calls>"
+                ),
+                "",
+                [("weather", {"city": "12", "unit": "null", "days": 3})],
+            ),
+        ),
+        f'<{_DSML}function_calls>\n<{_DSML}invoke name="ping">\n</{_DSML}invoke>\n</{_DSML}function_calls>',
+    ),
     Family(
         QWEN_CODER,
         chatml(
