@@ -6,6 +6,7 @@ import { CompletionService } from "./gen/sluice/v1/completion_pb.js";
 import { EmbeddingService } from "./gen/sluice/v1/embedding_pb.js";
 import { EndpointService } from "./gen/sluice/v1/endpoint_pb.js";
 import { ModelService } from "./gen/sluice/v1/model_pb.js";
+import { QuotaService } from "./gen/sluice/v1/quota_pb.js";
 import { RankService } from "./gen/sluice/v1/rank_pb.js";
 import { ResponseService } from "./gen/sluice/v1/response_pb.js";
 import { TextGenerationService } from "./gen/sluice/v1/text_generation_pb.js";
@@ -36,6 +37,7 @@ export interface Sluice {
   readonly tokens: Client<typeof TokenService>;
   readonly models: Client<typeof ModelService>;
   readonly endpoints: Client<typeof EndpointService>;
+  readonly quotas: Client<typeof QuotaService>;
   readonly adapters: Client<typeof AdapterService>;
   readonly watermarks: Client<typeof WatermarkService>;
 }
@@ -52,6 +54,7 @@ export function over(transport: Transport): Sluice {
     tokens: createClient(TokenService, transport),
     models: createClient(ModelService, transport),
     endpoints: createClient(EndpointService, transport),
+    quotas: createClient(QuotaService, transport),
     adapters: createClient(AdapterService, transport),
     watermarks: createClient(WatermarkService, transport),
   };

@@ -18,6 +18,7 @@ from sluice_client.v1 import (
     endpoint_pb2,
     load_pb2,
     model_pb2,
+    quota_pb2,
     rank_pb2,
     response_event_pb2,
     response_pb2,
@@ -56,6 +57,7 @@ def _declared() -> Iterator[tuple[str, MethodDescriptor]]:
         embedding_pb2,
         endpoint_pb2,
         model_pb2,
+        quota_pb2,
         rank_pb2,
         response_pb2,
         text_generation_pb2,
@@ -110,6 +112,7 @@ UNLOAD_MODEL: Final = _method("UnloadModel", model_pb2.UnloadModelRequest, model
 SLEEP_MODEL: Final = _method("SleepModel", model_pb2.SleepModelRequest, model_pb2.SleepModelResponse)
 WAKE_MODEL: Final = _method("WakeModel", model_pb2.WakeModelRequest, model_pb2.WakeModelResponse)
 GET_LOAD: Final = _method("GetLoad", load_pb2.GetLoadRequest, load_pb2.GetLoadResponse)
+GET_USAGE: Final = _method("GetUsage", quota_pb2.GetUsageRequest, quota_pb2.GetUsageResponse)
 CREATE_ENDPOINT: Final = _method(
     "CreateEndpoint", endpoint_pb2.CreateEndpointRequest, endpoint_pb2.CreateEndpointResponse
 )
