@@ -146,7 +146,7 @@ async def _event_groups(
     turns = LoopTurns()
     try:
         async with model.engine.generate(*prepared.requests) as outputs:
-            observation.admitted(answer.usage)
+            observation.admitted(answer.usage, prepared.requests[0].service_level)
             # Tokens that a client did not wait for were computed all the same, and count.
             charge.count(lambda: answer.usage()._replace(completion_tokens=outputs.num_tokens))
             await outputs.until_started()  # until then the call can be rejected, and another replica can serve it

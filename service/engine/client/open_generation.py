@@ -11,6 +11,7 @@ from service.engine.interface.messages import Output
 from service.generation.errors import EngineError
 from service.generation.outputs.output import GenerationOutput
 from service.generation.requests.request import GenerationRequest
+from service.generation.service_level import BATCH
 
 
 class OpenGeneration:
@@ -68,7 +69,7 @@ def description_of(request: GenerationRequest) -> str:
     """Return a description that does not depend on the client, the seed or the deadline."""
     sampling = replace(request.sampling, seed=None)
     same = replace(
-        request, request_id="", caller_id="", weight=1, priority=0, deadline=None, sampling=sampling, output_ends={},
-        separates_tokens=False, prompt_token_ids=[],
+        request, request_id="", caller_id="", weight=1, priority=0, service_level=BATCH, deadline=None,
+        sampling=sampling, output_ends={}, separates_tokens=False, prompt_token_ids=[],
     )  # fmt: skip
     return f"{same!r} {list(request.prompt_token_ids)!r}"

@@ -28,9 +28,9 @@ class Scheduler:
     Decodes are scheduled first. Then the API keys take turns, the key with the least service first; each key continues
     its running prompts before it starts another request. A step with decodes computes at most `max_prefill_chunk`
     prompt tokens, and fewer if these would make it longer than `max_slowdown` allows. Both yield to requests with a
-    service level and to keys far below their share, see `pace`. When blocks run out, the last sequence of the key with the most service is preempted: it releases all of its blocks and is queued again. A
-    request is not started if it cannot have its first token before its deadline, or if it has waited for more than five
-    times `max_queue_wait_s`.
+    service level and to keys far below their share, see `pace`. When blocks run out, the last sequence of the key with
+    the most service is preempted: it releases all of its blocks and is queued again. A request is not started if it
+    cannot have its first token before its deadline, or if it has waited for more than five times `max_queue_wait_s`.
     """
 
     def __init__(self, config: EngineConfig, pool: BlockPool, speculation: Speculation | None = None) -> None:
@@ -193,8 +193,7 @@ class Scheduler:
         for sequence in decodes:
             self._continue(sequence, plan)
         if plan.shares:
-            limit = min(plan.num_left, self._config.max_prefill_chunk)
-            plan.num_left = self._step_times.prefill_budget(len(plan.shares), limit)
+            plan.num_left = self._step_times.prefill_budget(len(plan.shares), self._max_chunk(plan))
         self._fill(plan, [each for each in prefills if each not in plan.shares], now)
 
     def _plan_paced(self, choice: StepChoice, prefills: list[Sequence], plan: StepPlan, now: float) -> None:
@@ -202,23 +201,20 @@ class Scheduler:
         for sequence in choice.rows:
             self._continue(sequence, plan)
         if choice.num_protected:
-            limit = min(plan.num_left, self._config.max_prefill_chunk, self._num_prompt_tokens_in(choice.prompts_s))
+            limit = self._step_times.num_prompt_tokens_within(choice.prompts_s, self._max_chunk(plan))
             plan.num_left = self._step_times.prefill_budget(choice.num_protected, limit)
         self._fill(plan, [each for each in prefills if choice.is_first(each)], now, choice.is_first)
         if not plan.shares:
             return
-        limit = min(plan.num_left, self._config.max_prefill_chunk, self._num_prompt_tokens_in(choice.others_s))
-        if choice.others_s > 0:
-            limit = min(limit, self._step_times.prefill_budget(len(choice.rows), limit)) if choice.rows else limit
+        limit = self._step_times.num_prompt_tokens_within(choice.others_s, self._max_chunk(plan))
+        if choice.rows and limit:
+            limit = self._step_times.prefill_budget(len(choice.rows), limit)
         plan.num_left = choice.num_other_tokens = limit
         self._fill(plan, [each for each in prefills if each not in plan.shares], now)
         choice.num_other_tokens -= plan.num_left
 
-    def _num_prompt_tokens_in(self, seconds: float) -> int:
-        """Return the number of prompt tokens that are expected to take `seconds`; without measurements, the maximum."""
-        token_s = self._step_times.prompt_token_s
-        most = self._config.max_batch_tokens
-        return int(min(seconds / token_s, most)) if token_s else (most if seconds > 0 else 0)
+    def _max_chunk(self, plan: StepPlan) -> int:
+        return min(plan.num_left, self._config.max_prefill_chunk)
 
     def _fill(
         self,

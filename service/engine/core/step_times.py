@@ -114,6 +114,12 @@ class StepTimes:
                 most = number - 1
         return least
 
+    def num_prompt_tokens_within(self, seconds: float, most: int) -> int:
+        """Return the number of prompt tokens, `most` at most, that are expected to take at most `seconds`."""
+        if seconds <= 0:
+            return 0
+        return int(min(seconds / self.prompt_token_s, most)) if self.prompt_token_s else most
+
     @property
     def prompt_token_s(self) -> float:
         """The time that a prompt token adds to a step; 0 until it was measured."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from service.generation.formats.constraint import Constraint
 from service.generation.prompts.image import PromptImage
 from service.generation.requests.parameters import LogprobsOptions, SamplingParams, StopParams
-from service.generation.requests.service_level import BATCH, ServiceLevel
+from service.generation.service_level import BATCH, ServiceLevel
 
 
 @dataclass(frozen=True, slots=True)

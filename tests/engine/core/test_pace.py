@@ -11,7 +11,7 @@ from service.engine.core.engine_core import SampledToken
 from service.engine.core.sequences.sequence import SequenceGroup
 from service.engine.core.step import Step
 from service.generation.errors import SequenceError
-from service.generation.requests.service_level import ServiceLevel
+from service.generation.service_level import ServiceLevel
 from tests.engine.fakes import Bench, Clock, PagedRunner, config_of, request, sums
 
 STEP_S = 0.010
@@ -73,7 +73,7 @@ def median(times: list[float]) -> float:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("num_callers", [16, 48, 120])
-def test_a_small_key_is_hardly_slower_beside_a_flood(num_callers: int) -> None:
+def test_a_small_key_is_hardly_slower_during_a_flood(num_callers: int) -> None:
     """One caller's median stays within 1.5 times its time alone, and the flood continues in the meantime."""
     bench = paced_bench()
     alone = ClosedLoop(bench, "polite", 1, max_tokens=20)
