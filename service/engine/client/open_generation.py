@@ -30,6 +30,7 @@ class OpenGeneration:
         self.is_waiting = True
         self.began = arrived  # set when it starts
         self.num_running = 0  # choices that have started and not ended
+        self.has_output = False
         self._stream = stream
         self._queue_wait = queue_wait
         self._clock = clock
@@ -53,6 +54,7 @@ class OpenGeneration:
     def put(self, output: Output) -> None:
         """Deliver an output."""
         if isinstance(output, GenerationOutput):
+            self.has_output = True
             if output.finish_reason is not None and self.num_running:
                 self.num_running -= 1
                 self._queue_wait.record_end(self._clock() - self.began)

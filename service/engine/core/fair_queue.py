@@ -18,8 +18,6 @@ from service.engine.core.sequences.sequence import Sequence, SequenceGroup
 _by_order = attrgetter("order")
 _SMALL_LOAD = 0.25  # of the largest load of a key, by weight
 _SMALL_SHARE = 0.5  # of a key's share of the slots
-# A key may receive this many tokens by weight more than others before it counts as served more than they are.
-_CREDIT_TOKENS = 1024.0
 
 
 class KeyQueue(Account):
@@ -90,11 +88,11 @@ class FairQueue:
         self.num_waiting -= 1
         return key.waiting.pop(0)
 
-    def small_keys(self, num_slots: float) -> abc.Set[KeyQueue]:
+    def small_keys(self, num_slots: float, credit: float) -> abc.Set[KeyQueue]:
         """Return the keys that use far less than their share.
 
         They have at most a quarter of the largest load, by weight, and at most half of their share of `num_slots` or
-        one sequence. Keys that were served more than one of the others are not among them.
+        one sequence. Keys that were served more than one of the others, by `credit` tokens, are not among them.
         """
         active = self._keys.active
         if len(active) < 2:
@@ -106,13 +104,13 @@ class FairQueue:
         return {
             key
             for key in active
-            if 0 < key.load <= min(limit, max(share, 1 / key.weight)) and key.served <= least + _CREDIT_TOKENS
+            if 0 < key.load <= min(limit, max(share, 1 / key.weight)) and key.served <= least + credit
         }
 
-    def entitled_keys(self) -> abc.Set[KeyQueue]:
-        """Return the keys that were not served more than another active one."""
+    def entitled_keys(self, credit: float) -> abc.Set[KeyQueue]:
+        """Return the keys that were not served more than another active one, by `credit` tokens."""
         least = min(key.served for key in self._keys.active)
-        return {key for key in self._keys.active if key.served <= least + _CREDIT_TOKENS}
+        return {key for key in self._keys.active if key.served <= least + credit}
 
     def first_in_time(self, key: KeyQueue, now: float, prompt_token_s: float) -> Sequence | None:
         """Return a key's first waiting sequence, after moving those back that can't have their first token in time."""

@@ -15,13 +15,17 @@ from service.engine.core.fair_queue import FairQueue, KeyQueue
 from service.engine.core.sequences.sequence import Sequence
 from service.engine.core.step import Step
 from service.engine.core.step_times import StepTimes
+from service.engine.interface.config import EngineConfig
 
 # Others may always prolong the steps of small keys by this part, so that they don't starve. It is saved up.
 _GRANT = 0.25
 _MAX_SAVED_S = 0.25
-_HORIZON_STEPS = 2.0  # a token is protected if it is due within the time of this many steps of all decodes
+_HORIZON_STEPS = 2.0  # a token is protected if it is due within this many steps of all decodes, and a prompt
 _MAX_LATE_SHARE = 0.5  # a limit per token is given up if this share of it can't make up for the delay
-_by_due = attrgetter("due")
+# A key may receive this many tokens more than others, or those of this time, before it counts as served more.
+_CREDIT_TOKENS = 1024.0
+_CREDIT_S = 2.0
+_NEW_WEIGHT = 0.03  # of the newest step in the average rate
 _by_last_step = attrgetter("last_paced_step")
 
 
@@ -41,26 +45,31 @@ class StepChoice:
 class Pace:
     """Chooses the decodes of one engine's steps by their measured times. It belongs to the scheduler."""
 
-    def __init__(self, times: StepTimes, queue: FairQueue, num_slots: int) -> None:
+    def __init__(self, times: StepTimes, queue: FairQueue, config: EngineConfig) -> None:
         self._times = times
         self._queue = queue
-        self._num_slots = num_slots
+        self._num_slots = config.max_batch_sequences
+        self._max_chunk = config.max_prefill_chunk
         self._saved_s = 0.0  # time that others may add to steps of small keys; below 0, a debt
         self._small: abc.Set[KeyQueue] = frozenset()
         self._choice: StepChoice | None = None  # of the step that is computed
         self._num_steps = 0
+        self._tokens_per_s = 0.0  # moving average
 
-    def choose(self, decodes: list[Sequence], prefills: abc.Iterable[Sequence], now: float) -> StepChoice | None:
+    def choose(self, decodes: list[Sequence], prefills: abc.Collection[Sequence], now: float) -> StepChoice | None:
         """Choose among the running sequences. Return None if no sequence has to yield."""
         self._choice = None
-        self._small = self._queue.small_keys(self._num_slots)
+        credit = max(_CREDIT_TOKENS, _CREDIT_S * self._tokens_per_s)
+        self._small = self._queue.small_keys(self._num_slots, credit)
         if not self._small and not self._queue.num_limited:
             return None
-        entitled = self._queue.entitled_keys() if self._queue.num_limited else frozenset()
+        entitled = self._queue.entitled_keys(credit) if self._queue.num_limited else frozenset()
         all_s = self._times.decode_s(len(decodes)) or 0.0 if decodes else 0.0
         protected: list[Sequence] = []
         others: list[Sequence] = []
         horizon = now + _HORIZON_STEPS * all_s
+        if prefills or self._queue.num_waiting:
+            horizon += self._max_chunk * self._times.prompt_token_s
         for sequence in decodes:
             key = self._queue.key_of(sequence)
             is_urgent = key in entitled and sequence.due < horizon and not self._is_lost(sequence, now)
@@ -88,6 +97,8 @@ class Pace:
     def record(self, step: Step, seconds: float) -> None:
         """Record the duration of the step of the last choice: save others' part of it, and deduct what they used."""
         choice, self._choice = self._choice, None
+        if seconds > 0:
+            self._tokens_per_s += _NEW_WEIGHT * (step.num_tokens / seconds - self._tokens_per_s)
         if choice is None or not self._small:
             return
         alone_s = self._times.decode_s(choice.num_protected) or 0.0 if choice.num_protected else 0.0

@@ -40,17 +40,17 @@ class Scheduler:
         self.num_prefix_query_tokens = 0
         self.num_prefix_hit_tokens = 0
         self._config = config
-        self._step_times = StepTimes(config.max_slowdown, config.max_decode_slowdown)
+        self.step_times = StepTimes(config.max_slowdown, config.max_decode_slowdown)
         self._drafts = StepDrafts(speculation, pool, config.max_batch_tokens)
         self._queue = FairQueue()
         self._running: dict[Sequence, None] = {}
         self._ordered: list[Sequence] | None = None  # the running sequences in order; None after a change
-        self._capacity = AdmissionCapacity(config, pool, self._queue, self._step_times, self._running.keys())
+        self._capacity = AdmissionCapacity(config, pool, self._queue, self.step_times, self._running.keys())
         # Further choices stay here until the first choice has computed the prompt; then they find it in the cache.
         self._following: dict[SequenceGroup, list[Sequence]] = {}
         self._groups: dict[SequenceGroup, None] = {}
         self._deadlines = Deadlines(self._groups.keys())
-        self._pace = Pace(self._step_times, self._queue, config.max_batch_sequences)
+        self._pace = Pace(self.step_times, self._queue, config)
 
     @property
     def has_work(self) -> bool:
@@ -130,11 +130,11 @@ class Scheduler:
 
     def expected_s(self, step: Step) -> float:
         """Return the expected duration of a step in seconds; 0 until steps were measured."""
-        return self._step_times.expected_s(step.num_decodes, step.num_prompt_tokens)
+        return self.step_times.expected_s(step.num_decodes, step.num_prompt_tokens)
 
     def record_step_time(self, step: Step, seconds: float) -> None:
         """Record a step's duration in seconds."""
-        self._step_times.record(step.num_decodes, step.num_prompt_tokens, seconds)
+        self.step_times.record(step.num_decodes, step.num_prompt_tokens, seconds)
         self._pace.record(step, seconds)
         self._drafts.record_step_time(step, seconds)
 
@@ -193,7 +193,7 @@ class Scheduler:
         for sequence in decodes:
             self._continue(sequence, plan)
         if plan.shares:
-            plan.num_left = self._step_times.prefill_budget(len(plan.shares), self._max_chunk(plan))
+            plan.num_left = self.step_times.prefill_budget(len(plan.shares), self._max_chunk(plan))
         self._fill(plan, [each for each in prefills if each not in plan.shares], now)
 
     def _plan_paced(self, choice: StepChoice, prefills: list[Sequence], plan: StepPlan, now: float) -> None:
@@ -201,14 +201,14 @@ class Scheduler:
         for sequence in choice.rows:
             self._continue(sequence, plan)
         if choice.num_protected:
-            limit = self._step_times.num_prompt_tokens_within(choice.prompts_s, self._max_chunk(plan))
-            plan.num_left = self._step_times.prefill_budget(choice.num_protected, limit)
+            limit = self.step_times.num_prompt_tokens_within(choice.prompts_s, self._max_chunk(plan))
+            plan.num_left = self.step_times.prefill_budget(choice.num_protected, limit)
         self._fill(plan, [each for each in prefills if choice.is_first(each)], now, choice.is_first)
         if not plan.shares:
             return
-        limit = self._step_times.num_prompt_tokens_within(choice.others_s, self._max_chunk(plan))
+        limit = self.step_times.num_prompt_tokens_within(choice.others_s, self._max_chunk(plan))
         if choice.rows and limit:
-            limit = self._step_times.prefill_budget(len(choice.rows), limit)
+            limit = self.step_times.prefill_budget(len(choice.rows), limit)
         plan.num_left = choice.num_other_tokens = limit
         self._fill(plan, [each for each in prefills if each not in plan.shares], now)
         choice.num_other_tokens -= plan.num_left
@@ -268,7 +268,7 @@ class Scheduler:
         if deadline is None or sequence.scheduled is not None or sequence.choice_index > 0:
             return False
         num_lacking = len(sequence.token_ids) - num_found_blocks * self.pool.block_size
-        return self._step_times.is_too_late(num_lacking, deadline - now)
+        return self.step_times.is_too_late(num_lacking, deadline - now)
 
     def _record_start(self, sequence: Sequence, plan: StepPlan) -> None:
         """Add the group to the plan and count its cached prompt tokens when its first choice starts."""

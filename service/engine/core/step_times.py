@@ -104,6 +104,20 @@ class StepTimes:
             before, before_s = number, seconds
         return before_s * num_decodes / before
 
+    @property
+    def decode_times(self) -> tuple[float, float]:
+        """The time of a step that decodes one sequence, and the time that each further one adds on average.
+
+        They are those of a line between the smallest and the largest measured step; 0 until one was measured.
+        """
+        if not self._decode_s:
+            return 0.0, 0.0
+        least, most = min(self._decode_s), max(self._decode_s)
+        number, seconds = self._mean_decodes[least], self._decode_s[least]
+        num_more = self._mean_decodes[most] - number
+        each_s = max(self._decode_s[most] - seconds, 0.0) / num_more if num_more > 0 else 0.0
+        return max(seconds - each_s * (number - 1), 0.0), each_s
+
     def num_decodes_within(self, seconds: float, least: int, most: int) -> int:
         """Return the largest number of decodes, from `least` to `most`, that is expected to take at most `seconds`."""
         while least < most:
