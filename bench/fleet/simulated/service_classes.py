@@ -65,7 +65,7 @@ class ClassJob:
 def jobs_of(rate: float, duration_s: float, num_keys: int, seed: int) -> list[ClassJob]:
     """Return Poisson arrivals of all classes; each key has every class."""
     draw = random.Random(seed)
-    jobs = []
+    jobs: list[ClassJob] = []
     now = draw.expovariate(rate)
     while now < duration_s:
         (of,) = draw.choices(CLASSES, [each.share for each in CLASSES])

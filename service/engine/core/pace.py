@@ -65,29 +65,15 @@ class Pace:
             return None
         entitled = self._queue.entitled_keys(credit) if self._queue.num_limited else frozenset()
         all_s = self._times.decode_s(len(decodes)) or 0.0 if decodes else 0.0
-        protected: list[Sequence] = []
-        others: list[Sequence] = []
         horizon = now + _HORIZON_STEPS * all_s
         if prefills or self._queue.num_waiting:
             horizon += self._max_chunk * self._times.prompt_token_s
-        for sequence in decodes:
-            key = self._queue.key_of(sequence)
-            is_urgent = key in entitled and sequence.due < horizon and not self._is_lost(sequence, now)
-            (protected if is_urgent or key in self._small else others).append(sequence)
-        choice = StepChoice(protected, others, lambda each: self._is_first(each, entitled))
+        choice = self._split(decodes, entitled, now, horizon)
         self._trim(choice, now)
         spare_s = self._spare_s(choice, now)
         if entitled:
             spare_s = min(spare_s, self._spare_of_prompts_s(prefills, entitled, now, all_s))
-        if spare_s < math.inf:
-            self._share_out(choice, spare_s)
-        else:
-            choice.rows += choice.held
-            choice.held = []
-        dues = [each.due for each in choice.rows[: choice.num_protected] if each.due < math.inf]
-        if dues:
-            rows_s = self._times.decode_s(len(choice.rows)) or 0.0
-            choice.prompts_s = max(min(dues) - now - rows_s, 0.0)
+        self._share_out(choice, spare_s, now)
         self._num_steps += 1
         for sequence in choice.rows:
             sequence.last_paced_step = self._num_steps
@@ -106,6 +92,18 @@ class Pace:
         used_s = max(used_s, 0.0) + choice.num_other_tokens * self._times.prompt_token_s
         saved_s = self._saved_s + _GRANT * max(seconds - used_s, 0.0) - used_s
         self._saved_s = min(max(saved_s, -_MAX_SAVED_S), _MAX_SAVED_S)
+
+    def _split(
+        self, decodes: abc.Iterable[Sequence], entitled: abc.Set[KeyQueue], now: float, horizon: float
+    ) -> StepChoice:
+        """Return a choice of the protected sequences: those of small keys, and those due before `horizon`."""
+        protected: list[Sequence] = []
+        others: list[Sequence] = []
+        for sequence in decodes:
+            key = self._queue.key_of(sequence)
+            is_urgent = key in entitled and sequence.due < horizon and not self._is_lost(sequence, now)
+            (protected if is_urgent or key in self._small else others).append(sequence)
+        return StepChoice(protected, others, lambda each: self._is_first(each, entitled))
 
     def _is_lost(self, sequence: Sequence, now: float) -> bool:
         """Return whether a limit can't be kept any more."""
@@ -159,8 +157,18 @@ class Pace:
                     spare_s = min(spare_s, max(left_s - all_s, 0.0))
         return spare_s
 
-    def _share_out(self, choice: StepChoice, spare_s: float) -> None:
+    def _share_out(self, choice: StepChoice, spare_s: float, now: float) -> None:
         """Add held sequences to the step within the spare time, the one that waited longest first."""
+        if spare_s < math.inf:
+            self._add_within(choice, spare_s)
+        else:
+            choice.rows += choice.held
+            choice.held = []
+        due = min((each.due for each in choice.rows[: choice.num_protected]), default=math.inf)
+        if due < math.inf:
+            choice.prompts_s = max(due - now - (self._times.decode_s(len(choice.rows)) or 0.0), 0.0)
+
+    def _add_within(self, choice: StepChoice, spare_s: float) -> None:
         number = choice.num_protected
         alone_s = (self._times.decode_s(number) or 0.0) if number else 0.0
         most = number + len(choice.held)

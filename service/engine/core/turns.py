@@ -38,8 +38,11 @@ class Turns:
         """Return the next key, or None if none is left."""
         if not self._keys or self._is_wanted is None:
             return min(self._keys, key=_by_rank, default=None)
-        heads = {key: (self._prefilling.get(key) or key.waiting or [None])[0] for key in self._keys}
-        due = {key: (head.due, key.rank) for key, head in heads.items() if head and self._is_wanted(head)}
+        due = {}
+        for key in self._keys:
+            queued = self._prefilling.get(key) or key.waiting
+            if queued and self._is_wanted(queued[0]):
+                due[key] = queued[0].due, key.rank
         self._keys = list(due)
         return min(due, key=lambda key: due[key], default=None)
 
