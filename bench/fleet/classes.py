@@ -19,7 +19,7 @@ def class_rows(
 ) -> list[dict[str, str | float]]:
     """Return the good answers at each rate in requests per second, by order and for a clairvoyant scheduler.
 
-    `bound` is an upper bound for any scheduler. `fairness` is Jain's index of the good answers of four equal keys.
+    `late` are whole answers outside of the limits of their class, `bound` is an upper bound for any scheduler. `fairness` is Jain's index of the good answers of four equal keys.
     """
     rows: list[dict[str, str | float]] = []
     for rate in rates:
@@ -37,6 +37,7 @@ def class_rows(
                     "order": order,
                     "requests": float(len(jobs)),
                     "good": float(len(good)),
+                    "late": float(sum(job.ended <= duration_s + _DRAIN_S for job in jobs) - len(good)),
                     "clairvoyant": float(clairvoyant),
                     "bound": bound,
                     "fairness": jain(by_key),
