@@ -19,7 +19,8 @@ def class_rows(
 ) -> list[dict[str, str | float]]:
     """Return the good answers at each rate in requests per second, by order and for a clairvoyant scheduler.
 
-    `late` are whole answers outside of the limits of their class, `bound` is an upper bound for any scheduler. `fairness` is Jain's index of the good answers of four equal keys.
+    `late` are whole answers outside of the limits of their class. `bound` is an upper bound of the good answers for any
+    scheduler. `fairness` is Jain's index of the good answers of four equal keys.
     """
     rows: list[dict[str, str | float]] = []
     for rate in rates:

@@ -11,7 +11,7 @@ from bench.fleet.simulated.step_model import EXAMPLE, StepModel
 
 @pytest.mark.slow
 def test_service_levels_are_kept_under_overload() -> None:
-    """Good answers are 0.9 of a clairvoyant scheduler's, 1.3 times FIFO's and EDF's, equal among keys, and none is late."""
+    """Good answers are 0.9 of a clairvoyant scheduler's, 1.3 times FIFO's and EDF's, equal among keys; none is late."""
     levels, fifo, edf = class_rows(StepModel(EXAMPLE), 1, [26.0], 12.0)
     assert float(levels["good"]) >= 0.9 * float(levels["clairvoyant"])
     assert float(levels["good"]) >= 1.3 * float(fifo["good"])
