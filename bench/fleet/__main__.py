@@ -1,8 +1,8 @@
 """Simulate fleets of replicas.
 
-`python -m bench.fleet loads sizes fronts failures autoscaling parts` simulates and prints tables, and draws them with
---plots FOLDER. `calibrate` measures step times for --table. `validate` runs the same traffic on a simulated and a real
-fleet.
+`python -m bench.fleet loads sizes fronts failures autoscaling parts classes` simulates and prints tables, and draws
+them with --plots FOLDER. `calibrate` measures step times for --table. `validate` runs the same traffic on a simulated
+and a real fleet.
 """
 
 from __future__ import annotations
@@ -12,20 +12,22 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
+from bench.fleet.classes import class_rows
 from bench.fleet.parts import need
 from bench.fleet.plots import line_plot
 from bench.fleet.scenarios import Scenarios, Table
-from bench.fleet.simulated.step_model import EXAMPLE, load_table
+from bench.fleet.simulated.step_model import EXAMPLE, StepModel, load_table
 from service.engine.interface.config import EngineConfig
 
 _LOADS = (4.0, 8.0, 12.0, 16.0, 20.0)
+_CLASS_LOADS = (16.0, 20.0, 24.0, 28.0)
 
 
 def main() -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(prog="python -m bench.fleet", description=__doc__.partition(".")[0])
     parser.add_argument(
-        "what", nargs="+", help="loads, sizes, fronts, failures, autoscaling, parts, calibrate, validate"
+        "what", nargs="+", help="loads, sizes, fronts, failures, autoscaling, parts, classes, calibrate, validate"
     )
     parser.add_argument("--model", default="demo/model", help="calibrate: a folder or hub id")
     parser.add_argument(
@@ -41,7 +43,8 @@ def main() -> None:
     parser.add_argument("--loads", type=float, nargs="+", default=[0.9, 2.5], help="validate: conversations per second")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    scenarios = Scenarios(load_table(options.table) if options.table else EXAMPLE, options.seed)
+    steps = load_table(options.table) if options.table else EXAMPLE
+    scenarios = Scenarios(steps, options.seed)
     known: dict[str, Callable[[], Table]] = {
         "loads": lambda: scenarios.loads(10, _LOADS),
         "sizes": lambda: scenarios.sizes(options.load, tuple(options.replicas)),
@@ -49,6 +52,7 @@ def main() -> None:
         "failures": lambda: scenarios.failures(20, 1.5 * options.load),
         "autoscaling": lambda: scenarios.autoscaling(options.load),
         "parts": lambda: [dict(asdict(need(number, 8.0, 180.0))) for number in (3, 10, 30, 100, 300, 1000)],
+        "classes": lambda: class_rows(StepModel(steps), options.seed, _CLASS_LOADS),
         "calibrate": lambda: _calibrate(options.model, options.output),
         "validate": lambda: _validate(options.seed, options.ways, options.loads),
     }

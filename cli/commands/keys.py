@@ -56,6 +56,12 @@ def create(
     min_priority: Annotated[int, typer.Option(help="The best queue priority it can request, -100 to 100.")] = 0,
     weight: Annotated[float, typer.Option(help="Its weight in fair sharing between keys.")] = 1.0,
     cache_group: Annotated[str, typer.Option(help="Keys of one group share cached prompts; default: none.")] = "",
+    slo_first_token_seconds: Annotated[
+        float | None, typer.Option(help="Its requests' objective for the first token; default: none.")
+    ] = None,
+    slo_token_seconds: Annotated[
+        float | None, typer.Option(help="Its requests' objective for the time between tokens; default: none.")
+    ] = None,
     expires: Annotated[str, typer.Option(help="A date, or a time from now such as 90d or 12h; default: never.")] = "",
     as_json: AsJson = False,
 ) -> None:
@@ -75,6 +81,8 @@ def create(
         "min_priority": min_priority,
         "weight": weight,
         "cache_group": cache_group,
+        "slo_first_token_seconds": slo_first_token_seconds,
+        "slo_token_seconds": slo_token_seconds,
         "expires": _instant(expires),
     }
 
@@ -159,12 +167,21 @@ def edit(
     min_priority: Annotated[int | None, typer.Option(help="The best queue priority, -100 to 100.")] = None,
     weight: Annotated[float | None, typer.Option(help="Its weight in fair sharing between keys.")] = None,
     cache_group: Annotated[str | None, typer.Option(help="Keys of one group share cached prompts.")] = None,
+    slo_first_token_seconds: Annotated[
+        float | None, typer.Option(help="Its requests' objective for the first token.")
+    ] = None,
+    slo_token_seconds: Annotated[
+        float | None, typer.Option(help="Its requests' objective for the time between tokens.")
+    ] = None,
     expires: Annotated[str | None, typer.Option(help="A date, a time from now such as 90d, or never.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Change the rights of a key. The key itself, and what no option names, stay."""
     lists = {"scopes": scope, "models": model, "endpoints": endpoint}
-    values = {"name": name, "min_priority": min_priority, "weight": weight, "cache_group": cache_group}
+    values = {
+        "name": name, "min_priority": min_priority, "weight": weight, "cache_group": cache_group,
+        "slo_first_token_seconds": slo_first_token_seconds, "slo_token_seconds": slo_token_seconds,
+    }  # fmt: skip
     given: dict[str, Any] = {field: value for field, value in lists.items() if value}
     given |= {field: value for field, value in values.items() if value is not None}
     if expires is not None:

@@ -107,9 +107,12 @@ class Answering:
         resumed_model = point.identity.model if point is not None else ""
         began = time.monotonic() - (current_wait_s() or 0.0)
         caller = current_caller()
-        model = self._registry.visible_to(caller, route_call).generator(
+        visible = self._registry.visible_to(caller, route_call)
+        model = visible.generator(
             answer_request.model, answer_request.deployment, answer_request.model_version, resumed_model
         )
+        level = answer_request.service_level.or_else(visible.service_level(answer_request.model))
+        answer_request = replace(answer_request, service_level=level)
         content = AnswerContent(kind.request_attributes(request)) if self._capture_content else None
         deadline = deadline_of(context)
         with Observation(
@@ -146,7 +149,7 @@ async def _event_groups(
     turns = LoopTurns()
     try:
         async with model.engine.generate(*prepared.requests) as outputs:
-            observation.admitted(answer.usage)
+            observation.admitted(answer.usage, prepared.requests[0].service_level)
             # Tokens that a client did not wait for were computed all the same, and count.
             charge.count(lambda: answer.usage()._replace(completion_tokens=outputs.num_tokens))
             await outputs.until_started()  # until then the call can be rejected, and another replica can serve it

@@ -17,7 +17,8 @@ from service.answering.operation import Operation, Stage
 from service.generation.outputs.events import ChoiceFinished, Event, Started, Tokens, Usage
 from service.generation.outputs.output import Timings
 from service.generation.requests.parameters import SamplingParams, StopParams, Trait, values_with
-from service.observability.telemetry import FINISH_REASON, Telemetry
+from service.generation.service_level import BATCH, ServiceLevel
+from service.observability.telemetry import FINISH_REASON, SLO_CLASS, SLO_MET, Telemetry
 
 _CACHED = "gen_ai.usage.cache_read.input_tokens"
 _MAX_INT = (1 << 63) - 1  # of OTLP's integers
@@ -42,6 +43,7 @@ class Observation:
         self._stream = stream
         self._content = content
         self._usage: Callable[[], Usage] | None = None
+        self._service_level = BATCH
         self._num_tokens: dict[int, int] = {}  # by choice
         self._newest: dict[int, Timings] = {}  # by choice, once it has tokens
         self._newest_token: dict[int, float] = {}  # by choice, when it was sampled
@@ -53,9 +55,10 @@ class Observation:
         self._operation.set({"gen_ai.request.stream": self._stream})
         return self
 
-    def admitted(self, usage: Callable[[], Usage]) -> None:
+    def admitted(self, usage: Callable[[], Usage], service_level: ServiceLevel) -> None:
         """Record that the engine has admitted the request; `usage()` returns its usage so far."""
         self._usage = usage
+        self._service_level = service_level
 
     def observe(self, events: Sequence[Event]) -> None:
         """Record events."""
@@ -81,6 +84,7 @@ class Observation:
             compute_s, block_s = sum(each.compute_s for each in newest), sum(each.block_s for each in newest)
             self._operation.record_cost(compute_s, block_s, self._final_usage.cached_tokens)
         self._time_tokens()
+        self._count_goodput()
         if self._content is not None:
             self._operation.set(self._content.attributes())
         self._add_stages()
@@ -140,6 +144,18 @@ class Observation:
                 decode_s = timings.finished - timings.first_token
                 instruments.decode_time.record(decode_s, attributes)
                 instruments.time_per_output_token.record(decode_s / num_more, attributes)
+
+    def _count_goodput(self) -> None:
+        """Count the finished choices by service class, and by whether it was met."""
+        level = self._service_level
+        for index in self._finished:
+            timings, num_more = self._newest[index], self._num_tokens[index] - 1
+            if timings.first_token is None or timings.finished is None:
+                continue
+            token_s = (timings.finished - timings.first_token) / num_more if num_more > 0 else 0.0
+            is_met = level.is_met(timings.first_token - timings.arrived, token_s)
+            attributes = {**self._operation.attributes, SLO_CLASS: level.class_name, SLO_MET: str(is_met).lower()}
+            self._telemetry.instruments.slo_choices.add(1, attributes)
 
     def _add_stages(self) -> None:
         """Add the child spans of the choice that ended last."""

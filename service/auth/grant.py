@@ -8,9 +8,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
 from service.generation.caller import Caller, Limits, Scope
+from service.generation.service_level import ServiceLevel
 
 Pattern: TypeAlias = Annotated[str, Field(min_length=1, max_length=256)]
 Name: TypeAlias = Annotated[str, Field(max_length=256)]
+Seconds: TypeAlias = Annotated[float, Field(gt=0, le=3600, allow_inf_nan=False)]
 
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid"))
@@ -31,6 +33,8 @@ class Grant(BaseModel):
     min_priority: Annotated[int, Field(ge=-100, le=100)] = 0
     weight: Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)] = 1.0
     cache_group: Name = ""
+    slo_first_token_seconds: Seconds | None = None
+    slo_token_seconds: Seconds | None = None
 
     def caller(self, caller_id: str, name: str) -> Caller:
         """Return the caller with these rights. Without `cache_group`, it shares cached prompts with no other caller.
@@ -47,5 +51,6 @@ class Grant(BaseModel):
             limits_by_model=self.limits_by_model,
             min_priority=self.min_priority,
             weight=self.weight,
+            service_level=ServiceLevel(self.slo_first_token_seconds, self.slo_token_seconds),
             cache_group=self.cache_group,
         )

@@ -14,7 +14,10 @@ from service.auth.grant import Grant, Name
 from service.auth.key import ID_PATTERN
 
 _HEADER = "# Keys of sluice. `sluice keys` writes this file anew, without other comments. It holds no secret.\n"
-_FIELDS = ("scopes", "models", "endpoints", "limits", "limits_by_model", "min_priority", "weight", "cache_group")
+_FIELDS = (
+    "scopes", "models", "endpoints", "limits", "limits_by_model", "min_priority", "weight", "cache_group",
+    "slo_first_token_seconds", "slo_token_seconds",
+)  # fmt: skip
 
 Sha256: TypeAlias = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Instant: TypeAlias = Annotated[

@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from process.settings.setting import setting
+from service.generation.service_level import BATCH, ServiceLevel
 
 
 class Scope(StrEnum):
@@ -53,6 +54,7 @@ class Caller:
     limits_by_model: Mapping[str, Limits] = field(default_factory=dict)  # in addition, by a model's name or pattern
     min_priority: int = 0  # of its requests; lower values are served first
     weight: float = 1.0  # of its share of an engine
+    service_level: ServiceLevel = BATCH  # of its requests without an own one
     cache_group: str = ""  # cached prompts are shared within a group only
 
     def may_use(self, model: str) -> bool:

@@ -17,6 +17,9 @@ class EngineStats(NamedTuple):
     step_tokens: int = 0  # computed in the last step
     step_sequences: int = 0  # in the last step
     max_running: int = 0  # sequences that may run at a time, given the last steps
+    decode_step_s: float = 0.0  # measured time of a step that decodes one sequence; 0 if unknown, like the next two
+    decode_row_s: float = 0.0  # that each further sequence adds
+    prompt_token_s: float = 0.0  # that each token of a prompt adds
 
     busy_s: float = 0.0  # of all steps
     num_steps: int = 0

@@ -25,6 +25,8 @@ ENDPOINT = "sluice.endpoint"
 ENTITY = "sluice.entity"
 KEY = "sluice.key"
 FINISH_REASON = "gen_ai.response.finish_reason"
+SLO_CLASS = "sluice.slo.class"
+SLO_MET = "sluice.slo.met"
 
 OTHERS = "other"
 ANONYMOUS = "anonymous"
@@ -65,6 +67,7 @@ class Instruments:
     step_sequences: Histogram
     requests: Counter
     choices: Counter
+    slo_choices: Counter
     compute_time: Counter
     block_time: Counter
 
@@ -166,4 +169,7 @@ def _instruments(meter: Meter) -> Instruments:
             "sluice.server.block_time", "s", "Cache blocks held by requests, multiplied by seconds."
         ),
         choices=meter.create_counter("sluice.server.choices", "{choice}", "Choices that have ended."),
+        slo_choices=meter.create_counter(
+            "sluice.server.slo_choices", "{choice}", "Choices that have ended, by class and by whether it was met."
+        ),
     )

@@ -137,6 +137,7 @@ class Preparation:
                 caller_id=caller.id,
                 weight=caller.weight,
                 priority=request.priority,
+                service_level=request.service_level.or_else(caller.service_level),
                 cache_group=cache_group(caller),
                 cache_salt=request.cache_salt,
                 adapter=self._adapter,

@@ -7,6 +7,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from service.generation.service_level import BATCH, ServiceLevel
+
 
 class Task(enum.IntEnum):
     """A task that a model supports. The smallest of several is the model's first task."""
@@ -67,6 +69,7 @@ class Endpoint:
     config_version: int = 1
     is_model: bool = False
     parent: str = ""  # the base model of an adapter; else empty
+    service_level: ServiceLevel = BATCH  # of requests without an own one
 
     @classmethod
     def of_model(cls, model: ModelDescription) -> Endpoint:

@@ -8,6 +8,7 @@ from typing import Protocol
 from process.settings.names import suggestion
 from service.generation.caller import Caller
 from service.generation.errors import InvalidRequest, UnsupportedTask
+from service.generation.service_level import BATCH, ServiceLevel
 from service.registry.description import Endpoint, ServedEntity, Task
 from service.registry.endpoint_table import EndpointTable, EntityLoad
 from service.registry.errors import (
@@ -132,6 +133,11 @@ class VisibleModels:
             raise DeploymentNotFound(name, deployment)
         self._on_route(name, name)
         return model
+
+    def service_level(self, name: str) -> ServiceLevel:
+        """Return the limits of the endpoint of that name; a model's own endpoint has none."""
+        endpoint = self.find_endpoint(name) if self.find(name) is None else None
+        return BATCH if endpoint is None else endpoint.service_level
 
     def leading(self, name: str) -> ServedModel:
         """Return the model of that name, or the one with the largest traffic percentage of the endpoint.

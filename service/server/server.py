@@ -9,6 +9,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Collection, Coroutine, Sequence
+from dataclasses import replace
 from functools import partial
 
 from grpc import aio
@@ -21,6 +22,7 @@ from service.deployment.model_changes import ModelChanges
 from service.deployment.reconciler import Reconciler
 from service.generation.caller import ANONYMOUS
 from service.generation.errors import AdapterRejected, InvalidRequest, ModelChanged, ModelLoadError, TooManyAdapters
+from service.generation.service_level import ServiceLevel
 from service.interceptors.admission import Admission
 from service.interceptors.auth import Auth
 from service.interceptors.call_duration import CallDuration
@@ -253,6 +255,8 @@ def _endpoint(registry: Registry, settings: EndpointSettings, absent: Collection
     """Return an endpoint of the settings. Raise StartError."""
     entities = [ServedEntity(**entity.model_dump()) for entity in settings.entities]
     try:
-        return registry.visible_to(ANONYMOUS).new_endpoint(settings.name, entities, absent)
+        endpoint = registry.visible_to(ANONYMOUS).new_endpoint(settings.name, entities, absent)
     except (InvalidRequest, RegistryError) as error:
         raise StartError(f"endpoints: {settings.name}: {error}") from error
+    level = ServiceLevel(settings.slo_first_token_seconds, settings.slo_token_seconds)
+    return replace(endpoint, service_level=level)

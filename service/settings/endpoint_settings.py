@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from process.settings.setting import UNIT
 from service.settings.names import ModelName, PlainName, first_duplicate
+
+Seconds: TypeAlias = Annotated[float, Field(gt=0, le=3600, allow_inf_nan=False, json_schema_extra={UNIT: "seconds"})]
 
 
 class EntitySettings(BaseModel):
@@ -29,6 +31,12 @@ class EndpointSettings(BaseModel):
 
     name: PlainName = Field(description="name that requests give as their model; must not be a model's name")
     entities: list[EntitySettings] = Field(min_length=1, max_length=16, description="models behind the endpoint")
+    slo_first_token_seconds: Seconds | None = Field(
+        default=None, description="objective for the first token of requests without an own one; null: that of the key"
+    )
+    slo_token_seconds: Seconds | None = Field(
+        default=None, description="objective for the mean time between tokens, likewise"
+    )
 
     @field_validator("entities")
     @classmethod

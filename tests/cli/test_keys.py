@@ -54,13 +54,14 @@ def test_options_become_the_entry(path: Path) -> None:
     """Every option has its effect on the caller."""
     rights = ["--scope=embed", "--scope=metrics", "--model=m-*", "--model=n", "--endpoint=e"]
     limits = ["--limit=max_n=2", "--limit=m-1:max_tokens=3", "--min-priority=-7", "--weight=2"]
-    options = ["--id=a", *rights, *limits, "--cache-group=g", "--expires=2999-01-01"]
+    options = ["--id=a", *rights, *limits, "--cache-group=g", "--slo-first-token-seconds=2", "--expires=2999-01-01"]
     made = keys_json(path, "create", *options)
     caller = ring(path).caller(made["key"], time.time())
     assert (caller.models, caller.endpoints) == (("m-*", "n"), ("e",))
     assert caller.scopes == {"embed", "metrics"}
     assert (caller.limits.max_n, caller.limits_by_model["m-1"].max_tokens) == (2, 3)
     assert (caller.min_priority, caller.weight, caller.cache_group) == (-7, 2.0, "g")
+    assert caller.service_level == (2.0, None)
     assert (made["state"], made["expires"]) == ("active", "2999-01-01T00:00:00Z")
 
 

@@ -40,6 +40,10 @@ def _bucket(metric: str, le: str) -> str:
     return f'{metric}_bucket{{{MODEL},le="{le}"}}'
 
 
+def _objective(name: str, met: str) -> str:
+    return f'sluice_server_slo_choices_total{{{MODEL},sluice_slo_class="{name}",sluice_slo_met="{met}"}}'
+
+
 def _requests(entity: str, error: str, each: int) -> dict[str, str]:
     labels = f'sluice_endpoint="front",sluice_entity="{entity}"' + (f',error_type="{error}"' if error else "")
     return {f"sluice_server_requests_total{{{labels}}}": f"0+{each}x60"}
@@ -70,6 +74,13 @@ CASES = (
             f"sluice_engine_queue_depth{{{MODEL}}}": "0x60",
             f"sluice_engine_steps_total{{{MODEL}}}": "600x60",
         },
+    ),
+    Case(
+        "SluiceObjectiveMissed",
+        {_objective("interactive", "false"): "0+6x60", _objective("interactive", "true"): "0+54x60"},
+        9,
+        20,
+        {_objective("interactive", "false"): "0+1x60", _objective("interactive", "true"): "0+59x60"},
     ),
     Case("SluiceRefusing", {REFUSED: "0+5x60", SERVED: "0+95x60"}, 4, 15, {REFUSED: "0+1x60", SERVED: "0+199x60"}),
     Case(

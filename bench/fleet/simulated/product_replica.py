@@ -11,6 +11,7 @@ from collections import abc
 from bench.fleet.simulated.job import NEVER, Job
 from bench.fleet.simulated.replica import Replica, Sizes
 from bench.fleet.simulated.step_model import StepModel
+from bench.fleet.simulated.textless import NoText
 from service.engine.core.blocks.block_pool import BlockPool
 from service.engine.core.engine_core import EngineCore, SampledToken
 from service.engine.core.scheduler import Scheduler
@@ -22,26 +23,6 @@ from service.generation.requests.parameters import SamplingParams, StopParams
 from service.generation.requests.request import GenerationRequest
 
 _SHARED = 1 << 62
-
-
-class _NoText:
-    """A tokenizer without texts."""
-
-    json = "{}"
-    vocab_size = 1 << 62
-    special_token_ids: frozenset[int] = frozenset()
-
-    def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
-        del text, add_special_tokens
-        return []
-
-    def decode(self, ids: abc.Sequence[int], *, skip_special_tokens: bool = True) -> str:
-        del ids, skip_special_tokens
-        return ""
-
-    def token_bytes(self, token_id: int) -> bytes:
-        del token_id
-        return b""
 
 
 class ProductReplica(Replica):
@@ -92,7 +73,7 @@ class ProductReplica(Replica):
             StopParams(max_tokens=job.answer, ignore_eos=True),
         )
         group = SequenceGroup(
-            request, _NoText(), serial=serial, seed=0, arrived=now, eos_token_ids=(), cache_salt="",
+            request, NoText(), serial=serial, seed=0, arrived=now, eos_token_ids=(), cache_salt="",
             max_model_len=job.prompt + job.answer,
         )  # fmt: skip
         self._core.add(group)

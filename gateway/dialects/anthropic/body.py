@@ -159,6 +159,8 @@ class MessagesBody(PromptBody, kw_only=True):
     output_interval_ms: int | None = None
     priority: int | None = None
     cache_salt: str | None = None
+    slo_first_token_seconds: float | None = None
+    slo_token_seconds: float | None = None
 
     @property
     def shows_thinking(self) -> bool:

@@ -16,15 +16,19 @@ ERROR_BEHAVIOR_ERROR: ErrorBehavior
 ERROR_BEHAVIOR_TRUNCATE: ErrorBehavior
 
 class ServingOptions(_message.Message):
-    __slots__ = ("priority", "cache_salt", "error_behavior", "deployment", "separate_tokens")
+    __slots__ = ("priority", "cache_salt", "error_behavior", "deployment", "slo_first_token_seconds", "slo_token_seconds", "separate_tokens")
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
     CACHE_SALT_FIELD_NUMBER: _ClassVar[int]
     ERROR_BEHAVIOR_FIELD_NUMBER: _ClassVar[int]
     DEPLOYMENT_FIELD_NUMBER: _ClassVar[int]
+    SLO_FIRST_TOKEN_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    SLO_TOKEN_SECONDS_FIELD_NUMBER: _ClassVar[int]
     SEPARATE_TOKENS_FIELD_NUMBER: _ClassVar[int]
     priority: int
     cache_salt: str
     error_behavior: ErrorBehavior
     deployment: str
+    slo_first_token_seconds: float
+    slo_token_seconds: float
     separate_tokens: bool
-    def __init__(self, priority: _Optional[int] = ..., cache_salt: _Optional[str] = ..., error_behavior: _Optional[_Union[ErrorBehavior, str]] = ..., deployment: _Optional[str] = ..., separate_tokens: _Optional[bool] = ...) -> None: ...
+    def __init__(self, priority: _Optional[int] = ..., cache_salt: _Optional[str] = ..., error_behavior: _Optional[_Union[ErrorBehavior, str]] = ..., deployment: _Optional[str] = ..., slo_first_token_seconds: _Optional[float] = ..., slo_token_seconds: _Optional[float] = ..., separate_tokens: _Optional[bool] = ...) -> None: ...

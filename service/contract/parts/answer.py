@@ -10,6 +10,7 @@ from sluice.v1 import chat_pb2, logprobs_pb2, serving_pb2, usage_pb2
 
 from service.generation.outputs.events import DecodedLogprob, Usage
 from service.generation.outputs.output import FinishReason
+from service.generation.service_level import ServiceLevel
 
 FINISH_REASONS: Final = {  # the engine's reason → the contract's
     FinishReason.END_OF_TEXT: chat_pb2.FINISH_REASON_STOP,
@@ -27,6 +28,10 @@ def serving_values(serving: serving_pb2.ServingOptions) -> dict[str, Any]:
         "cache_salt": serving.cache_salt,
         "truncates": serving.error_behavior == serving_pb2.ERROR_BEHAVIOR_TRUNCATE,
         "separates_tokens": serving.separate_tokens,
+        "service_level": ServiceLevel(
+            serving.slo_first_token_seconds if serving.HasField("slo_first_token_seconds") else None,
+            serving.slo_token_seconds if serving.HasField("slo_token_seconds") else None,
+        ),
     }
 
 

@@ -12,15 +12,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from service.engine.client.adapters import Adapters
+from service.engine.client.admission import Admission
 from service.engine.client.engine_client import EngineClient
-from service.engine.client.in_flight_limiter import InFlightLimiter
 from service.engine.client.open_generation import OpenGeneration, description_of
 from service.engine.client.output_stream import OutputStream
-from service.engine.client.overload import OverloadDetector
 from service.engine.client.pending_call import PendingCall
-from service.engine.client.queue_share import QueuedRequest, QueueShare
-from service.engine.client.queue_wait import KeyLoad, QueueWaitEstimator, has_small_load
-from service.engine.client.queue_wait_limit import QueueWaitLimit
 from service.engine.client.request_check import check_limit, check_request
 from service.engine.client.wakeups import WakeupLimiter
 from service.engine.interface.config import EngineConfig, max_sequence_len
@@ -45,7 +41,6 @@ MAX_COMPILE_WAIT_S = 5.0
 _Result = TypeVar("_Result")
 
 _MAX_COMPILE_WAITS = 6.0  # a constraint may take this many times `max_compile_wait_s` to compile, by elapsed time
-_MAX_WAIT_SHARE = 0.5  # of the time until a request's deadline that it may wait in the queue
 
 
 class GeneratorClient(EngineClient[OpenGeneration]):
@@ -72,10 +67,7 @@ class GeneratorClient(EngineClient[OpenGeneration]):
         self._vocab_size = vocab_size
         self._ranges = ranges or {}
         self._max_compile_wait_s = max_compile_wait_s
-        self._queue_wait = QueueWaitEstimator()
-        self._overload = OverloadDetector()
-        self._wait_limit = QueueWaitLimit(config.max_queue_wait_s)
-        self._in_flight = InFlightLimiter(config.max_batch_sequences, config.overload_slowdown)
+        self._admission = Admission(config)
         self._wakeups = WakeupLimiter()
         self._adapters = Adapters(config, self._call)
 
@@ -106,29 +98,26 @@ class GeneratorClient(EngineClient[OpenGeneration]):
 
     def stats(self) -> EngineStats:
         """Return the state after the last step. Under overload, `max_running` is lower."""
-        max_running = self._overload.max_running(self._clock(), self._stats.max_running)
+        max_running = self._admission.max_running(self._clock(), self._stats.max_running)
         return self._stats._replace(max_running=max_running)
 
     def on_report(self, report: Report) -> None:
         """Deliver a report, and measure the rates of starts and tokens."""
         num_begun = sum(isinstance(self._opened.get(serial), OpenGeneration) for serial in report.started)
         if num_begun:
-            self._queue_wait.record_start(self._clock(), num_begun)
+            self._admission.queue_wait.record_start(self._clock(), num_begun)
         super().on_report(report)
-        for stats in report.stats:
-            self._wait_limit.record_step(stats)
         if report.stats:
-            self._in_flight.record_step(self._clock(), len(self._opened), self._stats.num_generated_tokens)
-            self._overload.record_step(self._clock(), self._stats.num_running, self._stats.num_generated_tokens)
+            num_tokens = self._stats.num_generated_tokens
+            self._admission.record_steps(self._clock(), len(self._opened), report.stats, num_tokens)
 
     def in_flight_limit(self) -> InFlightLimit | None:
         """Return the number of requests that may be in flight, or None if no answer was measured yet."""
-        is_overloaded = self._overload.is_overloaded(self._clock())
-        return self._in_flight.limit(self._wait_limit.seconds, is_overloaded=is_overloaded)
+        return self._admission.in_flight_limit(self._clock())
 
     def record_answer(self, num_tokens: int, duration_s: float) -> None:
         """Record the tokens of each choice of a whole answer, and the seconds since the arrival of its request."""
-        self._in_flight.record_answer(num_tokens, duration_s)
+        self._admission.record_answer(num_tokens, duration_s)
 
     def reject_if_overloaded(
         self, caller_id: str, weight: float, deadline: float | None = None, waited_s: float | None = None
@@ -137,28 +126,9 @@ class GeneratorClient(EngineClient[OpenGeneration]):
 
         `waited_s` is the time that the request has waited before it reached the service, if known.
         """
-        now = self._clock()
-        loads, ages_s = self._loads(caller_id, weight, now)
-        usual_wait_s = self._wait_limit.seconds
-        overload_wait_s = self._overload.max_wait_s(now, usual_wait_s)
-        max_wait_s = limit_s = usual_wait_s if has_small_load(caller_id, loads) else overload_wait_s
-        if deadline is not None:
-            limit_s = min(limit_s, max(_MAX_WAIT_SHARE * (deadline - now), 0.0))
-        max_running = self._overload.max_running(now, self._stats.max_running or self._config.max_batch_sequences)
-        wait_s = self._queue_wait.wait_s(caller_id, loads, max_running, ages_s)
-        if wait_s > max_wait_s:
-            self._overload.record_rejection(now)
-        # Clients that bypass Envoy can claim any `waited_s`: their own request may be rejected for it, but it does not
-        # start an overload.
-        if (
-            waited_s is not None
-            and self._overload.record_delay(now, is_late=waited_s > overload_wait_s)
-            and loads[caller_id].num_open
-        ):
-            wait_s += waited_s
-        if wait_s > limit_s:
-            message = f"the request would wait for about {wait_s:.1f} s to begin; the limit is {limit_s:.1f} s"
-            raise EngineOverloaded(message, retry_after_s(wait_s - limit_s), for_all=wait_s > max_wait_s)
+        self._admission.check_arrival(
+            self._clock(), (caller_id, weight), self._requests(), self._stats, deadline=deadline, waited_s=waited_s
+        )
 
     @asynccontextmanager
     async def generate(self, *requests: GenerationRequest) -> abc.AsyncIterator[Outputs]:
@@ -173,7 +143,7 @@ class GeneratorClient(EngineClient[OpenGeneration]):
         self._reject_if_unavailable(*(request.deadline for request in requests))
         for request in requests:
             self._check(request)
-        self._check_capacity(requests)
+        self._admission.check(self._clock(), requests, self._requests(), self._stats)
         stream = OutputStream(sum(request.n for request in requests), self._wakeups)
         if any(request.constraint for request in requests):
             serials = await self._add_constrained(requests, stream)
@@ -212,42 +182,6 @@ class GeneratorClient(EngineClient[OpenGeneration]):
                 message = "the engine has failed during this request, which has to wait for other such requests"
                 raise EngineOverloaded(message, retry_after_s(self._clock() - each.arrived))
 
-    def _check_capacity(self, requests: abc.Sequence[GenerationRequest]) -> None:
-        for request in requests[:1]:  # the others are admitted with it
-            self.reject_if_overloaded(request.caller_id, request.weight, request.deadline)
-        waiting = [each for each in self._requests() if each.is_waiting]
-        if not waiting:
-            return  # a request that exceeds the whole queue may still run alone
-        key = requests[0].caller_id, requests[0].weight
-        by_prompt = [
-            QueuedRequest(each.request.caller_id, each.request.weight, len(each.request.prompt_token_ids))
-            for each in waiting
-        ]
-        by_number = QueueShare(self._config.max_queue_requests, (each._replace(size=1) for each in by_prompt), *key)
-        by_tokens = QueueShare(self._config.max_queue_tokens, by_prompt, *key)
-        if not by_number.has_capacity(len(requests)):
-            message = f"{by_number.num_queued} requests wait already"
-            for_all = not by_number.has_capacity(1)
-        elif not by_tokens.has_capacity(sum(len(request.prompt_token_ids) for request in requests)):
-            message = f"requests with {by_tokens.num_queued} prompt tokens wait already"
-            for_all = not by_tokens.has_capacity(1)
-        else:
-            return
-        raise EngineOverloaded(message, retry_after_s(self._clock() - waiting[0].arrived), for_all=for_all)
-
-    def _loads(self, caller_id: str, weight: float, now: float) -> tuple[dict[str, KeyLoad], list[float]]:
-        """Return the load of each key, including `caller_id`, and how long each running sequence has run."""
-        loads = {caller_id: KeyLoad(weight, 0, 0)}
-        ages_s: list[float] = []
-        for each in self._requests():
-            name = each.request.caller_id
-            before = loads.get(name, KeyLoad(each.request.weight, 0, 0))
-            loads[name] = KeyLoad(
-                before.weight, before.num_waiting + each.is_waiting, before.num_running + each.num_running
-            )
-            ages_s += [now - each.began] * each.num_running
-        return loads, ages_s
-
     def _add(
         self,
         requests: abc.Sequence[GenerationRequest],
@@ -255,7 +189,7 @@ class GeneratorClient(EngineClient[OpenGeneration]):
         constraint_serials: abc.Sequence[int | None],
     ) -> list[int]:
         now = self._clock()
-        self._queue_wait.record_arrival(now, sum(each.is_waiting for each in self._requests()))
+        self._admission.queue_wait.record_arrival(now, sum(each.is_waiting for each in self._requests()))
         serials = []
         try:
             for index, (request, constraint_serial) in enumerate(zip(requests, constraint_serials, strict=True)):
@@ -267,7 +201,9 @@ class GeneratorClient(EngineClient[OpenGeneration]):
                     request_index=index,
                     constraint_serial=constraint_serial,
                 )
-                serials.append(self._open(OpenGeneration(request, stream, now, self._queue_wait, self._clock), command))
+                serials.append(
+                    self._open(OpenGeneration(request, stream, now, self._admission.queue_wait, self._clock), command)
+                )
         except BaseException:  # a request cannot be pickled: abort the requests before it
             self._leave(*serials)
             raise
@@ -290,7 +226,9 @@ class GeneratorClient(EngineClient[OpenGeneration]):
             self._reject_if_unavailable(deadline)
             for request in requests:
                 self._adapters.check(request.adapter)  # it may have been unloaded meanwhile
-            self._check_capacity(requests)  # others may have been admitted meanwhile
+            self._admission.check(
+                self._clock(), requests, self._requests(), self._stats
+            )  # others may have been admitted meanwhile
             return self._add(requests, stream, constraint_serials)
         finally:
             self._leave(*(serial for _, serial, _ in compiling))

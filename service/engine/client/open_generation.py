@@ -11,6 +11,7 @@ from service.engine.interface.messages import Output
 from service.generation.errors import EngineError
 from service.generation.outputs.output import GenerationOutput
 from service.generation.requests.request import GenerationRequest
+from service.generation.service_level import BATCH
 
 
 class OpenGeneration:
@@ -29,6 +30,7 @@ class OpenGeneration:
         self.is_waiting = True
         self.began = arrived  # set when it starts
         self.num_running = 0  # choices that have started and not ended
+        self.has_output = False
         self._stream = stream
         self._queue_wait = queue_wait
         self._clock = clock
@@ -52,6 +54,7 @@ class OpenGeneration:
     def put(self, output: Output) -> None:
         """Deliver an output."""
         if isinstance(output, GenerationOutput):
+            self.has_output = True
             if output.finish_reason is not None and self.num_running:
                 self.num_running -= 1
                 self._queue_wait.record_end(self._clock() - self.began)
@@ -68,7 +71,7 @@ def description_of(request: GenerationRequest) -> str:
     """Return a description that does not depend on the client, the seed or the deadline."""
     sampling = replace(request.sampling, seed=None)
     same = replace(
-        request, request_id="", caller_id="", weight=1, priority=0, deadline=None, sampling=sampling, output_ends={},
-        separates_tokens=False, prompt_token_ids=[],
+        request, request_id="", caller_id="", weight=1, priority=0, service_level=BATCH, deadline=None,
+        sampling=sampling, output_ends={}, separates_tokens=False, prompt_token_ids=[],
     )  # fmt: skip
     return f"{same!r} {list(request.prompt_token_ids)!r}"

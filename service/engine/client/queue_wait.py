@@ -49,6 +49,11 @@ class QueueWaitEstimator:
         """Record the end of a sequence after `run_s` seconds."""
         self._run_s = run_s if self._run_s is None else _MEMORY * self._run_s + (1 - _MEMORY) * run_s
 
+    @property
+    def run_s(self) -> float:
+        """The average time that a sequence runs; 0 until it was measured."""
+        return self._run_s or 0.0
+
     def wait_s(
         self, caller_id: str, loads: abc.Mapping[str, KeyLoad], max_running: int, ages_s: abc.Sequence[float]
     ) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import abc
 from operator import attrgetter
 
@@ -51,8 +52,9 @@ class AdmissionCapacity:
         return displaced_key(key, self._slots_held(), limit) is not None
 
     def displaced(self, key: KeyQueue, admitted: abc.Collection[Sequence]) -> Sequence | None:
-        """Return the sequence, not in `admitted`, whose slot a sequence of `key` may take if all slots are taken."""
-        return self._last(displaced_key(key, self._slots_held(), self.max_running), admitted)
+        """Return the sequence, not in `admitted`, whose slot the first of `key` may take if all slots are taken."""
+        of_others = self._last(displaced_key(key, self._slots_held(), self.max_running), admitted)
+        return of_others or self._batch_work(key, admitted)
 
     def has_blocks(self, sequence: Sequence, found: list[int]) -> bool:
         """Return whether enough blocks are free to start a sequence. `found` are its cached blocks.
@@ -71,10 +73,21 @@ class AdmissionCapacity:
         held = dict.fromkeys(self._queue.active, 0)
         for sequence in self._running:
             held[self._queue.key_of(sequence)] += len(sequence.block_table)
-        return self._last(displaced_key(key, held, self._pool.num_blocks), admitted)
+        return self._last(displaced_key(key, held, self._pool.num_blocks), admitted) or self._batch_work(key, admitted)
 
     def _slots_held(self) -> dict[KeyQueue, int]:
         return {key: key.num_running for key in self._queue.active}
+
+    def _batch_work(self, key: KeyQueue, admitted: abc.Collection[Sequence]) -> Sequence | None:
+        """Return the last sequence of a key without a service level, if its first waiting one has a due first token."""
+        if key.waiting[0].group.first_token_due == math.inf:
+            return None
+        theirs = [
+            each
+            for each in self._running
+            if self._queue.key_of(each) is key and not any(each.request.service_level) and each not in admitted
+        ]
+        return max(theirs, key=_by_order, default=None)
 
     def _last(self, key: KeyQueue | None, admitted: abc.Collection[Sequence]) -> Sequence | None:
         """Return a key's last sequence, or None if it runs only one, which could otherwise be preempted forever."""

@@ -211,6 +211,7 @@ class EngineCore:
     def stats(self) -> EngineStats:
         """Return a snapshot of the state after the last step."""
         scheduler = self._scheduler
+        decode_step_s, decode_row_s = scheduler.step_times.decode_times
         return EngineStats(
             num_waiting=scheduler.num_waiting,
             num_running=scheduler.num_running,
@@ -230,6 +231,9 @@ class EngineCore:
             num_prefix_query_tokens=scheduler.num_prefix_query_tokens,
             num_prefix_hit_tokens=scheduler.num_prefix_hit_tokens,
             max_running=scheduler.max_running,
+            decode_step_s=decode_step_s,
+            decode_row_s=decode_row_s,
+            prompt_token_s=scheduler.step_times.prompt_token_s,
             num_replays=self._runner.num_replays,
         )
 

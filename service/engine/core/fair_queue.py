@@ -8,6 +8,7 @@ computed again after a preemption, are not counted.
 
 from __future__ import annotations
 
+import math
 from bisect import insort
 from collections import abc
 from operator import attrgetter
@@ -17,6 +18,8 @@ from service.engine.core.sequences.sequence import Sequence, SequenceGroup
 
 _LOGPROBS_PER_TOKEN = 16  # reported logprobs that cost all processes about as much time as a token of a small model
 _by_order = attrgetter("order")
+_SMALL_LOAD = 0.25  # of the largest load of a key, by weight
+_SMALL_SHARE = 0.5  # of a key's share of the slots
 
 
 class KeyQueue(Account):
@@ -30,6 +33,11 @@ class KeyQueue(Account):
         self.waiting: list[Sequence] = []
 
     @property
+    def load(self) -> float:
+        """The number of waiting and running sequences by weight."""
+        return (self.num_running + len(self.waiting)) / self.weight
+
+    @property
     def rank(self) -> tuple[float, float, int]:
         """The sort key of turns, lowest first: service, then running sequences by weight, then arrival."""
         return self.served, self.num_running / self.weight, self.waiting[0].group.serial if self.waiting else -1
@@ -40,6 +48,7 @@ class FairQueue:
 
     def __init__(self) -> None:
         self.num_waiting = 0
+        self.num_limited = 0  # unfinished requests with a service level
         self._keys = Accounts(KeyQueue)
 
     @property
@@ -54,9 +63,11 @@ class FairQueue:
     def enter(self, group: SequenceGroup) -> None:
         """Register a new request. Raise ValueError unless its weight is above 0."""
         self._keys.enter(group.request.caller_id, group.request.weight, waits=lambda key: bool(key.waiting))
+        self.num_limited += any(group.request.service_level)
 
     def leave(self, group: SequenceGroup) -> None:
         """Unregister a request that has ended. None of its sequences may wait or run."""
+        self.num_limited -= any(group.request.service_level)
         self._keys.leave(group.request.caller_id)
 
     def wait(self, sequence: Sequence) -> None:
@@ -75,6 +86,45 @@ class FairQueue:
         """Dequeue the first waiting sequence of a key."""
         self.num_waiting -= 1
         return key.waiting.pop(0)
+
+    def small_keys(self, num_slots: float, credit: float) -> abc.Set[KeyQueue]:
+        """Return the keys that use far less than their share.
+
+        They have at most a quarter of the largest load, by weight, and at most half of their share of `num_slots` or
+        one sequence. Keys that were served more than one of the others, by `credit` tokens, are not among them.
+        """
+        active = self._keys.active
+        if len(active) < 2:
+            return frozenset()
+        limit = _SMALL_LOAD * max(key.load for key in active)
+        least = min(key.served for key in active if key.load > limit)
+        # A load is the number of sequences by weight, as is a share.
+        share = _SMALL_SHARE * num_slots / sum(key.weight for key in active)
+        return {
+            key
+            for key in active
+            if 0 < key.load <= min(limit, max(share, 1 / key.weight)) and key.served <= least + credit
+        }
+
+    def entitled_keys(self, credit: float) -> abc.Set[KeyQueue]:
+        """Return the keys that were not served more than another active one, by `credit` tokens."""
+        least = min(key.served for key in self._keys.active)
+        return {key for key in self._keys.active if key.served <= least + credit}
+
+    def first_in_time(self, key: KeyQueue, now: float, prompt_token_s: float) -> Sequence | None:
+        """Return a key's first waiting sequence, after moving those back that can't have their first token in time."""
+        while key.waiting:
+            first = key.waiting[0]
+            due = first.due
+            if due == math.inf or now + first.num_lacking * prompt_token_s <= due:
+                return first
+            del key.waiting[0]
+            if first.first_token is None:
+                first.group.first_token_due = math.inf
+            insort(key.waiting, first, key=_by_order)
+            if key.waiting[0] is first:
+                return first
+        return None
 
     def charge(self, sequence: Sequence, num_computed_tokens: int) -> None:
         """Charge a sequence's key for its tokens up to `num_computed_tokens` and their logprobs, each token once."""

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import math
-from collections import deque
+from collections import abc
 from operator import attrgetter
 
 from service.engine.core.blocks.block_pool import BlockPool
 from service.engine.core.capacity import AdmissionCapacity
-from service.engine.core.drafts.speculation import MAX_DRAFTS, Speculation
+from service.engine.core.deadlines import Deadlines
+from service.engine.core.drafts.speculation import Speculation
+from service.engine.core.drafts.step_drafts import StepDrafts
 from service.engine.core.fair_queue import FairQueue, KeyQueue
+from service.engine.core.pace import Pace, StepChoice
 from service.engine.core.sequences.sequence import Sequence, SequenceGroup
 from service.engine.core.step import ScheduledSequence, Step, StepPlan, share_of
 from service.engine.core.step_times import StepTimes
+from service.engine.core.turns import Turns
 from service.engine.interface.config import EngineConfig
 
 _by_order = attrgetter("order")
-_by_rank = attrgetter("rank")
 
 
 class Scheduler:
@@ -24,9 +26,10 @@ class Scheduler:
 
     Decodes are scheduled first. Then the API keys take turns, the key with the least service first; each key continues
     its running prompts before it starts another request. A step with decodes computes at most `max_prefill_chunk`
-    prompt tokens, and fewer if these would make it longer than `max_slowdown` allows. When blocks run out, the last
-    sequence of the key with the most service is preempted: it releases all of its blocks and is queued again. A
-    request is not started if it cannot have its first token before its deadline.
+    prompt tokens, and fewer if these would make it longer than `max_slowdown` allows. Both yield to requests with a
+    service level and to keys far below their share, see `pace`. When blocks run out, the last sequence of the key with
+    the most service is preempted: it releases all of its blocks and is queued again. A request is not started if it
+    cannot have its first token before its deadline.
     """
 
     def __init__(self, config: EngineConfig, pool: BlockPool, speculation: Speculation | None = None) -> None:
@@ -36,17 +39,17 @@ class Scheduler:
         self.num_prefix_query_tokens = 0
         self.num_prefix_hit_tokens = 0
         self._config = config
-        self._step_times = StepTimes(config.max_slowdown, config.max_decode_slowdown)
-        self._speculation = speculation
+        self.step_times = StepTimes(config.max_slowdown, config.max_decode_slowdown)
+        self._drafts = StepDrafts(speculation, pool, config.max_batch_tokens)
         self._queue = FairQueue()
         self._running: dict[Sequence, None] = {}
         self._ordered: list[Sequence] | None = None  # the running sequences in order; None after a change
-        self._capacity = AdmissionCapacity(config, pool, self._queue, self._step_times, self._running.keys())
+        self._capacity = AdmissionCapacity(config, pool, self._queue, self.step_times, self._running.keys())
         # Further choices stay here until the first choice has computed the prompt; then they find it in the cache.
         self._following: dict[SequenceGroup, list[Sequence]] = {}
         self._groups: dict[SequenceGroup, None] = {}
-        self._too_late: list[SequenceGroup] = []  # neither waiting nor running; `expired` returns each once
-        self._next_deadline = math.inf  # the earliest deadline of all requests
+        self._deadlines = Deadlines(self._groups.keys())
+        self._pace = Pace(self.step_times, self._queue, config)
 
     @property
     def has_work(self) -> bool:
@@ -74,8 +77,7 @@ class Scheduler:
         Raise ValueError unless the weight is above 0.
         """
         self._queue.enter(group)
-        if group.request.deadline is not None:
-            self._next_deadline = min(self._next_deadline, group.request.deadline)
+        self._deadlines.add(group)
         first, *following = group.sequences
         self._groups[group] = None
         self._following[group] = following
@@ -83,13 +85,7 @@ class Scheduler:
 
     def expired(self, now: float) -> list[SequenceGroup]:
         """Return the groups whose deadline has passed, and those that `schedule` found too late to start."""
-        if now < self._next_deadline and not self._too_late:
-            return []
-        too_late, self._too_late = self._too_late, []
-        deadlines = {group: group.request.deadline for group in self._groups if group.request.deadline is not None}
-        passed = [group for group, deadline in deadlines.items() if deadline <= now]
-        self._next_deadline = min((each for each in deadlines.values() if each > now), default=math.inf)
-        return [*passed, *(group for group in too_late if group in self._groups and group not in passed)]
+        return self._deadlines.expired(now)
 
     def schedule(self, now: float) -> Step | None:
         """Choose the next step and allocate its sequences' blocks.
@@ -99,21 +95,19 @@ class Scheduler:
         if not self._groups:
             return None
         plan = StepPlan(self._config.max_batch_tokens)
-        if self._ordered is None:
-            self._ordered = sorted(self._running, key=_by_order)
-        running = self._ordered
-        for sequence in running:
-            if len(sequence.token_ids) - sequence.num_computed_tokens == 1:
-                self._continue(sequence, plan)
-        if plan.shares:
-            limit = min(plan.num_left, self._config.max_prefill_chunk)
-            plan.num_left = self._step_times.prefill_budget(len(plan.shares), limit)
-        self._fill(plan, [sequence for sequence in running if sequence.num_lacking > 1], now)
+        decodes, prefills = self._split_running()
+        choice = self._pace.choose(decodes, prefills, now)
+        if choice is not None:
+            self._plan_paced(choice, prefills, plan, now)
+            decodes = choice.held
+        if choice is None or not any(map(choice.is_first, plan.shares)):  # no sequence needs the others to yield
+            choice = None
+            self._plan_all(decodes, prefills, plan, now)
         if not plan.shares:
-            if self._too_late:
+            if self._deadlines.too_late:
                 return None
             raise RuntimeError("sequences wait, but none can be scheduled")
-        self._draft(plan)
+        self._drafts.add(plan, choice.is_first if choice is not None else None)
         return plan.to_step()
 
     def advance(self, sequence: Sequence, num_tokens: int) -> None:
@@ -131,18 +125,17 @@ class Scheduler:
 
     def expected_s(self, step: Step) -> float:
         """Return the expected duration of a step in seconds; 0 until steps were measured."""
-        return self._step_times.expected_s(step.num_decodes, step.num_prompt_tokens)
+        return self.step_times.expected_s(step.num_decodes, step.num_prompt_tokens)
 
     def record_step_time(self, step: Step, seconds: float) -> None:
         """Record a step's duration in seconds."""
-        self._step_times.record(step.num_decodes, step.num_prompt_tokens, seconds)
-        if self._speculation is not None and step.num_prompt_tokens == 0:
-            self._speculation.record_step_time(step.num_decodes, step.num_drafts, seconds)
+        self.step_times.record(step.num_decodes, step.num_prompt_tokens, seconds)
+        self._pace.record(step, seconds)
+        self._drafts.record_step_time(step, seconds)
 
     def record_draft(self, item: ScheduledSequence, num_accepted: int) -> None:
         """Record the number of an item's drafts that were accepted."""
-        if self._speculation is not None:
-            self._speculation.record(item.sequence, len(item.draft), num_accepted)
+        self._drafts.record(item, num_accepted)
 
     def finish(self, sequence: Sequence) -> None:
         """Remove a sequence that has its finish reason."""
@@ -180,20 +173,58 @@ class Scheduler:
                 return
         self._schedule_tokens(sequence, num_new, plan)
 
-    def _fill(self, plan: StepPlan, prefills: list[Sequence], now: float) -> None:
+    def _split_running(self) -> tuple[list[Sequence], list[Sequence]]:
+        """Return the running sequences that lack one token, and those that lack more, in order."""
+        if self._ordered is None:
+            self._ordered = sorted(self._running, key=_by_order)
+        decodes: list[Sequence] = []
+        prefills: list[Sequence] = []
+        for sequence in self._ordered:
+            (decodes if len(sequence.token_ids) - sequence.num_computed_tokens == 1 else prefills).append(sequence)
+        return decodes, prefills
+
+    def _plan_all(self, decodes: list[Sequence], prefills: list[Sequence], plan: StepPlan, now: float) -> None:
+        """Add all decodes to the step, and prompts within the budget that they leave."""
+        for sequence in decodes:
+            self._continue(sequence, plan)
+        if plan.shares:
+            plan.num_left = self.step_times.prefill_budget(len(plan.shares), self._max_chunk(plan))
+        self._fill(plan, [each for each in prefills if each not in plan.shares], now)
+
+    def _plan_paced(self, choice: StepChoice, prefills: list[Sequence], plan: StepPlan, now: float) -> None:
+        """Add the chosen decodes to the step, then the prompts that others yield to, then others in the spare time."""
+        for sequence in choice.rows:
+            self._continue(sequence, plan)
+        if choice.num_protected:
+            limit = self.step_times.num_prompt_tokens_within(choice.prompts_s, self._max_chunk(plan))
+            plan.num_left = self.step_times.prefill_budget(choice.num_protected, limit)
+        self._fill(plan, [each for each in prefills if choice.is_first(each)], now, choice.is_first)
+        if not plan.shares:
+            return
+        limit = self.step_times.num_prompt_tokens_within(choice.others_s, self._max_chunk(plan))
+        if choice.rows and limit:
+            limit = self.step_times.prefill_budget(len(choice.rows), limit)
+        plan.num_left = choice.num_other_tokens = limit
+        self._fill(plan, [each for each in prefills if each not in plan.shares], now)
+        choice.num_other_tokens -= plan.num_left
+
+    def _max_chunk(self, plan: StepPlan) -> int:
+        return min(plan.num_left, self._config.max_prefill_chunk)
+
+    def _fill(
+        self,
+        plan: StepPlan,
+        prefills: abc.Iterable[Sequence],
+        now: float,
+        is_wanted: abc.Callable[[Sequence], bool] | None = None,
+    ) -> None:
         """Give the step's remaining budget to running prompts and to queued sequences, key by key."""
-        prefilling: dict[KeyQueue, deque[Sequence]] = {}
-        for sequence in prefills:
-            prefilling.setdefault(self._queue.key_of(sequence), deque()).append(sequence)
-        others = [key for key in self._queue.active if key.waiting] if not plan.preempted else []
-        turns = list(dict.fromkeys([*prefilling, *others]))
-        while plan.num_left > 0 and turns:
-            key = min(turns, key=_by_rank)
-            if prefilling.get(key):
-                self._continue(prefilling[key].popleft(), plan)
+        turns = Turns(prefills, self._queue, is_wanted, may_start=not plan.preempted)
+        while plan.num_left > 0 and (key := turns.next()) is not None:
+            if (sequence := turns.take(key)) is not None:
+                self._continue(sequence, plan)
             elif not key.waiting or plan.preempted or not self._admit(key, plan, now):
-                # No request overtakes the first one of its key; otherwise a large one could wait forever.
-                turns = [each for each in turns if prefilling.get(each) or (each is not key and not key.waiting)]
+                turns.end(key)
 
     def _admit(self, key: KeyQueue, plan: StepPlan, now: float) -> bool:
         """Start the first queued sequence of a key. Return False if no slot or block is free for it."""
@@ -203,7 +234,7 @@ class Scheduler:
         sequence = key.waiting[0]
         found = [] if sequence.needs_prompt_logprobs else self.pool.find(sequence)
         if self._is_too_late(sequence, len(found), now):
-            self._too_late.append(self._queue.pop(key).group)
+            self._deadlines.too_late.append(self._queue.pop(key).group)
             return True
         while not capacity.has_blocks(sequence, found):
             if not self._displace(capacity.displaced_blocks(key, plan.admitted), plan):
@@ -232,7 +263,7 @@ class Scheduler:
         if deadline is None or sequence.scheduled is not None or sequence.choice_index > 0:
             return False
         num_lacking = len(sequence.token_ids) - num_found_blocks * self.pool.block_size
-        return self._step_times.is_too_late(num_lacking, deadline - now)
+        return self.step_times.is_too_late(num_lacking, deadline - now)
 
     def _record_start(self, sequence: Sequence, plan: StepPlan) -> None:
         """Add the group to the plan and count its cached prompt tokens when its first choice starts."""
@@ -255,23 +286,7 @@ class Scheduler:
         self._ordered = None
         self._queue.key_of(sequence).num_running -= 1
         self.pool.release(sequence)
-        if self._speculation is not None:
-            self._speculation.release(sequence)
-
-    def _draft(self, plan: StepPlan) -> None:
-        """Add drafts to decoding sequences, from the tokens and blocks that the step leaves unused."""
-        if self._speculation is None or self._speculation.is_paused():
-            return
-        decodes = [sequence for sequence in plan.shares if sequence.num_lacking == 1 and sequence.num_generated_tokens]
-        if not decodes:
-            return
-        most = self._config.max_batch_tokens - sum(plan.shares.values())
-        plan.drafts = self._speculation.drafts(decodes, most, self._draft_capacity)
-
-    def _draft_capacity(self, sequence: Sequence) -> int:
-        """Extend the block table for drafts if possible; return the number of tokens it holds beyond the next one."""
-        self.pool.extend(sequence, 1 + min(MAX_DRAFTS, sequence.max_tokens - sequence.num_generated_tokens - 1))
-        return len(sequence.block_table) * self.pool.block_size - sequence.num_computed_tokens - 1
+        self._drafts.release(sequence)
 
     def _displace(self, sequence: Sequence | None, plan: StepPlan) -> bool:
         """Preempt `sequence` for another key's sequence. Return False if it is None."""

@@ -45,6 +45,7 @@ class StepTimes:
         self._max_decode_slowdown = max_decode_slowdown
         self.max_decodes = math.inf  # per step
         self._decode_s: dict[int, float] = {}  # of steps without prefill, by the bit length of the number of decodes
+        self._mean_decodes: dict[int, float] = {}  # the moving average of the number in these steps, likewise
         self._slowdown = 1.0  # moving average of steps with decodes, prompts included, relative to one decode alone
         self._is_batch_measured = False  # True if the cost of further decodes was measured
         self._num_decodes = 1.0  # moving average of the decodes in those steps
@@ -63,6 +64,8 @@ class StepTimes:
             known = self._decode_s.get(size, seconds)
             memory = _MEMORY_OF_SHORTER if known < seconds else _MEMORY_OF_LONGER
             self._decode_s[size] = memory * known + (1 - memory) * seconds
+            mean = self._mean_decodes.get(size, num_decodes)
+            self._mean_decodes[size] = memory * mean + (1 - memory) * num_decodes
             if self._num_mixed_steps < _MAX_MIXED_STEPS:
                 self._save(self._decode_s[size])
             self._num_mixed_steps = 0
@@ -83,8 +86,58 @@ class StepTimes:
 
     def expected_s(self, num_decodes: int, num_prompt_tokens: int) -> float:
         """Return the expected duration of a step in seconds; 0 until steps were measured."""
-        prompts_s = self._prefill_s * num_prompt_tokens / self._num_prompt_tokens if self._num_prompt_tokens else 0.0
-        return (self._decode_time(num_decodes) or 0.0) + prompts_s
+        return (self._decode_time(num_decodes) or 0.0) + self.prompt_token_s * num_prompt_tokens
+
+    def decode_s(self, num_decodes: int) -> float | None:
+        """Return the time of a step of decodes alone, interpolated between measured sizes; None if it is unknown.
+
+        It is unknown below the smallest measured size, and proportional to the number above the largest one.
+        """
+        if num_decodes.bit_length() < min(self._decode_s, default=math.inf):
+            return None
+        before, before_s = 0.0, 0.0
+        for size in sorted(self._decode_s):
+            number, seconds = self._mean_decodes[size], max(self._decode_s[size], before_s)
+            if num_decodes <= number:
+                part = (num_decodes - before) / (number - before) if before else 1.0
+                return before_s + part * (seconds - before_s)
+            before, before_s = number, seconds
+        return before_s * num_decodes / before
+
+    @property
+    def decode_times(self) -> tuple[float, float]:
+        """The time of a step that decodes one sequence, and the time that each further one adds on average.
+
+        They are those of a line between the smallest and the largest measured step; 0 until one was measured.
+        """
+        if not self._decode_s:
+            return 0.0, 0.0
+        least, most = min(self._decode_s), max(self._decode_s)
+        number, seconds = self._mean_decodes[least], self._decode_s[least]
+        num_more = self._mean_decodes[most] - number
+        each_s = max(self._decode_s[most] - seconds, 0.0) / num_more if num_more > 0 else 0.0
+        return max(seconds - each_s * (number - 1), 0.0), each_s
+
+    def num_decodes_within(self, seconds: float, least: int, most: int) -> int:
+        """Return the largest number of decodes, from `least` to `most`, that is expected to take at most `seconds`."""
+        while least < most:
+            number = (least + most + 1) // 2
+            if (self.decode_s(number) or 0.0) <= seconds:
+                least = number
+            else:
+                most = number - 1
+        return least
+
+    def num_prompt_tokens_within(self, seconds: float, most: int) -> int:
+        """Return the number of prompt tokens, `most` at most, that are expected to take at most `seconds`."""
+        if seconds <= 0:
+            return 0
+        return int(min(seconds / self.prompt_token_s, most)) if self.prompt_token_s else most
+
+    @property
+    def prompt_token_s(self) -> float:
+        """The time that a prompt token adds to a step; 0 until it was measured."""
+        return self._prefill_s / self._num_prompt_tokens if self._num_prompt_tokens else 0.0
 
     def prefill_budget(self, num_decodes: int, limit: int) -> int:
         """Return the number of prompt tokens that a step with `num_decodes` decodes may compute, `limit` at most.

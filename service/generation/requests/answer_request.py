@@ -9,6 +9,7 @@ from service.generation.formats.output_format import OutputFormat
 from service.generation.prompts.conversation import Prompt
 from service.generation.requests.parameters import LogprobsOptions, SamplingParams, StopParams
 from service.generation.requests.resume import ResumePoint
+from service.generation.service_level import BATCH, ServiceLevel
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,7 @@ class AnswerRequest:
     output_format: OutputFormat | None = None
     skip_special_tokens: bool = True  # False keeps control tokens in the text
     priority: int = 0
+    service_level: ServiceLevel = BATCH  # what it lacks is the caller's
     cache_salt: str = ""
     truncates: bool = False  # cut a prompt that is too long, and end with LENGTH at the deadline
     separates_tokens: bool = False  # each token of a stream has an output of its own

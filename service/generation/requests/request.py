@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from service.generation.formats.constraint import Constraint
 from service.generation.prompts.image import PromptImage
 from service.generation.requests.parameters import LogprobsOptions, SamplingParams, StopParams
+from service.generation.service_level import BATCH, ServiceLevel
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,7 @@ class GenerationRequest:
     caller_id: str = ""  # the key that the request is queued and charged under
     weight: float = 1.0  # of the key's share of the engine, > 0
     priority: int = 0  # among requests of one key, lower values first
+    service_level: ServiceLevel = BATCH  # the latency that the scheduler keeps to
     cache_group: str = ""
     cache_salt: str = ""
     adapter: str = ""

@@ -21,7 +21,8 @@ def test_what_is_written_is_read() -> None:
     _, full = key_of(
         "full", name="größer", scopes=["embed", "endpoints:write"], models=["a*"], endpoints=["b"], disabled=True,
         limits={"requests_per_minute": 5}, limits_by_model={"x": {"max_n": 1}}, min_priority=-100, weight=0.5,
-        cache_group="g", expires="2027-01-01T00:00:00+02:00", previous_sha256=HASH, previous_expires="2027-01-01",
+        cache_group="g", slo_first_token_seconds=1, slo_token_seconds=0.05,
+        expires="2027-01-01T00:00:00+02:00", previous_sha256=HASH, previous_expires="2027-01-01",
     )  # fmt: skip
     text = dump([plain, full])
     assert load(text) == [plain, full]
@@ -74,6 +75,8 @@ def test_file_may_have_no_keys(text: str) -> None:
         (f"keys: [{GOOD}, models: a}}]", "keys[0] (team): models: "),
         (f"keys: [{GOOD}, weight: 0}}]", "keys[0] (team): weight: Input should be greater than 0"),
         (f"keys: [{GOOD}, min_priority: -101}}]", "keys[0] (team): min_priority: "),
+        (f"keys: [{GOOD}, slo_token_seconds: 0}}]", "keys[0] (team): slo_token_seconds: "),
+        (f"keys: [{GOOD}, slo_first_token_seconds: .nan}}]", "keys[0] (team): slo_first_token_seconds: "),
         (f"keys: [{GOOD}, limits: {{max_m: 1}}}}]", "keys[0] (team): limits.max_m: unknown field"),
         (
             f"keys: [{GOOD}, limits: {{max_n: 0}}}}]",

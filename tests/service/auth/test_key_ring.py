@@ -27,6 +27,7 @@ def test_entry_becomes_a_caller() -> None:
     key, entry = key_of(
         "team", name="the team", scopes=["embed", "metrics"], models=["a-*"], endpoints=["b"],
         limits={"max_n": 2}, limits_by_model={"a-1": {"max_tokens": 3}}, min_priority=-5, weight=2.5, cache_group="g",
+        slo_first_token_seconds=2, slo_token_seconds=0.1,
     )  # fmt: skip
     caller = KeyRing([entry]).caller(key, NEW_YEAR)
     assert (caller.id, caller.name) == ("team", "the team")
@@ -37,6 +38,7 @@ def test_entry_becomes_a_caller() -> None:
     assert isinstance(caller.limits, Limits)
     assert caller.limits_by_model["a-1"].max_tokens == 3
     assert (caller.min_priority, caller.weight, caller.cache_group) == (-5, 2.5, "g")
+    assert caller.service_level == (2.0, 0.1)
 
 
 def test_cached_prompts_are_a_keys_own_by_default() -> None:

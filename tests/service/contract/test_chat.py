@@ -33,6 +33,7 @@ from service.generation.prompts.conversation import (
 )
 from service.generation.requests.answer_request import AnswerRequest
 from service.generation.requests.parameters import LogprobsOptions, SamplingParams, StopParams
+from service.generation.service_level import ServiceLevel
 from tests.service.contract.fakes import RESUMED, chat_request, function, message, resume_options, user
 
 
@@ -70,6 +71,8 @@ def test_every_field_is_asked() -> None:
             "deployment": "d",
             "errorBehavior": "ERROR_BEHAVIOR_TRUNCATE",
             "separateTokens": True,
+            "sloFirstTokenSeconds": 2,
+            "sloTokenSeconds": 0.5,
         },
     }
     request = json_format.ParseDict(fields, chat_pb2.ChatRequest())
@@ -102,6 +105,7 @@ def test_every_field_is_asked() -> None:
         skip_special_tokens=False,
         output_format=JsonObject("output_constraint.json_object"),
         priority=-3,
+        service_level=ServiceLevel(2.0, 0.5),
         cache_salt="s",
         truncates=True,
         separates_tokens=True,

@@ -177,6 +177,20 @@ async def test_ends_and_phases_are_counted() -> None:
 
 
 @pytest.mark.slow
+async def test_goodput_is_counted_by_class() -> None:
+    """Finished choices are counted by their service class, and by whether its limits were kept."""
+    async with running() as run:
+        for first_s, token_s in ((1, 1e-9), (600, 60), (None, None)):
+            serving = serving_pb2.ServingOptions(slo_first_token_seconds=first_s, slo_token_seconds=token_s)
+            await run.chat.Chat(request(serving=serving))
+        counts = {
+            (dict(labels)["sluice_slo_class"], dict(labels)["sluice_slo_met"]): value
+            for labels, value in samples(run, "sluice_server_slo_choices_total").items()
+        }
+        assert counts == {("relaxed", "true"): 1, ("interactive", "false"): 1, ("batch", "true"): 1}
+
+
+@pytest.mark.slow
 async def test_build_and_cache_are_shown() -> None:
     """The metrics have the version, the version of Python, and the fraction of the cache in use."""
     async with running() as run:

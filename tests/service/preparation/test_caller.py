@@ -9,6 +9,7 @@ from service.generation.caller import ANONYMOUS, Caller
 from service.generation.errors import InvalidRequest
 from service.generation.prompts.conversation import RawTokens
 from service.generation.requests.embedding import TextsToEmbed
+from service.generation.service_level import ServiceLevel
 from service.prompting.preparation import Preparation
 from service.prompts.embeddings.embedding import EmbeddingPrompts
 from tests.service.preparation.fakes import TOKENIZER, chat, request_of
@@ -39,6 +40,16 @@ async def test_cached_prompts_are_shared_by_an_explicit_group_only(preparation: 
     assert grouped[0] == grouped[1]
     assert anonymous[0] == anonymous[1]
     assert len({*alone, *grouped, *anonymous}) == 4
+
+
+async def test_a_request_has_the_service_level_of_its_key_unless_it_sets_one(preparation: Preparation) -> None:
+    """Each limit that the request doesn't set is the key's."""
+    caller = Caller(id="k1", service_level=ServiceLevel(2.0, 0.1))
+    levels = [
+        request_of(await preparation.prepare(chat(service_level=own), "r", None, caller)).service_level
+        for own in (ServiceLevel(), ServiceLevel(0.5), ServiceLevel(None, 1.0))
+    ]
+    assert levels == [(2.0, 0.1), (0.5, 0.1), (2.0, 1.0)]
 
 
 @pytest.mark.parametrize(("caller", "lowest"), [(ANONYMOUS, 0), (TEAM, -10)])

@@ -278,3 +278,19 @@ async def test_changes_at_the_same_time_go_one_after_the_other() -> None:
         assert sorted(endpoint.config_version for endpoint in updated) == list(range(2, 22))
         last = max(updated, key=lambda endpoint: endpoint.config_version)
         assert await run.get("x") == last
+
+
+async def test_an_endpoint_of_the_settings_has_a_service_level() -> None:
+    """A limit that a request doesn't set is that of the endpoint that it names."""
+    entity = {"name": "only", "model": "a", "traffic_percentage": 100}
+    endpoint = {"name": "fast", "entities": [entity], "slo_first_token_seconds": 600, "slo_token_seconds": 1e-9}
+    async with serving("a", endpoints=[endpoint]) as run:
+        own = serving_pb2.ServingOptions(slo_token_seconds=60)
+        for model, options in (("fast", None), ("fast", own), ("a", None)):
+            await run.chat.Chat(request(model=model, serving=options))
+        counts = {
+            (sample.labels["sluice_slo_class"], sample.labels["sluice_slo_met"]): sample.value
+            for sample in run.telemetry.samples()
+            if sample.name == "sluice_server_slo_choices_total"
+        }
+    assert counts == {("interactive", "false"): 1, ("relaxed", "true"): 1, ("batch", "true"): 1}

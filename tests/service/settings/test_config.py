@@ -190,6 +190,7 @@ def test_endpoints_of_a_file(tmp_path: Path) -> None:
         ("90", "80", "endpoints.0.entities: traffic_percentage must add up to 100, not 90"),
         ("90", "101", "endpoints.0.entities.0.traffic_percentage: "),
         ("trial", "main", "endpoints.0.entities: duplicate name 'main'"),
+        ("name: x", "name: x, slo_token_seconds: 0", "endpoints.0.slo_token_seconds: "),
         ("trial", "no spaces", "endpoints.0.entities.1.name: "),
         ("model: b", "model: c", "endpoints.0.entities: no model named 'c' is served"),
         ("name: x", "name: a", "endpoints.0.name: 'a' is the name of a model"),

@@ -71,6 +71,8 @@ class Options(TypedDict, total=False):
     cache_salt: str
     error_behavior: serving_pb2.ErrorBehavior.ValueType
     deployment: str
+    slo_first_token_seconds: float
+    slo_token_seconds: float
     # OutputConstraint, as one of these
     json_schema: Mapping[str, Any]
     json_object: bool

@@ -39,6 +39,8 @@ class DrawingBody(OpenAINumbers, kw_only=True):
     watermark: bool | None = None
     priority: int | None = None
     cache_salt: str | None = None
+    slo_first_token_seconds: float | None = None
+    slo_token_seconds: float | None = None
     stream: bool | None = None
 
     def set_drawing(

@@ -6,6 +6,7 @@ A sequence holds its tokens, cache blocks, text and finish reason. Only the engi
 from __future__ import annotations
 
 import hashlib
+import math
 from array import array
 from collections.abc import Collection
 
@@ -16,6 +17,8 @@ from service.engine.tokens.tokenizer import Tokenizer
 from service.generation.errors import ConstraintFailed
 from service.generation.outputs.output import FinishReason, GenerationOutput, Timings, TokenLogprob
 from service.generation.requests.request import GenerationRequest
+
+_USED = 0.95  # of a limit per token: the times of steps vary
 
 
 class SequenceGroup:
@@ -47,6 +50,8 @@ class SequenceGroup:
         self.arrived = arrived
         self.cache_salt = cache_salt
         self.num_cached_tokens = 0  # prompt tokens that the first choice found in the cache when it first ran
+        limit_s = request.service_level.first_token_s
+        self.first_token_due = math.inf if limit_s is None else arrived + limit_s  # infinite once it can't be met
         self.ended = False  # by an error or an abort; not set if all choices finish
         stopping = request.stopping
         end_token_ids = frozenset(stopping.stop_token_ids)
@@ -95,8 +100,7 @@ class Sequence:
         self.group = group
         self.request = request
         self.choice_index = choice_index
-        # Scheduling order: by priority, then by arrival, then by the choice's index. No two are equal.
-        self.order = (request.priority, group.serial, choice_index)
+        self.last_paced_step = 0  # the number of the last step with paced decodes that computed it
         self.seed = seed  # 0 ≤ seed < 2**63
         self.end_token_ids = end_token_ids  # must not be sampled while is_too_short
         self.max_tokens = max_tokens
@@ -132,6 +136,20 @@ class Sequence:
             decodes_immediately=bool(stopping.stop),
             separates_tokens=request.separates_tokens,
         )
+
+    @property
+    def order(self) -> tuple[int, float, int, int]:
+        """The scheduling order: by priority, first token due, arrival, and the choice's index. No two are equal."""
+        group = self.group
+        return self.request.priority, group.first_token_due, group.serial, self.choice_index
+
+    @property
+    def due(self) -> float:
+        """The instant until which its next token must be sampled; infinite without a limit."""
+        if self.first_token is None:
+            return self.group.first_token_due
+        limit_s = self.request.service_level.token_s
+        return math.inf if limit_s is None else self.first_token + _USED * limit_s * self.num_generated_tokens
 
     @property
     def num_generated_tokens(self) -> int:

@@ -57,6 +57,8 @@ class ServingOptions(_message.Message):
     CACHE_SALT_FIELD_NUMBER: _builtins.int
     ERROR_BEHAVIOR_FIELD_NUMBER: _builtins.int
     DEPLOYMENT_FIELD_NUMBER: _builtins.int
+    SLO_FIRST_TOKEN_SECONDS_FIELD_NUMBER: _builtins.int
+    SLO_TOKEN_SECONDS_FIELD_NUMBER: _builtins.int
     SEPARATE_TOKENS_FIELD_NUMBER: _builtins.int
     priority: _builtins.int
     """The priority among the queued requests of the same API key: lower values are served first. Requests of other keys
@@ -74,6 +76,17 @@ class ServingOptions(_message.Message):
     """The served entity to use, if `model` names an endpoint with several; at most 256 characters. NOT_FOUND if the
     endpoint has no such entity. Default: empty, chosen by traffic percentage.
     """
+    slo_first_token_seconds: _builtins.float
+    """The service level objective for the first token: the time from the arrival of the call in seconds. Other work yields
+    to a request as long as it can be met; a request that arrives when it can't be met is rejected with
+    RESOURCE_EXHAUSTED, and RetryInfo has the time at which it could be. Above 0, at most 3,600. Default: that of the API
+    key, or none. A request without objectives is batch work, which has the time that others leave. Objectives have no
+    effect on requests that don't generate text.
+    """
+    slo_token_seconds: _builtins.float
+    """The service level objective for the following tokens: the mean time between two tokens of a choice in seconds, with
+    the same effect. Above 0, at most 3,600. Default: that of the API key, or none.
+    """
     separate_tokens: _builtins.bool
     """Whether each generated token of a stream is sent in a piece of its own, at the cost of throughput. Text that is held
     back, such as a part of a character, comes with a later token. Default: false, tokens that follow each other within
@@ -86,19 +99,29 @@ class ServingOptions(_message.Message):
         cache_salt: _builtins.str = ...,
         error_behavior: Global___ErrorBehavior.ValueType = ...,
         deployment: _builtins.str = ...,
+        slo_first_token_seconds: _builtins.float | None = ...,
+        slo_token_seconds: _builtins.float | None = ...,
         separate_tokens: _builtins.bool | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_priority", b"_priority", "_separate_tokens", b"_separate_tokens", "priority", b"priority", "separate_tokens", b"separate_tokens"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_priority", b"_priority", "_separate_tokens", b"_separate_tokens", "_slo_first_token_seconds", b"_slo_first_token_seconds", "_slo_token_seconds", b"_slo_token_seconds", "priority", b"priority", "separate_tokens", b"separate_tokens", "slo_first_token_seconds", b"slo_first_token_seconds", "slo_token_seconds", b"slo_token_seconds"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_priority", b"_priority", "_separate_tokens", b"_separate_tokens", "cache_salt", b"cache_salt", "deployment", b"deployment", "error_behavior", b"error_behavior", "priority", b"priority", "separate_tokens", b"separate_tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_priority", b"_priority", "_separate_tokens", b"_separate_tokens", "_slo_first_token_seconds", b"_slo_first_token_seconds", "_slo_token_seconds", b"_slo_token_seconds", "cache_salt", b"cache_salt", "deployment", b"deployment", "error_behavior", b"error_behavior", "priority", b"priority", "separate_tokens", b"separate_tokens", "slo_first_token_seconds", b"slo_first_token_seconds", "slo_token_seconds", b"slo_token_seconds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__priority: _TypeAlias = _typing.Literal["priority"]  # noqa: Y015
     _WhichOneofArgType__priority: _TypeAlias = _typing.Literal["_priority", b"_priority"]  # noqa: Y015
     _WhichOneofReturnType__separate_tokens: _TypeAlias = _typing.Literal["separate_tokens"]  # noqa: Y015
     _WhichOneofArgType__separate_tokens: _TypeAlias = _typing.Literal["_separate_tokens", b"_separate_tokens"]  # noqa: Y015
+    _WhichOneofReturnType__slo_first_token_seconds: _TypeAlias = _typing.Literal["slo_first_token_seconds"]  # noqa: Y015
+    _WhichOneofArgType__slo_first_token_seconds: _TypeAlias = _typing.Literal["_slo_first_token_seconds", b"_slo_first_token_seconds"]  # noqa: Y015
+    _WhichOneofReturnType__slo_token_seconds: _TypeAlias = _typing.Literal["slo_token_seconds"]  # noqa: Y015
+    _WhichOneofArgType__slo_token_seconds: _TypeAlias = _typing.Literal["_slo_token_seconds", b"_slo_token_seconds"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__priority) -> _WhichOneofReturnType__priority | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__separate_tokens) -> _WhichOneofReturnType__separate_tokens | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__slo_first_token_seconds) -> _WhichOneofReturnType__slo_first_token_seconds | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__slo_token_seconds) -> _WhichOneofReturnType__slo_token_seconds | None: ...
 
 Global___ServingOptions: _TypeAlias = ServingOptions  # noqa: Y015
