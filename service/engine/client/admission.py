@@ -146,11 +146,14 @@ class Admission:
         self,
         now: float,
         requests: abc.Sequence[GenerationRequest],
-        opened: abc.Iterable[OpenGeneration],
+        opened: abc.Collection[OpenGeneration],
         stats: EngineStats,
     ) -> None:
-        """Raise EngineOverloaded if the measured rates don't suffice for the service levels of all requests."""
-        if not any(any(request.service_level) for request in requests):
+        """Raise EngineOverloaded if the measured rates don't suffice for the service levels of all requests.
+
+        An idle engine admits every request, so that rates which were measured under other conditions are replaced.
+        """
+        if not opened or not any(any(request.service_level) for request in requests):
             return
         rates = Rates(stats.decode_step_s, stats.decode_row_s, stats.prompt_token_s)
         cached = stats.num_prefix_hit_tokens / stats.num_prefix_query_tokens if stats.num_prefix_query_tokens else 0.0

@@ -79,15 +79,20 @@ class AdmissionCapacity:
         return {key: key.num_running for key in self._queue.active}
 
     def _batch_work(self, key: KeyQueue, admitted: abc.Collection[Sequence]) -> Sequence | None:
-        """Return the last sequence of a key without a service level, if its first waiting one has a due first token."""
-        if key.waiting[0].group.first_token_due == math.inf:
+        """Return the last sequence of a key without a service level, if it is after the first waiting one.
+
+        Return None unless the first token of the waiting one is due.
+        """
+        first = key.waiting[0]
+        if first.group.first_token_due == math.inf:
             return None
         theirs = [
             each
             for each in self._running
             if self._queue.key_of(each) is key and not any(each.request.service_level) and each not in admitted
         ]
-        return max(theirs, key=_by_order, default=None)
+        last = max(theirs, key=_by_order, default=None)
+        return last if last is not None and last.order > first.order else None
 
     def _last(self, key: KeyQueue | None, admitted: abc.Collection[Sequence]) -> Sequence | None:
         """Return a key's last sequence, or None if it runs only one, which could otherwise be preempted forever."""

@@ -99,9 +99,10 @@ class Scheduler:
         choice = self._pace.choose(decodes, prefills, now)
         if choice is not None:
             self._plan_paced(choice, prefills, plan, now)
-            decodes = choice.held
-        if choice is None or not any(map(choice.is_first, plan.shares)):  # no sequence needs the others to yield
-            choice = None
+            if not any(map(choice.is_first, plan.shares)):  # no sequence needs the others to yield
+                decodes, choice = choice.held, None
+                plan.num_left = self._config.max_batch_tokens - sum(plan.shares.values())
+        if choice is None:
             self._plan_all(decodes, prefills, plan, now)
         if not plan.shares:
             if self._deadlines.too_late:

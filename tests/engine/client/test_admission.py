@@ -8,10 +8,16 @@ from contextlib import AsyncExitStack
 
 import pytest
 
+from service.engine.client.admission import Admission
 from service.engine.client.generator import GeneratorClient
+from service.engine.client.open_generation import OpenGeneration
+from service.engine.client.output_stream import OutputStream
+from service.engine.client.wakeups import WakeupLimiter
 from service.generation.errors import EngineOverloaded
 from service.generation.requests.request import GenerationRequest
-from tests.engine.fakes import Clock, read, request, until
+from service.generation.service_level import ServiceLevel
+from service.generation.stats import EngineStats
+from tests.engine.fakes import Clock, config_of, read, request, until
 from tests.engine.started_engine import ENDLESS, Starter
 
 SLOW_S = 10.0  # that a sequence has run
@@ -215,3 +221,29 @@ async def test_a_wait_may_be_unlimited(start_thread: Starter) -> None:
     async with start_thread.started("x", ends=False, clock=clock, **sizes) as (engine, _), AsyncExitStack() as stack:
         await fill(engine, clock, stack)
         await stack.enter_async_context(engine.generate(endless()))
+
+
+@pytest.mark.parametrize(
+    ("level", "message"),
+    [
+        (ServiceLevel(None, 0.0105), "the objective per token can't be met now"),
+        (ServiceLevel(0.1, 0.1), r"the first token would come 0\.\d s after its objective"),
+    ],
+)
+def test_a_service_level_that_cannot_be_met_is_rejected(level: ServiceLevel, message: str) -> None:
+    """A request is rejected if a step or the prompts before it take too long; an idle engine admits it."""
+    clock = Clock()
+    admission = Admission(config_of())
+    stats = EngineStats(decode_step_s=0.010, decode_row_s=0.005, prompt_token_s=0.001)
+    wanted = request("x" * 100, service_level=level)
+    admission.check(clock.now, [wanted], [], stats)
+    opened = [
+        OpenGeneration(wanted, OutputStream(1, WakeupLimiter()), clock.now, admission.queue_wait, clock)
+        for wanted in [request("y" * 50, service_level=ServiceLevel(0.1, 0.1))]
+    ]
+    with pytest.raises(EngineOverloaded, match=message) as caught:
+        admission.check(clock.now, [wanted], opened, stats)
+    assert caught.value.retry_after_s >= 1
+    assert not caught.value.for_all
+    admission.check(clock.now, [request("batch")], opened, stats)
+    admission.check(clock.now, [request("x" * 100, service_level=ServiceLevel(1.0, 0.1))], opened, stats)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from service.engine.core.sequences.sequence import SequenceGroup, choice_seed
 from service.generation.errors import DeadlineExceeded
 from service.generation.requests.request import GenerationRequest
+from service.generation.service_level import BATCH, ServiceLevel
 from tests.engine.fakes import Bench, config_of, request, sums
 
 PREFIXES = ["", "system: be brief. ", "system: be brief. user: ", "once upon a time "]
@@ -46,6 +47,8 @@ def test_load_ends_with_every_block_free(seed: int, prefix_caching: bool) -> Non
                 seed=draw.randrange(100),
                 max_tokens=draw.choice([None, 1, 2, 10, 20]),
                 priority=draw.randrange(3),
+                caller_id=draw.choice("aaab"),
+                service_level=draw.choice([BATCH, BATCH, ServiceLevel(30.0, 3.0), ServiceLevel(None, 0.5)]),
                 deadline=draw.choice([None, None, None, bench.clock.now + draw.randint(1, 60)]),
                 ignore_eos=True,
             )
