@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -14,9 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from runner.state import StateError, claimed, make_operator_token
-from service.auth.key_entry import KeysError
 from service.server.listener import StartError
-from tests.service.fakes import running
+from service.server.stores import change_store, endpoint_store, operator_access
+from service.settings.config import Settings
+from service.storage.shared_file import SharedFileError
 
 NUM_EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "12"))
 ENDPOINT = {"name": "e", "entities": [{"name": "a", "model": "scripted", "traffic_percentage": 100}]}
@@ -38,55 +39,34 @@ quietly = settings(
     max_examples=NUM_EXAMPLES,
     deadline=None,
     derandomize="FUZZ_EXAMPLES" not in os.environ,
-    suppress_health_check=[HealthCheck.too_slow],
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 
 
-def problem_of(**options: Any) -> str:
-    """Start a service, and return the error that ended its start, or nothing."""
-
-    async def start() -> str:
-        try:
-            async with running(**options) as run:
-                return "" if await run.status() == "SERVING" else "not serving"
-        except (StartError, KeysError) as error:
-            return str(error)
-
-    return asyncio.run(start())
+STORES: dict[str, Callable[[Path], Any]] = {
+    "endpoints": lambda path: endpoint_store(Settings(endpoints_file=path)).read(),
+    "models": lambda path: change_store(Settings(loaded_models_file=path)).read(),
+    "operator token": lambda path: operator_access(Settings(auth={"operator_token_file": path})),  # type: ignore[arg-type]
+}
 
 
-def is_about(problem: str, path: Path) -> bool:
-    """Return True if there is no problem, or one line that names the file."""
-    return not problem or (str(path) in problem and "\n" not in problem)
-
-
-@pytest.mark.parametrize("setting", ["endpoints_file", "loaded_models_file"])
-def test_any_stored_state_starts_or_names_its_file(setting: str) -> None:
-    """What can't be read is kept as it is."""
+@pytest.mark.parametrize("name", STORES)
+def test_any_content_is_used_or_named(name: str) -> None:
+    """A file that can't be used is kept as it is, and named by the error that ends the start."""
 
     @quietly
     @given(CONTENTS)
     def try_one(content: bytes) -> None:
         with TemporaryDirectory() as folder:
-            path = Path(folder, "state.json")
+            path = Path(folder, "state")
             path.write_bytes(content)
-            problem = problem_of(**{setting: path})
-            assert is_about(problem, path)
-            assert not problem or path.read_bytes() == content
-
-    try_one()
-
-
-def test_any_operator_token_starts_or_names_its_file() -> None:
-    """A token that is too short, or no text, ends the start."""
-
-    @quietly
-    @given(st.binary(max_size=80))
-    def try_one(content: bytes) -> None:
-        with TemporaryDirectory() as folder:
-            path = Path(folder, "operator-token")
-            path.write_bytes(content)
-            assert is_about(problem_of(auth={"operator_token_file": path}), path)
+            problem = ""
+            try:
+                STORES[name](path)
+            except (SharedFileError, StartError) as error:
+                problem = str(error)
+            assert not problem or (str(path) in problem and "\n" not in problem)
+            assert path.read_bytes() == content
 
     try_one()
 
