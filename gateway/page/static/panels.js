@@ -1,4 +1,4 @@
-// The panels beside the conversation. On small screens they cover it, so at most one is open.
+// The panels next to the conversation. On small screens they cover it, so at most one is open.
 
 const NAMES = ["list", "settings"];
 const at = (id) => document.getElementById(id);
