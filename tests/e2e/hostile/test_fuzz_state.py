@@ -46,7 +46,7 @@ quietly = settings(
 STORES: dict[str, Callable[[Path], Any]] = {
     "endpoints": lambda path: endpoint_store(Settings(endpoints_file=path)).read(),
     "models": lambda path: change_store(Settings(loaded_models_file=path)).read(),
-    "operator token": lambda path: operator_access(Settings(auth={"operator_token_file": path})),  # type: ignore[arg-type]
+    "operator token": lambda path: operator_access(Settings(auth={"operator_token_file": path})),
 }
 
 
