@@ -19,7 +19,8 @@ from service.engine.interface.config import EngineConfig
 
 # Others may always prolong the steps of small keys by this part, so that they don't starve. It is saved up.
 _GRANT = 0.25
-_MAX_SAVED_S = 0.25
+_MAX_SAVED_S = 0.25  # or the time of two decodes or of the smallest chunk, if that is longer
+MIN_OTHER_CHUNK = 16  # tokens of others' prompts in a step
 _HORIZON_STEPS = 2.0  # a token is protected if it is due within this many steps of all decodes, and a prompt
 _MAX_LATE_SHARE = 0.5  # a limit per token is given up if this share of it can't make up for the delay
 # A key may receive this many tokens more than others, or those of this time, before it counts as served more.
@@ -91,7 +92,9 @@ class Pace:
         used_s = (self._times.decode_s(step.num_decodes) or 0.0) - alone_s if step.num_decodes else 0.0
         used_s = max(used_s, 0.0) + choice.num_other_tokens * self._times.prompt_token_s
         saved_s = self._saved_s + _GRANT * max(seconds - used_s, 0.0) - used_s
-        self._saved_s = min(max(saved_s, -_MAX_SAVED_S), _MAX_SAVED_S)
+        _, row_s = self._times.decode_times
+        most_s = max(_MAX_SAVED_S, 2 * row_s, 2 * MIN_OTHER_CHUNK * self._times.prompt_token_s)
+        self._saved_s = min(max(saved_s, -most_s), most_s)
 
     def _split(
         self, decodes: abc.Iterable[Sequence], entitled: abc.Set[KeyQueue], now: float, horizon: float

@@ -11,7 +11,7 @@ from service.engine.core.deadlines import Deadlines
 from service.engine.core.drafts.speculation import Speculation
 from service.engine.core.drafts.step_drafts import StepDrafts
 from service.engine.core.fair_queue import FairQueue, KeyQueue
-from service.engine.core.pace import Pace, StepChoice
+from service.engine.core.pace import MIN_OTHER_CHUNK, Pace, StepChoice
 from service.engine.core.sequences.sequence import Sequence, SequenceGroup
 from service.engine.core.step import ScheduledSequence, Step, StepPlan, share_of
 from service.engine.core.step_times import StepTimes
@@ -203,7 +203,9 @@ class Scheduler:
         if not plan.shares:
             return
         limit = self.step_times.num_prompt_tokens_within(choice.others_s, self._max_chunk(plan))
-        if choice.rows and limit:
+        if limit < min(MIN_OTHER_CHUNK, self._config.max_prefill_chunk):
+            limit = 0  # the time is saved up: small chunks cost several times as much per token
+        elif choice.rows:
             limit = self.step_times.prefill_budget(len(choice.rows), limit)
         plan.num_left = choice.num_other_tokens = limit
         self._fill(plan, [each for each in prefills if each not in plan.shares], now)
