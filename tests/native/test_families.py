@@ -128,6 +128,18 @@ def test_an_adapter_adds_to_the_modules_of_the_checkpoint(name: str) -> None:
     assert np.abs(found - expected).max() <= 2e-4
 
 
+@pytest.mark.parametrize("name", ["apertus", "arcee", "gemma2", "gpt_neox", "olmo, limited", "phi"])
+def test_numbers_that_are_not_finite_are_not_hidden(name: str) -> None:
+    """A NaN in a weight reaches the logits through every activation, limit and soft cap."""
+    model = model_of(name)
+    for part in ("self_attn.v_proj", "mlp.up_proj", "norm"):
+        made = native(model)
+        made.allocate(12, 16)
+        tensor = f"model.{part}.weight" if part == "norm" else f"model.layers.0.{part}.weight"
+        made.load(tensor, np.full(made.tensors()[tensor], np.nan, np.float32))
+        assert np.isnan(step(made, [(Sequence(some_tokens(4, 5), BLOCKS), 5)])[0]).all()
+
+
 UNSUPPORTED: dict[str, tuple[str, dict[str, Any], str]] = {
     "falcon": ("falcon", {"alibi": True}, "alibi is True"),
     "gemma": ("gemma", {"use_bidirectional_attention": True}, "use_bidirectional_attention is True"),
