@@ -98,6 +98,8 @@ def native(model: PreTrainedModel, weight_type: str = "float32", **options: Any)
     plan, tensors = exact_plan(model.config), FAMILIES[model.config.model_type].tensors
     made = sluice_native.Model(plan.to_native(), weight_type=weight_type, **options)
     stored = model.state_dict()
+    if model.config.model_type == "gpt_neox":
+        stored["embed_out.weight"] = stored["lm_head.weight"]  # the name in files
 
     def take(name: str, shape: tuple[int, ...]) -> NDArray[Any]:
         tensor = stored[name].detach().contiguous()
