@@ -98,6 +98,8 @@ def native(model: PreTrainedModel, weight_type: str = "float32", **options: Any)
     plan, tensors = exact_plan(model.config), FAMILIES[model.config.model_type].tensors
     made = sluice_native.Model(plan.to_native(), weight_type=weight_type, **options)
     stored = model.state_dict()
+    if model.config.model_type == "gpt_neox":
+        stored["embed_out.weight"] = stored["lm_head.weight"]  # the name in files
 
     def take(name: str, shape: tuple[int, ...]) -> NDArray[Any]:
         tensor = stored[name].detach().contiguous()
@@ -111,8 +113,13 @@ def native(model: PreTrainedModel, weight_type: str = "float32", **options: Any)
 
 
 def exact_plan(config: Any) -> DecoderPlan:
-    """Return the plan of a configuration with transformers' own frequencies, which differ in their last bits."""
+    """Return the plan of a configuration, with transformers' own frequencies if all layers share one table.
+
+    Those of the product differ in their last bits.
+    """
     plan, head_dim = plan_of(config), head_dim_of(config)
+    if len(plan.rotary) != 1 or config.rope_parameters.get("partial_rotary_factor", 1.0) != 1:
+        return plan
     kind, factor = config.rope_parameters.get("rope_type", "default"), 1.0
     if kind == "default":
         exponents = torch.arange(0, head_dim, 2, dtype=torch.float32) / head_dim
