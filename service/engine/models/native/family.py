@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -42,6 +42,14 @@ class Family:
     types: tuple[str, ...]
     plan: Callable[[Any], DecoderPlan]
     tensors: Tensors = LLAMA_TENSORS
+    alternatives: tuple[Tensors, ...] = ()  # the names in other checkpoints, which differ in the experts
+
+    def tensors_in(self, names: Container[str], plan: DecoderPlan) -> Tensors:
+        """Return the names that a checkpoint uses."""
+        for tensors in self.alternatives:
+            if tensors.experts is not None and tensors.experts.are_in(names, plan, tensors.layers):
+                return tensors
+        return self.tensors
 
 
 def require(config: Any, name: str, *allowed: Any) -> None:
