@@ -19,6 +19,7 @@ from service.engine.models.checkpoint.compute_dtype import choose_compute_dtype
 from service.engine.models.checkpoint.encoders.pair_files import PairFiles, is_cross_encoder, unsupported_head
 from service.engine.models.checkpoint.encoders.sentence_files import SentenceFiles, is_encoder
 from service.engine.models.checkpoint.text_part import text_config
+from service.engine.models.selection.backends import preferred_reasons
 from service.engine.models.torch.shard import num_rank_parameters
 from service.generation.errors import ModelLoadError
 
@@ -93,7 +94,7 @@ def _report(plan: ModelPlan) -> dict[str, Any]:
         "max_model_len": spec.max_positions,
         "cache": spec.cache_dtype,
         "cache_bytes_per_token": per_token,
-        "resumes": plan.backend.is_invariant,
+        **_promises(plan),
         **by_rank,
     }
     if spec.device == "cpu":
@@ -102,6 +103,24 @@ def _report(plan: ModelPlan) -> dict[str, Any]:
         fits = headroom > 0 and (num_tokens is None or num_tokens >= spec.block_size)
         report |= {"cache_tokens": num_tokens, "fits": fits}
     return report
+
+
+def _promises(plan: ModelPlan) -> dict[str, Any]:
+    """Return what holds for answers on the chosen backend, and why preferred backends do not support the model.
+
+    None is a promise that depends on the model's modules and is known only after a load.
+    """
+    backend = plan.backend
+    reasons = preferred_reasons(plan.spec, backend)
+    return {
+        "same_answer_in_any_batch": backend.is_invariant,
+        "resumes": backend.is_invariant,
+        "shared_prefixes": backend.shares_prefixes,
+        "drafts": backend.is_invariant,
+        "adapters": backend.takes_adapters,
+        "quantizations": sorted(backend.quantizations),
+        **{f"not_{name}": reason or "another backend was requested" for name, reason in reasons.items()},
+    }
 
 
 def _cache_bytes_per_token(config: Any, num_bytes: float, num_ranks: int = 1) -> int | None:
@@ -123,6 +142,8 @@ def _text(report: dict[str, Any]) -> str:
             text = f"{value / 2**20:,.0f} MiB"
         elif isinstance(value, bool):
             text = "yes" if value else "no"
+        elif isinstance(value, list):
+            text = ", ".join(value) or "none"
         elif isinstance(value, int):
             text = f"{value:,}"
         rows.append(f"{name.replace('_', ' '):30}{text}")

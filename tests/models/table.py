@@ -32,7 +32,13 @@ DECODERS: Final = tuple(sorted(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES))
 OTHERS: Final = tuple(sorted(set(MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES) - set(DECODERS)))
 EQUAL: Final = "equal"
 _MOST_PARAMETERS: Final = 30_000_000  # of a tested model; larger ones have sizes that shapes.py does not override
-_ROW: Final = re.compile(r"^\| `([^`]+)` \| ([^|]*) \| (.*) \|$", re.MULTILINE)
+_ROW: Final = re.compile(r"^\| `([^`]+)` \| ([^|]*) \| [^|]* \| (.*) \|$", re.MULTILINE)
+_PROMISES: Final = {
+    "native": "all",
+    "torch": "prefixes, adapters",
+    "transformers": "prefixes, adapters",
+    "transformers, one by one": "none",
+}
 _BEGIN: Final = "<!-- what follows is written by `make models` -->"
 
 
@@ -112,5 +118,8 @@ def _counted(rows: Sequence[Row]) -> str:
 
 
 def _table(rows: Iterable[Row]) -> str:
-    lines = [f"| `{row.kind}` | {row.backend} | {row.result.replace('|', '/')} |" for row in rows]
-    return "\n".join(("| model_type | backend | compared with transformers |", "|---|---|---|", *lines))
+    lines = [
+        f"| `{row.kind}` | {row.backend} | {_PROMISES.get(row.backend, '')} | {row.result.replace('|', '/')} |"
+        for row in rows
+    ]
+    return "\n".join(("| model_type | backend | promises | compared with transformers |", "|---|---|---|---|", *lines))

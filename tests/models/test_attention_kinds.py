@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.models.comparison import compare
+from tests.models.comparison import CONFIG, compare
 from tests.models.made import made
 
 KINDS = {
@@ -22,5 +23,5 @@ KINDS = {
 @pytest.mark.parametrize("kind", KINDS)
 async def test_answers_equal_transformers(kind: str, tmp_path: Path) -> None:
     """Answers are equal with chunked prompts batched with decodes, and again with cached prefixes."""
-    outcome = await compare(made(kind, tmp_path), tmp_path)
+    outcome = await compare(made(kind, tmp_path), tmp_path, replace(CONFIG, backend="transformers"))
     assert (outcome.backend, outcome.message) == ("transformers", "")

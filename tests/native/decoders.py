@@ -114,8 +114,13 @@ def native(model: PreTrainedModel, weight_type: str = "float32", **options: Any)
 
 
 def exact_plan(config: Any) -> DecoderPlan:
-    """Return the plan of a configuration with transformers' own frequencies, which differ in their last bits."""
+    """Return the plan of a configuration, with transformers' own frequencies if all layers share one table.
+
+    Those of the product differ in their last bits.
+    """
     plan, head_dim = plan_of(config), head_dim_of(config)
+    if len(plan.rotary) != 1 or config.rope_parameters.get("partial_rotary_factor", 1.0) != 1:
+        return plan
     kind, factor = config.rope_parameters.get("rope_type", "default"), 1.0
     if kind == "default":
         exponents = torch.arange(0, head_dim, 2, dtype=torch.float32) / head_dim

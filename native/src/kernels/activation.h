@@ -1,4 +1,5 @@
-// Activation functions, and the soft cap of scores and logits.
+// Activation functions, and the soft cap of scores and logits. A NaN stays a NaN in all of them, so that comparisons
+// with one must select it.
 #pragma once
 
 #include "../types.h"
@@ -23,7 +24,7 @@ SLUICE_INLINE V tanh(V x) {
   p = fma(p, square, set1(-3.33332819422e-1f));
   const V small = fma(p * square, x, x);
   const V large = set1(1.0f) - set1(2.0f) / (exp(size + size) + set1(1.0f));
-  return below(size, set1(0.625f), small, with_sign_of(x, large));
+  return below(set1(0.625f), size, with_sign_of(x, large), small);
 }
 
 // Polynomials of Juffa's erff, for numbers below and above 475 / 512; error about 1 ulp.
@@ -62,7 +63,9 @@ SLUICE_INLINE Lanes gelu_tanh(const Lanes& x) {
   });
 }
 
-SLUICE_INLINE Lanes relu(const Lanes& x) { return max16(x, all16(0)); }
+SLUICE_INLINE Lanes relu(const Lanes& x) {
+  return map(x, [](V v) __attribute__((always_inline)) { return below(v, set1(0.0f), set1(0.0f), v); });
+}
 
 SLUICE_INLINE Lanes squared_relu(const Lanes& x) {
   const Lanes positive = relu(x);
@@ -106,7 +109,7 @@ SLUICE_INLINE Lanes soft_capped(const Lanes& x, float cap) {
 
 SLUICE_INLINE Lanes limited(const Lanes& x, float limit) {
   const V most = set1(limit), least = set1(-limit);
-  return map(x, [&](V v) __attribute__((always_inline)) { return min(max(v, least), most); });
+  return map(x, [&](V v) __attribute__((always_inline)) { return below(most, v, most, below(v, least, least, v)); });
 }
 
 }  // namespace SLUICE_SET

@@ -31,9 +31,22 @@ def test_report_describes_the_loaded_model(backend: str) -> None:
     assert report["parameters"] == loaded.info.num_parameters
     assert report["weights"] == loaded.info.dtype
     assert report["max_model_len"] == loaded.info.max_model_len
-    assert report["resumes"] == loaded.info.is_invariant
+    assert report["resumes"] == report["same_answer_in_any_batch"] == report["drafts"] == loaded.info.is_invariant
     assert backend in {"auto", report["backend"]}
     assert report["fits"] is True
+
+
+def test_report_has_the_promises_of_the_backend() -> None:
+    """The native backend makes all promises; with another one, the report says why the preferred ones are not used."""
+    report = check_model(str(DEMO_FOLDER), EngineConfig(), "auto", "cpu")
+    assert report["backend"] == "native"
+    assert (report["shared_prefixes"], report["adapters"], report["quantizations"]) == (True, True, ["int4", "int8"])
+    assert not [name for name in report if name.startswith("not_")]
+    report = check_model(str(DEMO_FOLDER), EngineConfig(backend="torch"), "auto", "cpu")
+    assert (report["drafts"], report["adapters"], report["quantizations"]) == (False, True, [])
+    assert report["not_native"] == "another backend was requested"
+    report = check_model(str(DEMO_FOLDER), EngineConfig(), "float16", "cpu")
+    assert (report["backend"], report["not_native"]) == ("torch", "it has no arithmetic in float16")
 
 
 @pytest.mark.slow

@@ -56,8 +56,10 @@ class BackendRow:
     does. A problem that appears only during the load is a ModelLoadError of `load`. `sampler` returns the sampler of
     the backend's logits. `arithmetic` describes what determines the bits of the logits in addition to the weights,
     their type and the version of torch. With `is_invariant` the bits of a row of logits do not depend on the rest of
-    the step. `quantizations` are the supported ones. With `takes_cache_dtype` keys and values on a CPU can have a type
-    other than the model's; device kernels take one type. With `takes_images` the backend reads a batch's images.
+    the step. `shares_prefixes` and `takes_adapters` are None where they depend on the model's modules and are known
+    only after a load. `quantizations` are the supported ones. With `takes_cache_dtype` keys and values on a CPU can
+    have a type other than the model's; device kernels take one type. With `takes_images` the backend reads a batch's
+    images.
     `parallel_unsupported_reason` returns why the model cannot be sharded to `tensor_parallel` processes.
     """
 
@@ -67,6 +69,8 @@ class BackendRow:
     sampler: Callable[[Backend[Any], Watermark], Sampler[Any]] = _torch_sampler
     arithmetic: Callable[[ModelSpec], str] = _torch_arithmetic
     is_invariant: bool = False
+    shares_prefixes: bool | None = True
+    takes_adapters: bool | None = True
     quantizations: frozenset[str] = frozenset()
     takes_cache_dtype: bool = False
     takes_images: bool = False
@@ -164,6 +168,8 @@ BACKENDS = (
         _vision_unsupported_reason,
         _load_vision,
         arithmetic=lambda spec: f"{_torch_arithmetic(spec)} {version('transformers')}",
+        shares_prefixes=None,
+        takes_adapters=None,
         takes_images=True,
     ),
     BackendRow(
@@ -171,6 +177,8 @@ BACKENDS = (
         _modules_unsupported_reason,
         _load_modules,
         arithmetic=lambda spec: f"{_torch_arithmetic(spec)} {version('transformers')}",
+        shares_prefixes=None,
+        takes_adapters=None,
     ),
 )
 
@@ -186,19 +194,30 @@ def choose_backend(spec: ModelSpec, name: str = AUTO, table: Sequence[BackendRow
         raise ModelLoadError(f"engine.backend must be {AUTO} or one of {names}, not {name!r}")
     folder, reasons = spec.checkpoint.folder, []
     for row in named:
-        reason = (
-            _quantization_unsupported_reason(row, spec)
-            or _cache_unsupported_reason(row, spec)
-            or _sharding_unsupported_reason(row, spec)
-            or _adapter_unsupported_reason(spec)
-            or _invariance_unsupported_reason(row, spec)
-            or row.unsupported_reason(spec)
-        )
+        reason = _unsupported_reason(row, spec)
         if reason is None:
             return row
         _log.info("%s: not supported by the backend %s: %s", folder, row.name, reason)
         reasons.append(f"backend {row.name}: {reason}")
     raise ModelLoadError(f"{folder}: the architecture {spec.config.model_type} is not supported: {'; '.join(reasons)}")
+
+
+def preferred_reasons(
+    spec: ModelSpec, chosen: BackendRow, table: Sequence[BackendRow] = BACKENDS
+) -> dict[str, str | None]:
+    """Return why each backend that is preferred to `chosen` does not support the model; None if it does."""
+    return {row.name: _unsupported_reason(row, spec) for row in table[: table.index(chosen)]}
+
+
+def _unsupported_reason(row: BackendRow, spec: ModelSpec) -> str | None:
+    return (
+        _quantization_unsupported_reason(row, spec)
+        or _cache_unsupported_reason(row, spec)
+        or _sharding_unsupported_reason(row, spec)
+        or _adapter_unsupported_reason(spec)
+        or _invariance_unsupported_reason(row, spec)
+        or row.unsupported_reason(spec)
+    )
 
 
 def _sharding_unsupported_reason(row: BackendRow, spec: ModelSpec) -> str | None:

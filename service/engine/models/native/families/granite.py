@@ -1,4 +1,4 @@
-"""Granite: Llama with multipliers; its sliding kind has sinks, and rotary tables by layer."""
+"""Granite and HyperCLOVA X: Llama with multipliers. Granite's sliding kind has sinks, and rotary tables by layer."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from service.engine.models.native.family import Family, attention_of, decoder_of, dense_of, rotary_of, windows_of
 from service.engine.models.native.plan import DecoderPlan, LayerPlan
+from service.engine.models.native.sources import Source, Tensors
 
 
 def _multipliers(config: Any) -> dict[str, float]:
@@ -45,7 +46,24 @@ def _granite_swa(config: Any) -> DecoderPlan:
     return decoder_of(config, layers, rotary=tables, **_multipliers(config))
 
 
+def _hyperclovax(config: Any) -> DecoderPlan:
+    layer = LayerPlan(
+        attention=attention_of(config, **_attention(config)),
+        feed_forward=dense_of(config),
+        has_attention_output_norm=bool(config.use_post_norm),
+        has_mlp_output_norm=bool(config.use_post_norm),
+    )
+    multipliers = _multipliers(config) | {"logit_multiplier": float(config.logits_scaling)}
+    return decoder_of(config, [layer] * config.num_hidden_layers, **multipliers)
+
+
+_OUTPUT_NORMS: Final = {
+    "post_self_attn_layernorm": Source("post_norm1"),
+    "post_mlp_layernorm": Source("post_norm2"),
+}
+
 FAMILIES: Final = (
     Family(types=("granite",), plan=_granite),
     Family(types=("granite_swa",), plan=_granite_swa),
+    Family(types=("hyperclovax",), plan=_hyperclovax, tensors=Tensors(modules=_OUTPUT_NORMS)),
 )

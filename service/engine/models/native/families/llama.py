@@ -1,4 +1,4 @@
-"""Llama, Mistral, and decoders whose checkpoints are exactly alike."""
+"""Llama, Mistral, and decoders whose configurations and checkpoints are like theirs."""
 
 from __future__ import annotations
 
@@ -8,16 +8,27 @@ from service.engine.models.native.family import Family, attention_of, decoder_of
 from service.engine.models.native.plan import DecoderPlan, LayerPlan
 
 
-def _plan(config: Any) -> DecoderPlan:
+def _decoder(config: Any, windows: list[int]) -> DecoderPlan:
     has_bias = bool(getattr(config, "attention_bias", False))
     layers = [
         LayerPlan(
             attention=attention_of(config, window=window, has_qkv_bias=has_bias, has_output_bias=has_bias),
             feed_forward=dense_of(config),
         )
-        for window in windows_of(config)
+        for window in windows
     ]
     return decoder_of(config, layers)
 
 
-FAMILIES: Final = (Family(types=("llama", "mistral"), plan=_plan),)
+def _llama(config: Any) -> DecoderPlan:
+    return _decoder(config, [0] * config.num_hidden_layers)
+
+
+def _mistral(config: Any) -> DecoderPlan:
+    return _decoder(config, windows_of(config))
+
+
+FAMILIES: Final = (
+    Family(types=("llama", "internlm3", "iquestcoder"), plan=_llama),
+    Family(types=("mistral", "ministral", "cwm"), plan=_mistral),
+)

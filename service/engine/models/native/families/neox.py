@@ -1,4 +1,4 @@
-"""GPT-NeoX, Phi and Falcon: layer norms, parallel parts, feed-forward parts without a gate."""
+"""GPT-NeoX, Persimmon, Phi and Falcon: layer norms, parallel parts, feed-forward parts without a gate."""
 
 from __future__ import annotations
 
@@ -35,6 +35,21 @@ def _neox(config: Any) -> DecoderPlan:
         attention=attention_of(config, has_qkv_bias=has_bias, has_output_bias=has_bias),
         feed_forward=dense_of(config, is_gated=False, has_bias=True),
         is_parallel=bool(config.use_parallel_residual),
+    )
+    return _decoder(config, layer, config.layer_norm_eps)
+
+
+def _persimmon(config: Any) -> DecoderPlan:
+    layer = LayerPlan(
+        attention=attention_of(
+            config,
+            num_kv_heads=config.num_attention_heads,
+            has_qkv_bias=True,
+            has_output_bias=True,
+            head_norm="head" if config.qk_layernorm else "none",
+            has_head_norm_bias=bool(config.qk_layernorm),
+        ),
+        feed_forward=dense_of(config, is_gated=False, has_bias=True),
     )
     return _decoder(config, layer, config.layer_norm_eps)
 
@@ -94,14 +109,16 @@ def _grouped(module: str) -> dict[str, Source]:
 _NEOX: Final = _grouped("attention.query_key_value") | {
     "model.embed_tokens": Source("gpt_neox.embed_in"),
     "model.norm": Source("gpt_neox.final_layer_norm"),
-    "lm_head": Source("lm_head"),
     "self_attn.o_proj": Source("attention.dense"),
 }
-_PHI: Final = {
+_DENSE: Final = {
     "model.norm": Source("model.final_layernorm"),
     "self_attn.o_proj": Source("self_attn.dense"),
     "self_attn.q_norm": Source("self_attn.q_layernorm"),
     "self_attn.k_norm": Source("self_attn.k_layernorm"),
+}
+_PERSIMMON: Final = _grouped("self_attn.query_key_value") | _DENSE
+_PHI: Final = _DENSE | {
     "mlp.up_proj": Source("mlp.fc1"),
     "mlp.down_proj": Source("mlp.fc2"),
 }
@@ -134,6 +151,7 @@ FAMILIES: Final = (
             unused=("attention.bias", "attention.masked_bias", "attention.rotary_emb.inv_freq"),
         ),
     ),
+    Family(types=("persimmon",), plan=_persimmon, tensors=Tensors(modules=_PERSIMMON)),
     Family(types=("phi",), plan=_phi, tensors=Tensors(modules=_PHI)),
     Family(types=("falcon",), plan=_falcon, tensors=Tensors(modules=_FALCON, layers="transformer.h.{}.")),
 )

@@ -1,4 +1,4 @@
-"""Arcee, Apertus, Nemotron and StarCoder2: feed-forward parts without a gate."""
+"""Arcee, Apertus, Jais 2, Nemotron and StarCoder2: feed-forward parts without a gate."""
 
 from __future__ import annotations
 
@@ -26,6 +26,11 @@ def _arcee(config: Any) -> DecoderPlan:
 
 def _apertus(config: Any) -> DecoderPlan:
     return decoder_of(config, [_layer(config, head_norm="head")] * config.num_hidden_layers)
+
+
+def _jais2(config: Any) -> DecoderPlan:
+    layers = [_layer(config)] * config.num_hidden_layers
+    return decoder_of(config, layers, norm_kind="layer", norm_epsilon=config.layer_norm_eps, has_norm_bias=True)
 
 
 def _nemotron(config: Any) -> DecoderPlan:
@@ -72,6 +77,7 @@ _STARCODER2: Final = {"mlp.up_proj": Source("mlp.c_fc"), "mlp.down_proj": Source
 FAMILIES: Final = (
     Family(types=("arcee",), plan=_arcee),
     Family(types=("apertus",), plan=_apertus, tensors=Tensors(modules=_APERTUS)),
+    Family(types=("jais2",), plan=_jais2),
     Family(types=("nemotron",), plan=_nemotron, tensors=Tensors(modules=_NEMOTRON)),
     Family(types=("starcoder2",), plan=_starcoder2, tensors=Tensors(modules=_STARCODER2)),
 )
