@@ -72,7 +72,10 @@ class PackedCheckpoint(Checkpoint):
         return np.ascontiguousarray(dequantized[(slice(None),) * part.axis + (slice(part.start, part.end),)])
 
     def _dequantized(self, weight: PackedWeight, part: TensorSlice | None = None) -> npt.NDArray[np.float32]:
-        """Return a packed weight, or a slice of its first axis, as float32. Raise ModelLoadError if its parts don't fit each other."""
+        """Return a packed weight, or a slice of its first axis, as float32.
+
+        Raise ModelLoadError if its parts don't fit each other.
+        """
         tensors = {role: self._read(stored, part) for role, stored in weight.parts.items()}
         self._taken |= set(weight.parts.values())
         try:

@@ -22,14 +22,16 @@ def _with_experts(config: Any, plan: DecoderPlan) -> DecoderPlan:
     return replace(plan, layers=tuple(replace(layer, feed_forward=experts) for layer in plan.layers))
 
 
+def _shared_width(layer: LayerPlan) -> int:
+    return layer.feed_forward.shared_width if isinstance(layer.feed_forward, ExpertsPlan) else 0
+
+
 def _gate_rows(_plan: DecoderPlan, layer: LayerPlan) -> slice:
-    assert isinstance(layer.feed_forward, ExpertsPlan)
-    return slice(0, layer.feed_forward.shared_width)
+    return slice(0, _shared_width(layer))
 
 
 def _up_rows(_plan: DecoderPlan, layer: LayerPlan) -> slice:
-    assert isinstance(layer.feed_forward, ExpertsPlan)
-    return slice(layer.feed_forward.shared_width, 2 * layer.feed_forward.shared_width)
+    return slice(_shared_width(layer), 2 * _shared_width(layer))
 
 
 _SHARED: Final = {
