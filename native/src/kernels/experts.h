@@ -180,20 +180,23 @@ struct ExpertPhases {
                            from, to, finish);
   }
 
-  // Chunks are the blocks of the routed experts' matrices, and then those of the shared expert's.
+  // Chunks are the blocks of the chosen experts' matrices, and then those of the shared expert's. Their number doesn't
+  // depend on the choice, since a late thread may ask for it when a later phase changes the parts.
   void multiply_up() {
-    const int num_parts = *routing.num_parts, has_shared = plan.shared_width > 0 ? 1 : 0;
+    const int has_shared = plan.shared_width > 0 ? 1 : 0;
+    const int most_parts = num_entries < plan.num_experts ? num_entries : plan.num_experts;
     const Matrix& routed = experts.experts[0].gate_up;
     const Matrix& shared = experts.experts[plan.num_matrices() - 1].gate_up;
-    const int size = groups_per_chunk(routed, num_parts), shared_size = groups_per_chunk(shared, 1);
+    const int size = groups_per_chunk(routed, most_parts), shared_size = groups_per_chunk(shared, 1);
     const int blocks = (routed.groups + size - 1) / size;
     const int shared_blocks = has_shared * ((shared.groups + shared_size - 1) / shared_size);
-    thread.phase(num_parts * blocks + shared_blocks, [&](int chunk) {
-      if (chunk < num_parts * blocks) {
+    thread.phase(most_parts * blocks + shared_blocks, [&](int chunk) {
+      const int num_parts = *routing.num_parts;
+      if (chunk < most_parts * blocks) {
         const int from = chunk % blocks * size;
-        multiply_up_block(routing.parts[chunk / blocks], from, from + size);
+        if (chunk / blocks < num_parts) multiply_up_block(routing.parts[chunk / blocks], from, from + size);
       } else {
-        const int from = (chunk - num_parts * blocks) * shared_size;
+        const int from = (chunk - most_parts * blocks) * shared_size;
         multiply_up_block(routing.parts[num_parts], from, from + shared_size);
       }
     });
@@ -229,9 +232,9 @@ struct ExpertPhases {
   template <class Add>
   void multiply_down(const Add& add) {
     const Matrix& matrix = experts.experts[0].down;
-    const int num_parts = *routing.num_parts + (plan.shared_width > 0 ? 1 : 0);
     const int size = groups_per_block(matrix, num_rows, thread.step.num_threads);
     thread.phase(num_rows > 0 ? (matrix.groups + size - 1) / size : 0, [&](int chunk) {
+      const int num_parts = *routing.num_parts + (plan.shared_width > 0 ? 1 : 0);
       const int from = chunk * size, to = from + size < matrix.groups ? from + size : matrix.groups;
       for (int row = 0; row < num_rows; ++row)
         for (int group = from; group < to; ++group) store16(sums_row(row) + group * 16, all16(0));
