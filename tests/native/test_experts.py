@@ -12,15 +12,17 @@ import numpy as np
 import pytest
 import sluice_native
 import torch
+from safetensors.numpy import load_file, save_file
 from transformers import PretrainedConfig, PreTrainedModel
 
 from service.engine.models.checkpoint.adapter_files import Adapter, LowRank
 from service.engine.models.checkpoint.checkpoint import Checkpoint, TensorSlice
 from service.engine.models.native.adapter import to_native_modules
+from service.engine.models.native.backend import load_native
 from service.engine.models.native.families.table import FAMILIES, plan_of
 from service.engine.models.native.plan import DecoderPlan, ExpertsPlan
 from service.engine.models.native.sources import read_tensors
-from service.generation.errors import AdapterRejected
+from service.generation.errors import AdapterRejected, ModelLoadError
 from tests.models.shapes import small
 from tests.native.decoders import Sequence, native, reference, step
 
@@ -191,6 +193,22 @@ def test_fused_and_separate_tensors_of_a_checkpoint_are_read_alike(kind: str, tm
     assert stored.keys() == fused.keys() == shapes.keys()
     for name, tensor in stored.items():
         np.testing.assert_array_equal(tensor, fused[name], err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [("glm4_moe", "model.layers.4.eh_proj.weight"), ("exaone_moe", "mtp.layers.0.norm.weight")]
+)
+def test_parts_that_predict_further_tokens_are_not_read(kind: str, name: str, tmp_path: Path) -> None:
+    """A checkpoint may have them after its last layer; elsewhere an unknown tensor is an error."""
+    config = small(kind)
+    random_model(config).save_pretrained(tmp_path)
+    file = tmp_path / "model.safetensors"
+    stored = load_file(file)
+    save_file(stored | {name: np.zeros(3, np.float32)}, file)
+    assert load_native(config, Checkpoint(tmp_path), "float32", 1).bytes_per_block(BLOCK_SIZE) > 0
+    save_file(stored | {"model.layers.1.eh_proj.weight": np.zeros(3, np.float32)}, file)
+    with pytest.raises(ModelLoadError, match=r"no use for the tensor model\.layers\.1\.eh_proj\.weight"):
+        load_native(config, Checkpoint(tmp_path), "float32", 1)
 
 
 def test_adapters_change_attention_next_to_experts(tmp_path: Path) -> None:

@@ -6,13 +6,11 @@ from dataclasses import replace
 from typing import Any, Final
 
 from service.engine.models.native.expert_sources import ExpertTensors
-from service.engine.models.native.families import granite
 from service.engine.models.native.families.experts.layers import experts_of
+from service.engine.models.native.families.granite import granite_plan, granite_swa_plan
 from service.engine.models.native.family import Family
 from service.engine.models.native.plan import DecoderPlan, ExpertsPlan, LayerPlan
 from service.engine.models.native.sources import Source, Tensors
-
-_GRANITE, _GRANITE_SWA = (family.plan for family in granite.FAMILIES)
 
 
 def _with_experts(config: Any, plan: DecoderPlan) -> DecoderPlan:
@@ -57,11 +55,11 @@ _LOADED: Final = Tensors(
 
 
 def _granitemoe(config: Any) -> DecoderPlan:
-    return _with_experts(config, _GRANITE(config))
+    return _with_experts(config, granite_plan(config))
 
 
 def _granitemoe_swa(config: Any) -> DecoderPlan:
-    return _with_experts(config, _GRANITE_SWA(config))
+    return _with_experts(config, granite_swa_plan(config))
 
 
 FAMILIES: Final = (
