@@ -23,11 +23,13 @@ def _attention(config: Any) -> dict[str, Any]:
 
 
 def granite_plan(config: Any) -> DecoderPlan:
+    """Return the plan of Granite's dense models."""
     layer = LayerPlan(attention=attention_of(config, **_attention(config)), feed_forward=dense_of(config))
     return decoder_of(config, [layer] * config.num_hidden_layers, **_multipliers(config))
 
 
 def granite_swa_plan(config: Any) -> DecoderPlan:
+    """Return the plan of Granite's dense models with sinks and windows."""
     bases = sorted({float(base) for base in config.layer_rope_theta if base})
     layers = [
         LayerPlan(
