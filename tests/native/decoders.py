@@ -99,7 +99,7 @@ def native(model: PreTrainedModel, weight_type: str = "float32", **options: Any)
     plan = exact_plan(model.config)
     made = sluice_native.Model(plan.to_native(), weight_type=weight_type, **options)
     stored = model.state_dict()
-    tensors = FAMILIES[model.config.model_type].tensors_in(stored, plan)
+    tensors = FAMILIES[model.config.model_type].tensors_in(stored.__contains__, plan)
 
     def take(name: str, shape: tuple[int, ...], part: TensorSlice | None) -> NDArray[Any]:
         tensor = stored[name].detach().contiguous()

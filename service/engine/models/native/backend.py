@@ -139,7 +139,7 @@ def load_native(
     import sluice_native  # noqa: PLC0415  it exists only if it was built
 
     plan = plan_of(config)
-    tensors = FAMILIES[config.model_type].tensors_in(checkpoint, plan)
+    tensors = FAMILIES[config.model_type].tensors_in(checkpoint.__contains__, plan)
     weight_type = quantization or dtype
     try:
         model = sluice_native.Model(

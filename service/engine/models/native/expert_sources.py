@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -38,10 +38,10 @@ class ExpertTensors:
     def is_fused(self) -> bool:
         return "{}" not in self.down
 
-    def are_in(self, names: Container[str], plan: DecoderPlan, layers: str) -> bool:
+    def are_in(self, has_tensor: Callable[[str], bool], plan: DecoderPlan, layers: str) -> bool:
         """Return whether a checkpoint stores its experts like this. `layers` is the prefix of a layer's names."""
         first = next(i for i, layer in enumerate(plan.layers) if isinstance(layer.feed_forward, ExpertsPlan))
-        return layers.format(first) + self.down.format(0) + self.weight in names
+        return has_tensor(layers.format(first) + self.down.format(0) + self.weight)
 
 
 # The names in checkpoints whose tensors are named like transformers 5 names its parameters.

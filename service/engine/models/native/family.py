@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -44,10 +44,10 @@ class Family:
     tensors: Tensors = LLAMA_TENSORS
     alternatives: tuple[Tensors, ...] = ()  # the names in other checkpoints, which differ in the experts
 
-    def tensors_in(self, names: Container[str], plan: DecoderPlan) -> Tensors:
-        """Return the names that a checkpoint uses."""
+    def tensors_in(self, has_tensor: Callable[[str], bool], plan: DecoderPlan) -> Tensors:
+        """Return the names that a checkpoint uses, of which `has_tensor` says whether it has a tensor."""
         for tensors in self.alternatives:
-            if tensors.experts is not None and tensors.experts.are_in(names, plan, tensors.layers):
+            if tensors.experts is not None and tensors.experts.are_in(has_tensor, plan, tensors.layers):
                 return tensors
         return self.tensors
 

@@ -17,7 +17,7 @@ SHARED_EXPERTS: Final = {
 
 def experts_of(config: Any, **options: Any) -> ExpertsPlan:
     """Return a part of experts from the usual fields, and `options` that replace or complement them."""
-    usual = {
+    usual: dict[str, Any] = {
         "num_experts": getattr(config, "num_local_experts", None) or config.num_experts,
         "num_chosen": config.num_experts_per_tok,
         "width": config.intermediate_size,
@@ -28,7 +28,7 @@ def experts_of(config: Any, **options: Any) -> ExpertsPlan:
 
 def sigmoid_experts_of(config: Any, **options: Any) -> ExpertsPlan:
     """Return a part of experts like DeepSeek-V3's: sigmoid scores, a correction of the choice, and groups."""
-    usual = {
+    usual: dict[str, Any] = {
         "width": config.moe_intermediate_size,
         "scores": "sigmoid",
         "has_correction": True,
