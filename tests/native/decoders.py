@@ -106,7 +106,8 @@ def native(model: PreTrainedModel, weight_type: str = "float32", **options: Any)
         assert tuple(tensor.shape) == shape
         if part is not None:
             tensor = tensor[part.start : part.end]
-        return tensor.view(torch.uint16).numpy() if tensor.dtype == torch.bfloat16 else tensor.numpy()
+        values: NDArray[Any] = tensor.view(torch.uint16).numpy() if tensor.dtype == torch.bfloat16 else tensor.numpy()
+        return values
 
     for name, array in read_tensors(made.tensors(), plan, tensors, take):
         made.load(name, array)
