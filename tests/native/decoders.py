@@ -100,6 +100,8 @@ def native(model: PreTrainedModel, weight_type: str = "float32", **options: Any)
     made = sluice_native.Model(plan.to_native(), weight_type=weight_type, **options)
     stored = model.state_dict()
     tensors = FAMILIES[model.config.model_type].tensors_in(stored.__contains__, plan)
+    if model.config.model_type == "gpt_neox":
+        stored["embed_out.weight"] = stored["lm_head.weight"]  # the name in files
 
     def take(name: str, shape: tuple[int, ...], part: TensorSlice | None) -> NDArray[Any]:
         tensor = stored[name].detach().contiguous()

@@ -109,6 +109,7 @@ def _grouped(module: str) -> dict[str, Source]:
 _NEOX: Final = _grouped("attention.query_key_value") | {
     "model.embed_tokens": Source("gpt_neox.embed_in"),
     "model.norm": Source("gpt_neox.final_layer_norm"),
+    "lm_head": Source("embed_out"),
     "self_attn.o_proj": Source("attention.dense"),
 }
 _DENSE: Final = {
