@@ -19,6 +19,30 @@ std::mt19937 random_bits;
 int between(int low, int high) { return std::uniform_int_distribution<int>(low, high)(random_bits); }
 bool one_in(int n) { return between(1, n) == 1; }
 
+ExpertsPlan random_experts() {
+  const int num_groups = between(1, 3), group_size = between(2, 9), num_chosen_groups = between(1, num_groups);
+  const int shared_width = one_in(2) ? between(1, 100) : 0;
+  return {num_groups * group_size,
+          between(1, num_chosen_groups * group_size),
+          between(1, 100),
+          static_cast<Activation>(between(0, 4)),
+          one_in(3) ? 7.0f : 0.0f,
+          1.702f,
+          one_in(3),
+          static_cast<Scores>(between(0, 2)),
+          one_in(3),
+          one_in(3),
+          num_groups,
+          num_chosen_groups,
+          one_in(2),
+          one_in(2),
+          one_in(2) ? 1e-20f : 0.0f,
+          one_in(2) ? 1e-12f : 0.0f,
+          one_in(2) ? 1.0f : 2.5f,
+          shared_width,
+          shared_width > 0 && one_in(2)};
+}
+
 LayerPlan random_layer(const Options& options) {
   const int kv_heads = between(1, 3), head_dim = 2 * between(1, 40);
   const bool is_parallel = one_in(4), has_bias = one_in(2);
@@ -46,6 +70,10 @@ LayerPlan random_layer(const Options& options) {
   layer.has_mlp_norm = !one_in(3);
   layer.has_mlp_output_norm = !is_parallel && one_in(3);
   layer.is_parallel = is_parallel;
+  if (!is_parallel && one_in(2)) {
+    layer.feed_forward = {};
+    layer.experts = random_experts();
+  }
   return layer;
 }
 
@@ -93,6 +121,12 @@ struct Spoiler {
   void part(const char*, Part& field) {
     each_field(field, *this);
   }
+  void either(const char*, const char*, ExpertsPlan& experts, DensePlan& dense) {
+    if (experts.num_experts > 0)
+      each_field(experts, *this);
+    else
+      each_field(dense, *this);
+  }
 };
 
 // The ranges of numbers, which the reader of plans checks.
@@ -108,6 +142,12 @@ struct Ranges {
   template <class Part>
   void part(const char*, Part& field) {
     each_field(field, *this);
+  }
+  void either(const char*, const char*, ExpertsPlan& experts, DensePlan& dense) {
+    if (experts.num_experts > 0)
+      each_field(experts, *this);
+    else
+      each_field(dense, *this);
   }
 };
 

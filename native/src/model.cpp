@@ -23,6 +23,13 @@ Model::Model(const Options& options)
   weights_.rotary = rotary_.data();
   weights_.num_rotary = static_cast<int>(rotary_.size());
   plan_weights(options_, weights_, layers_);
+  for (Layer& layer : layers_) {
+    if (layer.plan.experts.num_experts == 0) continue;
+    expert_layers_.push_back(
+        std::make_unique<ExpertLayer>(layer.plan.experts, options_.type, options_.plan.hidden_size));
+    layer.experts = &expert_layers_.back()->experts;
+    expert_buffers_.include(layer.plan.experts);
+  }
   weight_memory_ = Arena(sluice::weight_bytes(options_, weights_, layers_));
   place_weights(options_, weights_, layers_, weight_memory_.data());
   if (!plan.is_tied) {
@@ -34,8 +41,8 @@ Model::Model(const Options& options)
   }
   tensors_ = tensors_of(plan, weights_, rows_, layers_);
   for (const Tensor& tensor : tensors_) {
-    indices_[tensor.name] = wanted_.size();
-    wanted_.push_back(tensor.name);
+    wanted_.insert(indices_.size());
+    indices_.emplace(tensor.name, indices_.size());
   }
 }
 
@@ -52,9 +59,9 @@ std::vector<size_t> Model::shape_of(const Destination& destination) {
 
 void Model::load(const std::string& name, const StoredTensor& tensor) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  const Destination* found = find(name);
-  if (found == nullptr) throw BadArgument("name: the model has no tensor " + name);
-  const Destination& destination = *found;
+  const auto found = indices_.find(name);
+  if (found == indices_.end()) throw BadArgument("name: the model has no tensor " + name);
+  const Destination& destination = tensors_[found->second].destination;
   const std::vector<size_t> expected = shape_of(destination);
   if (tensor.shape != expected) {
     std::string text = "tensor: " + name + " must have the shape [";
@@ -76,10 +83,14 @@ void Model::load(const std::string& name, const StoredTensor& tensor) {
       destination.vector[target_row(destination.order, destination.first + i)] =
           read_stored(tensor.data, tensor.stored, i);
   }
-  wanted_.erase(std::remove(wanted_.begin(), wanted_.end(), name), wanted_.end());
+  wanted_.erase(found->second);
 }
 
-std::vector<std::string> Model::missing() const { return wanted_; }
+std::vector<std::string> Model::missing() const {
+  std::vector<std::string> names;
+  for (const size_t index : wanted_) names.push_back(tensors_[index].name);
+  return names;
+}
 
 size_t Model::bytes_per_slot() const {
   size_t bytes = 0;
@@ -174,7 +185,7 @@ void Model::cut_into_pieces(const Batch& batch) {
 
 void Model::step(const Batch& batch, int num_threads) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (!wanted_.empty()) throw std::logic_error("step() before " + wanted_.front() + " was loaded");
+  if (!wanted_.empty()) throw std::logic_error("step() before " + tensors_[*wanted_.begin()].name + " was loaded");
   if (cache_.data == nullptr) throw std::logic_error("step() before allocate()");
   check_batch(batch, options_.plan.vocab_size, cache_, adapters_);
   if (num_threads <= 0) num_threads = options_.num_threads;
@@ -188,6 +199,7 @@ void Model::step(const Batch& batch, int num_threads) {
   step_.pieces = pieces_.data();
   step_.num_pieces = static_cast<int>(pieces_.size());
   step_.sequence_of = sequence_of_.data();
+  step_.routing = expert_buffers_.reserve(step_, reserved_rows_);
   step_.adapted = adapters_.prepare(step_, options_.type);
   step_.num_threads = num_threads;
   step_.phases = &phases_;

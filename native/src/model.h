@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <unordered_map>
@@ -13,6 +14,7 @@
 #include "ahead.h"
 #include "arena.h"
 #include "destination.h"
+#include "expert_layer.h"
 #include "pack.h"
 #include "phases.h"
 #include "plan_fields.h"
@@ -116,6 +118,8 @@ class Model {
   Weights weights_;
   Matrix rows_;  // type and shape of an embedding that is not tied to the head
   std::vector<Layer> layers_;
+  std::vector<std::unique_ptr<ExpertLayer>> expert_layers_;
+  ExpertBuffers expert_buffers_;
   std::vector<Rotary> rotary_;
   std::vector<Tensor> tensors_;
   std::unordered_map<std::string, size_t> indices_;  // of tensors by name
@@ -124,7 +128,7 @@ class Model {
   Arena weight_memory_, row_memory_, cache_memory_, buffer_memory_;
   size_t reserved_rows_ = 0;
   int reserved_threads_ = 0;
-  std::vector<std::string> wanted_;  // names not yet loaded, in the order of the tensors
+  std::set<size_t> wanted_;  // indices of tensors not yet loaded
   std::vector<Piece> pieces_;
   std::vector<int32_t> sequence_of_;
   Step step_{};

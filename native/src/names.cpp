@@ -1,5 +1,6 @@
 // The names of a decoder's tensors, and the destination of each.
 #include "destination.h"
+#include "expert_layer.h"
 
 namespace sluice {
 
@@ -40,6 +41,7 @@ void add_layer(Names& names, Layer& layer, int hidden) {
   names.norm("self_attn.q_norm", layer.query_norm, is_single ? attention.head_dim : queries);
   names.norm("self_attn.k_norm", layer.key_norm, is_single ? attention.head_dim : keys);
   names.vector("self_attn.sinks", layer.sinks, attention.num_heads);
+  if (layer.experts != nullptr) return add_expert_tensors(*layer.experts, hidden, names.prefix, names.tensors);
   if (layer.plan.feed_forward.is_gated) {
     names.rows("mlp.gate_proj", layer.gate_up, kGateUp, 0, width, RowOrder::Gate);
     names.rows("mlp.up_proj", layer.gate_up, kGateUp, 0, width, RowOrder::Up);

@@ -1,6 +1,7 @@
 // Checks of a plan whose numbers are in their ranges: that they fit each other, the weights' type and 32-bit sizes.
 #include <algorithm>
 
+#include "expert_layer.h"
 #include "model.h"
 
 namespace sluice {
@@ -29,10 +30,16 @@ void check_layer(const Options& options, const LayerPlan& layer, const std::stri
             "have at most head_dim / 2 elements");
   require(!attention.has_head_norm_bias || options.plan.norm_kind == NormKind::Layer, name + "has_head_norm_bias",
           "be false with norm_kind rms");
+  const ExpertsPlan& experts = layer.experts;
+  if (experts.num_experts > 0) {
+    check_experts(experts, at + ".feed_forward.");
+    require(!layer.is_parallel, at + ".is_parallel", "be false for a layer with experts");
+  }
   require(!layer.is_parallel || !(layer.has_attention_output_norm || layer.has_mlp_output_norm), at + ".is_parallel",
           "be false for a layer with output norms");
   if (options.type == Type::Int8 || options.type == Type::Int4)
-    for (const int columns : {options.plan.hidden_size, layer.feed_forward.width, attention.query_width()})
+    for (const int columns : {options.plan.hidden_size, layer.feed_forward.width, experts.width, experts.shared_width,
+                              attention.query_width()})
       require(columns <= kMostInt8Columns, "weight_type", "not be int8 or int4 for inputs wider than 65536");
 }
 

@@ -38,9 +38,38 @@ struct DensePlan {
   bool has_bias;
 };
 
+// How router logits become the scores that choose experts. ChosenSoftmax chooses by logits, and normalizes over the
+// chosen experts only.
+enum class Scores : int { Softmax, Sigmoid, ChosenSoftmax };
+
+struct ExpertsPlan {
+  int num_experts;  // 0: the feed-forward part is dense
+  int num_chosen;   // of each row
+  int width;        // inner size of an expert
+  Activation activation;
+  float swiglu_limit, swiglu_alpha;  // gpt-oss: SwiGLU of limited gate and up, plus 1; 0: activation(gate) * up
+  bool has_bias;                     // of the experts' matrices
+  Scores scores;
+  bool has_router_bias;
+  bool has_correction;    // added to the scores for the choice only
+  int num_groups;         // of consecutive experts
+  int num_chosen_groups;  // whose experts can be chosen
+  bool adds_two;          // a group's score is the sum of its two highest scores for the choice; otherwise the highest
+  bool is_renormalized;   // the weights of a row are divided by their sum, plus sum_addend and at least least_sum
+  float sum_addend, least_sum;
+  float scale;       // on the weights of the chosen experts
+  int shared_width;  // inner size of the expert that computes every row; 0: none
+  bool has_shared_gate;  // its weight is the sigmoid of a product; otherwise 1
+
+  int num_router_rows() const { return num_experts + (has_shared_gate ? 1 : 0); }
+  int num_matrices() const { return num_experts + (shared_width > 0 ? 1 : 0); }
+};
+
 struct LayerPlan {
   AttentionPlan attention;
+  // The feed-forward part is dense or of experts.
   DensePlan feed_forward;
+  ExpertsPlan experts;
   // Norms before each part, and of its results before they are added to the residual.
   bool has_attention_norm, has_attention_output_norm, has_mlp_norm, has_mlp_output_norm;
   // Both parts read the same residual. Without a norm of its own, the feed-forward part uses attention's.

@@ -9,10 +9,12 @@ namespace sluice {
 
 constexpr int kMostWidth = 1 << 20, kMostHeads = 1 << 12, kMostHeadDim = 1 << 12, kMostVocabulary = 1 << 26;
 constexpr int kMostWindow = std::numeric_limits<int>::max(), kMostLayers = 1 << 12;
+constexpr int kMostExperts = 1 << 12, kMostChosen = 256, kMostExpertGroups = 256;
 constexpr double kMostNumber = std::numeric_limits<float>::max();
 
 inline constexpr const char* kNormKinds[] = {"rms", "layer"};
 inline constexpr const char* kHeadNorms[] = {"none", "head", "heads", "whole"};
+inline constexpr const char* kScores[] = {"softmax", "sigmoid", "chosen_softmax"};
 inline constexpr const char* kActivations[] = {"silu", "gelu", "gelu_tanh", "relu", "squared_relu", "xielu"};
 
 // Call number(name, field, least, most), flag(name, field) or choice(name, field, names) of the visitor for each field.
@@ -43,9 +45,32 @@ void each_field(DensePlan& plan, Visitor& visitor) {
 }
 
 template <class Visitor>
+void each_field(ExpertsPlan& plan, Visitor& visitor) {
+  visitor.number("num_experts", plan.num_experts, 1, kMostExperts);
+  visitor.number("num_chosen", plan.num_chosen, 1, kMostChosen);
+  visitor.number("width", plan.width, 1, kMostWidth);
+  visitor.choice("activation", plan.activation, kActivations);
+  visitor.number("swiglu_limit", plan.swiglu_limit, 0, kMostNumber);
+  visitor.number("swiglu_alpha", plan.swiglu_alpha, 0, kMostNumber);
+  visitor.flag("has_bias", plan.has_bias);
+  visitor.choice("scores", plan.scores, kScores);
+  visitor.flag("has_router_bias", plan.has_router_bias);
+  visitor.flag("has_correction", plan.has_correction);
+  visitor.number("num_groups", plan.num_groups, 1, kMostExpertGroups);
+  visitor.number("num_chosen_groups", plan.num_chosen_groups, 1, kMostExpertGroups);
+  visitor.flag("adds_two", plan.adds_two);
+  visitor.flag("is_renormalized", plan.is_renormalized);
+  visitor.number("sum_addend", plan.sum_addend, 0, kMostNumber);
+  visitor.number("least_sum", plan.least_sum, 0, kMostNumber);
+  visitor.number("scale", plan.scale, -kMostNumber, kMostNumber);
+  visitor.number("shared_width", plan.shared_width, 0, kMostWidth);
+  visitor.flag("has_shared_gate", plan.has_shared_gate);
+}
+
+template <class Visitor>
 void each_field(LayerPlan& plan, Visitor& visitor) {
   visitor.part("attention", plan.attention);
-  visitor.part("feed_forward", plan.feed_forward);
+  visitor.either("feed_forward", "num_experts", plan.experts, plan.feed_forward);
   visitor.flag("has_attention_norm", plan.has_attention_norm);
   visitor.flag("has_attention_output_norm", plan.has_attention_output_norm);
   visitor.flag("has_mlp_norm", plan.has_mlp_norm);

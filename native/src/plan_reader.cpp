@@ -65,6 +65,19 @@ class FieldReader {
     reader.end();
   }
 
+  // Read the first part if the dictionary has the field `marker`, otherwise the second.
+  template <class First, class Second>
+  void either(const char* name, const char* marker, First& first, Second& second) {
+    nb::dict inner;
+    if (!nb::try_cast(take(name), inner)) throw BadArgument(at_ + name + " must be a dictionary");
+    FieldReader reader(inner, at_ + name + ".");
+    if (inner.contains(marker))
+      each_field(first, reader);
+    else
+      each_field(second, reader);
+    reader.end();
+  }
+
   // Call read(dictionary, its path) for each element of a list of dictionaries.
   template <class Read>
   void list(const char* name, const Read& read) {

@@ -55,6 +55,8 @@ struct CachePart {
   size_t part_bytes = 0;  // 16 slots of keys, or of values, of one head
 };
 
+struct Experts;
+
 struct Layer {
   LayerPlan plan;
   Norm attention_norm, attention_output_norm, mlp_norm, mlp_output_norm;  // [hidden]
@@ -65,6 +67,7 @@ struct Layer {
   Matrix output;   // heads * head_dim -> hidden
   Matrix gate_up;  // hidden -> 2 * width: 16 rows of gate, 16 of up, and so on; or hidden -> width
   Matrix down;     // width -> hidden
+  Experts* experts;  // null: gate_up and down are the feed-forward part
   CachePart cache;
 };
 
@@ -116,6 +119,7 @@ struct Piece {
 
 class Phases;
 struct Adapted;
+struct Routing;
 
 // Everything one step needs, read by all threads.
 struct Step {
@@ -141,6 +145,7 @@ struct Step {
   uint8_t* scratch;  // [threads][scratch_bytes]
   size_t scratch_bytes;
   const Adapted* adapted;  // null: no row has an adapter
+  const Routing* routing;  // null: no layer has experts
 };
 
 constexpr int kCurve = 4;       // numbers of a layer that describe Xielu

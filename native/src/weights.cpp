@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "expert_layer.h"
 #include "model.h"
 
 namespace sluice {
@@ -35,6 +36,10 @@ void each_part(const Options& options, Weights& weights, std::vector<Layer>& lay
     if (dense.activation == Activation::Xielu) vector(layer.curve, kCurve);
     matrix(layer.qkv, attention.has_qkv_bias);
     matrix(layer.output, attention.has_output_bias);
+    if (layer.experts != nullptr) {
+      each_expert_part(*layer.experts, vector, matrix);
+      continue;
+    }
     matrix(layer.gate_up, dense.has_bias);
     matrix(layer.down, dense.has_bias);
   }

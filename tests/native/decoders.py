@@ -22,6 +22,7 @@ from transformers import (
 )
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
+from service.engine.models.checkpoint.checkpoint import TensorSlice
 from service.engine.models.native.families.table import FAMILIES, plan_of
 from service.engine.models.native.family import head_dim_of
 from service.engine.models.native.plan import DecoderPlan, RotaryPlan
@@ -95,17 +96,20 @@ def reference(config: PretrainedConfig, dtype: torch.dtype = torch.float32) -> P
 
 def native(model: PreTrainedModel, weight_type: str = "float32", **options: Any) -> sluice_native.Model:
     """Return a native model with the same weights."""
-    plan, tensors = exact_plan(model.config), FAMILIES[model.config.model_type].tensors
+    plan = exact_plan(model.config)
     made = sluice_native.Model(plan.to_native(), weight_type=weight_type, **options)
     stored = model.state_dict()
+    tensors = FAMILIES[model.config.model_type].tensors_in(stored.__contains__, plan)
     if model.config.model_type == "gpt_neox":
         stored["embed_out.weight"] = stored["lm_head.weight"]  # the name in files
 
-    def take(name: str, shape: tuple[int, ...]) -> NDArray[Any]:
+    def take(name: str, shape: tuple[int, ...], part: TensorSlice | None) -> NDArray[Any]:
         tensor = stored[name].detach().contiguous()
         assert tuple(tensor.shape) == shape
-        array: NDArray[Any] = (tensor.view(torch.uint16) if tensor.dtype == torch.bfloat16 else tensor).numpy()
-        return array
+        if part is not None:
+            tensor = tensor[part.start : part.end]
+        values: NDArray[Any] = tensor.view(torch.uint16).numpy() if tensor.dtype == torch.bfloat16 else tensor.numpy()
+        return values
 
     for name, array in read_tensors(made.tensors(), plan, tensors, take):
         made.load(name, array)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from service.engine.models.checkpoint.adapter_files import Adapter, LowRank
 from service.engine.models.native.adapter import to_native_modules
 from service.engine.models.native.families.table import FAMILIES, plan_of
-from service.engine.models.native.plan import PlanUnsupportedError
+from service.engine.models.native.plan import DecoderPlan, ExpertsPlan, PlanUnsupportedError
 from tests.models.made import class_of
 from tests.models.shapes import VOCAB_SIZE, small
 from tests.native.decoders import Sequence, native, step
@@ -99,13 +100,23 @@ def test_a_row_has_the_same_bits_in_any_company(name: str, weight_type: str) -> 
     assert np.concatenate(together).tobytes() == alone.tobytes()
 
 
+def is_of_experts(module_name: str, plan: DecoderPlan) -> bool:
+    """Return whether a module belongs to experts, a router or a shared expert."""
+    number = re.search(r"layers\.(\d+)\.", module_name)
+    if number is None or "attn" in module_name:
+        return False
+    return isinstance(plan.layers[int(number[1])].feed_forward, ExpertsPlan)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_an_adapter_adds_to_the_modules_of_the_checkpoint(name: str) -> None:
-    """A low-rank change of each linear layer gives the logits of the changed weights, also of divided modules."""
+    """A low-rank change of each linear layer but experts' gives the logits of the changed weights."""
     model, token_ids, generator = model_of(name), some_tokens(3, 30), torch.Generator().manual_seed(1)
     modules, changes = {}, {}
+    plan = plan_of(model.config)
     for module_name, module in model.named_modules():
-        if isinstance(module, torch.nn.Linear) and "layers." in module_name.replace(".h.", ".layers."):
+        is_in_layer = "layers." in module_name.replace(".h.", ".layers.")
+        if isinstance(module, torch.nn.Linear) and is_in_layer and not is_of_experts(module_name, plan):
             down = torch.randn(3, module.in_features, generator=generator) * 0.1
             up = torch.randn(module.out_features, 3, generator=generator) * 0.1
             modules[module_name] = LowRank(down.numpy(), up.numpy())
@@ -114,7 +125,7 @@ def test_an_adapter_adds_to_the_modules_of_the_checkpoint(name: str) -> None:
     made.allocate(12, 16)
     tensors = FAMILIES[model.config.model_type].tensors
     adapter = Adapter(Path("folder"), modules, "digest")
-    made.put_adapter(0, to_native_modules(adapter, made.tensors(), plan_of(model.config), tensors))
+    made.put_adapter(0, to_native_modules(adapter, made.tensors(), plan, tensors))
     found = step(made, [(Sequence(token_ids, BLOCKS), 30)], adapters=[0])[0]
     before = {module: module.weight.detach().clone() for module in changes}
     with torch.no_grad():

@@ -3,6 +3,7 @@
 
 #include "activation.h"
 #include "attention.h"
+#include "experts.h"
 #include "thread.h"
 
 namespace sluice {
@@ -161,9 +162,25 @@ struct ThreadStep : Thread<Weight> {
       this->to_branch(layer.output, attended, to_output);
       if (parts.has_attention_output_norm) this->add_normalized_branch(layer.attention_output_norm);
     }
+    if (layer.experts != nullptr) return run_experts(layer);
     const bool shares_norm = parts.is_parallel && !parts.has_mlp_norm;
     this->template normalize_rows<Weight>(shares_norm ? layer.attention_norm : layer.mlp_norm);
     feed_forward(index);
+  }
+
+  // The router's inputs are normalized rows in Float32; the experts' phases convert them to the type of inputs.
+  void run_experts(const Layer& layer) {
+    this->template normalize_rows<Float32Format>(layer.mlp_norm);
+    ExpertPhases<Weight> phases{*this, *layer.experts};
+    if (layer.plan.has_mlp_output_norm) {
+      phases.run([&](int row, int at, const Lanes& sum) { store16(this->branch_row(row) + at, sum); });
+      return this->add_normalized_branch(layer.mlp_output_norm);
+    }
+    const Lanes factor = all16(plan.residual_multiplier);
+    phases.run([&](int row, int at, const Lanes& sum) {
+      float* to = this->residual_row(row) + at;
+      store16(to, sum * factor + load16(to));
+    });
   }
 
   void feed_forward(int index) {

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from service.engine.models.checkpoint.adapter_files import Adapter, LowRank
-from service.engine.models.native.plan import DecoderPlan
+from service.engine.models.native.plan import DecoderPlan, ExpertsPlan
 from service.engine.models.native.sources import Origin, Shape, Tensors, origin_of, whole_shapes
 
 Modules = list[tuple[str, np.ndarray, np.ndarray]]  # (name, down matrix, up matrix), LoRA's A and B
@@ -22,7 +22,11 @@ def to_native_modules(adapter: Adapter, shapes: Mapping[str, Shape], plan: Decod
 
     `shapes` are the shapes of the step's tensors by name. A module that the step divides is divided likewise.
     """
-    matrices = [name for name, shape in shapes.items() if name.startswith(_LAYERS) and name.endswith(_WEIGHT)]
+    matrices = [
+        name
+        for name in shapes
+        if name.startswith(_LAYERS) and name.endswith(_WEIGHT) and not _belongs_to_experts(name, plan)
+    ]
     origins = {name: origin_of(name, plan, tensors) for name in matrices if len(shapes[name]) > 1}
     parts: dict[str, list[tuple[str, Origin]]] = defaultdict(list)
     for name, origin in origins.items():
@@ -32,7 +36,9 @@ def to_native_modules(adapter: Adapter, shapes: Mapping[str, Shape], plan: Decod
     for name, low_rank in adapter.modules.items():
         if name not in parts:
             known = ", ".join(sorted({each.rpartition(".")[2] for each in parts}))
-            raise adapter.rejection(name, f"the model has no such module; supported are {known} of its layers")
+            is_expert = _belongs_to_experts(name, plan)
+            problem = "adapters can't change experts" if is_expert else "the model has no such module"
+            raise adapter.rejection(name, f"{problem}; supported are {known} of its layers")
         _check_shape(adapter, name, low_rank, whole[name + _WEIGHT])
         down = np.ascontiguousarray(low_rank.down)
         modules += [
@@ -40,6 +46,14 @@ def to_native_modules(adapter: Adapter, shapes: Mapping[str, Shape], plan: Decod
             for part, origin in parts[name]
         ]
     return modules
+
+
+def _belongs_to_experts(name: str, plan: DecoderPlan) -> bool:
+    """Return whether a tensor or module belongs to a layer's experts, its router or its shared expert."""
+    number, _, within = name.removeprefix(_LAYERS).partition(".")
+    if not number.isdecimal() or int(number) >= len(plan.layers) or within.startswith("self_attn."):
+        return False
+    return isinstance(plan.layers[int(number)].feed_forward, ExpertsPlan) and "norm" not in within
 
 
 def _check_shape(adapter: Adapter, name: str, low_rank: LowRank, shape: Shape) -> None:

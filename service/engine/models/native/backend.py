@@ -18,8 +18,9 @@ from service.engine.core.batch import Batch
 from service.engine.models.checkpoint.adapter_files import Adapter
 from service.engine.models.checkpoint.checkpoint import Checkpoint
 from service.engine.models.native.adapter import to_native_modules
+from service.engine.models.native.expert_sources import is_expert_tensor
 from service.engine.models.native.families.table import FAMILIES, plan_of
-from service.engine.models.native.plan import DecoderPlan, PlanUnsupportedError
+from service.engine.models.native.plan import DecoderPlan, ExpertsPlan, PlanUnsupportedError
 from service.engine.models.native.sources import Tensors, read_tensors
 from service.generation.errors import ModelLoadError
 
@@ -44,8 +45,7 @@ class NativeBackend:
         self._tensors = tensors
         self.num_threads = 1  # for short steps and for sampling
         self._most_threads = most_threads
-        num_weights = sum(math.prod(shape) for shape in model.tensors().values())
-        self._threads_a_token = num_weights / _WORK_OF_A_THREAD
+        self._threads_a_token = _weights_a_token(model.tensors(), plan) / _WORK_OF_A_THREAD
 
     def bytes_per_block(self, block_size: int) -> int:
         """Return the cache bytes for the keys and values of `block_size` tokens."""
@@ -82,6 +82,19 @@ class NativeBackend:
 
     def _num_threads_for(self, num_tokens: int) -> int:
         return max(self.num_threads, min(int(num_tokens * self._threads_a_token), self._most_threads))
+
+
+def _weights_a_token(shapes: dict[str, tuple[int, ...]], plan: DecoderPlan) -> float:
+    """Return the number of weights that a token is multiplied with: of experts, only those of the chosen ones."""
+    num_weights = 0.0
+    for name, shape in shapes.items():
+        share = 1.0
+        if is_expert_tensor(name):
+            experts = plan.layers[int(name.split(".")[2])].feed_forward
+            if isinstance(experts, ExpertsPlan):
+                share = experts.num_chosen / experts.num_experts
+        num_weights += share * math.prod(shape)
+    return num_weights
 
 
 def native_unsupported_reason(config: Any, dtype: str, device: str, block_size: int) -> str | None:
@@ -125,7 +138,8 @@ def load_native(
     """
     import sluice_native  # noqa: PLC0415  it exists only if it was built
 
-    plan, tensors = plan_of(config), FAMILIES[config.model_type].tensors
+    plan = plan_of(config)
+    tensors = FAMILIES[config.model_type].tensors_in(checkpoint.__contains__, plan)
     weight_type = quantization or dtype
     try:
         model = sluice_native.Model(
@@ -135,6 +149,7 @@ def load_native(
         raise ModelLoadError(f"{checkpoint.folder}: {error}") from error
     for name, tensor in read_tensors(model.tensors(), plan, tensors, checkpoint.take):
         model.load(name, tensor)
-    derived = (*_DERIVED, *tensors.unused)
+    unused = tensors.unused_in((name for name, _, _ in checkpoint.describe()), plan)
+    derived = (*_DERIVED, *unused)
     checkpoint.require_all_taken(known=(*derived, "lm_head.weight") if plan.is_tied else derived)
     return NativeBackend(model, plan, tensors, most_threads)

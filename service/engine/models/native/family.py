@@ -42,6 +42,14 @@ class Family:
     types: tuple[str, ...]
     plan: Callable[[Any], DecoderPlan]
     tensors: Tensors = LLAMA_TENSORS
+    alternatives: tuple[Tensors, ...] = ()  # the names in other checkpoints, which differ in the experts
+
+    def tensors_in(self, has_tensor: Callable[[str], bool], plan: DecoderPlan) -> Tensors:
+        """Return the names that a checkpoint uses, of which `has_tensor` says whether it has a tensor."""
+        for tensors in self.alternatives:
+            if tensors.experts is not None and tensors.experts.are_in(has_tensor, plan, tensors.layers):
+                return tensors
+        return self.tensors
 
 
 def require(config: Any, name: str, *allowed: Any) -> None:

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 NormKind = Literal["rms", "layer"]
+Scores = Literal["softmax", "sigmoid", "chosen_softmax"]
 HeadNorm = Literal["none", "head", "heads", "whole"]
 Activation = Literal["silu", "gelu", "gelu_tanh", "relu", "squared_relu", "xielu"]
 
@@ -49,11 +50,36 @@ class DensePlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExpertsPlan:
+    """A feed-forward part of experts, of which each token chooses some by a router."""
+
+    num_experts: int
+    num_chosen: int  # of each token
+    width: int  # inner size of an expert
+    activation: Activation = "silu"
+    swiglu_limit: float = 0.0  # gpt-oss: SwiGLU of limited gate and up, plus 1; 0: activation(gate) * up
+    swiglu_alpha: float = 1.0
+    has_bias: bool = False  # of the experts' matrices
+    scores: Scores = "softmax"  # of router logits; chosen_softmax: chosen by logits, normalized over the chosen
+    has_router_bias: bool = False
+    has_correction: bool = False  # added to the scores for the choice only
+    num_groups: int = 1  # of consecutive experts
+    num_chosen_groups: int = 1  # whose experts can be chosen
+    adds_two: bool = False  # a group's score is the sum of its two highest scores for the choice; otherwise the highest
+    is_renormalized: bool = False  # a token's weights are divided by their sum, plus sum_addend and at least least_sum
+    sum_addend: float = 0.0
+    least_sum: float = 0.0
+    scale: float = 1.0  # on the weights of the chosen experts
+    shared_width: int = 0  # inner size of the expert that computes every token; 0: none
+    has_shared_gate: bool = False  # its weight is the sigmoid of a product; otherwise 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LayerPlan:
     """A layer: attention, then a feed-forward part, with norms before each part or of its results."""
 
     attention: AttentionPlan
-    feed_forward: DensePlan
+    feed_forward: DensePlan | ExpertsPlan
     has_attention_norm: bool = True
     has_attention_output_norm: bool = False
     has_mlp_norm: bool = True

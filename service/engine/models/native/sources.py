@@ -7,20 +7,22 @@ which rows of it, each module of the step consists of. All transformations are e
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from service.engine.models.checkpoint.checkpoint import bits_as_floats
+from service.engine.models.checkpoint.checkpoint import TensorSlice, bits_as_floats
+from service.engine.models.native.expert_sources import ExpertTensors, is_expert_tensor, read_experts
 from service.engine.models.native.plan import DecoderPlan, LayerPlan
 
 Shape: TypeAlias = tuple[int, ...]
 Rows: TypeAlias = slice | NDArray[np.intp]
 RowsOf: TypeAlias = Callable[[DecoderPlan, LayerPlan], Rows]
-Take: TypeAlias = Callable[[str, Shape], NDArray[Any]]  # returns a checkpoint's tensor; bfloat16 as its bits
+# Returns a checkpoint's tensor, or a slice of it; bfloat16 as its bits. The shape is the whole tensor's.
+Take: TypeAlias = Callable[[str, Shape, TensorSlice | None], NDArray[Any]]
 
 _LAYERS = "model.layers."
 _KINDS = ("weight", "bias")
@@ -34,6 +36,7 @@ class Source:
     rows: RowsOf | None = None  # the rows of the checkpoint's tensor, in the step's order; None: all
     added: float = 0.0  # to each weight, as in norms whose weight is stored without 1
     constant: float | None = None
+    is_row: bool = False  # a vector that is stored as a matrix of one row
     is_by_head: bool = False  # a vector that is stored as a matrix with a row for each head
     parts: tuple[tuple[str, Shape], ...] = ()  # tensors of the module that `combine` makes the step's tensor of
     combine: Callable[..., NDArray[np.float32]] | None = None
@@ -46,7 +49,15 @@ class Tensors:
 
     modules: Mapping[str, Source]  # by the step's module, without "model.layers.N."
     layers: str = "model.layers.{}."
+    experts: ExpertTensors | None = None  # the names of experts' tensors; None: no layer has experts
     unused: tuple[str, ...] = ()  # ends of the names of tensors that follow from the configuration
+    # The beginnings of the names of parts that predict further tokens; `{}` is the number of layers.
+    predictors: tuple[str, ...] = ()
+
+    def unused_in(self, names: Iterable[str], plan: DecoderPlan) -> list[str]:
+        """Return those of a checkpoint's names that the step has no use for."""
+        prefixes = tuple(prefix.format(len(plan.layers)) for prefix in self.predictors)
+        return [name for name in names if name.startswith(prefixes) or name.endswith(self.unused)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +95,8 @@ def whole_shapes(shapes: Mapping[str, Shape], origins: Mapping[str, Origin], pla
     for name, origin in origins.items():
         rows = num_rows[origin.name] if origin.rows is not None else shapes[name][0]
         whole[origin.name] = (rows, *shapes[name][1:])
+        if origin.source.is_row:
+            whole[origin.name] = (1, rows)
         if origin.source.is_by_head:
             head_dim = plan.layers[int(name.removeprefix(_LAYERS).partition(".")[0])].attention.head_dim
             whole[origin.name] = (rows // head_dim, head_dim)
@@ -94,23 +107,26 @@ def read_tensors(
     shapes: Mapping[str, Shape], plan: DecoderPlan, tensors: Tensors, take: Take
 ) -> Iterator[tuple[str, NDArray[Any]]]:
     """Yield the step's tensors, whose shapes are given. A checkpoint's tensor that holds several is read once."""
-    origins = {name: origin_of(name, plan, tensors) for name in shapes}
+    expert_shapes = {name: shape for name, shape in shapes.items() if is_expert_tensor(name)}
+    origins = {name: origin_of(name, plan, tensors) for name in shapes if name not in expert_shapes}
     whole = whole_shapes(shapes, origins, plan)
     last, array = "", np.empty(0, np.float32)
     for name, origin in origins.items():
         if origin.source.combine is not None:
-            parts = [as_floats(take(f"{origin.name}.{part}", shape)) for part, shape in origin.source.parts]
+            parts = [as_floats(take(f"{origin.name}.{part}", shape, None)) for part, shape in origin.source.parts]
             yield name, origin.source.combine(*parts)
             continue
         if not origin.name:
             yield name, np.full(shapes[name], origin.source.constant, np.float32)
             continue
         if origin.name != last:
-            last, array = origin.name, take(origin.name, whole[origin.name])
-        part = array.reshape(-1) if origin.source.is_by_head else array
+            last, array = origin.name, take(origin.name, whole[origin.name], None)
+        part = array.reshape(-1) if origin.source.is_by_head or origin.source.is_row else array
         if origin.rows is not None:
             part = np.ascontiguousarray(part[origin.rows])
         yield name, as_floats(part) + np.float32(origin.added) if origin.added else part
+    if tensors.experts is not None:
+        yield from read_experts(expert_shapes, plan, tensors.experts, tensors.layers, take)
 
 
 def as_floats(array: NDArray[Any]) -> NDArray[np.float32]:

@@ -8,8 +8,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from numpy.testing import assert_array_equal
 from safetensors.torch import load_file, save_file
 from torch.testing import assert_close
 from transformers import GptOssConfig
@@ -17,6 +19,7 @@ from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
 from service.engine.models.checkpoint.checkpoint import TensorSlice as Tensors
 from service.engine.models.checkpoint.model_config import read_model_config
+from service.engine.models.checkpoint.packed.packed_checkpoint import PackedCheckpoint
 from service.engine.models.checkpoint.text_part import open_checkpoint
 from service.engine.models.interface.backend import Backend
 from service.engine.models.interface.model_spec import ModelSpec
@@ -85,8 +88,9 @@ def test_packed_weights_are_computed_as_what_they_mean(kind: str, backend: str, 
     assert_close(computed, reference(model, token_ids), rtol=1e-4, atol=1e-4)
 
 
-def test_experts_of_four_bits_are_widened(tmp_path: Path) -> None:
-    """The blocks of gpt-oss, 32 numbers with one exponent, are widened as by transformers."""
+@pytest.mark.parametrize("backend", [backend for backend in BACKENDS if backend != "torch"])
+def test_experts_of_four_bits_are_widened(backend: str, tmp_path: Path) -> None:
+    """The blocks of gpt-oss, 32 numbers with one exponent, are widened as by transformers, also expert by expert."""
     sizes: Any = {"hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 2, "head_dim": 16, "vocab_size": 101}
     heads: Any = {"num_attention_heads": 4, "num_key_value_heads": 2, "num_local_experts": 4, "num_experts_per_tok": 2}
     model = random_model(GptOssConfig(**sizes, **heads, max_position_embeddings=128))
@@ -102,8 +106,20 @@ def test_experts_of_four_bits_are_widened(tmp_path: Path) -> None:
     said = json.loads((tmp_path / "config.json").read_text()) | {"quantization_config": {"quant_method": "mxfp4"}}
     (tmp_path / "config.json").write_text(json.dumps(said))
     token_ids = tokens(20)
-    computed = logits(load_packed(tmp_path, "transformers"), "transformers", token_ids)
+    computed = logits(load_packed(tmp_path, backend), backend, token_ids)
     assert_close(computed, reference(model, token_ids), rtol=1e-4, atol=1e-4)
+
+
+def test_of_packed_experts_only_a_slice_is_read(tmp_path: Path) -> None:
+    codes = np.random.default_rng(0).integers(0, 256, (4, 6, 2, 16), dtype=np.uint8)
+    scales = np.full((4, 6, 2), 121, np.uint8)
+    save_file({"experts_blocks": torch.from_numpy(codes), "experts_scales": torch.from_numpy(scales)}, tmp_path / FILE)
+    checkpoint = PackedCheckpoint(tmp_path, None, {"quant_method": "mxfp4"})
+    whole = checkpoint.take("experts", (4, 64, 6))
+    sizes: list[int] = []
+    checkpoint.on_read = sizes.append
+    assert_array_equal(checkpoint.take("experts", (4, 64, 6), Tensors(0, 1, 3)), whole[1:3])
+    assert sum(sizes) == codes[1:3].nbytes + scales[1:3].nbytes
 
 
 def test_biases_ties_and_parts_of_packed_weights_are_read(tmp_path: Path) -> None:

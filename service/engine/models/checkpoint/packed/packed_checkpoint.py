@@ -53,7 +53,10 @@ class PackedCheckpoint(Checkpoint):
         return sorted(plain + packed)
 
     def take(self, name: str, shape: Sequence[int], part: TensorSlice | None = None) -> npt.NDArray[Any]:
-        """Read one tensor, or a slice of it. A packed tensor is read completely and returned as float32."""
+        """Read one tensor, or a slice of it. A packed tensor is returned as float32.
+
+        It is read completely, unless its experts are packed one by one and the slice has some of them.
+        """
         weight = self._packed.get(name)
         if weight is None:
             return super().take(name, shape, part)
@@ -61,20 +64,26 @@ class PackedCheckpoint(Checkpoint):
             raise ModelLoadError(
                 f"{self.folder}: {name} has the shape {list(weight.shape)}, the configuration asks for {list(shape)}"
             )
+        if part is not None and part.axis == 0 and weight.is_sliceable:
+            return self._dequantized(weight, part)
         dequantized = self._dequantized(weight)
         if part is None:
             return dequantized
         return np.ascontiguousarray(dequantized[(slice(None),) * part.axis + (slice(part.start, part.end),)])
 
-    def _dequantized(self, weight: PackedWeight) -> npt.NDArray[np.float32]:
-        """Return a packed weight as float32. Raise ModelLoadError if its parts don't fit each other."""
-        tensors = {role: self._read(stored) for role, stored in weight.parts.items()}
+    def _dequantized(self, weight: PackedWeight, part: TensorSlice | None = None) -> npt.NDArray[np.float32]:
+        """Return a packed weight, or a slice of its first axis, as float32.
+
+        Raise ModelLoadError if its parts don't fit each other.
+        """
+        tensors = {role: self._read(stored, part) for role, stored in weight.parts.items()}
         self._taken |= set(weight.parts.values())
         try:
             dequantized = weight.dequantize(tensors)
         except (KeyError, ValueError, TypeError, IndexError, ZeroDivisionError) as error:
             raise ModelLoadError(f"{self.folder}: {weight.name} can't be dequantized: {error!r}") from error
-        if dequantized.shape != weight.shape:
+        shape = weight.shape if part is None else (part.end - part.start, *weight.shape[1:])
+        if dequantized.shape != shape:
             raise ModelLoadError(f"{self.folder}: {weight.name} can't be dequantized: its parts don't fit each other")
         return dequantized
 
@@ -96,10 +105,10 @@ class PackedCheckpoint(Checkpoint):
         self._taken |= self._hidden
         super().require_all_taken(known)
 
-    def _read(self, stored: str) -> npt.NDArray[Any]:
-        """Read a tensor as stored; bfloat16 and F8_E8M0 are converted to float32."""
+    def _read(self, stored: str, part: TensorSlice | None = None) -> npt.NDArray[Any]:
+        """Read a tensor, or a slice of it, as stored; bfloat16 and F8_E8M0 are converted to float32."""
         location = self._locations[stored]
-        tensor = super().take(stored, location.shape)
+        tensor = super().take(stored, location.shape, part)
         if location.kind == "F8_E8M0":  # powers of two
             return np.ldexp(np.float32(1), tensor.astype(np.int32) - 127).astype(np.float32)
         return bits_as_floats(tensor) if location.kind == "BF16" else tensor

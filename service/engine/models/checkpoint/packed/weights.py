@@ -62,6 +62,7 @@ class PackedWeight:
     shape: tuple[int, ...]
     parts: Mapping[str, str]
     dequantize: Callable[[Mapping[str, Array]], npt.NDArray[np.float32]]
+    is_sliceable: bool = False  # all stored tensors have the weight's first axis, and slices of it are independent
 
 
 class Packing(NamedTuple):
@@ -189,7 +190,8 @@ def _bitsandbytes(stored: Mapping[str, Stored], _: Mapping[str, Any], read: Read
 def _mxfp4(stored: Mapping[str, Stored], _: Mapping[str, Any], __: Read) -> Iterator[PackedWeight]:
     for base, parts in _groups(stored, {"_blocks": "codes", "_scales": "scales"}):
         experts, rows, groups, size = stored[parts["codes"]].shape
-        yield PackedWeight(base, (experts, groups * size * 2, rows), parts, dequantize_mxfp4)
+        shape = (experts, groups * size * 2, rows)
+        yield PackedWeight(base, shape, parts, dequantize_mxfp4, is_sliceable=True)
 
 
 def _groups(

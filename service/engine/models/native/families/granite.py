@@ -22,12 +22,14 @@ def _attention(config: Any) -> dict[str, Any]:
     return {"scale": float(config.attention_multiplier), "has_qkv_bias": has_bias, "has_output_bias": has_bias}
 
 
-def _granite(config: Any) -> DecoderPlan:
+def granite_plan(config: Any) -> DecoderPlan:
+    """Return the plan of Granite's dense models."""
     layer = LayerPlan(attention=attention_of(config, **_attention(config)), feed_forward=dense_of(config))
     return decoder_of(config, [layer] * config.num_hidden_layers, **_multipliers(config))
 
 
-def _granite_swa(config: Any) -> DecoderPlan:
+def granite_swa_plan(config: Any) -> DecoderPlan:
+    """Return the plan of Granite's dense models with sinks and windows."""
     bases = sorted({float(base) for base in config.layer_rope_theta if base})
     layers = [
         LayerPlan(
@@ -63,7 +65,7 @@ _OUTPUT_NORMS: Final = {
 }
 
 FAMILIES: Final = (
-    Family(types=("granite",), plan=_granite),
-    Family(types=("granite_swa",), plan=_granite_swa),
+    Family(types=("granite",), plan=granite_plan),
+    Family(types=("granite_swa",), plan=granite_swa_plan),
     Family(types=("hyperclovax",), plan=_hyperclovax, tensors=Tensors(modules=_OUTPUT_NORMS)),
 )

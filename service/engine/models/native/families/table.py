@@ -23,12 +23,28 @@ from service.engine.models.native.families import (
     stablelm,
     ungated,
 )
+from service.engine.models.native.families.experts import (
+    dots1,
+    ernie4_5_moe,
+    exaone_moe,
+    flex_olmo,
+    glm4_moe,
+    gpt_oss,
+    granitemoe,
+    hunyuan_v1_moe,
+    mixtral,
+    olmoe,
+    qwen2_moe,
+    qwen3_moe,
+)
 from service.engine.models.native.family import Family
 from service.engine.models.native.plan import DecoderPlan, PlanUnsupportedError
 
 _MODULES: Final = (
     *(cohere, ernie, exaone4, gemma, glm, granite, hunyuan, llama, neox, olmo, phi3, qwen2, qwen3, seed_oss, smollm3),
     *(stablelm, ungated),
+    *(dots1, ernie4_5_moe, exaone_moe, flex_olmo, glm4_moe, gpt_oss, granitemoe),
+    *(hunyuan_v1_moe, mixtral, olmoe, qwen2_moe, qwen3_moe),
 )
 FAMILIES: Final[dict[str, Family]] = {
     kind: family for module in _MODULES for family in module.FAMILIES for kind in family.types
