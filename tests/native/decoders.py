@@ -104,7 +104,9 @@ def native(model: PreTrainedModel, weight_type: str = "float32", **options: Any)
     def take(name: str, shape: tuple[int, ...]) -> NDArray[Any]:
         tensor = stored[name].detach().contiguous()
         assert tuple(tensor.shape) == shape
-        return tensor.view(torch.uint16).numpy() if tensor.dtype == torch.bfloat16 else tensor.numpy()
+        is_bfloat16 = tensor.dtype == torch.bfloat16
+        array: NDArray[Any] = tensor.view(torch.uint16).numpy() if is_bfloat16 else tensor.numpy()
+        return array
 
     for name, array in read_tensors(made.tensors(), plan, tensors, take):
         made.load(name, array)
