@@ -63,6 +63,7 @@ from service.generation.requests.parameters import LogprobsOptions, Range, Sampl
 from service.generation.requests.ranking import RankingOutput, TextsToRank
 from service.generation.requests.request import GenerationRequest
 from service.generation.requests.resume import ResumePoint, StreamIdentity, StreamPosition
+from service.generation.service_level import ServiceLevel
 from service.generation.stats import EngineStats
 
 SAMPLING = SamplingParams(temperature=0.5, top_k=3, seed=2**64 - 1, logit_bias={5: -1.0})
@@ -116,6 +117,7 @@ VALUES: list[Any] = [
     TIMINGS,
     LOGPROB,
     GenerationOutput(0, (1,), (2.0,), "a", TIMINGS, 1, (1,), (LOGPROB,), (LOGPROB,), FinishReason.STOP_SEQUENCE, "!"),
+    ServiceLevel(0.5, 0.05),
     EngineStats(num_waiting=1, step_time_s=0.5),
     TextsToEmbed("m", (RawText("a", "f"),), dimensions=3),
     Started("i", 1, "m", "v", "fp", SAMPLING, STOPPING, 2, 1, ("a",)),
