@@ -108,8 +108,9 @@ def native(model: PreTrainedModel, weight_type: str = "float32", **options: Any)
         assert tuple(tensor.shape) == shape
         if part is not None:
             tensor = tensor[part.start : part.end]
-        values: NDArray[Any] = tensor.view(torch.uint16).numpy() if tensor.dtype == torch.bfloat16 else tensor.numpy()
-        return values
+        is_bfloat16 = tensor.dtype == torch.bfloat16
+        array: NDArray[Any] = tensor.view(torch.uint16).numpy() if is_bfloat16 else tensor.numpy()
+        return array
 
     for name, array in read_tensors(made.tensors(), plan, tensors, take):
         made.load(name, array)

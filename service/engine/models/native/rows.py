@@ -68,8 +68,8 @@ def halved_rows(kind: str) -> RowsOf:
         order = np.concatenate(
             [np.arange(0, rotated, 2), np.arange(1, rotated, 2), np.arange(rotated, attention.head_dim)]
         )
-        all_rows: NDArray[np.intp] = (np.arange(num_heads)[:, None] * attention.head_dim + order).reshape(-1)
-        return all_rows
+        heads: NDArray[np.intp] = np.arange(num_heads)[:, None] * attention.head_dim + order
+        return heads.reshape(-1)
 
     return rows
 
