@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Final
 
-from service.engine.models.native.expert_sources import ExpertTensors
+from service.engine.models.native.expert_sources import FUSED
 from service.engine.models.native.families.experts.layers import experts_of, layers_of, sparse_everywhere
 from service.engine.models.native.family import Family, attention_of, decoder_of, windows_of
 from service.engine.models.native.plan import DecoderPlan
@@ -26,15 +27,8 @@ def _plan(config: Any) -> DecoderPlan:
     return decoder_of(config, layers_of(config, attention, experts, sparse_everywhere(config)))
 
 
-_EXPERTS: Final = ExpertTensors(
-    gate="mlp.experts.gate_up_proj",
-    up="mlp.experts.gate_up_proj",
-    down="mlp.experts.down_proj",
-    weight="",
-    bias="_bias",
-    is_interleaved=True,
-    is_transposed=True,
-)
+_EXPERTS: Final = replace(FUSED, is_interleaved=True, is_transposed=True)
+
 FAMILIES: Final = (
     Family(
         types=("gpt_oss",), plan=_plan, tensors=Tensors(modules={"mlp.gate": Source("mlp.router")}, experts=_EXPERTS)
