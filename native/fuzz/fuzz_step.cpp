@@ -104,8 +104,23 @@ Options random_options() {
   return options;
 }
 
-// A plan whose numbers are anything within their ranges is rejected, or fits.
-struct Spoiler {
+// Visits the fields of a plan's parts with `Visitor`, which derives from it.
+template <class Visitor>
+struct Parts {
+  template <class Part>
+  void part(const char*, Part& field) {
+    each_field(field, static_cast<Visitor&>(*this));
+  }
+  void either(const char*, const char*, ExpertsPlan& experts, DensePlan& dense) {
+    if (experts.num_experts > 0)
+      part("", experts);
+    else
+      part("", dense);
+  }
+};
+
+// Changes some fields; a plan whose numbers are within their ranges is then rejected, or fits.
+struct Spoiler : Parts<Spoiler> {
   void number(const char*, int& field, double, double) {
     if (one_in(6)) field = between(-1, 40);
   }
@@ -117,20 +132,10 @@ struct Spoiler {
   void choice(const char*, Choice& field, const char* const (&)[Count]) {
     if (one_in(6)) field = static_cast<Choice>(between(0, static_cast<int>(Count) - 1));
   }
-  template <class Part>
-  void part(const char*, Part& field) {
-    each_field(field, *this);
-  }
-  void either(const char*, const char*, ExpertsPlan& experts, DensePlan& dense) {
-    if (experts.num_experts > 0)
-      each_field(experts, *this);
-    else
-      each_field(dense, *this);
-  }
 };
 
 // The ranges of numbers, which the reader of plans checks.
-struct Ranges {
+struct Ranges : Parts<Ranges> {
   bool are_kept = true;
   template <class Value>
   void number(const char*, Value& field, double least, double most) {
@@ -139,16 +144,6 @@ struct Ranges {
   void flag(const char*, bool&) {}
   template <class Choice, size_t Count>
   void choice(const char*, Choice&, const char* const (&)[Count]) {}
-  template <class Part>
-  void part(const char*, Part& field) {
-    each_field(field, *this);
-  }
-  void either(const char*, const char*, ExpertsPlan& experts, DensePlan& dense) {
-    if (experts.num_experts > 0)
-      each_field(experts, *this);
-    else
-      each_field(dense, *this);
-  }
 };
 
 Options valid_options(int& num_rejected) {
