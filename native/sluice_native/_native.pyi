@@ -50,6 +50,9 @@ class Model:
     def allocate(self, num_blocks: int, block_size: int) -> None:
         """Create the cache; physical memory is allocated on first write. `block_size` is a multiple of 16."""
 
+    def allocate_states(self, num_states: int) -> None:
+        """Create slots for the states of sequences in recurrent layers, `bytes_per_state` each."""
+
     def put_adapter(self, slot: int, modules: Sequence[tuple[str, NDArray[np.float32], NDArray[np.float32]]]) -> None:
         """Store a LoRA adapter in a slot, any number of at least 0, replacing the slot's adapter.
 
@@ -72,6 +75,7 @@ class Model:
         logits: NDArray[np.float32] | None = None,
         num_threads: int = 0,
         adapters: NDArray[np.int32] | None = None,
+        states: NDArray[np.int32] | None = None,
     ) -> NDArray[np.float32]:
         """Compute the new tokens of a batch of prefills and decodes with the GIL released.
 
@@ -80,6 +84,11 @@ class Model:
         only the entries that cover the context are read; `output_rows` [rows], the tokens whose logits are returned, in
         any order. A token's cache slot follows from `context_lengths`; `positions` only rotate queries and keys.
         `adapters` [sequences] are the slots of the sequences' adapters, -1 for none.
+
+        A model with recurrent layers needs `states` [sequences, 3]: the slot of a sequence's state, which the step
+        updates; the number of the sequence's last tokens whose state goes to another slot; and that slot. The first
+        slot then has the state before these tokens, and is only read if they are all of the sequence's new tokens. A
+        sequence that starts at position 0 ignores the content of its slot. A slot that is written can't occur twice.
 
         Return the logits [rows, vocabulary]. They are written to `logits` if it is given, which saves the time to
         allocate memory. `num_threads` 0 is the model's own number. A row's bits depend only on its sequence, its
@@ -99,6 +108,10 @@ class Model:
     @property
     def bytes_per_slot(self) -> int:
         """Bytes of cache per token, in all layers."""
+
+    @property
+    def bytes_per_state(self) -> int:
+        """Bytes of a sequence's state in all recurrent layers; 0 if there are none."""
 
     @property
     def weight_bytes(self) -> int:

@@ -64,7 +64,8 @@ struct Options {
 
 // The largest sizes of all layers, from which the buffers of a step follow.
 struct Extent {
-  int query_width = 0, qkv_width = 0, inner_width = 0, padded_head_dim = 0, group_size = 0;
+  // mixed_width: of the results of attention and of recurrent parts. wide_width: of their projected inputs.
+  int mixed_width = 0, wide_width = 0, inner_width = 0, padded_head_dim = 0, group_size = 1;
   bool has_branch = false;
 };
 Extent extent_of(const Options& options);
@@ -85,6 +86,9 @@ class Model {
 
   void allocate(int num_blocks, int block_size);
 
+  // Create slots for the states of sequences.
+  void allocate_states(int num_states);
+
   // Store an adapter in a slot, replacing the slot's adapter. Throws BadArgument.
   void put_adapter(int slot, const std::vector<GivenLowRank>& modules);
   // Remove the adapter of a slot and free its memory. Throws BadArgument if the slot is empty.
@@ -102,6 +106,7 @@ class Model {
 
   const Options& options() const { return options_; }
   size_t bytes_per_slot() const;
+  size_t bytes_per_state() const { return state_numbers_ * sizeof(float); }
   size_t weight_bytes() const { return weight_memory_.size() + row_memory_.size(); }
   size_t adapter_bytes();
 
@@ -124,8 +129,10 @@ class Model {
   std::vector<Tensor> tensors_;
   std::unordered_map<std::string, size_t> indices_;  // of tensors by name
   Cache cache_;
+  States states_;
+  size_t state_numbers_ = 0;  // of a sequence's state in all layers
   Adapters adapters_;
-  Arena weight_memory_, row_memory_, cache_memory_, buffer_memory_;
+  Arena weight_memory_, row_memory_, cache_memory_, state_memory_, buffer_memory_;
   size_t reserved_rows_ = 0;
   int reserved_threads_ = 0;
   std::set<size_t> wanted_;  // indices of tensors not yet loaded
@@ -137,8 +144,9 @@ class Model {
   std::unique_ptr<Ahead> ahead_;  // for the cache, whose blocks are allocated from its end
 };
 
-// Throws BadArgument unless every index of the batch is within the model, its cache and its adapters.
-void check_batch(const Batch& batch, int vocab_size, const Cache& cache, const Adapters& adapters);
+// Throws BadArgument unless every index of the batch is within the model, its cache, its states (null: it has none) and its adapters.
+void check_batch(const Batch& batch, int vocab_size, const Cache& cache, const States* states,
+                 const Adapters& adapters);
 
 // The lowest block that a checked batch reads or writes.
 int lowest_block(const Batch& batch, int block_size);

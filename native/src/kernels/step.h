@@ -4,6 +4,7 @@
 #include "activation.h"
 #include "attention.h"
 #include "experts.h"
+#include "recurrent.h"
 #include "thread.h"
 
 namespace sluice {
@@ -147,21 +148,49 @@ struct ThreadStep : Thread<Weight> {
     if constexpr (kIsInt8) this->quantize_wide(attention.query_width(), this->inputs());
   }
 
-  void layer(int index) {
+  // The results of a mixer, the inputs of its output's product; after the last one, only those of the output rows.
+  Inputs mixed(int index) {
+    const LayerPlan& parts = weights.layers[index].plan;
+    if (index != weights.last_mixer) return this->inputs();
+    return this->keep_output_rows(parts.has_attention() && parts.has_recurrent());
+  }
+
+  void run_attention(int index) {
     const Layer& layer = weights.layers[index];
     const LayerPlan& parts = layer.plan;
     this->template normalize_rows<Weight>(layer.attention_norm);
     queries_keys_values(layer, this->added(index, kQkv, layer.qkv, this->inputs()));
     rotate_and_cache(index);
     attend_all(index);
-    const Inputs attended = index + 1 == plan.num_layers ? this->keep_output_rows() : this->inputs();
+    const Inputs attended = parts.has_recurrent() ? this->inputs() : mixed(index);
     const Added to_output = this->added(index, kOutput, layer.output, attended);
-    if (!parts.is_parallel && !parts.has_attention_output_norm) {
-      this->add_to_residual(layer.output, attended, to_output);
-    } else {
-      this->to_branch(layer.output, attended, to_output);
-      if (parts.has_attention_output_norm) this->add_normalized_branch(layer.attention_output_norm);
-    }
+    if (!parts.is_parallel && !parts.has_attention_output_norm && !parts.has_recurrent())
+      return this->add_to_residual(layer.output, attended, to_output);
+    this->to_branch(layer.output, attended, to_output);
+    if (parts.has_attention_output_norm) this->add_normalized_branch(layer.attention_output_norm);
+  }
+
+  // If the layer has attention as well, its results are in the branch.
+  void run_recurrent(int index) {
+    const Layer& layer = weights.layers[index];
+    const Matrix &input = layer.recurrent.input, &output = layer.recurrent.output;
+    this->template normalize_rows<Weight>(layer.attention_norm);
+    this->multiply_into(
+        input, this->inputs(), this->added(index, kRecurrentInput, input, this->inputs()),
+        [&](int row) { return wide_row(row); }, [](float* to, const Lanes& sum) { store16(to, sum); });
+    RecurrentPhases<Weight>{*this, layer.recurrent, layer.plan.recurrent}.run();
+    const Inputs results = mixed(index);
+    const Added to_output = this->added(index, kRecurrentOutput, output, results);
+    if (layer.plan.has_attention()) return this->add_with_branch(output, results, to_output);
+    this->add_to_residual(output, results, to_output);
+  }
+
+  void layer(int index) {
+    const Layer& layer = weights.layers[index];
+    const LayerPlan& parts = layer.plan;
+    if (parts.has_attention()) run_attention(index);
+    if (parts.has_recurrent()) run_recurrent(index);
+    if (!parts.has_feed_forward()) return;
     if (layer.experts != nullptr) return run_experts(layer);
     const bool shares_norm = parts.is_parallel && !parts.has_mlp_norm;
     this->template normalize_rows<Weight>(shares_norm ? layer.attention_norm : layer.mlp_norm);
