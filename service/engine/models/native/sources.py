@@ -38,6 +38,7 @@ class Source:
     constant: float | None = None
     is_row: bool = False  # a vector that is stored as a matrix of one row
     is_by_head: bool = False  # a vector that is stored as a matrix with a row for each head
+    is_convolution: bool = False  # the weights of a convolution [channels, 1, taps], which the step reads by taps
     parts: tuple[tuple[str, Shape], ...] = ()  # tensors of the module that `combine` makes the step's tensor of
     combine: Callable[..., NDArray[np.float32]] | None = None
     module_of: Callable[[LayerPlan], str] | None = None  # replaces `module` where it depends on the layer
@@ -97,8 +98,11 @@ def whole_shapes(shapes: Mapping[str, Shape], origins: Mapping[str, Origin], pla
         whole[origin.name] = (rows, *shapes[name][1:])
         if origin.source.is_row:
             whole[origin.name] = (1, rows)
+        if origin.source.is_convolution and name.endswith(".weight"):
+            taps = _taps(plan, name)
+            whole[origin.name] = (rows // taps, 1, taps)
         if origin.source.is_by_head:
-            head_dim = plan.layers[int(name.removeprefix(_LAYERS).partition(".")[0])].attention.head_dim
+            head_dim = plan.layers[int(name.removeprefix(_LAYERS).partition(".")[0])].heads.head_dim
             whole[origin.name] = (rows // head_dim, head_dim)
     return whole
 
@@ -122,11 +126,19 @@ def read_tensors(
         if origin.name != last:
             last, array = origin.name, take(origin.name, whole[origin.name], None)
         part = array.reshape(-1) if origin.source.is_by_head or origin.source.is_row else array
+        if part.ndim == 3:
+            part = np.ascontiguousarray(part[:, 0].T).reshape(-1)
         if origin.rows is not None:
             part = np.ascontiguousarray(part[origin.rows])
         yield name, as_floats(part) + np.float32(origin.added) if origin.added else part
     if tensors.experts is not None:
         yield from read_experts(expert_shapes, plan, tensors.experts, tensors.layers, take)
+
+
+def _taps(plan: DecoderPlan, name: str) -> int:
+    recurrent = plan.layers[int(name.removeprefix(_LAYERS).partition(".")[0])].recurrent
+    assert recurrent is not None  # noqa: S101  the step has the tensor
+    return recurrent.taps
 
 
 def as_floats(array: NDArray[Any]) -> NDArray[np.float32]:

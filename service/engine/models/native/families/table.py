@@ -12,6 +12,7 @@ from service.engine.models.native.families import (
     glm,
     granite,
     hunyuan,
+    lfm2,
     llama,
     neox,
     olmo,
@@ -41,7 +42,24 @@ from service.engine.models.native.family import Family
 from service.engine.models.native.plan import DecoderPlan, PlanUnsupportedError
 
 _MODULES: Final = (
-    *(cohere, ernie, exaone4, gemma, glm, granite, hunyuan, llama, neox, olmo, phi3, qwen2, qwen3, seed_oss, smollm3),
+    *(
+        cohere,
+        ernie,
+        exaone4,
+        gemma,
+        glm,
+        granite,
+        hunyuan,
+        lfm2,
+        llama,
+        neox,
+        olmo,
+        phi3,
+        qwen2,
+        qwen3,
+        seed_oss,
+        smollm3,
+    ),
     *(stablelm, ungated),
     *(dots1, ernie4_5_moe, exaone_moe, flex_olmo, glm4_moe, gpt_oss, granitemoe),
     *(hunyuan_v1_moe, mixtral, olmoe, qwen2_moe, qwen3_moe),
