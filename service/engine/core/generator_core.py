@@ -9,6 +9,8 @@ from collections import abc
 
 from service.engine.core.adapter_table import AdapterTable
 from service.engine.core.blocks.block_pool import BlockPool
+from service.engine.core.blocks.prefix_states import PrefixStates
+from service.engine.core.blocks.state_pool import StatePool
 from service.engine.core.compilation import MAX_COMPILE_S, Compilations, CompileConstraint
 from service.engine.core.drafts.speculation import Speculation
 from service.engine.core.engine_core import EngineCore, Runner
@@ -51,6 +53,7 @@ class GeneratorCore:
         max_compile_s: float = MAX_COMPILE_S,
         speculation: Speculation | None = None,
         adapters: AdapterTable | None = None,
+        num_states: int = 0,
         shares_blocks: bool = True,
         clock: abc.Callable[[], float] = time.monotonic,
     ) -> None:
@@ -58,13 +61,15 @@ class GeneratorCore:
 
         `compile_constraint` is called on other threads, and may take `max_compile_s` of processor time for each
         constraint. It is None if no constraint can be compiled for the model. `speculation` requires a runner whose
-        tokens do not depend on the rest of the batch. `shares_blocks` requires a runner whose whole state of a prefix
-        is in its blocks. `adapters` is None for a runner without adapters.
+        tokens do not depend on the rest of the batch. `num_states` is the number of slots for recurrent states; a model
+        that has them needs at least `max_batch_sequences`. `shares_blocks` requires a runner whose whole state of a
+        prefix is in its blocks and in a state that a step can keep. `adapters` is None for a runner without adapters.
         """
         self._max_model_len = max_sequence_len(config)
         assert config.num_blocks is not None  # noqa: S101  max_sequence_len has checked it
         pool = BlockPool(config.num_blocks, config.tokens_per_block, shares=shares_blocks)
-        self._core = EngineCore(Scheduler(config, pool, speculation), runner, clock)
+        states = PrefixStates(StatePool(num_states), pool) if num_states else None
+        self._core = EngineCore(Scheduler(config, pool, speculation, states), runner, clock)
         self._tokenizer = tokenizer
         self._prefix_caching = config.prefix_caching
         self._output_interval_s = config.output_interval_s or 0.0

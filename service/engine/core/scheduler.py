@@ -6,6 +6,7 @@ from collections import abc
 from operator import attrgetter
 
 from service.engine.core.blocks.block_pool import BlockPool
+from service.engine.core.blocks.prefix_states import PrefixStates
 from service.engine.core.capacity import AdmissionCapacity
 from service.engine.core.deadlines import Deadlines
 from service.engine.core.drafts.speculation import Speculation
@@ -32,9 +33,16 @@ class Scheduler:
     cannot have its first token before its deadline.
     """
 
-    def __init__(self, config: EngineConfig, pool: BlockPool, speculation: Speculation | None = None) -> None:
-        """Without `speculation`, no step has drafts."""
+    def __init__(
+        self,
+        config: EngineConfig,
+        pool: BlockPool,
+        speculation: Speculation | None = None,
+        states: PrefixStates | None = None,
+    ) -> None:
+        """Without `speculation`, no step has drafts. `states` is None for a model without recurrent states."""
         self.pool = pool
+        self._states = states
         self.num_preemptions = 0
         self.num_prefix_query_tokens = 0
         self.num_prefix_hit_tokens = 0
@@ -109,6 +117,8 @@ class Scheduler:
                 return None
             raise RuntimeError("sequences wait, but none can be scheduled")
         self._drafts.add(plan, choice.is_first if choice is not None else None)
+        if self._states is not None:
+            self._states.plan(plan, caches=self._config.prefix_caching)
         return plan.to_step()
 
     def advance(self, sequence: Sequence, num_tokens: int) -> None:
@@ -118,6 +128,8 @@ class Scheduler:
         sequence.num_computed_tokens += num_tokens
         self._queue.charge(sequence, sequence.num_computed_tokens)
         num_full_now = sequence.num_computed_tokens // block_size
+        if self._states is not None:
+            self._states.advance(sequence)
         if num_full_now > num_full and (self._config.prefix_caching or len(sequence.group.sequences) > 1):
             self.pool.publish(sequence, num_full, num_full_now)
         if self._following and sequence.num_computed_tokens >= sequence.num_prompt_tokens:
@@ -137,6 +149,8 @@ class Scheduler:
     def record_draft(self, item: ScheduledSequence, num_accepted: int) -> None:
         """Record the number of an item's drafts that were accepted."""
         self._drafts.record(item, num_accepted)
+        if self._states is not None:
+            self._states.accept(item.sequence, len(item.draft), num_accepted)
 
     def finish(self, sequence: Sequence) -> None:
         """Remove a sequence that has its finish reason."""
@@ -159,8 +173,10 @@ class Scheduler:
         return dropped
 
     def check(self) -> None:
-        """Raise RuntimeError if a block is lost or owned twice."""
+        """Raise RuntimeError if a block or a state's slot is lost or owned twice."""
         self.pool.check(self._running)
+        if self._states is not None:
+            self._states.check(self._running)
 
     def _continue(self, sequence: Sequence, plan: StepPlan) -> None:
         """Schedule tokens of a running sequence; preempt sequences after it in the order if blocks are lacking."""
@@ -235,7 +251,7 @@ class Scheduler:
         if not capacity.has_slot(key) and not self._displace(capacity.displaced(key, plan.admitted), plan):
             return False
         sequence = key.waiting[0]
-        found = [] if sequence.needs_prompt_logprobs else self.pool.find(sequence)
+        found = [] if sequence.needs_prompt_logprobs else (self._states or self.pool).find(sequence)
         if self._is_too_late(sequence, len(found), now):
             self._deadlines.too_late.append(self._queue.pop(key).group)
             return True
@@ -249,6 +265,8 @@ class Scheduler:
         plan.admitted.add(sequence)
         self.pool.hold(found)
         sequence.block_table.extend(found)
+        if self._states is not None:
+            self._states.start(sequence, len(found))
         sequence.num_computed_tokens = len(found) * self.pool.block_size
         sequence.num_charged_tokens = max(sequence.num_charged_tokens, sequence.num_computed_tokens)
         if sequence.scheduled is None:
@@ -289,6 +307,8 @@ class Scheduler:
         self._ordered = None
         self._queue.key_of(sequence).num_running -= 1
         self.pool.release(sequence)
+        if self._states is not None:
+            self._states.release(sequence)
         self._drafts.release(sequence)
 
     def _displace(self, sequence: Sequence | None, plan: StepPlan) -> bool:

@@ -39,6 +39,7 @@ class BlockPool:
         self._cached: OrderedDict[int, None] = OrderedDict()  # free, with content; evicted from the start
         self._empty = FreeRuns(num_blocks)
         self._max_emptied = num_blocks // 4
+        self.on_evict: abc.Callable[[bytes], None] | None = None  # called with the hash of an evicted block
 
     @property
     def num_free_blocks(self) -> int:
@@ -106,6 +107,10 @@ class BlockPool:
             block_ids.append(block_id)
         return block_ids
 
+    def content_hash(self, sequence: Sequence, num_blocks: int) -> bytes:
+        """Return the hash of the content of the sequence's first `num_blocks` blocks, which must be full."""
+        return self._content_hash(sequence, num_blocks - 1)
+
     def num_free_among(self, block_ids: abc.Iterable[int]) -> int:
         """Return how many of the blocks no sequence holds."""
         return sum(self._num_holders[block_id] == 0 for block_id in block_ids)
@@ -162,6 +167,8 @@ class BlockPool:
         for _ in range(min(num_blocks, len(self._cached))):
             block_id, _ = self._cached.popitem(last=False)
             del self._block_of[self._hash_of[block_id]]
+            if self.on_evict is not None:
+                self.on_evict(self._hash_of[block_id])
             self._hash_of[block_id] = b""
             self._empty.add(block_id)
 

@@ -1,0 +1,112 @@
+"""Recurrent states along the scheduler's steps: where sequences start, and which states are kept as checkpoints."""
+
+from __future__ import annotations
+
+from collections import abc
+
+from service.engine.core.blocks.block_pool import BlockPool
+from service.engine.core.blocks.state_pool import CHECKPOINT_INTERVAL, StatePool
+from service.engine.core.sequences.sequence import Sequence
+from service.engine.core.sequences.sequence_state import SequenceState
+from service.engine.core.step import StepPlan
+
+
+class PrefixStates:
+    """The states of running sequences, and the checkpoints by which later sequences skip a cached prefix.
+
+    A checkpoint is taken in a prompt at its last whole block, where it departs from an earlier text whose blocks are
+    cached, and at powers of two; in an answer every 64 tokens, of which the latest is kept. A step takes at most one
+    per sequence.
+    """
+
+    def __init__(self, states: StatePool, blocks: BlockPool) -> None:
+        self._states = states
+        self._blocks = blocks
+        blocks.on_evict = states.evict  # a state can only be used with the keys and values before it
+
+    @property
+    def num_checkpoints(self) -> int:
+        """The number of cached states."""
+        return self._states.num_checkpoints
+
+    def find(self, sequence: Sequence) -> list[int]:
+        """Return the blocks of the sequence's longest cached prefix that has a checkpoint at its end."""
+        block_ids = self._blocks.find(sequence)
+        sequence.departure = len(block_ids) * self._blocks.block_size
+        while block_ids and self._blocks.content_hash(sequence, len(block_ids)) not in self._states:
+            block_ids.pop()
+        return block_ids
+
+    def start(self, sequence: Sequence, num_blocks: int) -> None:
+        """Give a sequence its state after the first `num_blocks` blocks, which `find` has returned."""
+        content = self._blocks.content_hash(sequence, num_blocks) if num_blocks else b""
+        sequence.state = self._states.start(content)
+
+    def plan(self, plan: StepPlan, *, caches: bool) -> None:
+        """Choose the states that a step keeps. Drafts are dropped if no slot is left for the state after them.
+
+        Without `caches` only the states of prompts with several choices become checkpoints.
+        """
+        for sequence, num_new in plan.shares.items():
+            state = _state_of(sequence)
+            if state.is_cached:
+                state.num_last = num_new
+            if draft := plan.drafts.get(sequence):
+                if not self._states.split(state, len(draft)):
+                    del plan.drafts[sequence]
+            elif not state.is_cached and (caches or len(sequence.group.sequences) > 1):
+                self._keep(sequence, state, num_new)
+
+    def advance(self, sequence: Sequence) -> None:
+        """Note that a sequence's tokens in a step, without drafts, were computed."""
+        state = _state_of(sequence)
+        if state.content or state.is_cached:
+            self._states.settle(state, keeps_last=True)
+
+    def accept(self, sequence: Sequence, num_drafts: int, num_accepted: int) -> None:
+        """End a step with drafts. If only some were accepted, these are computed again in the next step."""
+        if sequence.state is None:  # the sequence has ended
+            return
+        is_whole = num_accepted == num_drafts
+        self._states.settle(sequence.state, keeps_last=is_whole)
+        if not is_whole:
+            sequence.num_computed_tokens -= num_accepted
+
+    def release(self, sequence: Sequence) -> None:
+        """Release the state of a sequence that ended or was preempted."""
+        self._states.release(_state_of(sequence))
+        sequence.state = None
+
+    def check(self, sequences: abc.Iterable[Sequence]) -> None:
+        """Raise RuntimeError if a slot is lost or has two owners."""
+        self._states.check(_state_of(sequence) for sequence in sequences)
+
+    def _keep(self, sequence: Sequence, state: SequenceState, num_new: int) -> None:
+        """Keep the state at the most useful end of a block that the step passes, if there is one."""
+        start, size = sequence.num_computed_tokens, self._blocks.block_size
+        end = start + num_new
+        for border in _borders(sequence, end, size):
+            if not max(start, 1) <= border < end or border % size:
+                continue
+            content = self._blocks.content_hash(sequence, border // size)
+            if content in self._states:
+                continue
+            if self._states.split(state, end - border, content) and border >= sequence.num_prompt_tokens:
+                self._states.evict(state.rolling)
+                state.rolling = content
+            return
+
+
+def _borders(sequence: Sequence, end: int, block_size: int) -> tuple[int, ...]:
+    """Return the positions before `end` at which states are useful, the most useful first."""
+    if sequence.num_computed_tokens >= sequence.num_prompt_tokens:
+        interval = max(CHECKPOINT_INTERVAL, block_size)
+        return ((end - 1) // interval * interval,)
+    power = 1 << max(end - 1, 1).bit_length() - 1
+    last = (sequence.num_prompt_tokens - 1) // block_size * block_size
+    return (sequence.departure, last, power if power >= CHECKPOINT_INTERVAL else 0)
+
+
+def _state_of(sequence: Sequence) -> SequenceState:
+    assert sequence.state is not None  # noqa: S101  running sequences have one
+    return sequence.state
