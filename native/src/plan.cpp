@@ -79,6 +79,9 @@ void check_plan(const Options& options) {
   require(!plan.has_norm_bias || plan.norm_kind == NormKind::Layer, "has_norm_bias", "be false with norm_kind rms");
   for (size_t i = 0; i < options.layers.size(); ++i)
     check_layer(options, options.layers[i], "layers[" + std::to_string(i) + "]");
+  require(std::any_of(options.layers.begin(), options.layers.end(),
+                      [](const LayerPlan& layer) { return layer.has_attention() || layer.has_recurrent(); }),
+          "layers", "have one with attention or a recurrent part");
 }
 
 Extent extent_of(const Options& options) {

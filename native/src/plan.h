@@ -26,6 +26,7 @@ struct AttentionPlan {
   bool has_qkv_bias, has_output_bias;
   bool has_sinks;  // each head has a logit that takes part in the softmax and has no value
   bool has_gate;   // each number of a head's result is multiplied by the sigmoid of a projected one
+  float output_multiplier;
 
   int padded_head_dim() const { return (head_dim + 15) / 16 * 16; }
   int group_size() const { return num_heads / num_kv_heads; }
@@ -57,6 +58,8 @@ struct RecurrentPlan {
   GateNorm gate_norm;
   int norm_size;                // numbers that are normalized together
   float least_step, most_step;  // limits of Mamba2's steps
+  // On Mamba2's projected columns, and on the results.
+  float gate_multiplier, value_multiplier, key_multiplier, query_multiplier, step_multiplier, output_multiplier;
 
   int inner_width() const { return num_heads * value_dim; }
   int keys_width() const { return num_key_heads * key_dim; }
@@ -90,8 +93,9 @@ struct RecurrentPlan {
 struct DensePlan {
   int width;
   Activation activation;
-  bool is_gated;  // activation(gate) * up; otherwise activation(up)
+  bool is_gated;  // activation(gate * gate_multiplier) * up; otherwise activation(up)
   bool has_bias;
+  float gate_multiplier, output_multiplier;
 };
 
 // How router logits become the scores that choose experts. ChosenSoftmax chooses by logits, and normalizes over the

@@ -39,6 +39,7 @@ void each_field(AttentionPlan& plan, Visitor& visitor) {
   visitor.flag("has_output_bias", plan.has_output_bias);
   visitor.flag("has_sinks", plan.has_sinks);
   visitor.flag("has_gate", plan.has_gate);
+  visitor.number("output_multiplier", plan.output_multiplier, -kMostNumber, kMostNumber);
 }
 
 template <class Visitor>
@@ -56,6 +57,12 @@ void each_field(RecurrentPlan& plan, Visitor& visitor) {
   visitor.number("norm_size", plan.norm_size, 1, kMostWidth);
   visitor.number("least_step", plan.least_step, 0, kMostNumber);
   visitor.number("most_step", plan.most_step, 0, kMostNumber);
+  visitor.number("gate_multiplier", plan.gate_multiplier, -kMostNumber, kMostNumber);
+  visitor.number("value_multiplier", plan.value_multiplier, -kMostNumber, kMostNumber);
+  visitor.number("key_multiplier", plan.key_multiplier, -kMostNumber, kMostNumber);
+  visitor.number("query_multiplier", plan.query_multiplier, -kMostNumber, kMostNumber);
+  visitor.number("step_multiplier", plan.step_multiplier, -kMostNumber, kMostNumber);
+  visitor.number("output_multiplier", plan.output_multiplier, -kMostNumber, kMostNumber);
 }
 
 template <class Visitor>
@@ -64,6 +71,8 @@ void each_field(DensePlan& plan, Visitor& visitor) {
   visitor.choice("activation", plan.activation, kActivations);
   visitor.flag("is_gated", plan.is_gated);
   visitor.flag("has_bias", plan.has_bias);
+  visitor.number("gate_multiplier", plan.gate_multiplier, -kMostNumber, kMostNumber);
+  visitor.number("output_multiplier", plan.output_multiplier, -kMostNumber, kMostNumber);
 }
 
 template <class Visitor>

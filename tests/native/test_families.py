@@ -45,6 +45,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "starcoder2, window": {"sliding_window": 9},
 }
 NAMES = (*FAMILIES, *VARIANTS)
+_MIXERS = {"attn", "attention", "self_attn", "self_attention", "linear_attn", "conv", "mamba", "mixer"}
 TYPES = ("float32", "bfloat16", "int8", "int4")
 
 
@@ -103,7 +104,7 @@ def test_a_row_has_the_same_bits_in_any_company(name: str, weight_type: str) -> 
 def is_of_experts(module_name: str, plan: DecoderPlan) -> bool:
     """Return whether a module belongs to experts, a router or a shared expert."""
     number = re.search(r"layers\.(\d+)\.", module_name)
-    if number is None or "attn" in module_name:
+    if number is None or not _MIXERS.isdisjoint(module_name.split(".")):
         return False
     return isinstance(plan.layers[int(number[1])].feed_forward, ExpertsPlan)
 

@@ -72,6 +72,19 @@ struct RecurrentPhases {
         thread.clear_padding(thread.attended_row(passage.first + token), plan.inner_width());
   }
 
+  // The factors on 16 channels: on values, keys and queries.
+  Lanes multipliers_of(int channel) const {
+    if (plan.kind != Recurrence::Mamba2) return all16(1);
+    alignas(64) float each[16];
+    for (int i = 0; i < 16; ++i) {
+      const int key = channel + i - plan.inner_width();
+      each[i] = key < 0                    ? plan.value_multiplier
+                : key < plan.keys_width() ? plan.key_multiplier
+                                          : plan.query_multiplier;
+    }
+    return load16(each);
+  }
+
   // Convolve 16 channels of a sequence, and update their state, the latest inputs.
   void convolve(const Passage& passage, int channel) const {
     const bool is_gated = plan.kind == Recurrence::ShortConvolution;
@@ -82,7 +95,9 @@ struct RecurrentPhases {
     float* state = step.states->at(passage.slot, weights.state) + channel;
     for (int i = 0; i < earlier; ++i)
       before[i] = passage.is_start ? all16(0) : load16(state + i * plan.padded_channels());
-    for (int i = 0; i < plan.taps; ++i) factors[i] = load_some(weights.convolution + i * channels + channel, count);
+    const Lanes multipliers = multipliers_of(channel);
+    for (int i = 0; i < plan.taps; ++i)
+      factors[i] = load_some(weights.convolution + i * channels + channel, count) * multipliers;
     const Lanes bias =
         weights.convolution_bias == nullptr ? all16(0) : load_some(weights.convolution_bias + channel, count);
     if (is_gated) {
@@ -159,7 +174,7 @@ struct RecurrentPhases {
       return;
     }
     for (int head = 0; head < heads; ++head) {
-      float each = softplus(steps[head] + weights.step_bias[head]);
+      float each = softplus(steps[head] * plan.step_multiplier + weights.step_bias[head]);
       each = each < plan.least_step ? plan.least_step : each > plan.most_step ? plan.most_step : each;
       steps[head] = each;
       decays[head] = __builtin_expf(-each * __builtin_expf(weights.decay[head]));
@@ -239,7 +254,10 @@ struct RecurrentPhases {
     const int width = plan.inner_width(), size = plan.norm_size;
     float* results = wide + plan.value_column();
     const float* gates = wide + plan.gate_column();
-    const auto gate_of = [&](int i) { return gates[i] / (1.0f + __builtin_expf(-gates[i])); };
+    const auto gate_of = [&](int i) {
+      const float gate = gates[i] * plan.gate_multiplier;
+      return gate / (1.0f + __builtin_expf(-gate));
+    };
     if (plan.gate_norm == GateNorm::None) {
       for (int i = 0; i < width; ++i) store_input(to + i, results[i] * gate_of(i));
       return;

@@ -53,13 +53,14 @@ struct ThreadStep : Thread<Weight> {
       const Lanes sum = load16(sums);
       return matrix.bias == nullptr ? sum : sum + load16(matrix.bias + group * 16);
     };
+    const Lanes multiplier = all16(dense.gate_multiplier);
     const auto finish = [&](int row, int group, const float* sums, int count) {
       auto* to = inner_row(row);
       with_activation(dense.activation, layer.curve, [&](auto activation) {
         if (dense.is_gated) {
           for (int n = 0; n < count; n += 2) {
             const Lanes gate = with_bias(sums + n * 16, group + n), up = with_bias(sums + n * 16 + 16, group + n + 1);
-            store_input(to + (group + n) / 2 * 16, activation(gate) * up);
+            store_input(to + (group + n) / 2 * 16, activation(gate * multiplier) * up);
           }
         } else {
           for (int n = 0; n < count; ++n)
@@ -165,8 +166,8 @@ struct ThreadStep : Thread<Weight> {
     const Inputs attended = parts.has_recurrent() ? this->inputs() : mixed(index);
     const Added to_output = this->added(index, kOutput, layer.output, attended);
     if (!parts.is_parallel && !parts.has_attention_output_norm && !parts.has_recurrent())
-      return this->add_to_residual(layer.output, attended, to_output);
-    this->to_branch(layer.output, attended, to_output);
+      return this->add_to_residual(layer.output, attended, to_output, parts.attention.output_multiplier);
+    this->to_branch(layer.output, attended, to_output, parts.attention.output_multiplier);
     if (parts.has_attention_output_norm) this->add_normalized_branch(layer.attention_output_norm);
   }
 
@@ -181,8 +182,9 @@ struct ThreadStep : Thread<Weight> {
     RecurrentPhases<Weight>{*this, layer.recurrent, layer.plan.recurrent}.run();
     const Inputs results = mixed(index);
     const Added to_output = this->added(index, kRecurrentOutput, output, results);
-    if (layer.plan.has_attention()) return this->add_with_branch(output, results, to_output);
-    this->add_to_residual(output, results, to_output);
+    const float multiplier = layer.plan.recurrent.output_multiplier;
+    if (layer.plan.has_attention()) return this->add_with_branch(output, results, to_output, multiplier);
+    this->add_to_residual(output, results, to_output, multiplier);
   }
 
   void layer(int index) {
@@ -218,9 +220,10 @@ struct ThreadStep : Thread<Weight> {
     const Inputs inner = this->inner();
     if constexpr (kIsInt8) this->quantize_wide(layer.plan.feed_forward.width, inner);
     const Added to_down = this->added(index, kDown, layer.down, inner);
-    if (layer.plan.is_parallel) return this->add_with_branch(layer.down, inner, to_down);
-    if (!layer.plan.has_mlp_output_norm) return this->add_to_residual(layer.down, inner, to_down);
-    this->to_branch(layer.down, inner, to_down);
+    const float multiplier = layer.plan.feed_forward.output_multiplier;
+    if (layer.plan.is_parallel) return this->add_with_branch(layer.down, inner, to_down, multiplier);
+    if (!layer.plan.has_mlp_output_norm) return this->add_to_residual(layer.down, inner, to_down, multiplier);
+    this->to_branch(layer.down, inner, to_down, multiplier);
     this->add_normalized_branch(layer.mlp_output_norm);
   }
 

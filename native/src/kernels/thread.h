@@ -153,18 +153,19 @@ struct Thread {
         added);
   }
 
-  void add_to_residual(const Matrix& matrix, const Inputs& inputs, const Added& added) {
-    const Lanes factor = all16(plan.residual_multiplier);
+  void add_to_residual(const Matrix& matrix, const Inputs& inputs, const Added& added, float multiplier) {
+    const Lanes factor = all16(plan.residual_multiplier * multiplier);
     multiply_into(
         matrix, inputs, added, [&](int row) { return residual_row(row); },
         [&](float* to, const Lanes& sum) { store16(to, sum * factor + load16(to)); });
   }
 
   // Keep a part's results apart from the residual.
-  void to_branch(const Matrix& matrix, const Inputs& inputs, const Added& added) {
+  void to_branch(const Matrix& matrix, const Inputs& inputs, const Added& added, float multiplier) {
+    const Lanes factor = all16(multiplier);
     multiply_into(
         matrix, inputs, added, [&](int row) { return branch_row(row); },
-        [](float* to, const Lanes& sum) { store16(to, sum); });
+        [&](float* to, const Lanes& sum) { store16(to, sum * factor); });
   }
 
   // Normalize the branch, and add it to the residual.
@@ -180,12 +181,12 @@ struct Thread {
   }
 
   // Add a part's results and the branch to the residual.
-  void add_with_branch(const Matrix& matrix, const Inputs& inputs, const Added& added) {
-    const Lanes factor = all16(plan.residual_multiplier);
+  void add_with_branch(const Matrix& matrix, const Inputs& inputs, const Added& added, float multiplier) {
+    const Lanes factor = all16(plan.residual_multiplier), own = all16(multiplier);
     const ptrdiff_t offset = step.branch - step.residual;
     multiply_into(
         matrix, inputs, added, [&](int row) { return residual_row(row); },
-        [&](float* to, const Lanes& sum) { store16(to, (sum + load16(to + offset)) * factor + load16(to)); });
+        [&](float* to, const Lanes& sum) { store16(to, (sum * own + load16(to + offset)) * factor + load16(to)); });
   }
 
   // Copy the output rows behind the tokens' rows; after the last mixer, only these are needed. `keeps_branch` is true if

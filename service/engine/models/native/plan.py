@@ -41,6 +41,7 @@ class AttentionPlan:
     has_output_bias: bool = False
     has_sinks: bool = False  # each head has a logit that takes part in the softmax and has no value
     has_gate: bool = False  # each number of a head's result is multiplied by the sigmoid of a projected one
+    output_multiplier: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +61,12 @@ class RecurrentPlan:
     norm_size: int = 1  # numbers that are normalized together
     least_step: float = 0.0  # limits of Mamba2's steps
     most_step: float = LARGEST
+    gate_multiplier: float = 1.0  # on mamba2's projected gates, values, keys, queries and steps
+    value_multiplier: float = 1.0
+    key_multiplier: float = 1.0
+    query_multiplier: float = 1.0
+    step_multiplier: float = 1.0
+    output_multiplier: float = 1.0
 
     @property
     def inner_width(self) -> int:
@@ -78,8 +85,10 @@ class DensePlan:
 
     width: int
     activation: Activation = "silu"
-    is_gated: bool = True  # activation(gate) * up; otherwise activation(up)
+    is_gated: bool = True  # activation(gate * gate_multiplier) * up; otherwise activation(up)
     has_bias: bool = False
+    gate_multiplier: float = 1.0
+    output_multiplier: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +140,13 @@ class LayerPlan:
         if self.attention is None:
             raise ValueError("the layer has no attention")
         return self.attention
+
+    @property
+    def mixer(self) -> RecurrentPlan:
+        """The recurrent part of a layer that has one."""
+        if self.recurrent is None:
+            raise ValueError("the layer has no recurrent part")
+        return self.recurrent
 
     @property
     def width(self) -> int:

@@ -136,9 +136,7 @@ def read_tensors(
 
 
 def _taps(plan: DecoderPlan, name: str) -> int:
-    recurrent = plan.layers[int(name.removeprefix(_LAYERS).partition(".")[0])].recurrent
-    assert recurrent is not None  # noqa: S101  the step has the tensor
-    return recurrent.taps
+    return plan.layers[int(name.removeprefix(_LAYERS).partition(".")[0])].mixer.taps
 
 
 def as_floats(array: NDArray[Any]) -> NDArray[np.float32]:

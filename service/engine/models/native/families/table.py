@@ -12,7 +12,6 @@ from service.engine.models.native.families import (
     glm,
     granite,
     hunyuan,
-    lfm2,
     llama,
     neox,
     olmo,
@@ -38,31 +37,16 @@ from service.engine.models.native.families.experts import (
     qwen2_moe,
     qwen3_moe,
 )
+from service.engine.models.native.families.recurrent import delta_net, falcon_h1, lfm2, mamba2
 from service.engine.models.native.family import Family
 from service.engine.models.native.plan import DecoderPlan, PlanUnsupportedError
 
 _MODULES: Final = (
-    *(
-        cohere,
-        ernie,
-        exaone4,
-        gemma,
-        glm,
-        granite,
-        hunyuan,
-        lfm2,
-        llama,
-        neox,
-        olmo,
-        phi3,
-        qwen2,
-        qwen3,
-        seed_oss,
-        smollm3,
-    ),
+    *(cohere, ernie, exaone4, gemma, glm, granite, hunyuan, llama, neox, olmo, phi3, qwen2, qwen3, seed_oss, smollm3),
     *(stablelm, ungated),
     *(dots1, ernie4_5_moe, exaone_moe, flex_olmo, glm4_moe, gpt_oss, granitemoe),
     *(hunyuan_v1_moe, mixtral, olmoe, qwen2_moe, qwen3_moe),
+    *(delta_net, falcon_h1, lfm2, mamba2),
 )
 FAMILIES: Final[dict[str, Family]] = {
     kind: family for module in _MODULES for family in module.FAMILIES for kind in family.types

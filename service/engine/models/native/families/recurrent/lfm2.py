@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from service.engine.models.native.expert_sources import ExpertTensors
+from service.engine.models.native.families.experts.layers import experts_of
 from service.engine.models.native.family import Family, attention_of, decoder_of, dense_of
 from service.engine.models.native.plan import (
     DecoderPlan,
@@ -18,7 +20,7 @@ from service.engine.models.native.sources import Source, Tensors
 _KINDS: Final = ("conv", "full_attention")
 
 
-def short_convolution_layers(config: Any, feed_forward: list[DensePlan | ExpertsPlan]) -> list[LayerPlan]:
+def _layers(config: Any, feed_forward: list[DensePlan | ExpertsPlan]) -> list[LayerPlan]:
     """Return the layers of a configuration, given their feed-forward parts."""
     has_bias = bool(config.conv_bias)
     convolution = RecurrentPlan(
@@ -53,11 +55,29 @@ def _width(config: Any) -> int:
 
 def _plan(config: Any) -> DecoderPlan:
     dense = dense_of(config, width=_width(config), activation="silu")
-    layers = short_convolution_layers(config, [dense] * config.num_hidden_layers)
+    layers = _layers(config, [dense] * config.num_hidden_layers)
     return decoder_of(config, layers, norm_epsilon=config.norm_eps)
 
 
-MODULES: Final = {
+def _with_experts(config: Any) -> DecoderPlan:
+    experts = experts_of(
+        config,
+        width=config.moe_intermediate_size,
+        activation="silu",
+        scores="sigmoid",
+        has_correction=bool(config.use_expert_bias),
+        is_renormalized=bool(config.norm_topk_prob),
+        sum_addend=1e-6,
+        scale=float(config.routed_scaling_factor),
+    )
+    dense = dense_of(config, activation="silu") if config.num_dense_layers else None
+    layers = [
+        dense if dense is not None and i < config.num_dense_layers else experts for i in range(config.num_hidden_layers)
+    ]
+    return decoder_of(config, _layers(config, layers), norm_epsilon=config.norm_eps)
+
+
+_MODULES: Final = {
     "model.norm": Source("model.embedding_norm"),
     "input_layernorm": Source("operator_norm"),
     "post_attention_layernorm": Source("ffn_norm"),
@@ -71,4 +91,31 @@ MODULES: Final = {
     "mlp.up_proj": Source("feed_forward.w3"),
     "mlp.down_proj": Source("feed_forward.w2"),
 }
-FAMILIES: Final = (Family(types=("lfm2",), plan=_plan, tensors=Tensors(modules=MODULES)),)
+_EXPERTS: Final = _MODULES | {
+    "mlp.gate": Source("feed_forward.gate"),
+    "mlp.gate.e_score_correction_bias": Source("feed_forward.expert_bias"),
+}
+FAMILIES: Final = (
+    Family(types=("lfm2",), plan=_plan, tensors=Tensors(modules=_MODULES)),
+    Family(
+        types=("lfm2_moe",),
+        plan=_with_experts,
+        tensors=Tensors(
+            modules=_EXPERTS,
+            experts=ExpertTensors(
+                gate="feed_forward.experts.{}.w1", up="feed_forward.experts.{}.w3", down="feed_forward.experts.{}.w2"
+            ),
+        ),
+        alternatives=(
+            Tensors(
+                modules=_EXPERTS,
+                experts=ExpertTensors(
+                    gate="feed_forward.experts.gate_up_proj",
+                    up="feed_forward.experts.gate_up_proj",
+                    down="feed_forward.experts.down_proj",
+                    weight="",
+                ),
+            ),
+        ),
+    ),
+)
