@@ -14,9 +14,9 @@ import transformers
 from numpy.typing import NDArray
 
 from service.engine.models.checkpoint.adapter_files import Adapter, LowRank
-from service.engine.models.native.adapter import to_native_modules
-from service.engine.models.native.families.table import FAMILIES, plan_of
-from service.engine.models.native.plan import DecoderPlan, ExpertsPlan, PlanUnsupportedError
+from service.engine.models.plans.adapter_modules import to_step_modules
+from service.engine.models.plans.families.table import FAMILIES, plan_of
+from service.engine.models.plans.plan import DecoderPlan, ExpertsPlan, PlanUnsupportedError
 from tests.models.made import class_of
 from tests.models.shapes import VOCAB_SIZE, small
 from tests.native.decoders import Sequence, native, step
@@ -125,7 +125,7 @@ def test_an_adapter_adds_to_the_modules_of_the_checkpoint(name: str) -> None:
     made.allocate(12, 16)
     tensors = FAMILIES[model.config.model_type].tensors
     adapter = Adapter(Path("folder"), modules, "digest")
-    made.put_adapter(0, to_native_modules(adapter, made.tensors(), plan, tensors))
+    made.put_adapter(0, to_step_modules(adapter, made.tensors(), plan, tensors))
     found = step(made, [(Sequence(token_ids, BLOCKS), 30)], adapters=[0])[0]
     before = {module: module.weight.detach().clone() for module in changes}
     with torch.no_grad():
