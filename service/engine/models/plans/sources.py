@@ -69,6 +69,17 @@ class Origin:
     source: Source
     added: float
 
+    @property
+    def is_stored_alike(self) -> bool:
+        """True if the checkpoint's tensor has the shape and the order of the step's."""
+        source = self.source
+        is_reshaped = source.is_row or source.is_by_head or source.combine is not None
+        return bool(self.name) and self.rows is None and not is_reshaped
+
+    def with_addend(self, array: NDArray[Any]) -> NDArray[Any]:
+        """Return the numbers of the step's tensor, given the checkpoint's."""
+        return as_floats(array) + np.float32(self.added) if self.added else array
+
 
 def origin_of(name: str, plan: DecoderPlan, tensors: Tensors) -> Origin:
     """Return where the step's tensor `name` comes from."""
@@ -104,29 +115,46 @@ def whole_shapes(shapes: Mapping[str, Shape], origins: Mapping[str, Origin], pla
 
 
 def read_tensors(
-    shapes: Mapping[str, Shape], plan: DecoderPlan, tensors: Tensors, take: Take
+    shapes: Mapping[str, Shape],
+    plan: DecoderPlan,
+    tensors: Tensors,
+    take: Take,
+    part_of: Callable[[str], TensorSlice | None] = lambda _: None,
 ) -> Iterator[tuple[str, NDArray[Any]]]:
-    """Yield the step's tensors, whose shapes are given. A checkpoint's tensor that holds several is read once."""
+    """Yield the step's tensors, whose shapes are given. A checkpoint's tensor that holds several is read once.
+
+    `part_of` returns the slice of a tensor that is yielded, by the tensor's name; None: the whole tensor. If the
+    checkpoint stores the tensor as it is, only the slice is read.
+    """
     expert_shapes = {name: shape for name, shape in shapes.items() if is_expert_tensor(name)}
     origins = {name: origin_of(name, plan, tensors) for name in shapes if name not in expert_shapes}
     whole = whole_shapes(shapes, origins, plan)
     last, array = "", np.empty(0, np.float32)
     for name, origin in origins.items():
-        if origin.source.combine is not None:
-            parts = [as_floats(take(f"{origin.name}.{part}", shape, None)) for part, shape in origin.source.parts]
-            yield name, origin.source.combine(*parts)
-            continue
-        if not origin.name:
-            yield name, np.full(shapes[name], origin.source.constant, np.float32)
-            continue
-        if origin.name != last:
-            last, array = origin.name, take(origin.name, whole[origin.name], None)
-        part = array.reshape(-1) if origin.source.is_by_head or origin.source.is_row else array
-        if origin.rows is not None:
-            part = np.ascontiguousarray(part[origin.rows])
-        yield name, as_floats(part) + np.float32(origin.added) if origin.added else part
+        part = part_of(name)
+        if origin.is_stored_alike:
+            yield name, origin.with_addend(take(origin.name, whole[origin.name], part))
+        elif origin.source.combine is not None:
+            pieces = [as_floats(take(f"{origin.name}.{piece}", shape, None)) for piece, shape in origin.source.parts]
+            yield name, cut(origin.source.combine(*pieces), part)
+        elif not origin.name:
+            yield name, cut(np.full(shapes[name], origin.source.constant, np.float32), part)
+        else:
+            if origin.name != last:
+                last, array = origin.name, take(origin.name, whole[origin.name], None)
+            flat = array.reshape(-1) if origin.source.is_by_head or origin.source.is_row else array
+            own = flat if origin.rows is None else np.ascontiguousarray(flat[origin.rows])
+            yield name, cut(origin.with_addend(own), part)
     if tensors.experts is not None:
-        yield from read_experts(expert_shapes, plan, tensors.experts, tensors.layers, take)
+        for name, expert in read_experts(expert_shapes, plan, tensors.experts, tensors.layers, take):
+            yield name, cut(expert, part_of(name))
+
+
+def cut(array: NDArray[Any], part: TensorSlice | None) -> NDArray[Any]:
+    """Return a slice of an array, or all of it."""
+    if part is None:
+        return array
+    return np.ascontiguousarray(array[(slice(None),) * part.axis + (slice(part.start, part.end),)])
 
 
 def as_floats(array: NDArray[Any]) -> NDArray[np.float32]:
