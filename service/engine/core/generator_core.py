@@ -17,6 +17,7 @@ from service.engine.core.engine_core import EngineCore, Runner
 from service.engine.core.scheduler import Scheduler
 from service.engine.core.sequences.constraint_state import ConstraintState
 from service.engine.core.sequences.sequence import SequenceGroup
+from service.engine.interface.cache_group import ONE_GROUP, CacheGroup
 from service.engine.interface.config import EngineConfig, max_sequence_len
 from service.engine.interface.messages import (
     Abort,
@@ -55,6 +56,7 @@ class GeneratorCore:
         adapters: AdapterTable | None = None,
         num_states: int = 0,
         shares_blocks: bool = True,
+        cache_groups: abc.Sequence[CacheGroup] = ONE_GROUP,
         clock: abc.Callable[[], float] = time.monotonic,
     ) -> None:
         """Raise ValueError if `num_blocks` or `max_model_len` of `config` is None.
@@ -64,10 +66,11 @@ class GeneratorCore:
         tokens do not depend on the rest of the batch. `num_states` is the number of slots for recurrent states; a model
         that has them needs at least `max_batch_sequences`. `shares_blocks` requires a runner whose whole state of a
         prefix is in its blocks and in a state that a step can keep. `adapters` is None for a runner without adapters.
+        `cache_groups` are those of the runner's batches.
         """
-        self._max_model_len = max_sequence_len(config)
+        self._max_model_len = max_sequence_len(config, cache_groups)
         assert config.num_blocks is not None  # noqa: S101  max_sequence_len has checked it
-        pool = BlockPool(config.num_blocks, config.tokens_per_block, shares=shares_blocks)
+        pool = BlockPool(config.num_blocks, config.tokens_per_block, groups=cache_groups, shares=shares_blocks)
         states = PrefixStates(StatePool(num_states), pool) if num_states else None
         self._core = EngineCore(Scheduler(config, pool, speculation, states), runner, clock)
         self._tokenizer = tokenizer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import abc
 from operator import attrgetter
 
-from service.engine.core.blocks.block_pool import BlockPool
+from service.engine.core.blocks.block_pool import NO_PREFIX, BlockPool
 from service.engine.core.blocks.prefix_states import PrefixStates
 from service.engine.core.capacity import AdmissionCapacity
 from service.engine.core.deadlines import Deadlines
@@ -132,6 +132,7 @@ class Scheduler:
             self._states.advance(sequence)
         if num_full_now > num_full and (self._config.prefix_caching or len(sequence.group.sequences) > 1):
             self.pool.publish(sequence, num_full, num_full_now)
+        self.pool.give_back(sequence)
         if self._following and sequence.num_computed_tokens >= sequence.num_prompt_tokens:
             for following in self._following.pop(sequence.group, ()):
                 self._queue.wait(following)
@@ -251,8 +252,8 @@ class Scheduler:
         if not capacity.has_slot(key) and not self._displace(capacity.displaced(key, plan.admitted), plan):
             return False
         sequence = key.waiting[0]
-        found = [] if sequence.needs_prompt_logprobs else (self._states or self.pool).find(sequence)
-        if self._is_too_late(sequence, len(found), now):
+        found = NO_PREFIX if sequence.needs_prompt_logprobs else (self._states or self.pool).find(sequence)
+        if self._is_too_late(sequence, found.num_blocks, now):
             self._deadlines.too_late.append(self._queue.pop(key).group)
             return True
         while not capacity.has_blocks(sequence, found):
@@ -263,11 +264,10 @@ class Scheduler:
         self._running[sequence] = None
         self._ordered = None
         plan.admitted.add(sequence)
-        self.pool.hold(found)
-        sequence.block_table.extend(found)
+        self.pool.hold(sequence, found)
         if self._states is not None:
-            self._states.start(sequence, len(found))
-        sequence.num_computed_tokens = len(found) * self.pool.block_size
+            self._states.start(sequence, found.num_blocks)
+        sequence.num_computed_tokens = found.num_blocks * self.pool.block_size
         sequence.num_charged_tokens = max(sequence.num_charged_tokens, sequence.num_computed_tokens)
         if sequence.scheduled is None:
             sequence.scheduled = now

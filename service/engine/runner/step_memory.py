@@ -36,7 +36,7 @@ def measure_step_bytes(
     # All sequences use the same blocks, because the result is not read.
     table = array("i", range(num_blocks))
     backend.allocate(num_blocks, block_size)
-    entries = [BatchEntry([0] * length, 0, table[: -(-length // block_size)], 1) for length in lengths]
+    entries = [BatchEntry([0] * length, 0, [table[: -(-length // block_size)]], 1) for length in lengths]
     states = np.array([(slot, 0, -1) for slot in range(len(lengths))], np.int32)
     memory.reset_peak()
     backend.forward(replace(lay_out(entries, block_size), states=states))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import abc
 
-from service.engine.core.blocks.block_pool import BlockPool
+from service.engine.core.blocks.block_pool import BlockPool, CachedPrefix
 from service.engine.core.blocks.state_pool import CHECKPOINT_INTERVAL, StatePool
 from service.engine.core.sequences.sequence import Sequence
 from service.engine.core.sequences.sequence_state import SequenceState
@@ -29,13 +29,13 @@ class PrefixStates:
         """The number of cached states."""
         return self._states.num_checkpoints
 
-    def find(self, sequence: Sequence) -> list[int]:
-        """Return the blocks of the sequence's longest cached prefix that has a checkpoint at its end."""
-        block_ids = self._blocks.find(sequence)
-        sequence.departure = len(block_ids) * self._blocks.block_size
-        while block_ids and self._blocks.content_hash(sequence, len(block_ids)) not in self._states:
-            block_ids.pop()
-        return block_ids
+    def find(self, sequence: Sequence) -> CachedPrefix:
+        """Return the sequence's longest cached prefix that has a checkpoint at its end."""
+        num_blocks, tables = self._blocks.find(sequence)
+        sequence.departure = num_blocks * self._blocks.block_size
+        while num_blocks and self._blocks.content_hash(sequence, num_blocks) not in self._states:
+            num_blocks -= 1
+        return CachedPrefix(num_blocks, [table[:num_blocks] for table in tables])
 
     def start(self, sequence: Sequence, num_blocks: int) -> None:
         """Give a sequence its state after the first `num_blocks` blocks, which `find` has returned."""

@@ -1,0 +1,183 @@
+"""A decoder's plan: all that a backend computes, as data. `native/src/plan_fields.h` has the same fields."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+LARGEST = 3.4028234663852886e38  # float32's largest number: no limit
+NormKind = Literal["rms", "layer"]
+Scores = Literal["softmax", "sigmoid", "chosen_softmax"]
+HeadNorm = Literal["none", "head", "heads", "whole"]
+Recurrence = Literal["short_convolution", "delta_net", "mamba2"]
+GateNorm = Literal["none", "norm_first", "gate_first"]
+Activation = Literal["silu", "gelu", "gelu_tanh", "relu", "squared_relu", "xielu"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RotaryPlan:
+    """A table of rotary positions, whose numbers include any scaling of positions."""
+
+    inverse_frequencies: tuple[float, ...]  # of the rotated dimensions of a head, in pairs (i, i + half)
+    factor: float = 1.0  # on cosine and sine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionPlan:
+    """The attention of a layer."""
+
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    scale: float  # on scores
+    window: int = 0  # tokens that a token attends to, including itself; 0: all
+    rotary: int = 0  # index of the rotary table; -1: queries and keys are not rotated
+    soft_cap: float = 0.0  # scores become soft_cap * tanh(score / soft_cap); 0: unchanged
+    clip: float = 0.0  # queries, keys and values are limited to [-clip, clip]; 0: unlimited
+    head_norm: HeadNorm = "none"  # of queries and keys: of each head, with the same weights or its own, or of all heads
+    has_head_norm_bias: bool = False
+    norms_rotated: bool = False  # the head norm follows the rotation
+    has_qkv_bias: bool = False
+    has_output_bias: bool = False
+    has_sinks: bool = False  # each head has a logit that takes part in the softmax and has no value
+    has_gate: bool = False  # each number of a head's result is multiplied by the sigmoid of a projected one
+    output_multiplier: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecurrentPlan:
+    """A mixer whose state has the same size at each position. A head's state is a matrix [key_dim, value_dim]."""
+
+    kind: Recurrence
+    value_dim: int  # of a head; of short_convolution, the number of channels
+    taps: int  # tokens that the convolution sees, including the present one
+    num_heads: int = 1
+    num_key_heads: int = 0  # each is shared by consecutive heads; 0 for short_convolution
+    key_dim: int = 0  # 0 for short_convolution
+    has_convolution_bias: bool = False
+    has_input_bias: bool = False
+    has_output_bias: bool = False
+    gate_norm: GateNorm = "none"  # how results are gated and normalized
+    norm_size: int = 1  # numbers that are normalized together
+    least_step: float = 0.0  # limits of Mamba2's steps
+    most_step: float = LARGEST
+    gate_multiplier: float = 1.0  # on mamba2's projected gates, values, keys, queries and steps
+    value_multiplier: float = 1.0
+    key_multiplier: float = 1.0
+    query_multiplier: float = 1.0
+    step_multiplier: float = 1.0
+    output_multiplier: float = 1.0
+
+    @property
+    def inner_width(self) -> int:
+        """The width of the results of all heads."""
+        return self.num_heads * self.value_dim
+
+    @property
+    def keys_width(self) -> int:
+        """The width of all keys, which is that of all queries."""
+        return self.num_key_heads * self.key_dim
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DensePlan:
+    """A feed-forward part whose weights all apply to every token."""
+
+    width: int
+    activation: Activation = "silu"
+    is_gated: bool = True  # activation(gate * gate_multiplier) * up; otherwise activation(up)
+    has_bias: bool = False
+    gate_multiplier: float = 1.0
+    output_multiplier: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpertsPlan:
+    """A feed-forward part of experts, of which each token chooses some by a router."""
+
+    num_experts: int
+    num_chosen: int  # of each token
+    width: int  # inner size of an expert
+    activation: Activation = "silu"
+    swiglu_limit: float = 0.0  # gpt-oss: SwiGLU of limited gate and up, plus 1; 0: activation(gate) * up
+    swiglu_alpha: float = 1.0
+    has_bias: bool = False  # of the experts' matrices
+    scores: Scores = "softmax"  # of router logits; chosen_softmax: chosen by logits, normalized over the chosen
+    has_router_bias: bool = False
+    has_correction: bool = False  # added to the scores for the choice only
+    num_groups: int = 1  # of consecutive experts
+    num_chosen_groups: int = 1  # whose experts can be chosen
+    adds_two: bool = False  # a group's score is the sum of its two highest scores for the choice; otherwise the highest
+    is_renormalized: bool = False  # a token's weights are divided by their sum, plus sum_addend and at least least_sum
+    sum_addend: float = 0.0
+    least_sum: float = 0.0
+    scale: float = 1.0  # on the weights of the chosen experts
+    shared_width: int = 0  # inner size of the expert that computes every token; 0: none
+    has_shared_gate: bool = False  # its weight is the sigmoid of a product; otherwise 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerPlan:
+    """A layer: mixers, then a feed-forward part, with norms before each part or of its results.
+
+    Attention and a recurrent part of one layer read the same inputs, and their results are added.
+    """
+
+    attention: AttentionPlan | None = None
+    recurrent: RecurrentPlan | None = None
+    feed_forward: DensePlan | ExpertsPlan | None = None
+    has_attention_norm: bool = True
+    has_attention_output_norm: bool = False
+    has_mlp_norm: bool = True
+    has_mlp_output_norm: bool = False
+    is_parallel: bool = (
+        False  # both parts read the same residual; without a norm of its own, the second uses the first's
+    )
+
+    @property
+    def heads(self) -> AttentionPlan:
+        """The attention of a layer that has one."""
+        if self.attention is None:
+            raise ValueError("the layer has no attention")
+        return self.attention
+
+    @property
+    def mixer(self) -> RecurrentPlan:
+        """The recurrent part of a layer that has one."""
+        if self.recurrent is None:
+            raise ValueError("the layer has no recurrent part")
+        return self.recurrent
+
+    @property
+    def width(self) -> int:
+        """The inner width of the feed-forward part of a layer that has one."""
+        if self.feed_forward is None:
+            raise ValueError("the layer has no feed-forward part")
+        return self.feed_forward.width
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecoderPlan:
+    """A decoder: embedding, layers, final norm, head."""
+
+    vocab_size: int
+    hidden_size: int
+    norm_epsilon: float
+    is_tied: bool  # the head's weights are the embedding
+    rotary: tuple[RotaryPlan, ...]
+    layers: tuple[LayerPlan, ...]
+    norm_kind: NormKind = "rms"
+    has_norm_bias: bool = False
+    embedding_multiplier: float = 1.0
+    residual_multiplier: float = 1.0  # on a part's results, before they are added
+    logit_multiplier: float = 1.0
+    logit_soft_cap: float = 0.0  # logits become soft_cap * tanh(logit / soft_cap); 0: unchanged
+    has_head_bias: bool = False
+
+    def to_native(self) -> dict[str, Any]:
+        """Return the plan as `sluice_native.Model` takes it."""
+        return asdict(self)
+
+
+class PlanUnsupportedError(Exception):
+    """No plan describes a configuration; the text names the configuration's field."""
