@@ -65,6 +65,16 @@ class Scheduler:
         return bool(self._groups)
 
     @property
+    def num_states(self) -> int:
+        """The number of slots for recurrent states; 0 for a model without them."""
+        return 0 if self._states is None else self._states.num_slots
+
+    @property
+    def num_cached_states(self) -> int:
+        """The number of slots that hold the state after a cached prefix."""
+        return 0 if self._states is None else self._states.num_checkpoints
+
+    @property
     def num_waiting(self) -> int:
         """The number of sequences without blocks."""
         return self._queue.num_waiting + sum(map(len, self._following.values()))

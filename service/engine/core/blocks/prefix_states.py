@@ -25,6 +25,11 @@ class PrefixStates:
         blocks.on_evict = states.evict  # a state can only be used with the keys and values before it
 
     @property
+    def num_slots(self) -> int:
+        """The number of all slots."""
+        return self._states.num_slots
+
+    @property
     def num_checkpoints(self) -> int:
         """The number of cached states."""
         return self._states.num_checkpoints
