@@ -85,10 +85,10 @@ class Model:
         any order. A token's cache slot follows from `context_lengths`; `positions` only rotate queries and keys.
         `adapters` [sequences] are the slots of the sequences' adapters, -1 for none.
 
-        A model with recurrent layers needs `states` [sequences, 3]: the slot of a sequence's state, which the step
-        updates; the number of the sequence's last tokens whose state goes to another slot; and that slot. The first
-        slot then has the state before these tokens, and is only read if they are all of the sequence's new tokens. A
-        sequence that starts at position 0 ignores the content of its slot. A slot that is written can't occur twice.
+        A model with recurrent layers needs `states` [sequences, 4]: the slot of the state that a sequence starts from,
+        which is ignored at position 0; the slot for its new state, which may be the same; the number of the sequence's
+        last tokens whose state goes to another slot; and that slot. The second slot then gets the state before these
+        tokens, unless they are all of the sequence's new tokens. A slot that is written can't be used twice.
 
         Return the logits [rows, vocabulary]. They are written to `logits` if it is given, which saves the time to
         allocate memory. `num_threads` 0 is the model's own number. A row's bits depend only on its sequence, its

@@ -40,18 +40,22 @@ void check_states(const Batch& batch, const States& states) {
     if (slot < 0 || slot >= states.num_slots)
       reject("states", index, slot, "there are the slots 0 to " + std::to_string(states.num_slots - 1));
     Use& found = uses[static_cast<size_t>(slot)];
-    if (found == Use::Written || (found == Use::Read && use == Use::Written))
-      reject("states", index, slot, "another sequence uses the slot");
+    if (found != Use::None && (found == Use::Written || use == Use::Written))
+      reject("states", index, slot, "a slot that is written can't be used twice");
     found = use;
   };
   for (int i = 0; i < batch.num_sequences; ++i) {
-    const int num_tokens = batch.row_offsets[i + 1] - batch.row_offsets[i], num_last = batch.states[3 * i + 1];
-    const int most = batch.context_lengths[i] == num_tokens ? num_tokens - 1 : num_tokens;
+    const int num_tokens = batch.row_offsets[i + 1] - batch.row_offsets[i], at = i * kStateColumns;
+    const bool is_start = batch.context_lengths[i] == num_tokens;
+    const int num_last = batch.states[at + kNumLast], most = is_start ? num_tokens - 1 : num_tokens;
     if (num_last < 0 || num_last > most)
-      reject("states", 3 * i + 1, num_last,
+      reject("states", at + kNumLast, num_last,
              "it must be 0 to " + std::to_string(most) + ", the sequence's new tokens after position 0");
-    use(3 * i, num_last < num_tokens ? Use::Written : Use::Read);
-    if (num_last > 0) use(3 * i + 2, Use::Written);
+    const bool writes = num_last < num_tokens;
+    if (writes) use(at + kStateSlot, Use::Written);
+    if (num_last > 0) use(at + kLastSlot, Use::Written);
+    if (!is_start && !(writes && batch.states[at + kStateSource] == batch.states[at + kStateSlot]))
+      use(at + kStateSource, Use::Read);
   }
 }
 

@@ -118,8 +118,8 @@ nb::object step(Model& model, const Array& token_ids, const Array& positions, co
   if (adapters.has_value()) batch.adapters = ints_of_length(*adapters, "adapters", context_lengths.shape(0));
   if (states.has_value()) {
     batch.states = ints(*states, "states", 2);
-    if (states->shape(0) != context_lengths.shape(0) || states->shape(1) != 3)
-      throw BadArgument("states must have three numbers for each of the " + std::to_string(context_lengths.shape(0)) +
+    if (states->shape(0) != context_lengths.shape(0) || states->shape(1) != kStateColumns)
+      throw BadArgument("states must have four numbers for each of the " + std::to_string(context_lengths.shape(0)) +
                         " sequences");
   }
   if (num_threads < 0 || num_threads > 1024) throw BadArgument("num_threads must be 0 to 1024");

@@ -124,6 +124,10 @@ struct States {
   float* at(int slot, size_t number) const { return data + static_cast<size_t>(slot) * numbers + number; }
 };
 
+// A sequence starts from the state in one slot. The state before its last tokens goes to a slot, which may be the same,
+// and the state after these to another one; without such tokens, there is only the state after all tokens.
+enum StateColumn : int { kStateSource, kStateSlot, kNumLast, kLastSlot, kStateColumns };
+
 // The new tokens of all sequences in one step, concatenated. The caller owns the arrays.
 struct Batch {
   int num_tokens, num_sequences, num_rows, max_blocks;
@@ -134,8 +138,7 @@ struct Batch {
   const int32_t* block_tables;     // [sequences, max_blocks]
   const int32_t* output_rows;      // [rows], tokens whose logits are returned
   const int32_t* adapters;         // [sequences], the slot of each sequence's adapter, -1: none; null: none has any
-  // [sequences, 3], the slot of a sequence's state, the number of its last tokens whose state goes to another slot, and
-  // that slot. The first slot then has the state before these tokens. Null if the model has no states.
+  // [sequences, kStateColumns], see StateColumn. Null if the model has no states.
   const int32_t* states;
   float* logits;                   // [rows, vocabulary]
 };

@@ -19,6 +19,8 @@ from service.engine.models.checkpoint.compute_dtype import choose_compute_dtype
 from service.engine.models.checkpoint.encoders.pair_files import PairFiles, is_cross_encoder, unsupported_head
 from service.engine.models.checkpoint.encoders.sentence_files import SentenceFiles, is_encoder
 from service.engine.models.checkpoint.text_part import text_config
+from service.engine.models.plans.families.table import plan_of
+from service.engine.models.plans.sizes import cache_bytes_per_token, state_bytes
 from service.engine.models.selection.backends import preferred_reasons
 from service.engine.models.torch.shard import num_rank_parameters
 from service.generation.errors import ModelLoadError
@@ -72,6 +74,8 @@ def _report(plan: ModelPlan) -> dict[str, Any]:
     weight_type = spec.quantization or spec.dtype
     weights = int(num_parameters * _BYTES[weight_type])
     per_token = _cache_bytes_per_token(text_config(spec.config), _BYTES[spec.cache_dtype])
+    if state := _state_bytes(plan):
+        per_token = cache_bytes_per_token(plan_of(spec.config), int(_BYTES[spec.cache_dtype]))
     by_rank: dict[str, Any] = {}
     if (num_ranks := spec.tensor_parallel) > 1:
         own_weights = int(num_rank_parameters(spec.config, num_ranks) * _BYTES[weight_type])
@@ -97,6 +101,8 @@ def _report(plan: ModelPlan) -> dict[str, Any]:
         **_promises(plan),
         **by_rank,
     }
+    if state:
+        report["state_bytes_per_sequence"] = state
     if spec.device == "cpu":
         headroom = max(0, available_host_bytes() - weights)
         num_tokens = int(headroom * CPU_CACHE_FRACTION / per_token) if per_token else None
@@ -121,6 +127,11 @@ def _promises(plan: ModelPlan) -> dict[str, Any]:
         "quantizations": sorted(backend.quantizations),
         **{f"not_{name}": reason or "another backend was requested" for name, reason in reasons.items()},
     }
+
+
+def _state_bytes(plan: ModelPlan) -> int:
+    """Bytes of a sequence's state in recurrent layers on the native backend; 0 without them."""
+    return state_bytes(plan_of(plan.spec.config)) if plan.backend.name == "native" else 0
 
 
 def _cache_bytes_per_token(config: Any, num_bytes: float, num_ranks: int = 1) -> int | None:

@@ -178,7 +178,7 @@ class StateRunner(PagedRunner):
             state, start = sequence.state, sequence.num_computed_tokens
             assert state is not None
             new = [*sequence.token_ids[start : start + num_new], *draft]
-            before = list(earlier[state.slot]) if start else []
+            before = list(earlier[state.source]) if start else []
             num_kept = len(new) - state.num_last
             assert num_kept or start
             written += [state.slot] * (num_kept > 0) + [state.last_slot] * (state.num_last > 0)
@@ -281,7 +281,9 @@ class Bench:
         self.runner.groups = self.groups
         self.pool = BlockPool(self.config.num_blocks, self.config.tokens_per_block, groups=self.groups)
         speculation = Speculation(self.drafter, self.clock) if self.drafter else None
-        self.states = PrefixStates(StatePool(self.num_states), self.pool) if self.num_states else None
+        self.states: PrefixStates | None = None
+        if self.num_states:
+            self.states = PrefixStates(StatePool(self.num_states), self.pool, caches=self.config.prefix_caching)
         self.scheduler = Scheduler(self.config, self.pool, speculation, self.states)
         self.core = EngineCore(self.scheduler, self.runner, self.clock)
         self._serials = count()

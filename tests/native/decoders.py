@@ -180,7 +180,9 @@ def step(
         np.arange(len(token_ids), dtype=np.int32),
         num_threads=num_threads,
         adapters=None if adapters is None else ints(adapters),
-        states=ints([[sequence.state, 0, -1] for sequence, _ in work]) if model.bytes_per_state else None,
+        states=ints([[sequence.state, sequence.state, 0, -1] for sequence, _ in work])
+        if model.bytes_per_state
+        else None,
     )
     return [logits[begin:end] for begin, end in pairwise(offsets)]
 

@@ -27,15 +27,18 @@ struct Passage {
   int first, num_tokens;  // rows of the step
   int num_kept;           // tokens whose state goes to `slot`; that of later ones goes to `last_slot`
   bool is_start;          // of the sequence, whose state is zeros
-  int slot, last_slot;
+  int source, slot, last_slot;
 
   Passage(const Batch& batch, int sequence)
       : first(batch.row_offsets[sequence]),
         num_tokens(batch.row_offsets[sequence + 1] - first),
-        num_kept(num_tokens - batch.states[3 * sequence + 1]),
+        num_kept(num_tokens - batch.states[sequence * kStateColumns + kNumLast]),
         is_start(batch.context_lengths[sequence] == num_tokens),
-        slot(batch.states[3 * sequence]),
-        last_slot(batch.states[3 * sequence + 2]) {}
+        source(batch.states[sequence * kStateColumns + kStateSource]),
+        slot(batch.states[sequence * kStateColumns + kStateSlot]),
+        last_slot(batch.states[sequence * kStateColumns + kLastSlot]) {}
+
+  int slot_of(int token) const { return token < num_kept ? slot : last_slot; }
 };
 
 template <class Weight>
@@ -92,9 +95,10 @@ struct RecurrentPhases {
     const int column = plan.convolved_column() + channel;
     const int count = channels - channel < 16 ? channels - channel : 16;
     Lanes before[kMostTaps], factors[kMostTaps];
-    float* state = step.states->at(passage.slot, weights.state) + channel;
+    const size_t number = weights.state + static_cast<size_t>(channel);
     for (int i = 0; i < earlier; ++i)
-      before[i] = passage.is_start ? all16(0) : load16(state + i * plan.padded_channels());
+      before[i] = passage.is_start ? all16(0)
+                                   : load16(step.states->at(passage.source, number) + i * plan.padded_channels());
     const Lanes multipliers = multipliers_of(channel);
     for (int i = 0; i < plan.taps; ++i)
       factors[i] = load_some(weights.convolution + i * channels + channel, count) * multipliers;
@@ -109,14 +113,14 @@ struct RecurrentPhases {
     const auto input = [&](int token) __attribute__((always_inline)) {
       return token < 0 ? before[earlier + token] : load_some(row(passage, token) + column, count);
     };
-    const auto keep = [&](int num_tokens, float* to) {
+    const auto keep = [&](int num_tokens, int slot) {
+      float* to = step.states->at(slot, number);
       Lanes latest[kMostTaps];
       for (int i = 0; i < earlier; ++i) latest[i] = input(num_tokens - earlier + i);
       for (int i = 0; i < earlier; ++i) store16(to + i * plan.padded_channels(), latest[i]);
     };
-    if (passage.num_kept > 0) keep(passage.num_kept, state);
-    if (passage.num_kept < passage.num_tokens)
-      keep(passage.num_tokens, step.states->at(passage.last_slot, weights.state) + channel);
+    if (passage.num_kept > 0) keep(passage.num_kept, passage.slot);
+    if (passage.num_kept < passage.num_tokens) keep(passage.num_tokens, passage.last_slot);
     for (int token = passage.num_tokens - 1; token >= 0; --token) {  // backwards, since results replace inputs
       Lanes sum = bias;
       for (int i = 0; i < plan.taps; ++i) sum = fma16(factors[i], input(token - earlier + i), sum);
@@ -196,10 +200,11 @@ struct RecurrentPhases {
     const bool is_delta = plan.kind == Recurrence::DeltaNet;
     const size_t number =
         weights.state + plan.convolution_numbers() + static_cast<size_t>(head) * plan.head_numbers() + begin;
-    float* state = step.states->at(passage.slot, number);
-    if (passage.is_start && passage.num_kept > 0)
+    if (passage.is_start)
       for (int i = 0; i < key_dim; ++i)
-        for (int w = 0; w < W; ++w) store16(state + static_cast<size_t>(i) * stride + w * 16, all16(0));
+        for (int w = 0; w < W; ++w)
+          store16(step.states->at(passage.slot, number) + static_cast<size_t>(i) * stride + w * 16, all16(0));
+    const float* from = step.states->at(passage.is_start ? passage.slot : passage.source, number);
     for (int token = 0; token < passage.num_tokens; ++token) {
       float* wide = row(passage, token);
       const float* keys = wide + plan.key_column() + key_head * key_dim;
@@ -207,8 +212,7 @@ struct RecurrentPhases {
       float* values = wide + plan.value_column() + head * plan.value_dim + begin;
       const float* steps = wide + plan.step_column() + head;
       const Lanes decay = all16(steps[plan.num_heads]), factor = all16(steps[0]);
-      const float* from = state;
-      if (token == passage.num_kept) state = step.states->at(passage.last_slot, number);
+      float* state = step.states->at(passage.slot_of(token), number);
       Lanes added[W], out[W];
       unroll<W>([&](auto w) __attribute__((always_inline)) {
         added[w] = load_some(values + w * 16, width - w * 16);
@@ -244,6 +248,7 @@ struct RecurrentPhases {
       unroll<W>([&](auto w) __attribute__((always_inline)) {
         if (w * 16 < width) store_some(values + w * 16, out[w], width - w * 16);
       });
+      from = state;
     }
   }
 

@@ -46,8 +46,8 @@ class Batch:
     output_rows: Int32s  # [rows], the tokens whose logits are needed, in ascending order
     images: abc.Sequence[ImageRows] = ()  # images with tokens in the batch, in the tokens' order
     adapters: Int32s | None = None  # [sequences], the slot of each adapter, -1 for none; None if no sequence has one
-    # [sequences, 3], the slot of each sequence's recurrent state, the number of its last tokens whose state goes to
-    # another slot, and that slot; None if the model keeps no states
+    # [sequences, 4], the slot of the recurrent state that each sequence starts from, the slot of its new state, the
+    # number of its last tokens whose state goes to another slot, and that slot; None if the model keeps no states
     states: Int32s | None = None
 
     @property
@@ -153,7 +153,7 @@ def _entry(item: ScheduledSequence) -> BatchEntry:
 
 def _states(items: abc.Sequence[ScheduledSequence]) -> Int32s:
     found = [item.sequence.state for item in items]
-    rows = [(state.slot, state.num_last, state.last_slot) for state in found if state is not None]
+    rows = [(state.source, state.slot, state.num_last, state.last_slot) for state in found if state is not None]
     return np.array(rows, np.int32)
 
 

@@ -71,7 +71,9 @@ class GeneratorCore:
         self._max_model_len = max_sequence_len(config, cache_groups)
         assert config.num_blocks is not None  # noqa: S101  max_sequence_len has checked it
         pool = BlockPool(config.num_blocks, config.tokens_per_block, groups=cache_groups, shares=shares_blocks)
-        states = PrefixStates(StatePool(num_states), pool) if num_states else None
+        states: PrefixStates | None = None
+        if num_states:
+            states = PrefixStates(StatePool(num_states), pool, caches=config.prefix_caching)
         self._core = EngineCore(Scheduler(config, pool, speculation, states), runner, clock)
         self._tokenizer = tokenizer
         self._prefix_caching = config.prefix_caching

@@ -128,7 +128,7 @@ class Scheduler:
             raise RuntimeError("sequences wait, but none can be scheduled")
         self._drafts.add(plan, choice.is_first if choice is not None else None)
         if self._states is not None:
-            self._states.plan(plan, caches=self._config.prefix_caching)
+            self._states.plan(plan)
         return plan.to_step()
 
     def advance(self, sequence: Sequence, num_tokens: int) -> None:
@@ -191,7 +191,7 @@ class Scheduler:
 
     def _continue(self, sequence: Sequence, plan: StepPlan) -> None:
         """Schedule tokens of a running sequence; preempt sequences after it in the order if blocks are lacking."""
-        num_new = share_of(sequence, plan.num_left)
+        num_new = self._share(sequence, plan.num_left)
         if num_new == 0 or sequence not in self._running:
             return
         while not self.pool.extend(sequence, num_new):
@@ -282,7 +282,7 @@ class Scheduler:
         if sequence.scheduled is None:
             sequence.scheduled = now
             self._record_start(sequence, plan)
-        num_new = share_of(sequence, plan.num_left)
+        num_new = self._share(sequence, plan.num_left)
         if not self.pool.extend(sequence, num_new):
             raise RuntimeError("blocks that were counted as free are not free")
         self._schedule_tokens(sequence, num_new, plan)
@@ -306,6 +306,11 @@ class Scheduler:
         if not sequence.needs_prompt_logprobs:  # otherwise the prompt is not looked up in the cache
             self.num_prefix_query_tokens += sequence.num_prompt_tokens
         self.num_prefix_hit_tokens += sequence.num_computed_tokens
+
+    def _share(self, sequence: Sequence, num_left: int) -> int:
+        """Return the number of missing tokens that a sequence gets from a budget of `num_left`."""
+        num_new = share_of(sequence, num_left)
+        return num_new if self._states is None else self._states.limit(sequence, num_new)
 
     def _schedule_tokens(self, sequence: Sequence, num_new_tokens: int, plan: StepPlan) -> None:
         plan.add(sequence, num_new_tokens)

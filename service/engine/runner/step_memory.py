@@ -37,7 +37,7 @@ def measure_step_bytes(
     table = array("i", range(num_blocks))
     backend.allocate(num_blocks, block_size)
     entries = [BatchEntry([0] * length, 0, [table[: -(-length // block_size)]], 1) for length in lengths]
-    states = np.array([(slot, 0, -1) for slot in range(len(lengths))], np.int32)
+    states = np.array([(slot, slot, 0, -1) for slot in range(len(lengths))], np.int32)
     memory.reset_peak()
     backend.forward(replace(lay_out(entries, block_size), states=states))
     if isinstance(backend, KeepsSequenceState):

@@ -10,16 +10,20 @@ from service.engine.core.sequences.sequence import Sequence
 from service.engine.core.sequences.sequence_state import SequenceState
 from service.engine.core.step import StepPlan
 
+_LEAST_POWER = 256  # tokens; shorter prompts are not worth a step of their own
+
 
 class PrefixStates:
     """The states of running sequences, and the checkpoints by which later sequences skip a cached prefix.
 
     A checkpoint is taken in a prompt at its last whole block, where it departs from an earlier text whose blocks are
-    cached, and at powers of two; in an answer every 64 tokens, of which the latest is kept. A step takes at most one
-    per sequence.
+    cached, and at powers of two from 256 on; in an answer every 64 tokens, of which the latest is kept. A step takes at
+    most one per sequence.
     """
 
-    def __init__(self, states: StatePool, blocks: BlockPool) -> None:
+    def __init__(self, states: StatePool, blocks: BlockPool, *, caches: bool) -> None:
+        """Without `caches` only the states of prompts with several choices become checkpoints."""
+        self._caches = caches
         self._states = states
         self._blocks = blocks
         blocks.on_evict = states.evict  # a state can only be used with the keys and values before it
@@ -47,25 +51,28 @@ class PrefixStates:
         content = self._blocks.content_hash(sequence, num_blocks) if num_blocks else b""
         sequence.state = self._states.start(content)
 
-    def plan(self, plan: StepPlan, *, caches: bool) -> None:
-        """Choose the states that a step keeps. Drafts are dropped if no slot is left for the state after them.
+    def limit(self, sequence: Sequence, num_new: int) -> int:
+        """Limit the new tokens of a prompt, so that a step passes only one power of two."""
+        start = sequence.num_computed_tokens
+        if not self._caches or start >= sequence.num_prompt_tokens:
+            return num_new
+        power = max(_LEAST_POWER, 1 << start.bit_length())
+        return min(num_new, power + self._blocks.block_size - start)
 
-        Without `caches` only the states of prompts with several choices become checkpoints.
-        """
+    def plan(self, plan: StepPlan) -> None:
+        """Choose the states that a step keeps. Drafts are dropped if no slot is left for the state after them."""
         for sequence, num_new in plan.shares.items():
             state = _state_of(sequence)
-            if state.is_cached:
-                state.num_last = num_new
             if draft := plan.drafts.get(sequence):
                 if not self._states.split(state, len(draft)):
                     del plan.drafts[sequence]
-            elif not state.is_cached and (caches or len(sequence.group.sequences) > 1):
+            elif self._caches or len(sequence.group.sequences) > 1:
                 self._keep(sequence, state, num_new)
 
     def advance(self, sequence: Sequence) -> None:
         """Note that a sequence's tokens in a step, without drafts, were computed."""
         state = _state_of(sequence)
-        if state.content or state.is_cached:
+        if state.content or not state.num_last:  # otherwise there are drafts, which may be rejected
             self._states.settle(state, keeps_last=True)
 
     def accept(self, sequence: Sequence, num_drafts: int, num_accepted: int) -> None:
@@ -109,7 +116,7 @@ def _borders(sequence: Sequence, end: int, block_size: int) -> tuple[int, ...]:
         return ((end - 1) // interval * interval,)
     power = 1 << max(end - 1, 1).bit_length() - 1
     last = (sequence.num_prompt_tokens - 1) // block_size * block_size
-    return (sequence.departure, last, power if power >= CHECKPOINT_INTERVAL else 0)
+    return (sequence.departure, last, power if power >= _LEAST_POWER else 0)
 
 
 def _state_of(sequence: Sequence) -> SequenceState:

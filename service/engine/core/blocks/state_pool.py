@@ -40,52 +40,51 @@ class StatePool:
         Raise RuntimeError if all slots are held.
         """
         if not content:
-            return SequenceState(self._take_one())
-        slot = self._checkpoints[content]
+            slot = self._take()
+            if slot is None:
+                raise RuntimeError("no slot is left for the state of a sequence")
+            return SequenceState(slot, slot)
+        source = self._checkpoints[content]
         self._checkpoints.move_to_end(content)
-        self._readers[slot] += 1
-        target = self._take()
-        if target is not None:
-            return SequenceState(slot, last_slot=target, is_cached=True)
-        self._stop_reading(slot)  # no other slot is left, so the sequence takes over the checkpoint
+        self._readers[source] += 1
+        slot = self._take()
+        if slot is not None:
+            return SequenceState(slot, source)
+        self._stop_reading(source)  # no other slot is left, so the sequence takes over the checkpoint
         del self._checkpoints[content]
-        return SequenceState(slot)
+        return SequenceState(source, source)
 
     def split(self, state: SequenceState, num_last: int, content: bytes = b"") -> bool:
         """Let the next step keep the state before its last `num_last` tokens. Return False if no slot is left.
 
         With `content` the kept state becomes a checkpoint.
         """
-        if state.is_cached or (target := self._take()) is None:
+        if (target := self._take()) is None:
             return False
         state.num_last, state.last_slot, state.content = num_last, target, content
         return True
 
     def settle(self, state: SequenceState, *, keeps_last: bool) -> None:
         """End a step: continue with the state after the last tokens or, for rejected drafts, with that before them."""
+        self._end_start(state)
         if state.num_last == 0:
             return
-        before, state.num_last = state.slot, 0
+        state.num_last = 0
         if not keeps_last:
             self._empty.append(state.last_slot)
             return
-        state.slot, state.last_slot = state.last_slot, -1
-        if state.is_cached:
-            state.is_cached = False
-            self._stop_reading(before)
-        elif state.content and state.content not in self._checkpoints:
-            self._checkpoints[state.content] = before
+        if state.content and state.content not in self._checkpoints:
+            self._checkpoints[state.content] = state.slot
         else:
-            self._empty.append(before)
+            self._empty.append(state.slot)
+        state.slot = state.source = state.last_slot
         state.content = b""
 
     def release(self, state: SequenceState) -> None:
         """Release the slots of a sequence that ended or was preempted."""
-        if state.is_cached:
-            self._stop_reading(state.slot)
-        else:
-            self._empty.append(state.slot)
-        if state.num_last or state.is_cached:
+        self._end_start(state)
+        self._empty.append(state.slot)
+        if state.num_last:
             self._empty.append(state.last_slot)
 
     def evict(self, content: bytes) -> None:
@@ -99,23 +98,21 @@ class StatePool:
         """Raise RuntimeError if a slot is lost or has two owners. `states` are those of all running sequences."""
         owners = Counter([*self._empty, *self._checkpoints.values()])
         for state in states:
-            owners.update([state.last_slot] if state.is_cached else [state.slot])
-            if state.num_last and not state.is_cached:
-                owners.update([state.last_slot])
+            owners.update([state.slot] + [state.last_slot] * (state.num_last > 0))
         if owners != Counter(range(self.num_slots)):
             wrong = sorted(set(range(self.num_slots)) ^ {slot for slot, count in owners.items() if count == 1})
             raise RuntimeError(f"the slots of states {wrong} are lost or have several owners")
+
+    def _end_start(self, state: SequenceState) -> None:
+        """Note that a sequence no longer needs the checkpoint that it started from, if any."""
+        if state.source != state.slot:
+            self._stop_reading(state.source)
+            state.source = state.slot
 
     def _stop_reading(self, slot: int) -> None:
         self._readers[slot] -= 1
         if not self._readers[slot]:
             del self._readers[slot]
-
-    def _take_one(self) -> int:
-        slot = self._take()
-        if slot is None:
-            raise RuntimeError("no slot is left for the state of a sequence")
-        return slot
 
     def _take(self) -> int | None:
         """Return an empty slot, after an eviction if there is none, or None if all slots are held."""

@@ -191,7 +191,7 @@ class RowsBackend:
 def _slots(batch: Batch) -> list[int]:
     if batch.states is None:
         raise ValueError("the batch has no slots of states")
-    slots: list[int] = batch.states[:, 0].tolist()
+    slots: list[int] = batch.states[:, 1].tolist()
     return slots
 
 
