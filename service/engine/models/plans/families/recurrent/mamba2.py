@@ -43,8 +43,10 @@ def mamba2_of(config: Any, **options: Any) -> RecurrentPlan:
         }
     given = usual | options
     given.setdefault("norm_size", given["num_heads"] * given["value_dim"] // given["num_key_heads"])
-    least, most = config.time_step_limit or (0.0, LARGEST)
-    return RecurrentPlan(**given, least_step=float(least), most_step=min(float(most), LARGEST))
+    if "least_step" not in given:
+        least, most = config.time_step_limit or (0.0, LARGEST)
+        given |= {"least_step": float(least), "most_step": min(float(most), LARGEST)}
+    return RecurrentPlan(**given)
 
 
 def kinds_in(config: Any, known: tuple[str, ...]) -> list[str]:
@@ -116,6 +118,7 @@ def _nemotron(config: Any) -> DecoderPlan:
         num_key_heads=config.n_groups,
         key_dim=config.ssm_state_size,
         value_dim=config.mamba_head_dim,
+        least_step=float(config.time_step_min),  # transformers ignores time_step_limit
         taps=config.conv_kernel,
         has_convolution_bias=bool(config.use_conv_bias),
         has_input_bias=bool(config.use_bias),
@@ -146,11 +149,15 @@ _MAMBA2: Final = recurrent_sources("mixer") | {
     "model.norm": Source("backbone.norm_f"),
     "input_layernorm": Source("norm"),
 }
-_NEMOTRON: Final = _MAMBA2 | {
+_STORED_NEMOTRON: Final = _MAMBA2 | {
     "post_attention_layernorm": Source("norm"),
     **{f"self_attn.{name}_proj": Source(f"mixer.{name}_proj") for name in "qkvo"},
     "mlp.up_proj": Source("mixer.up_proj"),
     "mlp.down_proj": Source("mixer.down_proj"),
+}
+_LOADED_NEMOTRON: Final = _STORED_NEMOTRON | {
+    "model.embed_tokens": Source("model.embeddings"),
+    "model.norm": Source("model.norm_f"),
 }
 FEED_FORWARD: Final = {
     "model.norm": Source("model.final_layernorm"),
@@ -180,6 +187,7 @@ FAMILIES: Final = (
     Family(
         types=("nemotron_h",),
         plan=_nemotron,
-        tensors=Tensors(modules=_NEMOTRON, layers="backbone.layers.{}.", predictors=("mtp.",)),
+        tensors=Tensors(modules=_LOADED_NEMOTRON, predictors=("mtp.",)),
+        alternatives=(Tensors(modules=_STORED_NEMOTRON, layers="backbone.layers.{}.", predictors=("mtp.",)),),
     ),
 )
