@@ -86,7 +86,7 @@ def test_stream_folds_to_the_whole(answers: Answers, *, shows_thinking: bool) ->
     assert msgspec.json.decode(whole, type=MessageAnswer).id == "msg_0af3"
 
 
-def test_blocks_follow_each_other() -> None:
+def test_each_block_ends_before_the_next_starts() -> None:
     """Each block starts, grows and stops before the next; thinking is signed at its end, calls start without input."""
     kinds = [(each["type"], each.get("index")) for each in encoded(EVERYTHING["StreamChat"])]
     assert kinds == [
@@ -107,7 +107,7 @@ def test_blocks_follow_each_other() -> None:
     ]
 
 
-def test_usage_is_cumulative_and_without_what_was_cached() -> None:
+def test_usage_is_cumulative_and_excludes_cached_tokens() -> None:
     """The first event has the length of the prompt, the last but one the complete usage."""
     started, *events = said.chat(*said.TEXT, said.finished())["StreamChat"]
     started.started.prompt_tokens = 12  # type: ignore[union-attr]
@@ -151,14 +151,14 @@ def test_stop_reasons(end: str, max_tokens: int, reason: str, sequence: str | No
 
 
 @pytest.mark.parametrize("arguments", ['{\\"x\\": ', "[1]", "nothing"])
-def test_input_that_is_no_object(arguments: str) -> None:
+def test_tool_input_that_is_not_an_object_is_wrapped(arguments: str) -> None:
     """Tool input that is not a JSON object is returned as the value of a single key."""
     call = f'tool_call_delta {{ tool_call_index: 0 id: "call_1" name: "look" arguments: "{arguments}" }}'
     whole = json.loads(AnthropicEncoder(9).whole(said.chat(call, said.finished("LENGTH"))["Chat"][0]))  # type: ignore[arg-type]
     assert whole["content"][0]["input"] == {"INVALID_JSON": arguments.replace("\\", "")}
 
 
-def test_stream_that_fails_has_one_last_event() -> None:
+def test_failed_stream_ends_with_one_error_event() -> None:
     """A failed stream has no stop reason after its usage, but one last error event."""
     encoder = AnthropicEncoder(9)
     events = encoded(said.CUT_OFF["StreamChat"][:-1], encoder)
@@ -195,7 +195,7 @@ def test_errors() -> None:
 
 
 @pytest.mark.parametrize(("duration", "seconds"), [("0s", 0), ("20ms", 0), ("1.5s", 2), ("6m0s", 360), ("1m0.6s", 61)])
-def test_limits_have_its_names(duration: str, seconds: float) -> None:
+def test_rate_limit_headers_have_anthropics_names(duration: str, seconds: float) -> None:
     """The headers have the rest of each limit, and the time at which it is full again."""
     limits = {
         b"x-ratelimit-limit-requests": b"60",
@@ -230,7 +230,7 @@ MODELS = [Model(name=name, created=Timestamp(seconds=1_700_000_000), max_model_l
         ({"limit": "3", "before_id": "d"}, "abc", False),
     ],
 )
-def test_models_come_in_pages(query: dict[str, str], names: str, *, has_more: bool) -> None:
+def test_model_list_is_paginated(query: dict[str, str], names: str, *, has_more: bool) -> None:
     """A page starts after one name or ends before another."""
     page = msgspec.json.decode(to_model_page(MODELS, query), type=ModelPageAnswer)
     assert ("".join(model.id for model in page.data), page.has_more) == (names, has_more)
@@ -240,7 +240,7 @@ def test_models_come_in_pages(query: dict[str, str], names: str, *, has_more: bo
 @pytest.mark.parametrize(
     ("name", "value"), [("limit", "0"), ("limit", "1001"), ("limit", "x"), ("after_id", "x"), ("before_id", "x")]
 )
-def test_page_that_is_not_there(name: str, value: str) -> None:
+def test_unknown_page_is_rejected_by_parameter(name: str, value: str) -> None:
     """The error for an unknown page names the invalid parameter."""
     with pytest.raises(Failure) as caught:
         to_model_page(MODELS, {name: value})

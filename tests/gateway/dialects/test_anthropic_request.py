@@ -44,7 +44,7 @@ def refused(**fields: Any) -> Failure:
     return caught.value
 
 
-def test_everything_that_is_asked() -> None:
+def test_request_with_every_field() -> None:
     """Each field with an effect becomes a field of the contract, and schemas are copied verbatim."""
     call = parse(
         system="Be brief.",
@@ -81,7 +81,7 @@ def test_everything_that_is_asked() -> None:
     assert call.request == text_format.Parse(wanted, chat_pb2.ChatRequest())
 
 
-def test_least_that_is_asked() -> None:
+def test_request_with_required_fields_only() -> None:
     """Absent fields stay unset except for the thinking, which is off by default."""
     wanted = """model: "m" messages { role: ROLE_USER content { text: "hi" } } stopping { max_tokens: 100 }
         reasoning_effort: REASONING_EFFORT_NONE"""
@@ -131,7 +131,7 @@ def test_tool_choice(choice: dict[str, Any], wanted: str) -> None:
         assert asked.HasField(name) == expected.HasField(name)
 
 
-def test_turns_of_one_role_are_one() -> None:
+def test_consecutive_turns_of_one_role_are_merged() -> None:
     """Callers' text blocks are separated by a blank line, the assistant's are not; leading system blocks are merged."""
     assert messages(
         {"role": "system", "content": "B."},
@@ -150,7 +150,7 @@ def test_turns_of_one_role_are_one() -> None:
     ]
 
 
-def test_results_are_messages_of_their_own() -> None:
+def test_tool_results_become_separate_messages() -> None:
     """Each tool result precedes the user's text; an error is marked, and an absent result is an empty text."""
     failed = {"type": "tool_result", "tool_use_id": "c2", "is_error": True, "content": [text("no"), text("sky")]}
     silent = {"type": "tool_result", "tool_use_id": "c3"}
@@ -164,7 +164,7 @@ def test_results_are_messages_of_their_own() -> None:
     ]
 
 
-def test_answers_come_back_as_they_went() -> None:
+def test_answer_is_a_valid_turn_of_the_next_request() -> None:
     """Thinking goes to templates that accept it, redacted thinking is dropped, and unknown fields are ignored."""
     answer = {
         "role": "assistant",
@@ -306,19 +306,19 @@ def test_fields_have_the_callers_names(path: str, name: str) -> None:
     [([HI], False), ([HI, {"role": "assistant", "content": "I"}], True), ([HI, CALLED], False),
      ([HI, {"role": "assistant", "content": []}], True)],
 )  # fmt: skip
-def test_last_word_of_the_assistant_is_continued(said: list[dict[str, Any]], *, continues: bool) -> None:
+def test_last_message_of_the_assistant_is_continued(said: list[dict[str, Any]], *, continues: bool) -> None:
     """A last message of the assistant is continued unless it is a call, which waits for its result."""
     assert parse(messages=said).request.continue_final_message == continues
 
 
-def test_older_name_of_the_format() -> None:
+def test_output_format_is_an_alias_of_output_config_format() -> None:
     """`output_format` is equivalent to `output_config.format`, also in errors."""
     call = parse(output_format={"type": "json_schema", "schema": SCHEMA})
     assert call.request.output_constraint.json_schema.schema == json.dumps(SCHEMA)
     assert call.caller_name("output_constraint.json_schema.schema") == "output_format.schema"
 
 
-def test_count_asks_for_the_same_prompt() -> None:
+def test_token_count_is_of_the_message_requests_prompt() -> None:
     """The counted prompt is that of the message request, without the fields of the answer."""
     body = {"model": "m", "messages": [HI], "system": "s", "tools": [TOOL], "thinking": {"type": "adaptive"}}
     counted = parse_count(HttpRequest(json.dumps(body).encode())).request.chat

@@ -46,18 +46,18 @@ def error_of(failure: Failure, sent: HttpRequest | None = None) -> tuple[int, di
 
 
 @pytest.mark.parametrize("version", ["2024-05-01", "2024-04-01-preview"])
-def test_versions_are_taken(version: str) -> None:
+def test_any_date_is_accepted_as_version(version: str) -> None:
     """Any date is accepted as a version, with or without -preview."""
     assert AzureTranslator().parse(arrival(query={"api-version": version})).request.messages
 
 
-def test_version_may_be_left_out() -> None:
+def test_version_is_optional() -> None:
     """The version is optional: langchain-azure-ai omits it, and all versions are served alike."""
     assert AzureTranslator().parse(arrival(query={})).request.messages
 
 
 @pytest.mark.parametrize("version", ["", "latest", "2024-5-1", "2024-05-01-beta", "2024-05-01-preview\n"])
-def test_version_has_the_documented_form(version: str) -> None:
+def test_malformed_version_is_rejected(version: str) -> None:
     """A malformed version is rejected with the name of the parameter."""
     with pytest.raises(Failure) as caught:
         AzureTranslator().parse(arrival(query={"api-version": version}))
@@ -99,7 +99,7 @@ def test_extra_parameter_is_an_error_by_default(mode: dict[str, str], name: str)
 
 
 @pytest.mark.parametrize("mode", ["ignore", "drop"])
-def test_extra_parameter_is_left_out_if_asked(mode: str) -> None:
+def test_ignored_extra_parameters_have_no_effect(mode: str) -> None:
     """Ignored parameters have no effect, even with a wrong type; the API's own are still checked."""
     call = parse({"extra-parameters": mode}, top_k=2, colour={"a": 1}, n="many")
     assert call.request == parse().request
@@ -135,7 +135,7 @@ def test_unknown_mode_is_rejected() -> None:
     assert caught.value.field == "extra-parameters"
 
 
-def test_deployment_is_asked_for() -> None:
+def test_deployment_name_is_sent_to_the_service() -> None:
     """The deployment's name is sent to the service unchanged."""
     assert parse({"azureml-model-deployment": "blue"}).request.serving.deployment == "blue"
     assert parse().request.serving.deployment == ""
@@ -236,7 +236,7 @@ def test_embedding_request() -> None:
     assert caught.value.field == "instruction"
 
 
-def test_embedding_format_that_is_not_made_is_422() -> None:
+def test_unsupported_embedding_format_is_rejected_with_422() -> None:
     """Formats that the API defines but no model here supports are rejected with 422."""
     translator = AzureEmbeddingTranslator()
     body = json.dumps({"input": ["a"], "encoding_format": "int8"}).encode()
@@ -247,7 +247,7 @@ def test_embedding_format_that_is_not_made_is_422() -> None:
     assert json.loads(rejection.body)["detail"] == {"loc": ["encoding_format"], "value": "int8"}
 
 
-def test_parts_are_taken_as_documented() -> None:
+def test_content_parts_are_accepted_as_documented() -> None:
     """A text or image in `content` is accepted under both names of images, as is its clients' form."""
     parts = [
         {"type": "text", "content": "a"},
@@ -264,14 +264,14 @@ def test_parts_are_taken_as_documented() -> None:
 
 
 @pytest.mark.parametrize("kind", ["text", "image", "image_url"])
-def test_part_needs_its_content(kind: str) -> None:
+def test_part_without_content_is_rejected(kind: str) -> None:
     """A part without content is rejected with the documented field name."""
     with pytest.raises(Failure) as caught:
         parse(messages=[{"role": "user", "content": [{"type": kind}]}])
     assert (caught.value.field, caught.value.reason) == ("messages.0.content.0.content", Reason.MISSING_FIELD)
 
 
-def test_part_is_named_as_it_was_written() -> None:
+def test_image_error_names_the_field_that_was_sent() -> None:
     """An error of the service about an image names `content` if that was sent."""
     parts = [{"type": "image", "content": "https://x"}, {"type": "image_url", "image_url": {"url": "https://x"}}]
     name = parse(messages=[{"role": "user", "content": parts}]).caller_name
@@ -280,7 +280,7 @@ def test_part_is_named_as_it_was_written() -> None:
 
 
 @pytest.mark.parametrize("mode", ["ignore", "drop"])
-def test_unknown_fields_are_left_out_at_every_depth(mode: str) -> None:
+def test_unknown_fields_are_removed_at_every_depth(mode: str) -> None:
     """Unknown fields are removed from tools, choices, formats and parts; a schema stays verbatim."""
     schema = {"type": "object", "colour": 1.0, "properties": {"a": {"shade": "b"}}}
     fields: dict[str, Any] = {
@@ -311,7 +311,7 @@ def test_unknown_fields_are_left_out_at_every_depth(mode: str) -> None:
         ({"tools": [{"type": "function", "function": {"name": 5}}]}, "tools.0.function.name"),
     ],
 )
-def test_what_is_known_is_checked_though_the_rest_is_left_out(fields: dict[str, Any], field: str) -> None:
+def test_known_fields_are_validated_when_unknown_ones_are_removed(fields: dict[str, Any], field: str) -> None:
     """Removing unknown fields changes no error about the remaining ones."""
     for mode in ("ignore", "error"):
         with pytest.raises(Failure) as caught:
@@ -319,7 +319,7 @@ def test_what_is_known_is_checked_though_the_rest_is_left_out(fields: dict[str, 
         assert caught.value.field == field
 
 
-def test_its_own_clients_find_an_object_in_error() -> None:
+def test_azures_own_clients_get_an_error_object() -> None:
     """Their exceptions read code and message there; others get the documented text."""
     failure = Failure.of_field("temperature", "is wrong")
     documented = error_of(failure)[1]

@@ -21,11 +21,11 @@ def detail(failure: Failure, body: bytes = b"{}") -> object:
     return json.loads(translator.error_response(failure).body)["detail"]
 
 
-def test_detail_of_no_field_is_empty() -> None:
+def test_detail_is_empty_for_an_error_without_a_field() -> None:
     """An error about no field has an empty detail without anything from the body."""
     assert detail(Failure(Reason.TEMPLATE_REFUSED, "no")) == {"loc": [], "value": ""}
 
 
-def test_detail_of_a_body_too_deep_to_read_has_no_value() -> None:
+def test_detail_has_no_value_for_a_body_nested_too_deeply() -> None:
     """The error for a body nested too deeply has no value."""
     assert detail(Failure.of_field("temperature", "no"), DEEP) == {"loc": ["temperature"], "value": ""}

@@ -121,7 +121,7 @@ def test_fields_have_the_callers_names(field: str, name: str) -> None:
     assert chat().caller_name(field) == name
 
 
-def test_inputs_have_the_callers_names() -> None:
+def test_errors_about_inputs_name_field_and_index() -> None:
     """Errors about a text name its field and index."""
     assert embed(texts=["a"]).caller_name("inputs[0].text") == "texts.0"
     assert embed(inputs=[{"content": [{"type": "text", "text": "a"}]}]).caller_name("inputs[0].text") == "inputs.0"

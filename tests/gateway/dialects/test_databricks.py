@@ -75,7 +75,7 @@ def test_no_task(body: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("field", ["messages", "prompt", "input"])
-def test_half_a_surrogate_pair(field: str) -> None:
+def test_unpaired_surrogate_is_malformed_json(field: str) -> None:
     """An unpaired surrogate is malformed JSON, also before the task is known."""
     with pytest.raises(Failure, match="surrogate") as caught:
         InvocationTranslator().parse(HttpRequest(b'{"%b": "\\ud800"}' % field.encode(), {}, {"name": "m"}))
@@ -129,7 +129,9 @@ SDK = "unknown/0.0.0 databricks-sdk-py/0.156.0 python/3.11.7 os/linux auth/pat"
         ({"user-agent": "python-requests/2.32.3"}, True),
     ],
 )  # fmt: skip
-def test_clients_that_read_json_get_it(body: dict[str, Any], headers: dict[str, str], *, stream: bool) -> None:
+def test_clients_that_read_only_json_get_no_stream(
+    body: dict[str, Any], headers: dict[str, str], *, stream: bool
+) -> None:
     """Clients that accept anything, but read a stream only on request, are recognised by their headers."""
     headers = {"accept": "*/*", **headers}
     sent = HttpRequest(json.dumps(body).encode(), headers, {"name": "m"})
@@ -284,12 +286,12 @@ def test_caller_names() -> None:
 
 
 @pytest.mark.parametrize(("stream", "streams"), [(None, False), (True, True)])
-def test_invoked_response_streams_only_if_asked_to(*, stream: bool | None, streams: bool) -> None:
+def test_invoked_response_streams_only_on_request(*, stream: bool | None, streams: bool) -> None:
     """An invoked response streams only on request, as the API documents it."""
     assert invoke({"input": "hi", "max_output_tokens": 5, "stream": stream}, "*/*").stream == streams
 
 
-def test_invoked_response_is_the_path_s_endpoint_s() -> None:
+def test_invoked_response_uses_the_endpoint_in_the_path() -> None:
     """Another endpoint name in the body is an error; the limits are those of all Databricks paths."""
     body = {"input": "hi", "max_output_tokens": 5}
     assert invoke({**body, "model": "m"}).request.model == "m"
@@ -300,7 +302,7 @@ def test_invoked_response_is_the_path_s_endpoint_s() -> None:
         invoke({**body, "tools": [tool()] * 33})
 
 
-def test_plain_input_for_a_model_without_vectors_names_the_path() -> None:
+def test_plain_input_for_a_chat_model_suggests_the_responses_path() -> None:
     """The error suggests the path for responses, if there is one, since a plain input may be meant for it."""
     failure = Failure.of_field("model", "it makes no vectors", Reason.UNSUPPORTED_TASK)
     translator = InvocationTranslator()
@@ -321,7 +323,7 @@ def test_effort_is_medium_by_default(body: dict[str, Any]) -> None:
         assert request.reasoning_effort == chat_pb2.REASONING_EFFORT_UNSPECIFIED
 
 
-def test_chat_has_the_effective_effort() -> None:
+def test_chat_answer_has_the_effective_effort() -> None:
     """Whole and streamed answers have the effective effort; without reasoning they have none."""
     effort = chat_pb2.REASONING_EFFORT_MEDIUM
     encoder = invoke(CHAT).encoder

@@ -71,7 +71,7 @@ def test_document_example() -> None:
     )
 
 
-def test_nothing_given_sets_nothing() -> None:
+def test_absent_and_null_fields_are_not_set() -> None:
     """Defaults are the service's; null sets nothing."""
     plain = GenerateTextRequest(model="m", model_version="2", text_input="My name is")
     names = (
@@ -149,13 +149,13 @@ def test_bad_body(fields: dict[str, Any], name: str, reason: Reason) -> None:
 
 
 @pytest.mark.parametrize(("priority", "asked"), [(1, -4), (5, 0)])
-def test_priority_counts_from_five_down(priority: int, asked: int) -> None:
+def test_priority_5_is_the_contracts_0(priority: int, asked: int) -> None:
     """MindIE's default priority is 5, the last one; the contract's is 0."""
     assert parse(priority=priority).request.serving.priority == asked
     assert not parse().request.serving.HasField("priority")
 
 
-def test_timeout_is_the_answers() -> None:
+def test_timeout_applies_to_the_whole_answer() -> None:
     """The timeout is the time that the caller waits for the whole answer, in seconds."""
     assert (parse(timeout=10).timeout_s, parse().timeout_s) == (10, None)
 
@@ -168,7 +168,7 @@ def test_timeout_is_the_answers() -> None:
         ({"priority": 1}, "parameters.top_p", "no"),
     ],
 )
-def test_rejections_of_the_service_have_this_dialects_ranges(parameters: dict[str, Any], field: str, text: str) -> None:
+def test_service_errors_have_mindies_ranges(parameters: dict[str, Any], field: str, text: str) -> None:
     """Errors of the service have this dialect's ranges, which exclude 0, and its priorities."""
     translator = MindieTranslator(stream=False)
     translator.parse(

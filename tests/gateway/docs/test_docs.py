@@ -165,7 +165,7 @@ def test_table_has_every_field(table: Table) -> None:
 @pytest.mark.parametrize(
     ("table", "name", "example", "said"), ROWS, ids=[f"{table.route} {name}" for table, name, *_ in ROWS]
 )
-def test_row_is_true(table: Table, name: str, example: dict[str, Any], said: str) -> None:
+def test_documented_effect_of_each_field_is_true(table: Table, name: str, example: dict[str, Any], said: str) -> None:
     """A field with an effect changes the call, one without effect does not, and a rejected one is named.
 
     An example sets the fields to null that its field replaces.

@@ -72,7 +72,7 @@ async def test_embeddings(gateway: Gateway, service: fakes_raw.FakeRawService, b
         (["ab:blue,green", "cd:green"], None, "green", "talker"),  # two endpoints have it
     ],
 )
-async def test_model_that_is_meant(
+async def test_model_is_selected_by_name_deployment_or_task(
     gateway: Gateway, service: fakes_raw.FakeRawService, endpoints: list[str], name: str | None, *,
     deployment: str | None, asked: str,
 ) -> None:  # fmt: skip
@@ -111,7 +111,7 @@ async def test_no_model_for_the_task(gateway: Gateway, service: fakes_raw.FakeRa
     assert (answer.status_code, answer.headers["x-ms-error-code"]) == (404, "unsupported_modality")
 
 
-async def test_callers_choose_among_what_they_may_see(gateway: Gateway, service: fakes_raw.FakeRawService) -> None:
+async def test_each_credential_has_its_own_endpoint_list(gateway: Gateway, service: fakes_raw.FakeRawService) -> None:
     """Each credential has its own list of endpoints, even immediately after another's request."""
     owners = {"Bearer one": "first", "Bearer two": "second"}
     for credential, name in owners.items():
@@ -140,7 +140,7 @@ async def test_info(gateway: Gateway, service: fakes_raw.FakeRawService) -> None
     service.endpoints.clear()
 
 
-async def test_nothing_is_served(gateway: Gateway, service: fakes_raw.FakeRawService) -> None:
+async def test_info_without_a_model_is_404(gateway: Gateway, service: fakes_raw.FakeRawService) -> None:
     """Without a model /info returns 404."""
     service.endpoints.clear()
     answer = await gateway.http.get(f"/info?{QUERY}")

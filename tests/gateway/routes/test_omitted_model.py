@@ -74,7 +74,9 @@ async def test_only_model_of_the_task_answers(gateway: Gateway, service: GoldenS
 
 
 @BY_PATH
-async def test_given_model_is_asked_without_a_list(gateway: Gateway, service: GoldenService, call: Call) -> None:
+async def test_request_with_a_model_name_needs_no_model_list(
+    gateway: Gateway, service: GoldenService, call: Call
+) -> None:
     """A request that names its model needs no list of models, except in Azure's style, which ignores unknown names."""
     service.answers = {**call.answers, **said.SERVED}
     answer = await gateway.http.post(call.path, json={**call.body, "model": call.model})
@@ -84,7 +86,9 @@ async def test_given_model_is_asked_without_a_list(gateway: Gateway, service: Go
 
 
 @BY_PATH
-async def test_several_models_need_a_name(gateway: Gateway, service: GoldenService, call: Call) -> None:
+async def test_omitted_name_among_several_models_is_rejected(
+    gateway: Gateway, service: GoldenService, call: Call
+) -> None:
     """With two models of the task, the error names the field, and nothing runs."""
     served: Any = said.SERVED["ListEndpoints"][0]
     doubled = type(served)()
@@ -99,7 +103,7 @@ async def test_several_models_need_a_name(gateway: Gateway, service: GoldenServi
     assert models_of(service) == []
 
 
-async def test_task_that_no_model_serves(gateway: Gateway, service: GoldenService) -> None:
+async def test_task_without_a_model_is_404(gateway: Gateway, service: GoldenService) -> None:
     """Without a model of the task the answer is 404, as for an unknown model."""
     served: Any = said.SERVED["ListEndpoints"][0]
     embedder = type(served)(endpoints=[served.endpoints[1]])
@@ -109,7 +113,7 @@ async def test_task_that_no_model_serves(gateway: Gateway, service: GoldenServic
     assert (answer.status_code, error["code"], error["param"]) == (404, "unsupported_value", "model")
 
 
-async def test_streams_need_no_name_either(gateway: Gateway, service: GoldenService) -> None:
+async def test_streamed_request_without_a_name_uses_the_only_model(gateway: Gateway, service: GoldenService) -> None:
     """A streamed request has the same model as one that is answered whole."""
     service.answers = {**said.CHATS["text"], **said.SERVED}
     answer = await gateway.http.post("/v1/chat/completions", json={**MESSAGES, "stream": True})

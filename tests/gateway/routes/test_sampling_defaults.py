@@ -79,14 +79,18 @@ async def test_mindie_documents_more_defaults(gateway: Gateway, service: GoldenS
 
 
 @pytest.mark.parametrize("name", OF_MODELS)
-async def test_other_styles_keep_the_models_defaults(gateway: Gateway, service: GoldenService, name: str) -> None:
+async def test_openai_and_anthropic_keep_the_models_defaults(
+    gateway: Gateway, service: GoldenService, name: str
+) -> None:
     """The OpenAI style and Anthropic's leave omitted parameters to the model."""
     path, body, service.answers = OF_MODELS[name]
     assert (await gateway.http.post(path, json=body)).status_code == 200
     assert sampling_of(service) == {}
 
 
-async def test_embeddings_by_invocation_have_no_sampling(gateway: Gateway, service: GoldenService) -> None:
+async def test_embedding_invocation_without_sampling_parameters_succeeds(
+    gateway: Gateway, service: GoldenService
+) -> None:
     """An invocation that embeds is answered, although it has no parameters of sampling."""
     service.answers = said.VECTORS
     assert (await gateway.http.post("/serving-endpoints/m/invocations", json={"input": "a"})).status_code == 200
@@ -101,7 +105,9 @@ class TestModelsOwn:
         return ["--sampling-defaults", "model"]
 
     @pytest.mark.parametrize("name", CALLS)
-    async def test_omitted_parameters_are_the_models(self, gateway: Gateway, service: GoldenService, name: str) -> None:
+    async def test_omitted_parameters_are_left_to_the_model(
+        self, gateway: Gateway, service: GoldenService, name: str
+    ) -> None:
         """The service receives no parameter that the caller did not send."""
         path, body, service.answers = CALLS[name]
         assert (await gateway.http.post(path, json=body)).status_code == 200

@@ -62,7 +62,7 @@ def test_stream_order_for_each_choice() -> None:
         assert [choice["finish_reason"] is None for choice in own] == [True] * (len(own) - 1) + [False]
 
 
-def test_usage_comes_last_and_only_if_asked_for() -> None:
+def test_usage_is_in_the_last_chunk_only_with_include_usage() -> None:
     """With include_usage the last chunk has only usage, and the others have null; without it none has usage."""
     assert all("usage" not in chunk for chunk in chunks(encode()))
     *others, last = chunks(encode(include_usage=True))
@@ -72,7 +72,7 @@ def test_usage_comes_last_and_only_if_asked_for() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "a", '"\\\n\t\u2028', "ä€😀", "\x00\x7f", "</script>"])
-def test_text_survives(text: str) -> None:
+def test_any_text_is_one_sse_line_and_decoded_unchanged(text: str) -> None:
     """Any text is encoded in one line of SSE and decoded unchanged."""
     encoder = OpenAIEncoder()
     encoder.chunk(events()[0])

@@ -65,7 +65,9 @@ both = pytest.mark.parametrize("asked", PARSERS, ids=["chat", "completion"])
     ],
 )
 @both
-def test_form_of_the_text_by_any_name(asked: Any, fields: dict[str, Any], constraint: str) -> None:
+def test_constraint_fields_of_other_servers_set_the_constraint(
+    asked: Any, fields: dict[str, Any], constraint: str
+) -> None:
     """Each field sets the contract's constraint; a schema is copied verbatim."""
     received = asked(**fields).request.output_constraint
     assert text_format.MessageToString(received, as_one_line=True) == constraint
@@ -88,7 +90,7 @@ def test_form_of_the_text_by_any_name(asked: Any, fields: dict[str, Any], constr
     ],
 )
 @both
-def test_rejections_come_back_by_the_caller_s_name(asked: Any, fields: dict[str, Any], path: str, name: str) -> None:
+def test_service_errors_name_the_callers_field(asked: Any, fields: dict[str, Any], path: str, name: str) -> None:
     """An error of the service about the constraint names the caller's field."""
     given = {} if "prompt_logprobs" in fields else fields
     assert asked(**given).caller_name(path) == name
@@ -128,7 +130,7 @@ def test_rejections_come_back_by_the_caller_s_name(asked: Any, fields: dict[str,
     ],
 )
 @both
-def test_what_cannot_be_is_rejected_by_name(asked: Any, fields: dict[str, Any], field: str, words: str) -> None:
+def test_invalid_fields_are_rejected_by_name(asked: Any, fields: dict[str, Any], field: str, words: str) -> None:
     """Invalid or unsupported fields are rejected with their name and the rule."""
     with pytest.raises(Failure) as caught:
         asked(**fields)
@@ -150,7 +152,7 @@ def test_what_cannot_be_is_rejected_by_name(asked: Any, fields: dict[str, Any], 
         ({"reasoning": {"summary": "auto"}}, "reasoning.summary", "unknown field"),
     ],
 )
-def test_what_a_chat_cannot_is_rejected_by_name(fields: dict[str, Any], field: str, words: str) -> None:
+def test_unsupported_chat_fields_are_rejected_by_name(fields: dict[str, Any], field: str, words: str) -> None:
     """Invalid or unsupported fields of chats are rejected with their name and the rule."""
     with pytest.raises(Failure) as caught:
         parse(**fields)
@@ -158,7 +160,7 @@ def test_what_a_chat_cannot_is_rejected_by_name(fields: dict[str, Any], field: s
     assert words in caught.value.message
 
 
-def test_completion_has_its_prompt_s_logprobs_in_one_form() -> None:
+def test_echo_with_prompt_logprobs_is_rejected() -> None:
     """A completion can't request prompt logprobs by both `echo` and `prompt_logprobs`."""
     with pytest.raises(Failure) as caught:
         parse_completion(prompt_logprobs=1, echo=True, logprobs=1)
@@ -167,14 +169,14 @@ def test_completion_has_its_prompt_s_logprobs_in_one_form() -> None:
 
 @both
 @pytest.mark.parametrize("top_k", [-1, 0])
-def test_top_k_is_turned_off(asked: Any, top_k: int) -> None:
+def test_top_k_0_or_minus_1_disables_top_k(asked: Any, top_k: int) -> None:
     """The values that disable it in vLLM and SGLang are the contract's 0, which also disables a model's default."""
     sampling = asked(top_k=top_k).request.sampling
     assert (sampling.HasField("top_k"), sampling.top_k) == (True, 0)
 
 
 @both
-def test_values_that_change_nothing_are_taken(asked: Any) -> None:
+def test_neutral_values_of_unsupported_fields_are_accepted(asked: Any) -> None:
     """Neutral values of unsupported fields are accepted, because clients of other servers send them."""
     defaults = {
         "best_of": 1, "use_beam_search": False, "length_penalty": 1, "early_stopping": False,
@@ -198,7 +200,7 @@ def test_values_that_change_nothing_are_taken(asked: Any) -> None:
         ({}, chat_pb2.REASONING_EFFORT_UNSPECIFIED, None),
     ],
 )
-def test_reasoning_by_effort_or_by_tokens(
+def test_reasoning_is_set_by_effort_or_token_budget(
     given: dict[str, Any], effort: chat_pb2.ReasoningEffort, budget: int | None
 ) -> None:
     """Reasoning is set by effort, by a token budget, or by `enabled`."""
@@ -207,7 +209,7 @@ def test_reasoning_by_effort_or_by_tokens(
     assert (request.reasoning_budget if request.HasField("reasoning_budget") else None) == budget
 
 
-def test_template_gets_its_variables_as_json() -> None:
+def test_template_variables_are_passed_as_json() -> None:
     """The template receives its variables verbatim, and the options about the last turn."""
     request = parse(chat_template_kwargs={"a": [1.0, None]}, continue_final_message=True, messages=[USER, SAID]).request
     assert json.loads(request.chat_template_kwargs) == {"a": [1.0, None]}
@@ -235,7 +237,7 @@ def chunks(call: Any, events: list[str], kind: Any = chat_pb2.StreamChatResponse
     return [json.loads(body.removeprefix("data: ")) for body in bodies]
 
 
-def test_every_chunk_has_the_usage_so_far_if_asked_for() -> None:
+def test_every_chunk_has_usage_with_continuous_usage_stats() -> None:
     """The usage grows to that of the last chunk; the service is asked for token counts only."""
     call = parse(stream=True, stream_options=EACH)
     assert call.request.HasField("tokens")
@@ -247,14 +249,14 @@ def test_every_chunk_has_the_usage_so_far_if_asked_for() -> None:
     assert all("token_ids" not in choice for each in received for choice in each["choices"])
 
 
-def test_usage_of_every_chunk_needs_the_last_one_s() -> None:
+def test_continuous_usage_stats_requires_include_usage() -> None:
     """`continuous_usage_stats` requires `include_usage`, as in vLLM."""
     call = parse(stream=True, stream_options={"continuous_usage_stats": True})
     assert not call.request.HasField("tokens")
     assert all("usage" not in chunk for chunk in chunks(call, STREAM))
 
 
-def test_usage_of_a_completion_s_chunk_is_its_choice_s() -> None:
+def test_usage_in_a_completion_chunk_counts_its_choice() -> None:
     """A completion chunk's usage is that of its choice with its prompt's tokens."""
     call = parse_completion(prompt=["a", "b"], n=2, stream=True, stream_options=EACH)
     events = [
@@ -269,7 +271,7 @@ def test_usage_of_a_completion_s_chunk_is_its_choice_s() -> None:
     assert usages == [(6, 2), (5, 1), (6, 3)]
 
 
-def test_token_ids_come_with_their_text() -> None:
+def test_chat_chunk_has_the_token_ids_of_its_text() -> None:
     """The first chunk has the prompt's ids, and each generated token's id is sent exactly once."""
     call = parse(stream=True, return_token_ids=True)
     assert call.request.tokens.ids
@@ -280,7 +282,7 @@ def test_token_ids_come_with_their_text() -> None:
     assert not any("prompt_token_ids" in each for each in others)
 
 
-def test_token_ids_of_completions_come_with_their_text() -> None:
+def test_completion_chunk_has_the_token_ids_of_its_text() -> None:
     """Each choice's first chunk has the token ids of its prompt."""
     call = parse_completion(stream=True, return_token_ids=True, n=2)
     events = [
@@ -295,7 +297,7 @@ def test_token_ids_of_completions_come_with_their_text() -> None:
     assert [choice.get("prompt_token_ids") for choice in received] == [[3, 4], [3, 4], None]
 
 
-def test_whole_answers_have_the_same() -> None:
+def test_unstreamed_answers_have_token_ids_and_prompt_logprobs() -> None:
     """Whole answers have token ids and the prompt's logprobs, where the first token has none."""
     fields = {"return_token_ids": True, "prompt_logprobs": 1}
     prompt = (
@@ -343,7 +345,7 @@ ANSWER = text_format.Parse(
         ({"include_reasoning": True}, {"reasoning_content"}),
     ],
 )
-def test_reasoning_has_the_caller_s_name_or_is_omitted(fields: dict[str, Any], names: set[str]) -> None:
+def test_reasoning_has_the_requested_field_names_or_is_omitted(fields: dict[str, Any], names: set[str]) -> None:
     """Reasoning has the requested field names or is omitted, whole and streamed; no token id is lost."""
     message = json.loads(parse(**fields).encoder.whole(ANSWER))["choices"][0]["message"]
     assert {name: message[name] for name in message if "reasoning" in name} == dict.fromkeys(names, "hm")
@@ -353,7 +355,7 @@ def test_reasoning_has_the_caller_s_name_or_is_omitted(fields: dict[str, Any], n
     assert [i for each in received for choice in each["choices"] for i in choice.get("token_ids", [])] == [7, 8, 9, 1]
 
 
-def test_echo_is_what_the_assistant_had_said() -> None:
+def test_echo_returns_the_assistants_last_message() -> None:
     """The answer begins with the assistant's last message, which it continues."""
     fields = {"messages": [USER, SAID], "echo": True, "continue_final_message": True}
     whole = json.loads(parse(**fields).encoder.whole(ANSWER))["choices"][0]["message"]["content"]

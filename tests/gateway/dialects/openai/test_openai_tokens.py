@@ -51,7 +51,7 @@ def asked(parse: Any, **fields: Any) -> tokens.ParsedTokens:
         ),
     ],
 )
-def test_prompt_is_a_text_or_a_conversation(fields: dict[str, Any], wanted: dict[str, Any]) -> None:
+def test_tokenize_accepts_a_text_or_a_conversation(fields: dict[str, Any], wanted: dict[str, Any]) -> None:
     """A text or a conversation becomes the prompt that the model would receive."""
     request = asked(tokens.parse_tokenize, **fields).request
     expected = ParseDict(wanted | {"returnTokens": True}, token_pb2.CountTokensRequest())
@@ -63,7 +63,7 @@ def test_prompt_is_a_text_or_a_conversation(fields: dict[str, Any], wanted: dict
     assert request == expected
 
 
-def test_conversation_has_tools_and_variables() -> None:
+def test_tokenized_conversation_includes_tools_and_template_variables() -> None:
     """Tools and template variables are part of a conversation's prompt."""
     tool = {"type": "function", "function": {"name": "f", "parameters": {}}}
     fields = {"messages": [USER], "tools": [tool], "chat_template_kwargs": {"a": 1}, "add_generation_prompt": False}
@@ -92,7 +92,7 @@ def test_conversation_has_tools_and_variables() -> None:
         (tokens.parse_input_tokens, {"input": "a", "previous_response_id": "x"}, "previous_response_id"),
     ],
 )
-def test_what_cannot_be_is_rejected_by_name(parse: Any, fields: dict[str, Any], field: str | None) -> None:
+def test_invalid_fields_are_rejected_by_name(parse: Any, fields: dict[str, Any], field: str | None) -> None:
     """Invalid bodies are rejected with the caller's name of the field."""
     with pytest.raises(Failure) as caught:
         asked(parse, **fields)
@@ -111,12 +111,12 @@ def test_what_cannot_be_is_rejected_by_name(parse: Any, fields: dict[str, Any], 
         (tokens.parse_input_tokens, {"input": "a"}, "response.sampling.temperature", "temperature"),
     ],
 )
-def test_rejections_come_back_by_the_caller_s_name(parse: Any, fields: dict[str, Any], path: str, name: str) -> None:
+def test_service_errors_name_the_callers_field(parse: Any, fields: dict[str, Any], path: str, name: str) -> None:
     """Errors of the service have the caller's field names."""
     assert asked(parse, **fields).caller_name(path) == name
 
 
-def test_token_s_texts_are_sent_on_request() -> None:
+def test_token_texts_are_sent_only_on_request() -> None:
     """Texts of tokens are sent on request only; incomplete UTF-8 is shown as replacement characters."""
     plain = {"count": 2, "max_model_len": 9, "tokens": [5, 6], "token_strs": None}
     assert json.loads(asked(tokens.parse_tokenize, prompt="a").serialize(REPLY)) == plain

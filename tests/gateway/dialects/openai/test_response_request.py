@@ -128,7 +128,7 @@ def test_fields(fields: dict[str, Any], wanted: dict[str, Any]) -> None:
     assert sent(**fields) == wanted
 
 
-def test_logprobs_are_asked_for_by_include_or_by_number() -> None:
+def test_logprobs_are_enabled_by_include_or_top_logprobs() -> None:
     """Either field enables logprobs; a number of 0 alone, OpenAI's default, does not."""
     assert parse(include=["message.output_text.logprobs"]).request.HasField("logprobs")
     assert not parse(top_logprobs=0).request.HasField("logprobs")
@@ -137,7 +137,7 @@ def test_logprobs_are_asked_for_by_include_or_by_number() -> None:
 
 
 @pytest.mark.parametrize("inside", [False, True])
-def test_json_schema_in_both_forms(*, inside: bool) -> None:
+def test_json_schema_is_accepted_in_openais_and_databricks_form(*, inside: bool) -> None:
     """A schema next to its type, as in OpenAI's API, is equivalent to one inside `json_schema`, as in Databricks'."""
     named = {"name": "s", "description": "d", "schema": SCHEMA, "strict": True}
     wanted = {"type": "json_schema", **({"json_schema": named} if inside else named)}
@@ -145,7 +145,7 @@ def test_json_schema_in_both_forms(*, inside: bool) -> None:
     assert sent(text={"format": wanted}) == {"output_constraint": constraint}
 
 
-def test_null_is_not_given() -> None:
+def test_null_is_equivalent_to_an_absent_field() -> None:
     """Every field but model and input may be null."""
     names = [
         "instructions", "max_output_tokens", "max_tool_calls", "text", "reasoning", "tools", "tool_choice", "include",
@@ -295,7 +295,7 @@ LISTED: dict[str, Any] = {
          "output_constraint.json_schema.schema", "text.format.json_schema.schema"),
     ],
 )  # fmt: skip
-def test_names_come_back_as_the_caller_wrote_them(fields: dict[str, Any], contract: str, caller: str) -> None:
+def test_field_paths_are_mapped_to_the_callers_form(fields: dict[str, Any], contract: str, caller: str) -> None:
     """The service's field paths are mapped to the caller's form of the same value."""
     assert parse(**fields).caller_name(contract) == caller
 
@@ -318,7 +318,7 @@ def test_databricks_limits_tools(form: str) -> None:
 
 
 @pytest.mark.parametrize("limit", [0, 2**32])
-def test_limit_of_built_in_tools_is_in_the_contracts_range(limit: int) -> None:
+def test_max_tool_calls_is_validated(limit: int) -> None:
     """`max_tool_calls` is validated although it has no effect."""
     with pytest.raises(Failure) as caught:
         parse(max_tool_calls=limit)
