@@ -46,7 +46,7 @@ def test_json_matches_its_schema(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_json_object_is_always_an_object(seed: int) -> None:
+def test_json_object_format_yields_an_object(seed: int) -> None:
     """`JsonObject` gives some JSON object."""
     assert isinstance(json.loads(said(format_grammar(JsonObject("f")), seed)), dict)
 
@@ -86,14 +86,14 @@ def test_format_that_cannot_be_enforced_is_an_annotation_unless_strict() -> None
         ('{"items":' * 120 + "{}" + "}" * 120, "deep"),
     ],
 )
-def test_schema_that_is_no_json_is_an_invalid_field(schema: str, message: str) -> None:
+def test_unreadable_schema_is_rejected_by_field(schema: str, message: str) -> None:
     """The error for an unreadable schema contains its position."""
     with pytest.raises(InvalidRequest, match=message) as caught:
         format_grammar(JsonSchema(schema, strict=False, field=FIELD))
     assert caught.value.field == FIELD
 
 
-def test_client_cannot_loosen_the_compiler() -> None:
+def test_compiler_options_in_a_clients_schema_are_ignored() -> None:
     """The compiler's own options have no effect in a client's schema."""
     with pytest.raises(UnsupportedConstraint):
         said(schema_grammar({"not": {}, "x-guidance": {"lenient": True}}), 0)
@@ -121,7 +121,7 @@ GBNF = 'root ::= "[" item ("," item)* "]"\nitem ::= "yes" | "no" | root\n'
 
 
 @pytest.mark.parametrize("text", [LARK, GBNF], ids=["lark", "gbnf"])
-def test_grammar_of_a_client_holds(text: str) -> None:
+def test_clients_grammar_is_enforced(text: str) -> None:
     """In both languages nested lists match, and unclosed or unknown text doesn't."""
     grammar = format_grammar(TextGrammar(text, "f"))
     assert accepts(grammar, TOKENIZER, "[yes,[no,[yes]],no]")
@@ -158,7 +158,7 @@ def test_invalid_grammar_is_rejected_by_its_field(text: str, error: type[Invalid
     ],
     ids=["recursive", "like names", "choice", "schema", "regex"],
 )
-def test_markers_stand_once_around_what_was_asked_for(wanted: OutputFormat, inner: str) -> None:
+def test_answer_markers_surround_the_constrained_text_once(wanted: OutputFormat, inner: str) -> None:
     """The markers occur once, whatever rule names a client's grammar has and wherever it refers to its start."""
     grammar = marked_content(format_grammar(wanted), "<answer>", "</answer>", {})
     assert accepts(grammar, TOKENIZER, f"<answer>{inner}</answer>")

@@ -98,7 +98,7 @@ async def reason(run: Serving, model: str) -> str:
     return ""
 
 
-async def test_an_endpoint_of_the_settings_outlives_its_model(settings: dict[str, Any]) -> None:
+async def test_endpoint_of_the_settings_is_kept_without_its_model(settings: dict[str, Any]) -> None:
     """An endpoint over a model that clients have unloaded prevents neither a reload of the settings nor a start."""
     share = {"name": "x", "model": "a", "traffic_percentage": 100}
     settings["endpoints"] = [EndpointSettings.model_validate({"name": "prod", "entities": [share]})]
@@ -213,7 +213,7 @@ async def test_models_of_the_settings_are_restored(settings: dict[str, Any], ada
         await until_equal(lambda: listed(other), ["a", "c"])
 
 
-async def test_an_adapter_that_was_unloaded_may_be_gone_at_the_next_start(
+async def test_start_succeeds_if_an_unloaded_adapters_folder_is_missing(
     settings: dict[str, Any], adapter_loads: list[Exception]
 ) -> None:
     assert not adapter_loads

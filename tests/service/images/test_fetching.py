@@ -56,7 +56,7 @@ def settings(**values: Any) -> ImageSettings:
 
 
 @pytest.mark.slow
-async def test_an_image_is_fetched_by_its_hosts_name(server: PictureServer) -> None:
+async def test_image_is_fetched_from_a_host_name(server: PictureServer) -> None:
     names = NameServer(["127.0.0.1"])
     fetcher = Fetcher(settings(allow_private_addresses=True), names)
     media = await fetcher.fetch(f"http://cats.example:{server.port}/cat.png", "f", None)
@@ -65,7 +65,7 @@ async def test_an_image_is_fetched_by_its_hosts_name(server: PictureServer) -> N
 
 
 @pytest.mark.slow
-async def test_a_name_that_changes_its_address_gains_nothing(server: PictureServer) -> None:
+async def test_host_name_is_resolved_once_per_connection(server: PictureServer) -> None:
     """A name is resolved once, and the checked address is connected to even if the name has a private one by then."""
     names, network = NameServer(["1.1.1.1"], ["127.0.0.1"]), Network()
     fetcher = Fetcher(settings(), names, network)
@@ -129,7 +129,7 @@ async def test_a_key_with_many_fetches_delays_no_other_key(server: PictureServer
 
 
 @pytest.mark.slow
-async def test_the_wait_for_others_of_a_key_is_not_part_of_an_images_time(server: PictureServer) -> None:
+async def test_wait_for_a_keys_slot_does_not_count_towards_the_fetch_timeout(server: PictureServer) -> None:
     """A request may have more images than its key has slots: two that use their whole time precede the third."""
     enter_call(Call("sluice.v1.ChatService/Chat", "r", caller=Caller(id="one")))
     time_s = 0.25

@@ -60,7 +60,7 @@ def path(tmp_path: Path) -> Path:
         (bearing(new_key("nobody")), "INVALID_KEY"),
     ],
 )
-async def test_without_a_valid_key_nothing_is_generated(
+async def test_call_without_a_valid_key_is_unauthenticated(
     path: Path, method: str, metadata: tuple[tuple[str, str], ...], reason: str
 ) -> None:
     """The call ends with UNAUTHENTICATED, its reason and the request id; the engine runs no step."""
@@ -90,7 +90,9 @@ async def test_key_is_accepted_under_three_names(path: Path, name: str) -> None:
         ([("authorization-bin", b"Bearer a")], None),
     ],
 )
-def test_bearer_token_counts_before_other_names(metadata: list[tuple[str, str | bytes]], found: str | None) -> None:
+def test_bearer_token_takes_precedence_over_other_headers(
+    metadata: list[tuple[str, str | bytes]], found: str | None
+) -> None:
     """Of several credentials, the bearer token is used."""
     assert credential(metadata) == found
 
@@ -138,7 +140,7 @@ async def test_log_names_the_key_and_never_shows_it(path: Path, caplog: pytest.L
 
 
 @pytest.mark.slow
-async def test_keys_are_read_again_while_serving(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_changed_keys_file_is_reloaded_while_serving(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A new key is valid and a removed one is not, without a restart.
 
     A broken file changes nothing and is logged once.
@@ -238,7 +240,7 @@ def test_unusable_operator_token_stops_the_start(text: str | None, words: str, t
         Server(settings, Telemetry(None))
 
 
-async def test_named_scope_is_required_as_well(path: Path) -> None:
+async def test_scope_named_by_the_gateway_is_required(path: Path) -> None:
     """The gateway sends the scope of a page that it serves itself; a key without this scope is rejected."""
     async with guarded(path, team={}, operator={"scopes": ["metrics"]}) as (run, keys):
         for key_id, scope, reason in (
@@ -253,7 +255,7 @@ async def test_named_scope_is_required_as_well(path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("text", ["", "keys: [{expires: 2027-02-30}]", "keys: [\x00]", "keys: " + "[" * 2000])
-async def test_no_content_of_the_file_ends_its_reloads(path: Path, text: str) -> None:
+async def test_unusable_keys_file_is_reloaded_again_later(path: Path, text: str) -> None:
     """Keys stay in use while their file is unusable, a metric reports it, and a later revocation takes effect."""
     async with guarded(path, team={}) as (run, keys):
         call = bearing(keys["team"])
@@ -284,7 +286,7 @@ async def outcome(call: Any) -> str | None:
     return reason
 
 
-def test_start_needs_good_keys(path: Path) -> None:
+def test_unusable_keys_file_fails_the_start(path: Path) -> None:
     """An unusable file fails the start with its path."""
     spoil(path)
     telemetry = Telemetry(None)

@@ -228,7 +228,9 @@ async def test_error_becomes_its_status(case: Case, method: str) -> None:
 @pytest.mark.parametrize(
     ("within_s", "delay_s", "pushback"), [(None, 2.5, "2500"), (GUARD_S, 2.5, "2500"), (GUARD_S, 2 * GUARD_S, "-1")]
 )
-async def test_grpc_gets_the_delay_of_a_retry(within_s: float | None, delay_s: float, pushback: str) -> None:
+async def test_grpc_retry_pushback_is_the_delay_of_retry_info(
+    within_s: float | None, delay_s: float, pushback: str
+) -> None:
     """GRPC's own retries wait for the delay of RetryInfo, and are disabled if the deadline is earlier."""
     async with running() as run:
         run.preparation.fail_with = generation_errors.EngineOverloaded("256 wait already", retry_after_s=delay_s)
@@ -260,7 +262,7 @@ async def test_reached_limits_are_reported_in_quota_failure() -> None:
     assert violation.description == refusal.text
 
 
-def test_every_row_has_a_case() -> None:
+def test_every_row_of_the_status_table_is_tested() -> None:
     """A new row needs a case."""
     tried = {next(row for row in TABLE if isinstance(case.error, row.error)).error for case in CASES}
     assert tried == {row.error for row in TABLE}

@@ -41,7 +41,7 @@ def message() -> Any:
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("orca.OrcaLoadReport"))()
 
 
-def test_both_forms_say_the_same() -> None:
+def test_text_and_binary_load_reports_are_equal() -> None:
     named = {"kv_cache_usage_perc": 0.25, "num_requests_waiting": 3.0}
     found = message()
     found.ParseFromString(as_binary(1.5, 0.5, 0.75, named))
@@ -79,7 +79,7 @@ async def test_each_answer_ends_with_a_report() -> None:
         assert last > first
 
 
-async def test_rejections_are_not_productive_work() -> None:
+async def test_rejections_do_not_count_as_productive_work() -> None:
     """Balancers must not take fast rejections for productive work."""
     async with running(load_report="text") as run:
         for call in (run.chat.Chat, run.chat.StreamChat):

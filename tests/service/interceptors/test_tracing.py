@@ -58,7 +58,7 @@ async def test_spans_of_a_stream_are_one_trace() -> None:
         assert chat.start_time <= began <= ended <= chat.end_time
 
 
-async def test_server_span_of_a_good_call() -> None:
+async def test_server_span_of_a_successful_call() -> None:
     """The attributes of the server span follow the conventions, and its status is not an error."""
     async with running() as run:
         await run.chat.Chat(request(), metadata=(("x-request-id", "request-7"),))
@@ -88,7 +88,7 @@ async def test_server_span_of_a_failed_call(error: Exception, code: str) -> None
     assert "secret" not in "".join(span.to_json() for span in spans.values())
 
 
-async def test_server_span_of_a_rejected_call_is_no_error() -> None:
+async def test_server_span_of_a_rejected_call_is_not_an_error() -> None:
     """A client's mistake is not an error of the server."""
     async with running() as run:
         await refused(run.chat.Chat(request(model="nobody")))
@@ -117,7 +117,7 @@ async def test_spans_of_a_cancelled_call_are_ended_and_marked(method: str) -> No
     assert {span.status.status_code for span in spans.values()} == {StatusCode.UNSET}
 
 
-async def test_spans_of_a_call_left_before_its_first_message(caplog: pytest.LogCaptureFixture) -> None:
+async def test_spans_of_a_call_cancelled_before_its_first_message(caplog: pytest.LogCaptureFixture) -> None:
     """A call whose client disconnects after the preparation is cancelled and no server error."""
     async with running(ScriptedRunner("on and ", end=False), engine=ENDLESS) as run:
         call = run.chat.StreamChat(request())
@@ -130,7 +130,7 @@ async def test_spans_of_a_call_left_before_its_first_message(caplog: pytest.LogC
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
-async def test_span_of_a_call_that_fails_after_its_caller_left() -> None:
+async def test_span_of_a_call_that_fails_after_its_cancellation() -> None:
     """An error after the client has disconnected leaves the call cancelled."""
     async with running() as run:
         run.preparation.fail_after_leaving = EngineClosed("too late to report")
@@ -141,7 +141,7 @@ async def test_span_of_a_call_that_fails_after_its_caller_left() -> None:
     assert attributes(spans[WHOLE])["rpc.response.status_code"] == "CANCELLED"
 
 
-async def test_spans_of_a_late_call_have_the_deadline_status() -> None:
+async def test_spans_of_an_expired_call_have_deadline_exceeded() -> None:
     """A call that its deadline ended is distinguished from one that its client cancelled."""
     async with running(ScriptedRunner("on and ", end=False), engine=ENDLESS) as run:
 

@@ -50,7 +50,7 @@ async def until_answered(run: Running, metadata: tuple[tuple[str, str], ...], *,
             await asyncio.sleep(0.01)
 
 
-async def test_the_uploads_of_one_key_leave_some_for_others(tmp_path: Path) -> None:
+async def test_one_keys_uploads_use_at_most_half_of_the_slots(tmp_path: Path) -> None:
     """Of 8, a key may use 4 at once, whatever addresses it calls from; the next is rejected before its message."""
     path = tmp_path / "keys.yaml"
     keys = write(path, first={}, other={})

@@ -57,7 +57,7 @@ async def test_validation_of_another_service() -> None:
     assert refusal.fields == [("model", "string.min_len")]
 
 
-async def test_validation_of_a_thousand_violations_stays_small() -> None:
+async def test_status_of_a_thousand_violations_fits_into_trailers() -> None:
     """The status fits into the trailers and says INVALID_ARGUMENT, whatever the number of violations."""
     wrong = request(messages=[{"role": 9}] * 1000)
     async with running() as run:
@@ -66,7 +66,7 @@ async def test_validation_of_a_thousand_violations_stays_small() -> None:
     assert len(refusal.fields) == 8
 
 
-async def test_validation_cuts_the_value() -> None:
+async def test_long_invalid_value_is_shortened() -> None:
     """A long invalid value is shortened."""
     async with running() as run:
         refusal = await refused(run.chat.Chat(request(model="m" * 5000)))
@@ -84,7 +84,9 @@ async def test_validation_cuts_the_value() -> None:
     ],
     ids=["tools", "content", "messages", "stop", "logit_bias"],
 )
-async def test_validation_of_too_many_items_looks_at_none(change: dict[str, Any], field: str, rule: str) -> None:
+async def test_too_many_items_are_rejected_without_validating_each(
+    change: dict[str, Any], field: str, rule: str
+) -> None:
     """Only their number is reported, without minutes of comparing all pairs of items."""
     async with running() as run:
         refusal = await refused(run.chat.Chat(request(**change)))

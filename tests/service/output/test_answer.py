@@ -54,7 +54,7 @@ def test_choices_are_counted_over_all_prompts() -> None:
             assert first.choice_index == index
 
 
-def test_tokens_come_first_and_are_the_engine_s() -> None:
+def test_each_output_begins_with_the_engines_tokens() -> None:
     """Each output begins with the tokens of the step, even if no text is known yet."""
     reader = AnswerReader(requests_of([1]), [CHAT], TOKENIZER)
     for output in said("<think>hm</think>Hello", cuts=()):
@@ -81,7 +81,7 @@ def test_usage_is_the_sum_over_prompts_and_choices() -> None:
     )
 
 
-def test_finish_reasons_are_those_of_the_choices_that_ended() -> None:
+def test_finish_reasons_are_in_the_order_of_the_choices() -> None:
     """Reasons are in the order of the choices, whichever ended first; calls are a reason of their own."""
     reader = AnswerReader(requests_of([1], [2], n=2), [CHAT, PLAIN], TOKENIZER)
     assert reader.finish_reasons() == []
@@ -115,7 +115,7 @@ def test_prompt_logprobs_are_emitted_once_per_prompt() -> None:
     assert [event.prompt_index for event in rest if isinstance(event, PromptLogprobs)] == [1]
 
 
-def test_only_hidden_tokens_make_no_text() -> None:
+def test_hidden_special_tokens_have_no_text() -> None:
     """If the engine shows special tokens, they are text; if it hides them, they have none."""
     requests = requests_of([1], logprobs=LogprobsOptions()) + requests_of(
         [2], logprobs=LogprobsOptions(), skip_special_tokens=False

@@ -68,7 +68,7 @@ def answer_of(
 
 
 @pytest.mark.parametrize("seed", range(40))
-async def test_constrained_answers_hold_for_random_logits(preparation: Preparation, seed: int) -> None:
+async def test_constraints_hold_for_random_logits(preparation: Preparation, seed: int) -> None:
     """Required, named and single calls, and schemas, with and without reasoning, all give the requested answer."""
     rng = random.Random(seed)
     kind = rng.choice(["required", "named", "single", "schema", "schema with tools"])
@@ -108,7 +108,7 @@ async def test_constrained_answers_hold_for_random_logits(preparation: Preparati
     ("effort", "num_reasoned"),
     [(ReasoningEffort.LOW, 4), (ReasoningEffort.MEDIUM, 40), (ReasoningEffort.HIGH, 300)],
 )
-async def test_effort_opens_the_reasoning_and_bounds_it(
+async def test_effort_opens_and_limits_the_reasoning(
     preparation: Preparation, effort: ReasoningEffort, num_reasoned: int
 ) -> None:
     """If a model never closes its reasoning, the budget, if there is one, closes it."""
@@ -158,7 +158,7 @@ async def test_constraint_holds_for_each_prompt(preparation: Preparation, seed: 
         jsonschema.validate(json.loads(choice.text), SCHEMA)
 
 
-async def test_constraint_works_without_a_template(untemplated: Preparation) -> None:
+async def test_constraint_applies_without_a_chat_template(untemplated: Preparation) -> None:
     """A model without a chat template has grammars too, and unsupported ones are rejected."""
 
     def request(regex: str) -> completion_pb2.CompleteRequest:

@@ -26,7 +26,7 @@ UNSWITCHED = CHATML.split("{%- if enable_thinking")[0]  # shows earlier reasonin
         (ReasoningEffort.HIGH, "assistant\n", "none"),
     ],
 )
-async def test_effort_is_switch_and_budget(
+async def test_effort_sets_template_switch_and_token_budget(
     preparation: Preparation, effort: ReasoningEffort | None, ends_with: str, limit: int | str | None
 ) -> None:
     """The effort sets the template's switch, opens the reasoning and bounds its tokens."""
@@ -40,7 +40,7 @@ async def test_effort_is_switch_and_budget(
 
 
 @pytest.mark.parametrize("effort", [None, ReasoningEffort.LOW, ReasoningEffort.HIGH])
-async def test_request_s_budget_takes_the_place_of_the_effort_s(
+async def test_token_budget_of_the_request_overrides_the_efforts(
     preparation: Preparation, effort: ReasoningEffort | None
 ) -> None:
     """The request's number of tokens replaces the effort's; the effort NONE still allows no reasoning."""
@@ -51,7 +51,7 @@ async def test_request_s_budget_takes_the_place_of_the_effort_s(
     assert request_of(closed).constraint is None
 
 
-async def test_template_that_opens_the_reasoning_itself() -> None:
+async def test_prompt_that_opens_the_reasoning_starts_inside_it() -> None:
     """If the prompt ends with the opening marker, the answer begins inside the reasoning; NONE closes it at once."""
     preparation = preparation_of(UNSWITCHED + "{{ '<think>\n' }}")
     assert not chat_model_of(preparation).supports_reasoning
@@ -80,7 +80,7 @@ async def test_effort_is_ignored_by_a_model_that_does_not_reason() -> None:
     preparation.close()
 
 
-async def test_answer_s_grammar_waits_for_the_reasoning(preparation: Preparation) -> None:
+async def test_grammar_applies_after_the_reasoning(preparation: Preparation) -> None:
     """If the model may reason first, the grammar applies after the reasoning; otherwise from the start."""
     wanted = Regex("yes", "output_constraint.regex")
     free = request_of(await preparation.prepare(chat(output_format=wanted), "r")).constraint
@@ -107,7 +107,7 @@ async def test_answer_s_grammar_waits_for_the_reasoning(preparation: Preparation
         ("template", ReasoningEffort.LOW, ReasoningEffort.MEDIUM, ReasoningEffort.LOW),
     ],
 )
-async def test_effort_is_the_request_s_the_model_s_the_platform_s(
+async def test_effort_precedence_is_request_model_platform(
     default: DefaultEffort,
     given: ReasoningEffort | None,
     promised: ReasoningEffort | None,
@@ -123,7 +123,7 @@ async def test_effort_is_the_request_s_the_model_s_the_platform_s(
     preparation.close()
 
 
-async def test_default_effort_means_nothing_to_a_model_that_does_not_reason() -> None:
+async def test_default_effort_is_ignored_by_a_model_that_does_not_reason() -> None:
     """The default effort is neither in force nor returned."""
     preparation = preparation_of("{{ messages[0].content }}", default_effort=ReasoningEffort.HIGH)
     prepared = await preparation.prepare(chat(default_effort=ReasoningEffort.MEDIUM), "r")

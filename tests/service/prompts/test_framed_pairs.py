@@ -24,7 +24,7 @@ class Counting(FastTokenizer):
         return super().encode(text, add_special_tokens=add_special_tokens)
 
 
-def test_a_query_is_read_once_for_all_its_documents(tmp_path: Path) -> None:
+def test_query_is_tokenized_once_for_all_documents(tmp_path: Path) -> None:
     """A long query is tokenized once for many documents, and each pair is the same as alone."""
     save_pair_tokenizer(tmp_path)
     tokenizer = Counting((tmp_path / "tokenizer.json").read_text())

@@ -52,7 +52,7 @@ def test_system_message_replaces_the_default_prompt(messages: list[Message], con
         ("[1]", "[1]"),
     ],
 )
-def test_arguments_are_values_where_the_template_wants_them(written: str, value: Any) -> None:
+def test_arguments_are_passed_as_an_object_or_text(written: str, value: Any) -> None:
     """Arguments are passed as an object, or as text if they are not an object."""
     asked = message(ASSISTANT, tool_calls=(FunctionCall("1", "f", written),))
     (turn,) = turns(asked)
@@ -62,7 +62,7 @@ def test_arguments_are_values_where_the_template_wants_them(written: str, value:
     assert turn["tool_calls"][0]["function"]["arguments"] == written
 
 
-def test_tool_message_answers_an_earlier_call() -> None:
+def test_tool_result_needs_an_earlier_call() -> None:
     """A result has its call's id and function; a result without a call is rejected."""
     asked = message(ASSISTANT, tool_calls=(FunctionCall("1", "f", "{}"),))
     answered = message(TOOL, "42", tool_call_id="1", tool_call_field="messages[0].tool_call_id")
@@ -108,7 +108,7 @@ def test_tools_have_the_templates_form() -> None:
 
 
 @pytest.mark.parametrize("parameters", ["[]", '{"type": "string"}', "{"])
-def test_parameters_that_are_no_object_schema_are_rejected(parameters: str) -> None:
+def test_parameters_other_than_an_object_schema_are_rejected(parameters: str) -> None:
     """The parameters of a function must be the schema of an object; the error names the tool."""
     with pytest.raises(InvalidRequest) as caught:
         template_tools([Function("f", parameters=parameters, field="tools[3].function")])

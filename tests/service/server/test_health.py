@@ -26,7 +26,7 @@ async def statuses(watch: Any) -> AsyncIterator[int]:
 
 
 @pytest.mark.parametrize("service", ["", *SERVICES])
-async def test_health_watch_sees_each_transition(service: str) -> None:
+async def test_health_watch_reports_each_transition(service: str) -> None:
     """NOT_SERVING while starting, SERVING, and NOT_SERVING from the stop on, for each service and overall."""
     async with running(is_loaded=False) as run:
         watch = run.health.Watch(health_pb2.HealthCheckRequest(service=service))
@@ -40,7 +40,7 @@ async def test_health_watch_sees_each_transition(service: str) -> None:
         watch.cancel()
 
 
-async def test_process_is_live_while_starting_and_leaving() -> None:
+async def test_process_is_live_during_start_and_shutdown() -> None:
     """`live` is SERVING from the beginning until an engine fails; `startup` is SERVING once the models are loaded."""
     async with running(is_loaded=False) as run:
         assert [await run.status(name) for name in ("live", "startup", "")] == ["SERVING", "NOT_SERVING", "NOT_SERVING"]
@@ -61,7 +61,7 @@ async def test_health_of_an_unknown_service() -> None:
     assert caught.value.code() is grpc.StatusCode.NOT_FOUND
 
 
-async def test_health_answers_while_calls_are_rejected() -> None:
+async def test_health_checks_succeed_while_calls_are_rejected() -> None:
     """A starting and a draining service reject calls with their reasons, and health checks still succeed."""
     async with running(is_loaded=False) as run:
         assert (await refused(run.chat.Chat(request()))).info.reason == "STARTING"
@@ -87,7 +87,7 @@ async def test_health_follows_a_stalled_engine() -> None:
         watching.cancel()
 
 
-async def test_health_ends_with_the_engine() -> None:
+async def test_dead_engine_makes_the_service_not_serving() -> None:
     """When an engine dies, its callers get INTERNAL, health is NOT_SERVING, and `watch` raises the reason."""
     runner = ScriptedRunner("hello")
     async with running(runner) as run:

@@ -48,7 +48,7 @@ class CountingTokenizer(ByteTokenizer):
         return super().token_bytes(token_id)
 
 
-async def test_answer_of_many_choices_with_logprobs_takes_many_turns() -> None:
+async def test_large_answers_yield_to_other_calls() -> None:
     """Other calls get turns while outputs that have piled up are read and rendered, streamed or whole."""
     sizes = {"num_blocks": 4000, "max_model_len": 1000}
     for stream in (False, True):

@@ -135,7 +135,7 @@ async def test_a_stop_does_not_wait_for_a_thread_that_loads(tmp_path: Path) -> N
     assert code == 0, lines
 
 
-async def test_settings_are_read_again(tmp_path: Path) -> None:
+async def test_sighup_reloads_the_settings(tmp_path: Path) -> None:
     """At SIGHUP or a change of the file, endpoints and log level are applied, and invalid settings are rejected."""
     path = tmp_path / "service.yaml"
     path.write_text("log_level: info\n")
@@ -166,7 +166,7 @@ async def test_settings_are_read_again(tmp_path: Path) -> None:
     assert (code, lines) == (0, [])
 
 
-async def test_process_ends_at_once_by_a_second_signal() -> None:
+async def test_second_signal_ends_the_process_immediately() -> None:
     """A second signal ends the process without waiting."""
     async with started() as run:
         await run.until_logged("serving")
@@ -180,7 +180,7 @@ async def test_process_ends_at_once_by_a_second_signal() -> None:
     assert code == -signal.SIGTERM
 
 
-async def test_process_ends_with_its_engine() -> None:
+async def test_process_exits_when_its_engine_dies() -> None:
     """When an engine dies, its streams end with INTERNAL, and the process exits with code 1 and one line."""
     async with started("die:hello") as run:
         await run.until_logged("serving")
@@ -201,7 +201,7 @@ async def test_process_ends_with_its_engine() -> None:
         (["--model=x=/nowhere"], 1, "the model folder /nowhere does not exist"),
     ],
 )
-async def test_process_rejects_bad_settings_in_one_line(flags: list[str], code: int, words: str) -> None:
+async def test_invalid_settings_are_rejected_in_one_line(flags: list[str], code: int, words: str) -> None:
     """The exit code is 2 for an invalid value and 1 for a missing model; the last line names the cause."""
     (port,) = free_ports(1)
     process = await asyncio.create_subprocess_exec(

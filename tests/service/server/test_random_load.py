@@ -278,7 +278,7 @@ async def greedy_texts(service: Service) -> list[str]:
 
 
 @pytest.mark.long
-async def test_2000_random_calls_end_once_and_leave_nothing(tmp_path: Path) -> None:
+async def test_2000_random_calls_end_once_and_release_everything(tmp_path: Path) -> None:
     """Each call, cancelled, late, preempted or rejected, ends once, and every block and task is released."""
     draw = random.Random(11)
     calls = [random_call(draw) for _ in range(NUM_CALLS)]

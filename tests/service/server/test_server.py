@@ -174,7 +174,7 @@ async def test_server_drains_a_running_stream_to_its_end() -> None:
     assert kinds_of(events)[-1] == "completed"
 
 
-async def test_server_serves_for_a_while_after_health_is_not_serving() -> None:
+async def test_server_accepts_calls_during_the_drain_delay() -> None:
     """Between NOT_SERVING and the first rejection, load balancers have time to use other replicas."""
     async with running(drain_delay_s=60) as run:
         stop = asyncio.create_task(run.server.drain())
@@ -183,7 +183,7 @@ async def test_server_serves_for_a_while_after_health_is_not_serving() -> None:
         stop.cancel()
 
 
-async def test_server_ends_what_does_not_end_in_time() -> None:
+async def test_stream_above_the_drain_timeout_is_unavailable() -> None:
     """A stream that exceeds the drain time ends with UNAVAILABLE, after its usage."""
     async with running(ScriptedRunner("on and ", end=False), engine=ENDLESS, drain_timeout_s=0.05) as run:
         endless = run.chat.StreamChat(request())

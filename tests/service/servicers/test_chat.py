@@ -55,7 +55,7 @@ async def test_chats_of_two_callers_run_concurrently() -> None:
 
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("method", ["Chat", "StreamChat"])
-async def test_chat_left_by_its_caller_frees_everything(method: str, moment: str) -> None:
+async def test_cancelled_chat_releases_everything(method: str, moment: str) -> None:
     """After a cancellation before or after the first token, streamed or not, everything is released."""
     runner = ScriptedRunner("endless ", end=False)
     if moment == "before":
@@ -90,7 +90,7 @@ async def test_chat_ends_at_the_callers_deadline(method: str) -> None:
 
 
 @pytest.mark.slow
-async def test_chat_that_truncates_is_whole_at_its_deadline() -> None:
+async def test_truncating_chat_completes_before_its_deadline() -> None:
     """The answer has the text generated so far, ends with LENGTH, and arrives before gRPC ends the call."""
     runner = ScriptedRunner("endless ", end=False)
     runner.delay_s = 0.02  # leaves the event loop enough time

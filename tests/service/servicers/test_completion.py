@@ -91,7 +91,7 @@ async def test_prompts_are_continued_independently(method: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["Complete", "StreamComplete"])
-async def test_prompt_alone_is_scored(method: str) -> None:
+async def test_prompt_only_completion_returns_prompt_logprobs(method: str) -> None:
     """The choice is the prompt with its logprobs; generated tokens are not returned, regardless of `stopping`."""
     request = complete(
         "ab", n=2, echo=True, prompt_only=True, logprobs=logprobs_pb2.LogprobsOptions(),
@@ -127,7 +127,7 @@ async def test_prompt_alone_is_scored(method: str) -> None:
         (complete("a", serving=serving_pb2.ServingOptions(priority=101)), "serving.priority"),
     ],
 )
-async def test_bad_prompt_fails_the_call_before_any_is_run(
+async def test_invalid_prompt_fails_the_call_before_any_prompt_runs(
     request_: completion_pb2.CompleteRequest, field: str
 ) -> None:
     """All prompts are checked before one is admitted; the error names the invalid one, and no prompt is run."""
@@ -148,7 +148,7 @@ async def test_complete_of_an_unknown_model_is_not_found() -> None:
 
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("method", ["Complete", "StreamComplete"])
-async def test_completion_left_by_its_caller_frees_everything(method: str, moment: str) -> None:
+async def test_cancelled_completion_releases_everything(method: str, moment: str) -> None:
     """After a cancellation before or after the first token, streamed or not, all prompts end and are released."""
     runner = ScriptedRunner("endless ", end=False)
     if moment == "before":
@@ -186,7 +186,7 @@ async def test_completion_ends_at_the_callers_deadline(method: str) -> None:
 
 
 @pytest.mark.slow
-async def test_completion_that_truncates_is_whole_at_its_deadline() -> None:
+async def test_truncating_completion_completes_before_its_deadline() -> None:
     """Every choice has the text generated so far and ends with LENGTH; usage follows, and the call succeeds."""
     runner = ScriptedRunner("endless ", end=False)
     runner.delay_s = 0.02  # leaves the event loop enough time
@@ -199,7 +199,7 @@ async def test_completion_that_truncates_is_whole_at_its_deadline() -> None:
     assert response.usage.completion_tokens == sum(len(choice.text) for choice in response.choices)
 
 
-async def test_completion_that_truncates_cuts_its_prompt() -> None:
+async def test_truncating_completion_cuts_its_prompt() -> None:
     """A prompt longer than the context loses its beginning; the echo is the original prompt."""
     async with running() as run:
         request = complete("x" * 200, list(b"y" * 300), serving=TRUNCATE, echo=True)
@@ -254,7 +254,7 @@ async def test_completion_is_observed() -> None:
     assert {name: found.get(name) for name in expected} == expected
 
 
-async def test_completion_span_has_content_if_the_operator_wants_it() -> None:
+async def test_completion_span_has_content_with_capture_content() -> None:
     """With `capture_content`, prompts are recorded as user messages and continuations as assistant messages."""
     async with running(capture_content=True) as run:
         await stub(run).Complete(complete("tulip", [97]))

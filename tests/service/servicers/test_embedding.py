@@ -54,7 +54,7 @@ async def test_embed_returns_vectors_in_the_order_of_the_inputs() -> None:
     assert first.embeddings == second.embeddings
 
 
-async def test_embed_cuts_to_dimensions() -> None:
+async def test_embed_truncates_vectors_to_dimensions() -> None:
     """The leading components are returned, normalized to unit length."""
     async with running_encoder() as run:
         response = await run.embeddings.Embed(embed("ab", dimensions=2))
@@ -146,7 +146,7 @@ async def test_chat_with_an_encoder_is_rejected() -> None:
 
 
 @pytest.mark.parametrize("moment", ["waiting", "begun"])
-async def test_embed_left_by_its_caller_is_not_computed(moment: str) -> None:
+async def test_cancelled_embedding_is_not_computed(moment: str) -> None:
     """After a cancellation before or after the first batch, no more batches run, and other calls succeed."""
     async with running_encoder({"max_batch_tokens": 64}) as run:
         with run.runner.paused():
@@ -192,7 +192,7 @@ async def test_embed_is_rejected_when_the_queue_is_full() -> None:
     assert refusal.retry_after_s
 
 
-async def test_large_request_does_not_hold_up_a_small_one() -> None:
+async def test_large_embedding_request_does_not_delay_a_small_one() -> None:
     """During a request with 2,048 inputs, a request with one is answered after the next batch."""
     async with running_encoder({"max_batch_tokens": 64}) as run:
         with run.runner.paused():
@@ -228,7 +228,7 @@ async def test_server_drains_a_running_embedding() -> None:
         await stop
 
 
-async def test_engine_that_dies_fails_its_calls() -> None:
+async def test_dead_encoder_engine_fails_its_calls() -> None:
     """Calls end with INTERNAL without internal details, and `watch` names the engine that died."""
     async with running_encoder() as run:
         watching = asyncio.create_task(run.server.watch())

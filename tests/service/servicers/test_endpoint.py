@@ -36,7 +36,7 @@ async def answers(run: Serving, model: str, deployment: str = "") -> str:
     return name
 
 
-async def test_endpoint_lives_from_create_to_delete() -> None:
+async def test_endpoint_is_created_updated_and_deleted() -> None:
     """Each call sees the previous change: the version rises by one, `created` stays, and at last the name is free."""
     async with serving("a", "b") as run:
         made = await run.create("x", *both())
@@ -53,7 +53,7 @@ async def test_endpoint_lives_from_create_to_delete() -> None:
         assert (await run.create("x", *both())).config_version == 1
 
 
-async def test_model_is_an_endpoint_of_its_own() -> None:
+async def test_model_is_listed_as_its_own_endpoint() -> None:
     """A model is listed as an endpoint with itself as its only entity, and its load time as `created`."""
     async with serving("a") as run:
         own, vectors = await run.get("a"), await run.get("encoder")
@@ -85,7 +85,7 @@ async def test_changes_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     assert {record.__dict__["fields"]["endpoint"] for record in logged} == {"x"}
 
 
-async def test_requests_are_shared_out_by_traffic() -> None:
+async def test_requests_are_routed_by_traffic_percentage() -> None:
     """One draw per request selects the entity; the answer has the name of the model, not of the endpoint."""
     async with serving("a", "b") as run:
         places = iter([0, 29, 30, 99, 31])
@@ -94,7 +94,7 @@ async def test_requests_are_shared_out_by_traffic() -> None:
         assert [await answers(run, "x") for _ in range(5)] == ["a", "a", "b", "b", "b"]
 
 
-async def test_deployment_picks_one() -> None:
+async def test_deployment_selects_an_entity_by_name() -> None:
     """`deployment` selects an entity by name, whatever its percentage.
 
     A model's own endpoint has one of its own name.
@@ -110,7 +110,7 @@ async def test_deployment_picks_one() -> None:
             assert dict(refusal.info.metadata) == {"endpoint": endpoint, "deployment": deployment}
 
 
-async def test_running_request_keeps_its_model() -> None:
+async def test_running_stream_keeps_its_model_during_changes() -> None:
     """A stream keeps its model to the end while its endpoint is changed and deleted."""
     async with serving("a", "b") as run:
         await run.create("x", ("only", "a", 100))
@@ -128,7 +128,7 @@ async def test_running_request_keeps_its_model() -> None:
     assert (refusal.code, refusal.info.metadata["model"]) == (Code.NOT_FOUND, "x")
 
 
-async def test_models_have_engines_of_their_own() -> None:
+async def test_blocked_model_does_not_block_another() -> None:
     """A model answers while another one is blocked."""
     async with serving("a", "b") as run:
         with run.runners["a"].paused(after=1):
@@ -139,7 +139,7 @@ async def test_models_have_engines_of_their_own() -> None:
         await until(lambda: all(engine.stats().num_running == 0 for engine in run.engines.values()))
 
 
-async def test_get_model_of_an_endpoint_describes_the_leading_model() -> None:
+async def test_get_model_of_an_endpoint_describes_the_model_with_most_traffic() -> None:
     """GetModel returns the model with the largest percentage, under its own name; ListModels has models only."""
     async with serving("a", "b") as run:
         await run.create("x", *both(30, 70))
@@ -149,7 +149,7 @@ async def test_get_model_of_an_endpoint_describes_the_leading_model() -> None:
     assert [model.name for model in listed.models] == ["a", "b", "encoder"]
 
 
-async def test_model_is_asked_for_its_own_tasks_only() -> None:
+async def test_unsupported_task_of_a_model_is_rejected() -> None:
     """A chat with an encoder is UNSUPPORTED_TASK on `model`, by the model's name and by an endpoint's."""
     async with serving("a") as run:
         await run.create("x", ("only", "encoder", 100))
@@ -269,7 +269,7 @@ async def test_number_of_endpoints_is_limited(tmp_path: Path) -> None:
     assert refusal.info.metadata["limit"] == str(MAX_ENDPOINTS)
 
 
-async def test_changes_at_the_same_time_go_one_after_the_other() -> None:
+async def test_concurrent_endpoint_changes_are_serialized() -> None:
     """Of many concurrent creations of a name, one succeeds; no update is lost."""
     async with serving("a", "b") as run:
         created = await asyncio.gather(*(run.create("x", *both()) for _ in range(8)), return_exceptions=True)

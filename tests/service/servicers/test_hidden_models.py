@@ -151,7 +151,7 @@ def error_content(refusal: Refusal, name: str) -> tuple[grpc.StatusCode, str, by
     return refusal.code, refusal.text.replace(name, "NAME"), details.replace(name.encode(), b"NAME")
 
 
-async def test_hidden_name_is_rejected_like_an_unused_one(path: Path) -> None:
+async def test_hidden_name_is_rejected_like_an_unknown_one(path: Path) -> None:
     """Status, text and details equal those of an unused name byte for byte, whatever other keys may use."""
     async with guarded(path) as service:
         for method, fields in BY_NAME:
@@ -176,7 +176,7 @@ async def test_only_visible_names_are_suggested(path: Path) -> None:
         assert "did you mean" not in (await refused(service.call("team", "ChatService/Chat", message("hidnn1")))).text
 
 
-async def test_lists_have_what_a_key_may_use(path: Path) -> None:
+async def test_lists_have_only_names_that_the_key_may_use(path: Path) -> None:
     """A list has the names that the key may use and no others; an unrestricted key sees everything."""
     async with guarded(path) as service:
         assert await service.names("team", "ModelService/ListModels") == ["seen1", "encoder"]
@@ -185,7 +185,7 @@ async def test_lists_have_what_a_key_may_use(path: Path) -> None:
         assert await service.names("operator", "EndpointService/ListEndpoints") == everything
 
 
-async def test_load_covers_what_a_key_may_use(path: Path) -> None:
+async def test_load_report_has_only_models_that_the_key_may_use(path: Path) -> None:
     """The load report has no other model and no other endpoint."""
     async with guarded(path) as service:
         load = await service.call("team", "ModelService/GetLoad", {})
@@ -195,7 +195,7 @@ async def test_load_covers_what_a_key_may_use(path: Path) -> None:
         assert [each.endpoint for each in everything.entities] == ["hidn2", "hidn3", "seen2"]
 
 
-async def test_visible_names_answer(path: Path) -> None:
+async def test_visible_model_answers_by_name_and_endpoint(path: Path) -> None:
     """A visible model answers by its name and through its endpoint."""
     async with guarded(path) as service:
         for name in ("seen1", "seen2"):
@@ -204,7 +204,7 @@ async def test_visible_names_answer(path: Path) -> None:
         assert (await service.call("team", "EndpointService/UpdateEndpoint", changed)).endpoint.config_version == 2
 
 
-async def test_endpoints_are_made_under_a_keys_names_only(path: Path) -> None:
+async def test_key_creates_endpoints_only_under_permitted_names(path: Path) -> None:
     """Other names are rejected whether they are taken or not; a permitted name that is taken already exists."""
     async with guarded(path) as service:
         for name in ("hidn1", "hidn2", "nobd1"):

@@ -102,7 +102,7 @@ CALLS: dict[str, Callable[[Running, Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", CALLS)
-async def test_every_kind_of_call_counts(tmp_path: Path, name: str) -> None:
+async def test_every_generating_rpc_counts_towards_the_limits(tmp_path: Path, name: str) -> None:
     """The first call succeeds and reports that nothing is left; the second is rejected with a retry delay."""
     async with limited(tmp_path, {"requests_per_minute": 1}) as team:
         call = CALLS[name](team.run, team.metadata)
@@ -123,7 +123,7 @@ async def test_every_kind_of_call_counts(tmp_path: Path, name: str) -> None:
     assert limits_in(refusal.error.trailing_metadata())["remaining-requests"] == "0"
 
 
-async def test_tokens_are_those_of_the_answer(tmp_path: Path) -> None:
+async def test_charge_equals_the_usage_of_the_answer(tmp_path: Path) -> None:
     """The charge equals the usage of the answer, streamed or not."""
     async with limited(tmp_path, {"input_tokens_per_minute": 1000, "output_tokens_per_minute": 1000}) as team:
         answer = await team.chat(stopping=sampling_pb2.StopParams(max_tokens=900))
@@ -180,7 +180,7 @@ async def test_cancellation_releases_the_slot(tmp_path: Path, *, is_streamed: bo
 
 
 @pytest.mark.slow
-async def test_tokens_that_were_never_read_count(tmp_path: Path) -> None:
+async def test_tokens_that_the_client_never_read_are_charged(tmp_path: Path) -> None:
     """A client that reads nothing and cancels is charged for everything computed for it."""
     runner = ScriptedRunner("on and on ", end=False)
     narrow = [("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", 1024)]
@@ -200,7 +200,7 @@ async def test_tokens_that_were_never_read_count(tmp_path: Path) -> None:
     assert refusal.retry_after_s * 10 > 0.9 * num_generated - 600  # ten are refilled per second
 
 
-async def test_requests_above_the_engines_capacity_are_free(tmp_path: Path) -> None:
+async def test_request_rejected_for_capacity_is_not_charged(tmp_path: Path) -> None:
     """A request that is rejected because of the engine's load costs its client nothing."""
     runner = ScriptedRunner("on and on ", end=False)
     sizes = {**ENDLESS, "max_queue_requests": 1, "max_batch_sequences": 1}
@@ -247,7 +247,7 @@ async def test_two_services_share_a_redis(tmp_path: Path, redis: RedisServer) ->
         assert (refusal.code, refusal.info.reason) == (Code.UNAVAILABLE, "QUOTA_UNAVAILABLE")
 
 
-async def test_a_models_limit_holds_for_callers_without_keys(tmp_path: Path) -> None:
+async def test_models_limit_applies_to_callers_without_keys(tmp_path: Path) -> None:
     """Clients without keys share the limit of a model; its state is not reported to any of them."""
     async with running(quota={"limits_by_model": {"scrip*": {"requests_per_minute": 1}}}) as run:
         call = run.chat.Chat(request())

@@ -19,7 +19,7 @@ async def load_of(run: Any) -> load_pb2.GetLoadResponse:
     return await run.models.GetLoad(load_pb2.GetLoadRequest())  # type: ignore[no-any-return]
 
 
-async def test_a_models_numbers_are_its_engines() -> None:
+async def test_load_report_has_the_engines_state_and_latencies() -> None:
     """State, counts and latencies of one answer are reported, each latency once; blocks are free again."""
     async with running() as run:
         before = (await load_of(run)).models[0]
@@ -36,7 +36,7 @@ async def test_a_models_numbers_are_its_engines() -> None:
         assert load.started.ToNanoseconds() < time.time_ns()
 
 
-async def test_calls_are_counted_by_their_reason() -> None:
+async def test_failed_calls_are_counted_by_error_reason() -> None:
     """Successful calls have no reason."""
     async with running() as run:
         await run.chat.Chat(request())

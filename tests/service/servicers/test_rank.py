@@ -138,7 +138,7 @@ async def test_score_rejects_bad_input(fields: dict[str, Any], field: str) -> No
     assert (refusal.code, refusal.fields[0][0]) == (grpc.StatusCode.INVALID_ARGUMENT, field)
 
 
-async def test_models_list_the_task_of_ranking() -> None:
+async def test_model_list_has_the_ranking_task() -> None:
     """The list of models has the task of ranking for these models only."""
     async with running_encoder() as run:
         listed = await run.models.ListModels(model_pb2.ListModelsRequest())
@@ -148,7 +148,7 @@ async def test_models_list_the_task_of_ranking() -> None:
     assert model_pb2.TASK_RANK not in tasks[MODEL]
 
 
-async def test_rank_left_by_its_caller_is_not_computed() -> None:
+async def test_cancelled_rank_is_not_computed() -> None:
     """The engine drops the pairs of a cancelled call."""
     async with running_encoder({"max_batch_tokens": 64}) as run:
         with run.runner.paused():

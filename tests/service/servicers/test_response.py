@@ -75,7 +75,7 @@ async def test_create_response_is_the_fold_of_its_stream() -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-async def test_response_cut_off_by_its_limit_is_incomplete(method: str) -> None:
+async def test_response_truncated_by_max_output_tokens_is_incomplete(method: str) -> None:
     """max_output_tokens ends the response, which has this as its reason."""
     async with running(ScriptedRunner("hello")) as run:
         call = getattr(stub_of(run), method)(asked(maxOutputTokens=2))
@@ -145,7 +145,7 @@ async def test_unknown_model_is_not_found() -> None:
 
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("method", METHODS)
-async def test_response_left_by_its_caller_frees_everything(method: str, moment: str) -> None:
+async def test_cancelled_response_releases_everything(method: str, moment: str) -> None:
     """After a cancellation before or after the first token, streamed or not, everything is released."""
     runner = ScriptedRunner("endless ", end=False)
     if moment == "before":
@@ -214,7 +214,7 @@ async def test_draining_server_ends_running_responses_and_rejects_new_ones() -> 
 
 
 @pytest.mark.parametrize("captures", [False, True])
-async def test_response_has_a_span_with_content_only_if_wanted(*, captures: bool) -> None:
+async def test_response_span_has_content_only_with_capture_content(*, captures: bool) -> None:
     """The span has the attributes of a chat.
 
     Items and answer are recorded as messages only if the operator enables it.

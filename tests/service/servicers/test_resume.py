@@ -35,7 +35,7 @@ def whole(events: list[chat_pb2.StreamChatResponse]) -> chat_pb2.ChatResponse:
     return fold.response
 
 
-async def test_stream_broken_after_any_event_goes_on_without_a_lost_or_doubled_one() -> None:
+async def test_stream_resumed_after_any_event_loses_and_repeats_no_event() -> None:
     """With three choices, both parts together equal the stream in id, time, numbers, texts, ends and usage."""
     async with running(ScriptedRunner("hello there", "you", "and a longer one")) as run:
         asked = request(n=3, stopping=sampling_pb2.StopParams(stop=["xyz", "ere"]))
@@ -48,7 +48,7 @@ async def test_stream_broken_after_any_event_goes_on_without_a_lost_or_doubled_o
             assert joined[-1].HasField("completed")
 
 
-async def test_stream_with_tokens_is_resumed_without_a_lost_or_doubled_one() -> None:
+async def test_stream_with_token_ids_resumes_without_lost_or_repeated_tokens() -> None:
     """Tokens without text are returned too: parts of a character, and tokens that may become a stop string."""
     async with running(ScriptedRunner("h\u00e9llo th\u20acre", "you")) as run:
         asked = request(n=2, tokens={"ids": True}, stopping=sampling_pb2.StopParams(stop=["llx", "re!"]))
@@ -61,7 +61,7 @@ async def test_stream_with_tokens_is_resumed_without_a_lost_or_doubled_one() -> 
             assert [event.sequence_number for event in joined] == list(range(len(joined)))
 
 
-async def test_stream_of_separate_tokens_is_resumed_with_separate_tokens() -> None:
+async def test_stream_with_an_event_per_token_resumes_with_an_event_per_token() -> None:
     """Every piece before and after the break has one token, and none is lost or doubled."""
     async with running(ScriptedRunner("h\u00e9llo th\u20acre", "you")) as run:
         asked = request(n=2, tokens={"ids": True}, serving=serving_pb2.ServingOptions(separate_tokens=True))
@@ -73,7 +73,7 @@ async def test_stream_of_separate_tokens_is_resumed_with_separate_tokens() -> No
             assert [event.sequence_number for event in joined] == list(range(len(joined)))
 
 
-async def test_stream_breaks_twice() -> None:
+async def test_resumed_stream_can_be_resumed_again() -> None:
     """A resumed stream can be resumed like the original one, however the outputs are grouped."""
     async with running(ScriptedRunner("hello there", "you")) as run:
         asked = request(n=2)
@@ -96,7 +96,7 @@ async def test_stream_is_replayed_for_a_client_that_has_lost_it() -> None:
             assert whole(events[:cut] + rest) == whole(events)
 
 
-async def test_stream_without_a_seed_goes_on_with_the_one_that_was_drawn() -> None:
+async def test_stream_without_a_seed_resumes_with_the_drawn_seed() -> None:
     """The seed is part of `stream`, so that the second part is sampled like the first."""
     async with running() as run:
         asked = request()
@@ -105,7 +105,7 @@ async def test_stream_without_a_seed_goes_on_with_the_one_that_was_drawn() -> No
         assert again[0].started == events[0].started
 
 
-async def test_another_request_is_rejected() -> None:
+async def test_resume_with_a_different_request_is_rejected() -> None:
     """Another prompt, other parameters or another number of choices are rejected: the answer would differ."""
     async with running() as run:
         asked = request()
@@ -122,7 +122,7 @@ async def test_another_request_is_rejected() -> None:
         assert await read(run, resumed(same, events[:2]))
 
 
-async def test_model_without_reproducible_tokens_sends_no_stream() -> None:
+async def test_model_without_reproducible_tokens_sends_no_resume_positions() -> None:
     """A model without reproducible tokens sends no resume positions, and rejects those of another server's streams."""
     async with running() as promising, running(supports_resume=False) as run:
         asked = request()
@@ -147,7 +147,7 @@ async def test_model_without_reproducible_tokens_sends_no_stream() -> None:
         ({"position": b""}, "resume.position"),
     ],
 )
-async def test_positions_that_no_stream_has_sent_are_rejected(fields: dict[str, Any], field: str) -> None:
+async def test_invalid_resume_positions_are_rejected(fields: dict[str, Any], field: str) -> None:
     """Invalid bytes are rejected as INVALID_ARGUMENT with the field's name."""
     async with running() as run:
         asked = request()
@@ -158,7 +158,7 @@ async def test_positions_that_no_stream_has_sent_are_rejected(fields: dict[str, 
         await run.until_idle()
 
 
-async def test_unstreamed_call_can_not_be_resumed() -> None:
+async def test_unstreamed_call_cannot_be_resumed() -> None:
     async with running() as run:
         asked = request()
         events = await read(run, asked)

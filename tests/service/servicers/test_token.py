@@ -66,7 +66,7 @@ def count_chat(*messages: content_pb2.Message, **fields: Any) -> token_pb2.Count
 
 
 @pytest.mark.parametrize("text", ["", "the name", "Grüße, 世界 🌍", "a<|im_end|>b", "long " * 50_000])
-async def test_a_text_comes_back_from_its_tokens(text: str) -> None:
+async def test_detokenized_tokens_equal_the_text(text: str) -> None:
     """The tokens are the tokenizer's, their bytes join to the text's, and their ids detokenize to the same text."""
     async with serving() as (stub, tokenizer):
         split = await stub.TokenizeText(tokenize(text))
@@ -103,7 +103,7 @@ def _with_begin(tokenizer: FastTokenizer) -> FastTokenizer:
     return FastTokenizer(backend.to_str())
 
 
-async def test_special_tokens_can_be_left_out_of_a_text() -> None:
+async def test_special_tokens_are_omitted_on_request() -> None:
     """Special tokens are part of the text by default."""
     async with serving() as (stub, tokenizer):
         token_ids = tokenizer.encode(f"bye{END}")
@@ -112,7 +112,7 @@ async def test_special_tokens_can_be_left_out_of_a_text() -> None:
     assert (shown.text, hidden.text) == (f"bye{END}", "bye")
 
 
-async def test_broken_bytes_are_shown_as_such() -> None:
+async def test_incomplete_character_is_shown_as_u_fffd() -> None:
     """A token with a part of a character is shown as U+FFFD."""
     async with serving() as (stub, tokenizer):
         first = tokenizer.encode("🌍")[:1]
@@ -120,7 +120,7 @@ async def test_broken_bytes_are_shown_as_such() -> None:
 
 
 @pytest.mark.parametrize("num_turns", [1, 20])
-async def test_a_chat_is_counted_as_the_model_would_get_it(num_turns: int) -> None:
+async def test_chat_token_count_is_of_the_rendered_template(num_turns: int) -> None:
     """The count is that of the rendered template; it may exceed the context length, and nothing is generated."""
     async with serving() as (stub, tokenizer):
         response = await stub.CountTokens(count_chat(*[user("hello you")] * num_turns))
@@ -130,7 +130,7 @@ async def test_a_chat_is_counted_as_the_model_would_get_it(num_turns: int) -> No
     assert (response.num_tokens > NUM_MAX) == (num_turns > 1)
 
 
-async def test_tools_and_switches_count() -> None:
+async def test_tools_and_template_switches_change_the_token_count() -> None:
     """A chat with tools has a longer prompt, and so has one with reasoning disabled."""
     async with serving() as (stub, _):
         plain, with_tools, without_thinking = [
@@ -169,7 +169,7 @@ async def test_bytes_of_tokens_are_looked_up_off_the_event_loop() -> None:
     assert threading.current_thread() not in tokenizer.threads
 
 
-async def test_a_response_s_items_are_counted_as_its_chat_would_be() -> None:
+async def test_response_items_are_counted_like_a_chat() -> None:
     """Items are counted as messages; an image among them is rejected with its path."""
     items = [response_item_pb2.InputItem(message={"role": content_pb2.ROLE_USER, "content": [{"text": "hello"}]})]
     asked = response_pb2.CreateResponseRequest(model=MODEL, input=items, tools=[function("weather")])
@@ -200,14 +200,14 @@ BAD: list[tuple[str, Any, tuple[str, str]]] = [
 
 
 @pytest.mark.parametrize(("method", "request_", "violation"), BAD, ids=[f"{m}-{v[0]}" for m, _, v in BAD])
-async def test_bad_input_names_its_field(method: str, request_: Any, violation: tuple[str, str]) -> None:
+async def test_invalid_input_is_rejected_by_field(method: str, request_: Any, violation: tuple[str, str]) -> None:
     """The error is INVALID_ARGUMENT with the full path of the field and the rule."""
     async with serving() as (stub, _):
         refusal = await refused(getattr(stub, method)(request_))
     assert (refusal.code, refusal.fields) == (grpc.StatusCode.INVALID_ARGUMENT, [violation])
 
 
-async def test_a_chat_that_the_template_rejects_is_not_counted() -> None:
+async def test_counting_a_chat_that_the_template_rejects_is_rejected() -> None:
     """The error names the path of the conversation in the request."""
     async with serving("{{ raise_exception('no more than one turn') }}") as (stub, _):
         refusal = await refused(stub.CountTokens(count_chat(user("hello"))))
@@ -217,7 +217,7 @@ async def test_a_chat_that_the_template_rejects_is_not_counted() -> None:
     )
 
 
-async def test_a_chat_of_a_model_that_does_not_chat_is_not_counted() -> None:
+async def test_counting_a_chat_of_a_model_without_chat_is_rejected() -> None:
     """The error names the path of the model in the request."""
     async with running() as run:
         served = run.server.registry.visible_to(ANONYMOUS).generator(MODEL)

@@ -34,7 +34,7 @@ def detect(run: Running, **fields: Any) -> Any:
     return stub.DetectWatermark(watermark_pb2.DetectWatermarkRequest(**{"model": MODEL, "text": PLAIN} | fields))
 
 
-async def test_detect_scores_a_text() -> None:
+async def test_detect_scores_watermarked_text_higher_than_plain_text() -> None:
     """A text of green tokens scores high, plain English does not; the four numbers are consistent."""
     async with running() as run:
         green = await detect(run, text=green_text(150))

@@ -65,7 +65,7 @@ async def prompt_length(model: ServedGenerator, *messages: Message) -> int:
     return len(prepared.requests[0].prompt_token_ids)
 
 
-async def test_system_prompt_stands_where_the_caller_has_none() -> None:
+async def test_configured_system_prompt_applies_without_the_clients_own() -> None:
     """The configured system prompt is the first message of a chat without one; a client's own replaces it."""
     question = said(Role.USER, "Hello!")
     model, plain = loaded(ChatSettings(system_prompt=ORDER)), loaded(ChatSettings())

@@ -40,7 +40,7 @@ def test_parameters_of_requests_are_read(tmp_path: Path) -> None:
     ("name", "value"),
     [("temperature", 7), ("top_p", 0), ("top_p", "high"), ("min_p", True), ("top_k", 0.5), ("top_k", -1)],
 )
-def test_values_that_no_request_could_have_are_left_out(
+def test_defaults_out_of_range_are_ignored_with_a_warning(
     name: str, value: object, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A warning names them and their ranges; the other values apply."""
@@ -50,7 +50,7 @@ def test_values_that_no_request_could_have_are_left_out(
     assert "must be" in caplog.text
 
 
-def test_top_k_of_none_is_off(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_null_top_k_disables_top_k(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Transformers writes it this way; there is no warning."""
     assert read(tmp_path, {"top_k": 0}) == {}
     assert not caplog.text
@@ -63,7 +63,7 @@ def test_unreadable_file_fails_the_load(said: str, tmp_path: Path) -> None:
         read(tmp_path, said)
 
 
-async def test_requests_win_over_the_model_field_by_field() -> None:
+async def test_request_parameters_override_the_models_per_field() -> None:
     """Given values take precedence, even if they equal the contract's defaults; the rest is from the model."""
     tokenizer: FastTokenizer = TOKENIZER
     defaults = {"temperature": 0.6, "top_p": 0.95, "top_k": 20}

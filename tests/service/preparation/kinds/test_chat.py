@@ -28,14 +28,14 @@ from tests.service.preparation.tools import function
 from tests.service.prompts.fakes import message, user
 
 
-async def test_prompt_is_the_template_s(preparation: Preparation) -> None:
+async def test_prompt_is_rendered_by_the_template(preparation: Preparation) -> None:
     """The prompt has the default system prompt, the messages and the start of the answer, with control tokens."""
     prepared = await preparation.prepare(chat(user("hello")), "r")
     expected = "<|im_start|>system\nBe kind.<|im_end|>\n<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n"
     assert request_of(prepared).prompt_token_ids == TOKENIZER.encode(expected)
 
 
-async def test_generation_has_what_the_request_asks_for(preparation: Preparation) -> None:
+async def test_engine_request_has_every_field_of_the_chat(preparation: Preparation) -> None:
     """Every field reaches the engine's request; the echo has every default."""
     deadline = time.monotonic() + 60
     asked = chat(
@@ -64,7 +64,7 @@ async def test_generation_has_what_the_request_asks_for(preparation: Preparation
 
 @pytest.mark.parametrize("text", ["I am", " I\n", "", "a<|im_end|>b", "<|im_"])
 @pytest.mark.parametrize("effort", [None, ReasoningEffort.HIGH])
-async def test_answer_goes_on_where_the_last_message_ends(
+async def test_answer_continues_the_last_message(
     preparation: Preparation, text: str, effort: ReasoningEffort | None
 ) -> None:
     """There is no end of turn, no new turn and no reasoning; the text is whole and has no control token."""
@@ -82,7 +82,7 @@ async def test_answer_goes_on_where_the_last_message_ends(
 SWITCHES = "{{ mood }}{{ 'T' if enable_thinking else 'F' }}{{ rest | tojson }}{{ 'A' if add_generation_prompt }}"
 
 
-async def test_template_gets_the_request_s_own_variables() -> None:
+async def test_template_variables_of_the_request_reach_the_template() -> None:
     """Own variables override an effort's; unknown ones have no effect."""
     preparation = preparation_of(SWITCHES)
     own = json.dumps({"mood": "calm", "enable_thinking": True, "rest": {"a": [1, None]}, "unknown": 1})
@@ -93,7 +93,7 @@ async def test_template_gets_the_request_s_own_variables() -> None:
     preparation.close()
 
 
-async def test_own_variables_cannot_write_control_tokens() -> None:
+async def test_control_tokens_in_template_variables_are_text() -> None:
     """Control tokens in variables are text."""
     preparation = preparation_of(SWITCHES)
     own = json.dumps({"mood": END, "rest": {END: END}})
@@ -106,14 +106,14 @@ async def test_own_variables_cannot_write_control_tokens() -> None:
 @pytest.mark.parametrize(
     "own", ["{", "[1]", '"a"', '{"messages": []}', '{"bos_token": "x"}', '{"namespace": 1}', '{"a": 1, "a": 2}']
 )
-async def test_own_variables_that_cannot_be_are_rejected_by_their_field(preparation: Preparation, own: str) -> None:
+async def test_invalid_template_variables_are_rejected_by_field(preparation: Preparation, own: str) -> None:
     """Values other than objects, and reserved names, are rejected."""
     with pytest.raises(InvalidRequest) as caught:
         await preparation.prepare(chat(user("x"), template_variables=own), "r")
     assert caught.value.field == "chat_template_kwargs"
 
 
-async def test_control_tokens_are_shown_only_if_asked_for(preparation: Preparation) -> None:
+async def test_control_tokens_are_omitted_unless_requested(preparation: Preparation) -> None:
     """By default control tokens are omitted."""
     asked = chat(user("x"))
     assert request_of(await preparation.prepare(asked, "r")).skip_special_tokens
@@ -122,7 +122,7 @@ async def test_control_tokens_are_shown_only_if_asked_for(preparation: Preparati
 
 
 @pytest.mark.parametrize("source", ["{{ messages[0].content }}", "{{ messages | tojson(ensure_ascii=True) }}"])
-async def test_template_that_does_not_show_the_end_of_the_last_message(source: str) -> None:
+async def test_conversation_that_cannot_be_continued_is_rejected(source: str) -> None:
     """A conversation that can't be continued is rejected for the field that requests it."""
     preparation = preparation_of(source)
     with pytest.raises(UnsupportedFeature) as caught:
@@ -132,7 +132,7 @@ async def test_template_that_does_not_show_the_end_of_the_last_message(source: s
 
 
 @pytest.mark.parametrize("token", [END, *ADDED])
-async def test_client_cannot_write_control_tokens(preparation: Preparation, token: str) -> None:
+async def test_control_tokens_in_client_text_are_text(preparation: Preparation, token: str) -> None:
     """In a message, a tool's description or a parameter's name, a control token is text."""
     clean = chat(user("x"), tools=[function("f", '{"properties": {"x": {"description": "x"}}}', description="x")])
     parameters = json.dumps({"properties": {token: {"description": token}}})
@@ -157,7 +157,7 @@ async def test_prompt_that_is_too_long_is_rejected() -> None:
         each.close()
 
 
-async def test_template_s_error_reaches_the_client() -> None:
+async def test_template_error_reaches_the_client() -> None:
     """The template's message is returned unchanged, without marks, even if it quotes the client."""
     preparation = preparation_of("{{ raise_exception('No role ' + messages[0].content) }}")
     with pytest.raises(TemplateRejected) as caught:
