@@ -53,7 +53,7 @@ def smallest_limit(response: httpx.Response, param: str) -> int:
 
 @pytest.mark.parametrize("demands", [FORMAT, CALL], ids=["format", "call"])
 @pytest.mark.parametrize("effort", ["none", "high"])
-def test_answers_are_whole_from_the_smallest_limit_on(stack: Stack, demands: dict[str, Any], effort: str) -> None:
+def test_answers_are_complete_from_the_smallest_limit_on(stack: Stack, demands: dict[str, Any], effort: str) -> None:
     """The reported limit works, one less does not, and reasoning leaves enough tokens for the answer."""
     asked = {**CHAT, **demands, "reasoning_effort": effort}
     smallest = smallest_limit(ask(stack, **asked, max_tokens=1), "max_tokens")
@@ -73,7 +73,7 @@ def test_answers_are_whole_from_the_smallest_limit_on(stack: Stack, demands: dic
                 jsonschema.validate(json.loads(text), SCHEMA)
 
 
-def test_an_answer_that_fits_ends_by_itself(stack: Stack) -> None:
+def test_answer_within_the_limit_finishes_with_stop(stack: Stack) -> None:
     """An answer within the limit finishes with "stop" and is the same under any such limit."""
     demands: dict[str, Any] = {
         "response_format": {"type": "json_schema", "json_schema": {"name": "s", "schema": {"enum": ["a", "b"]}}}
@@ -83,7 +83,7 @@ def test_an_answer_that_fits_ends_by_itself(stack: Stack) -> None:
     assert answers[0][0]["finish_reason"] == "stop"
 
 
-def test_responses_name_their_own_limit(stack: Stack) -> None:
+def test_responses_api_error_names_max_output_tokens(stack: Stack) -> None:
     """The Responses API names max_output_tokens, and a response at the limit is incomplete with valid text."""
     asked: dict[str, Any] = {
         "input": "Describe a house.",

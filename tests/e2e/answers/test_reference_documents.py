@@ -59,7 +59,7 @@ def test_chunks_of_an_invoked_completion_have_their_choice_index(stack: Stack) -
     assert streamed == {(each["index"], each["choice_index"]): each["text"] for each in whole}
 
 
-def test_invocations_take_responses(stack: Stack) -> None:
+def test_invocations_accept_responses(stack: Stack) -> None:
     """A body with input items or fields of the Responses API is answered as a response.
 
     A bare text is rejected with a hint.
@@ -121,7 +121,7 @@ def test_schema_and_description_reach_the_prompt(stack: Stack, thinking: Stack) 
     assert prompt_tokens(stack) == prompt_tokens(stack, description="Where it is, in words.") == without
 
 
-def test_azures_documented_parts_and_names_are_taken(stack: Stack) -> None:
+def test_azures_documented_parts_and_names_are_accepted(stack: Stack) -> None:
     """Azure's `content` parts, unknown model names and, with `ignore`, unknown fields at every depth are accepted."""
     part = {"type": "text", "content": "What is the capital of France?"}
     body = {"model": "gpt-9", "messages": [{"role": "user", "content": [part]}], "temperature": 0, "max_tokens": 20}
@@ -156,7 +156,7 @@ def test_mindie_reports_the_finish_reason(stack: Stack) -> None:
 
 
 @pytest.mark.parametrize("path", ["/v1/responses", "/serving-endpoints/responses"])
-def test_response_has_the_whole_resource(stack: Stack, path: str) -> None:
+def test_response_has_completion_time_and_service_tier(stack: Stack, path: str) -> None:
     """A response reports its completion time and service tier, and respects `max_tool_calls`."""
     tool = {"type": "function", "name": "get_weather", "parameters": SCHEMA}
     body = {"model": MODEL, "input": "Weather in Oslo?", "tools": [tool], "tool_choice": "required"}

@@ -153,7 +153,7 @@ def test_settings_example(tmp_path: Path, page: Path, code: str) -> None:
         assert settings.served_models()[0].cache_share == 0.8
 
 
-def test_every_dialect_has_both() -> None:
+def test_every_dialect_has_an_sdk_and_a_curl_example() -> None:
     """Each dialect's page has an SDK example and a curl example, which streams if the API can stream."""
     for page in set((ROOT / "docs" / "api").glob("*.md")) - {ROOT / "docs" / "api" / "clients.md"}:
         call = "curl " if page.stem == "rank" else "curl -N"

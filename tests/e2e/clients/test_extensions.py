@@ -88,7 +88,7 @@ def is_city(text: str) -> bool:
         ({"response_format": {"type": "regex", "value": "[0-9]{3}-[0-9]{2}"}}, "[0-9]{3}-[0-9]{2}"),
     ],
 )
-def test_text_has_the_form_that_is_asked_for(ask: Any, fields: dict[str, Any], pattern: str | None) -> None:
+def test_text_matches_the_requested_constraint(ask: Any, fields: dict[str, Any], pattern: str | None) -> None:
     """The text matches the constraint under each of its names, and does not match without it."""
     answer = ask(**fields)
     free = text_of(ask())
@@ -101,14 +101,14 @@ def test_text_has_the_form_that_is_asked_for(ask: Any, fields: dict[str, Any], p
         assert not re.fullmatch(pattern, free)
 
 
-def test_control_tokens_are_shown_only_if_asked_for(ask: Any) -> None:
+def test_control_tokens_are_omitted_unless_requested(ask: Any) -> None:
     """A special token appears in the text only with `skip_special_tokens` false."""
     said: dict[str, Any] = bias(end=100) | {"max_tokens": 3}
     assert text_of(ask(**said)) == ""
     assert text_of(ask(**said, skip_special_tokens=False)) == END * 3
 
 
-def test_what_ends_a_text_stays_only_if_asked_for(ask: Any) -> None:
+def test_stop_strings_and_tokens_are_included_on_request(ask: Any) -> None:
     """A stop string or stop token appears in the text only on request; the finish reason is the same."""
     said: dict[str, Any] = bias(Q=100)
     for end, text in (({"stop": "QQ"}, "QQ"), ({"stop_token_ids": [token_id("Q")]}, "Q")):
@@ -117,7 +117,7 @@ def test_what_ends_a_text_stays_only_if_asked_for(ask: Any) -> None:
         assert without.choices[0].finish_reason == with_it.choices[0].finish_reason == "stop"
 
 
-def test_values_of_other_servers_for_off_change_nothing(ask: Any) -> None:
+def test_disabling_values_of_vllm_and_sglang_have_no_effect(ask: Any) -> None:
     """The values by which vLLM and SGLang disable a parameter change nothing."""
     plain = text_of(ask(seed=5, temperature=1))
     off = {"use_beam_search": False, "length_penalty": 1.0, "best_of": 1, "spaces_between_special_tokens": True}
@@ -125,7 +125,7 @@ def test_values_of_other_servers_for_off_change_nothing(ask: Any) -> None:
     assert text_of(ask(seed=5, temperature=1, top_k=0, skip_special_tokens=True)) == plain
 
 
-def test_token_ids_are_those_of_the_text(ask: Any, client: Any) -> None:
+def test_token_ids_detokenize_to_the_text(ask: Any, client: Any) -> None:
     """Token ids are the same streamed and unstreamed, include the prompt's, and `/detokenize` returns their text."""
     whole = ask(return_token_ids=True)
     (choice,) = whole.choices
@@ -145,7 +145,7 @@ def test_token_ids_are_those_of_the_text(ask: Any, client: Any) -> None:
     assert streamed == choice.token_ids
 
 
-def test_every_chunk_has_its_usage(ask: Any) -> None:
+def test_usage_of_chunks_grows_to_the_total(ask: Any) -> None:
     """The usage of chunks increases up to the usage of the whole answer."""
     *chunks, last = ask(stream=True, stream_options=EACH)
     counts = [chunk.usage.completion_tokens for chunk in chunks]
@@ -156,7 +156,7 @@ def test_every_chunk_has_its_usage(ask: Any) -> None:
     assert all(each.usage.total_tokens == each.usage.prompt_tokens + each.usage.completion_tokens for each in chunks)
 
 
-def test_prompt_logprobs_are_those_of_its_tokens(client: Any) -> None:
+def test_prompt_logprobs_equal_those_of_an_echo(client: Any) -> None:
     """The prompt's logprobs equal those of a completion's echo, and the most likely token has rank 1."""
     fields: dict[str, Any] = {"model": MODEL, "prompt": "One, two, three,", "temperature": 0, "max_tokens": 1}
     asked = client.completions.create(**fields, extra_body={"prompt_logprobs": 2, "return_token_ids": True})
@@ -198,7 +198,7 @@ def prompt_of(client: Any, **fields: Any) -> str:
     return TOKENIZER.decode(found["tokens"], skip_special_tokens=False)
 
 
-def test_template_gets_what_the_request_says(client: Any) -> None:
+def test_template_options_change_the_prompt(client: Any) -> None:
     """The request's template options change the prompt, and the chat reports the same prompt tokens."""
     header = "<|im_start|>assistant\n"
     plain = prompt_of(client)
@@ -217,7 +217,7 @@ def test_template_gets_what_the_request_says(client: Any) -> None:
         assert TOKENIZER.decode(found, skip_special_tokens=False) == (prompt or prompt_of(client, **fields))
 
 
-def test_echo_gives_the_whole_turn(client: Any) -> None:
+def test_echo_returns_the_complete_turn(client: Any) -> None:
     """With `echo` the answer contains the begun turn and its continuation, also when streamed."""
     fields: dict[str, Any] = {"messages": BEGUN, "continue_final_message": True}
     rest, whole = text_of(chat(client, **fields)), text_of(chat(client, **fields, echo=True))
@@ -230,7 +230,7 @@ def test_echo_gives_the_whole_turn(client: Any) -> None:
     assert "".join(map(text_of, stream)) == whole
 
 
-def test_reasoning_is_as_much_as_is_asked_for(client: Any) -> None:
+def test_reasoning_is_limited_by_tokens_and_effort(client: Any) -> None:
     """Reasoning is limited by tokens and by effort; excluded reasoning still counts."""
     thought = chat(client, reasoning={"max_tokens": 8})
     assert 0 < thought.usage.completion_tokens_details.reasoning_tokens <= 8 + 8  # including the markers
@@ -288,7 +288,7 @@ def test_invalid_values_of_chats_are_rejected_by_name(client: Any, fields: dict[
     assert caught.value.param == param
 
 
-def test_tokens_of_texts(client: Any, stack: Stack) -> None:
+def test_every_model_tokenizes_and_detokenizes(client: Any, stack: Stack) -> None:
     """Every model tokenizes and detokenizes under both paths, and an unknown token is reported with its index."""
     for base in (stack.door, f"{stack.door}/v1"):
         for model in (MODEL, "all-minilm-l6-v2"):
@@ -304,7 +304,7 @@ def test_tokens_of_texts(client: Any, stack: Stack) -> None:
     assert caught.value.param == "tokens.1"
 
 
-def test_input_of_a_response_is_counted_before_it_is_made(client: Any) -> None:
+def test_counted_input_tokens_equal_the_responses_usage(client: Any) -> None:
     """The client's token count equals the input tokens that the response then uses."""
     tool = {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}}
     fields: dict[str, Any] = {"model": MODEL, "input": "What is the capital of France?", "instructions": "Be kind."}
@@ -314,7 +314,7 @@ def test_input_of_a_response_is_counted_before_it_is_made(client: Any) -> None:
         assert (counted.object, counted.input_tokens) == ("response.input_tokens", made.usage.input_tokens)
 
 
-def test_template_variables_of_responses(stack: Stack) -> None:
+def test_template_variables_reach_the_template_of_a_response(stack: Stack) -> None:
     """Variables reach the template of a response, too: one more of them changes the number of its tokens."""
     body = {"model": MODEL, "input": "Hello! Who are you?"}
 
@@ -337,6 +337,6 @@ def test_template_variables_of_responses(stack: Stack) -> None:
         {"type": "json_schema", "value": {"schema": SCHEMA}},
     ],
 )
-def test_formats_of_tgi(client: Any, wanted: dict[str, Any]) -> None:
+def test_tgi_schema_formats_constrain_the_answer(client: Any, wanted: dict[str, Any]) -> None:
     """Each of TGI's forms of a schema constrains the answer."""
     jsonschema.validate(json.loads(text_of(chat(client, response_format=wanted, max_tokens=100))), SCHEMA)

@@ -32,7 +32,7 @@ def settings(tmp_path: Path) -> dict[str, str]:
     }
 
 
-def test_a_failed_model_is_left_out(settings: dict[str, str]) -> None:
+def test_failed_model_is_not_served_and_others_are(settings: dict[str, str]) -> None:
     """Other models are served; the failed one is listed with its reason, is not healthy, and its requests get 503."""
     stack = Stack(environment=settings | {"SLUICE_SERVICE_LEAVE_OUT_FAILED_MODELS": "true"})
     try:
@@ -67,7 +67,7 @@ _HEALTH = {
 }
 
 
-def test_a_failed_model_ends_the_start_by_default(settings: dict[str, str]) -> None:
+def test_failed_model_fails_the_start_by_default(settings: dict[str, str]) -> None:
     """The start fails with the reason, so that a rollout keeps its old replicas."""
     stack = Stack(environment=settings)
     assert stack.wait() != 0

@@ -69,7 +69,7 @@ def bodies(schema: str) -> dict[str, tuple[str, str]]:
 
 
 @pytest.mark.parametrize("poison", [*POISON.values(), *HEAVY.values()], ids=[*POISON, *HEAVY])
-def test_rest_rejects_it_or_accepts_it_as_text(stack: Stack, poison: str) -> None:
+def test_rest_rejects_malicious_json_or_accepts_it_as_text(stack: Stack, poison: str) -> None:
     for position, (path, body) in bodies(poison).items():
         answer = httpx.post(
             stack.door + path, content=body, headers={"content-type": "application/json"}, timeout=GUARD_S
@@ -81,7 +81,7 @@ def test_rest_rejects_it_or_accepts_it_as_text(stack: Stack, poison: str) -> Non
 
 
 @pytest.mark.parametrize("poison", [*POISON.values(), *HEAVY.values()], ids=[*POISON, *HEAVY])
-def test_grpc_rejects_it_by_its_field_or_accepts_it_as_text(stack: Stack, poison: str) -> None:
+def test_grpc_rejects_malicious_json_by_field_or_accepts_it_as_text(stack: Stack, poison: str) -> None:
     message: dict[str, Any] = {"role": "ROLE_USER", "content": [{"text": "hi"}]}
     common = {"model": "sluice-demo", "messages": [message], "stopping": {"maxTokens": 2}}
     parameters = f'{{"type": "object", "properties": {{"a": {poison}}}}}'

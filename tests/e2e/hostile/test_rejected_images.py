@@ -68,7 +68,7 @@ def test_too_many_images_are_rejected_before_any_is_decoded(vision: Stack) -> No
         assert answer.json()["error"]["message"].endswith(f"has {number} images; the limit is 32 (images.max_images)")
 
 
-def test_images_that_exceed_the_context_are_counted(vision: Stack) -> None:
+def test_images_whose_tokens_exceed_the_context_are_rejected(vision: Stack) -> None:
     """Small files whose tokens exceed the context are rejected."""
     answer = chat(vision, openai_content(*[picture(3, (4, 4))] * 31))
     assert answer.status_code == 400

@@ -27,7 +27,7 @@ from tests.waiting import GUARD_S
         ("/v1/responses/input_tokens", {"input": "a"}),
     ],
 )
-def test_tokens_need_their_own_scope(guarded: Guarded, path: str, body: dict[str, Any]) -> None:
+def test_tokenization_requires_the_scope_tokenize(guarded: Guarded, path: str, body: dict[str, Any]) -> None:
     """The scope generate does not include the scope tokenize."""
     asked = {"model": MODEL, **body}
     answer = guarded.post(path, asked, authorization=f"Bearer {guarded.keys['operator']}")
@@ -35,7 +35,7 @@ def test_tokens_need_their_own_scope(guarded: Guarded, path: str, body: dict[str
     assert guarded.post(path, asked, authorization=f"Bearer {guarded.keys['team']}").status_code == 200
 
 
-def test_hidden_model_is_none_in_any_dialect(guarded: Guarded) -> None:
+def test_hidden_model_looks_unknown_in_every_dialect(guarded: Guarded) -> None:
     """A hidden model is not listed, and requests for it get the same response as for an unknown model."""
     key = guarded.keys["team"]
     assert [each["id"] for each in guarded.get("/v1/models", key).json()["data"]] == [MODEL]
@@ -78,7 +78,7 @@ def test_hidden_model_is_none_in_any_dialect(guarded: Guarded) -> None:
         assert responses[0][0] == 404, path
 
 
-def test_changes_of_endpoints_need_their_scope(guarded: Guarded) -> None:
+def test_endpoint_changes_require_their_scope(guarded: Guarded) -> None:
     """A key that may read endpoints may not change them."""
     entity = {"name": "a", "entity_name": MODEL, "entity_version": "1"}
     routes = [{"served_model_name": "a", "traffic_percentage": 100}]
@@ -120,7 +120,7 @@ def test_grpc_through_envoy_needs_a_key(guarded: Guarded) -> None:
                 assert (caught.value.code().name, reason_of(caught.value)) == (code, reason)
 
 
-def test_keys_change_while_it_serves(guarded: Guarded) -> None:
+def test_keys_are_created_rotated_and_revoked_without_a_restart(guarded: Guarded) -> None:
     """A key is created, rotated and revoked without a restart; its running stream continues."""
     key = guarded.command("create", "--id", "guest", "--scope", "generate")["key"]
 

@@ -144,7 +144,7 @@ def test_errors_of_a_body_require_a_valid_key(guarded: Guarded, dialect: str) ->
         assert good.status_code == (415 if kind == "text/plain" else 400)
 
 
-def test_openais_sdk_raises_its_own_errors(guarded: Guarded) -> None:
+def test_openais_sdk_raises_its_exceptions_for_invalid_keys(guarded: Guarded) -> None:
     """OpenAI's client works with a valid key, and raises its exceptions for 401 and 403 otherwise."""
 
     def client(key: str) -> openai.OpenAI:
@@ -215,7 +215,7 @@ for key in sys.argv[2:]:
 
 
 @pytest.mark.parametrize("vendor", SDKS)
-def test_vendors_clients_raise_their_own_errors(guarded: Guarded, vendor: str) -> None:
+def test_vendor_sdks_raise_their_exceptions_for_invalid_keys(guarded: Guarded, vendor: str) -> None:
     """A valid key works; an invalid one and one without the scope raise the client's exceptions for 401 and 403."""
     script, raised = SDKS[vendor]
     keys = [guarded.keys["team"], new_key("team"), guarded.keys["embedder"]]

@@ -14,7 +14,7 @@ from tests.engine.hub_server import serving_hub
 from tests.waiting import GUARD_S
 
 
-def test_a_download_shows_bytes_and_speed_and_is_served(tmp_path: Path) -> None:
+def test_downloaded_model_is_served_and_its_progress_is_printed(tmp_path: Path) -> None:
     """The run's output shows the progress of the download."""
     folder, home = tmp_path / "model", tmp_path / "home"
     shutil.copytree(DEMO_FOLDER, folder)
@@ -32,7 +32,7 @@ def test_a_download_shows_bytes_and_speed_and_is_served(tmp_path: Path) -> None:
             assert stack.stop() == 0
 
 
-def test_a_failed_download_is_one_line(tmp_path: Path) -> None:
+def test_failed_download_is_reported_in_one_line(tmp_path: Path) -> None:
     """The run ends with the reason if the hub is unreachable or does not have the model."""
     with serving_hub("org/slow", DEMO_FOLDER) as url:
         for endpoint, reason in (("http://127.0.0.1:1", "http://127.0.0.1:1 can't be reached"), (url, "404")):
