@@ -104,7 +104,7 @@ def test_client(
     assert results[file][check] is None, results[file][check]
 
 
-def test_the_page_of_clients_is_up_to_date() -> None:
+def test_documented_list_of_clients_is_up_to_date() -> None:
     """Every file of checks has its row in docs/api/clients.md, with the pinned versions."""
     assert {path.name for path in CHECKS.iterdir() if path.suffix in {".py", ".mjs"}} == set(listing.PACKAGES)
     assert listing.PAGE.read_text() == listing.page()

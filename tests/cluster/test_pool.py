@@ -66,7 +66,7 @@ def report(pool: PoolDeployment, phase: ReplicaPhase, port: int = 1, **others: A
     return Report(pool.fingerprint, phase, Host("10.0.0.1", port), Load(), **others)
 
 
-def test_envoy_has_serving_replicas_only() -> None:
+def test_envoy_routes_only_to_serving_replicas() -> None:
     """Envoy has no starting replica; a lost replica is removed and replaced."""
     scene = Scene(PoolDeployment())
     (first,) = scene.tick(0)
@@ -157,7 +157,7 @@ def test_draining_replicas_are_first_removed_from_envoy() -> None:
     assert scene.tick(3 + SETTLE_S) == [new]
 
 
-def test_an_empty_pool_is_filled_by_a_call() -> None:
+def test_call_to_an_empty_pool_starts_a_replica() -> None:
     """A call fills an empty pool, and a lack of calls empties it."""
     scene = Scene(PoolDeployment.model_validate({"min_replicas": 0, "scaling": QUICK}))
     assert scene.tick(0) == []
