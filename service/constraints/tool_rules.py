@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from service.constraints.call_payload import CalledFunction
+from service.constraints.called_function import CalledFunction
 from service.generation.errors import InvalidRequest
 from service.generation.formats.json_text import parse_parameters
 from service.generation.prompts.conversation import Function
