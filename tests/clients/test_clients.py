@@ -99,8 +99,8 @@ def test_client(
 ) -> None:
     """The client's own call works as its documentation promises."""
     if file not in results:
-        asked: Stack = request.getfixturevalue("exact_stack" if Path(file).stem in EXACT else "stack")
-        results[file] = run(file, asked.door, lonely_gateway)
+        server: Stack = request.getfixturevalue("exact_stack" if Path(file).stem in EXACT else "stack")
+        results[file] = run(file, server.door, lonely_gateway)
     assert results[file][check] is None, results[file][check]
 
 

@@ -58,9 +58,9 @@ def test_client(environment: str, check: str, results: dict[str, dict[str, str |
 
 def test_both_contracts_in_one_process() -> None:
     """The client's and the server's messages can be imported together, and serialize to the same bytes."""
-    asked = request.chat_request("Hello!", {"model": "m", "temperature": 0.5, "max_tokens": 3, "priority": 1})
-    same = server_chat_pb2.ChatRequest.FromString(asked.SerializeToString())
-    assert same.SerializeToString(deterministic=True) == asked.SerializeToString(deterministic=True)
+    message = request.chat_request("Hello!", {"model": "m", "temperature": 0.5, "max_tokens": 3, "priority": 1})
+    same = server_chat_pb2.ChatRequest.FromString(message.SerializeToString())
+    assert same.SerializeToString(deterministic=True) == message.SerializeToString(deterministic=True)
     assert same.sampling.temperature == 0.5
     script = "import sluice_client, sluice.v1.chat_pb2; from sluice_client.v1 import chat_pb2"
     paths = os.pathsep.join(map(str, (ROOT / "generated", ROOT / "clients/python/src")))

@@ -212,11 +212,11 @@ def test_command_reports_failures(wrong_url: str, tmp_path: Path, capsys: pytest
 
 def test_command_tests_selected_claims(wrong_url: str, capsys: pytest.CaptureFixture[str]) -> None:
     """`--only` selects claims by id; an inapplicable claim is no success, and an unknown id is a usage error."""
-    asked = ["--url", wrong_url, "--dialect", "openai", "--model", "m", "--only"]
-    assert main([*asked, "errors.key"]) == 1
+    arguments = ["--url", wrong_url, "--dialect", "openai", "--model", "m", "--only"]
+    assert main([*arguments, "errors.key"]) == 1
     assert re.search(r"^all +0 +0 +1$", capsys.readouterr().out, re.MULTILINE)
     with pytest.raises(SystemExit):
-        main([*asked, "answer.shapes"])
+        main([*arguments, "answer.shapes"])
     assert "answer.shapes" in capsys.readouterr().err
 
 

@@ -66,8 +66,8 @@ def check_answer_is_sent_back(url: str, _: str) -> None:
         answer.to_param(),
         {"role": "assistant", "content": [block.to_dict() for block in answer.content]},
     ]
-    asked: Any = {"role": "user", "content": "And of Norway?"}
-    seconds = [messages.create(messages=[*QUESTION, form, asked], **GREEDY) for form in forms]
+    options: Any = {"role": "user", "content": "And of Norway?"}
+    seconds = [messages.create(messages=[*QUESTION, form, options], **GREEDY) for form in forms]
     assert len({second.content[0].text for second in seconds}) == 1
 
 
@@ -124,13 +124,13 @@ def check_async_client(url: str, _: str) -> None:
 def check_tools(url: str, _: str) -> None:
     """A call that must be made has input of its schema, streamed or whole, and its result can be sent back."""
     messages = client(url).messages
-    asked: Any = {**GREEDY, "max_tokens": 200, "tools": [WEATHER]}
+    options: Any = {**GREEDY, "max_tokens": 200, "tools": [WEATHER]}
     for choice in ({"type": "any"}, {"type": "tool", "name": "get_weather", "disable_parallel_tool_use": True}):
-        first = messages.create(messages=QUESTION, tool_choice=choice, **asked)
+        first = messages.create(messages=QUESTION, tool_choice=choice, **options)
         assert first.stop_reason == "tool_use"
         call: Any = first.content[-1]
         assert (call.type, call.name, set(call.input)) == ("tool_use", "get_weather", {"city"})
-        with messages.stream(messages=QUESTION, tool_choice=choice, **asked) as stream:
+        with messages.stream(messages=QUESTION, tool_choice=choice, **options) as stream:
             kinds = {event.type for event in stream}
             streamed: Any = stream.get_final_message().content[-1]
         assert "input_json" in kinds
@@ -141,8 +141,8 @@ def check_tools(url: str, _: str) -> None:
                 del block["content"]
             content: Any = [block, {"type": "text", "text": "Thanks."}]
             again: Any = [*QUESTION, {"role": "assistant", "content": first.content}]
-            assert messages.create(messages=[*again, {"role": "user", "content": content}], **asked).stop_reason
-    assert messages.create(messages=QUESTION, tool_choice={"type": "none"}, **asked).stop_reason != "tool_use"
+            assert messages.create(messages=[*again, {"role": "user", "content": content}], **options).stop_reason
+    assert messages.create(messages=QUESTION, tool_choice={"type": "none"}, **options).stop_reason != "tool_use"
 
 
 def check_tool_runner(url: str, _: str) -> None:
@@ -158,7 +158,7 @@ def check_tool_runner(url: str, _: str) -> None:
         cities.append(city)
         return "sunny, 20 degrees"
 
-    asked: Any = {
+    options: Any = {
         **GREEDY,
         "max_tokens": 200,
         "messages": QUESTION,
@@ -166,10 +166,10 @@ def check_tool_runner(url: str, _: str) -> None:
         "tool_choice": {"type": "any"},
         "max_iterations": 2,
     }
-    runner = client(url).beta.messages.tool_runner(**asked)
+    runner = client(url).beta.messages.tool_runner(**options)
     answers = list(runner)
     assert len(answers) == len(cities) == 2
-    streamed = client(url).beta.messages.tool_runner(stream=True, **asked)
+    streamed = client(url).beta.messages.tool_runner(stream=True, **options)
     finals = [stream.get_final_message() for stream in streamed]
     assert [final.content[-1].input for final in finals] == [answer.content[-1].input for answer in answers]
 
@@ -202,10 +202,10 @@ def check_thinking(url: str, _: str) -> None:
 def check_parse_gives_a_pydantic_model(url: str, _: str) -> None:
     """`messages.parse` asks for the model's schema and gets an instance of it, streamed too."""
     messages = client(url).messages
-    asked: Any = {"model": MODEL, "max_tokens": 300, "messages": QUESTION, "output_format": City}
+    options: Any = {"model": MODEL, "max_tokens": 300, "messages": QUESTION, "output_format": City}
     given: Any = {"temperature": 0, "repetition_penalty": 1.2}
-    assert isinstance(messages.parse(**asked, extra_body=given).parsed_output, City)
-    with messages.stream(**asked, extra_body=given) as stream:
+    assert isinstance(messages.parse(**options, extra_body=given).parsed_output, City)
+    with messages.stream(**options, extra_body=given) as stream:
         assert isinstance(stream.get_final_message().parsed_output, City)
 
 

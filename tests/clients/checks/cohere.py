@@ -80,14 +80,14 @@ def check_chat_goes_on(url: str, _: str) -> None:
 def check_chat_calls_tools(url: str, _: str) -> None:
     """A required call matches the tool's schema, whole and streamed, and its result is answered."""
     client = cohere.ClientV2(base_url=url, api_key="unused")
-    asked: Any = {**GREEDY, "tools": [TOOL], "max_tokens": 100}
+    options: Any = {**GREEDY, "tools": [TOOL], "max_tokens": 100}
     messages: Any = [{"role": "user", "content": "What is the weather in Oslo?"}]
-    answer = client.chat(messages=messages, tool_choice="REQUIRED", **asked)
+    answer = client.chat(messages=messages, tool_choice="REQUIRED", **options)
     assert answer.finish_reason == "TOOL_CALL"
     call = answer.message.tool_calls[0]
     assert call.function.name == "get_weather"
     assert json.loads(call.function.arguments)["city"] in {"Oslo", "Rome"}
-    events = list(client.chat_stream(messages=messages, tool_choice="REQUIRED", **asked))
+    events = list(client.chat_stream(messages=messages, tool_choice="REQUIRED", **options))
     start = next(event for event in events if event.type == "tool-call-start")
     assert start.delta.message.tool_calls.function.name == "get_weather"
     pieces = [
@@ -100,7 +100,7 @@ def check_chat_calls_tools(url: str, _: str) -> None:
     assert events[-1].delta.finish_reason == "TOOL_CALL"
     document = {"type": "document", "document": {"data": {"weather": "sunny"}, "id": "1"}}
     results = [{"role": "tool", "tool_call_id": each.id, "content": [document]} for each in answer.message.tool_calls]
-    assert client.chat(messages=[*messages, answer.message, *results], tool_choice="NONE", **asked).message.content
+    assert client.chat(messages=[*messages, answer.message, *results], tool_choice="NONE", **options).message.content
 
 
 def check_chat_formats_and_logprobs(url: str, _: str) -> None:

@@ -60,12 +60,12 @@ def check_tools_are_called(url: str, _: str) -> None:
     question = HumanMessage("What is the weather in Oslo?")
     for options in ({}, {"use_responses_api": True}):
         bound = model(url, **options).bind_tools([get_weather])
-        asked = bound.invoke([question])
+        answer = bound.invoke([question])
         pieces = list(bound.stream([question]))
         streamed = pieces[0]
         for piece in pieces[1:]:
             streamed += piece
-        for kept in (asked, streamed):
+        for kept in (answer, streamed):
             (call,) = kept.tool_calls
             assert (call["name"], call["args"]) == ("get_weather", {"city": "Oslo"})
             result = ToolMessage(get_weather.invoke(call["args"]), tool_call_id=call["id"])
@@ -75,8 +75,8 @@ def check_tools_are_called(url: str, _: str) -> None:
 def check_structured_output(url: str, _: str) -> None:
     """A pydantic model comes back, by JSON Schema and by a call."""
     for method in ("json_schema", "function_calling"):
-        asked = model(url, extra_params={"frequency_penalty": 0.5}).with_structured_output(City, method=method)
-        assert isinstance(asked.invoke("Describe Paris."), City), method
+        answer = model(url, extra_params={"frequency_penalty": 0.5}).with_structured_output(City, method=method)
+        assert isinstance(answer.invoke("Describe Paris."), City), method
 
 
 def check_embeddings(url: str, _: str) -> None:

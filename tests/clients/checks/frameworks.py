@@ -64,11 +64,11 @@ def check_llama_index_calls_tools(url: str, _: str) -> None:
     tool = FunctionTool.from_defaults(get_weather)
     model = llama(url)
     question = ChatMessage(role=MessageRole.USER, content="What is the weather in Oslo?")
-    asked = model.chat_with_tools([tool], chat_history=[question])
-    (call,) = model.get_tool_calls_from_response(asked)
+    answer = model.chat_with_tools([tool], chat_history=[question])
+    (call,) = model.get_tool_calls_from_response(answer)
     assert (call.tool_name, call.tool_kwargs) == ("get_weather", {"city": "Oslo"})
     *_, streamed = model.stream_chat_with_tools([tool], chat_history=[question])
-    for each in (asked, streamed):
+    for each in (answer, streamed):
         (made,) = model.get_tool_calls_from_response(each)
         assert made.tool_kwargs == call.tool_kwargs
         result = ChatMessage(role=MessageRole.TOOL, content="sunny", additional_kwargs={"tool_call_id": made.tool_id})

@@ -56,11 +56,11 @@ def second_turns(model: str, **options: Any) -> None:
     assert again.choices[0].message.content
     options["_skip_mcp_handler"] = True  # tools would import `mcp`, which isn't installed
     tools = {"tools": [WEATHER], "tool_choice": "required"}
-    asked = litellm.completion(messages=MESSAGES, **options, **tools).choices[0].message
+    reply = litellm.completion(messages=MESSAGES, **options, **tools).choices[0].message
     chunks = list(litellm.completion(messages=MESSAGES, stream=True, **options, **tools))
     streamed: Any = litellm.stream_chunk_builder(chunks, messages=MESSAGES)
     finish_streams()
-    for kept in (asked, streamed.choices[0].message, asked.model_dump()):
+    for kept in (reply, streamed.choices[0].message, reply.model_dump()):
         result = {"role": "tool", "tool_call_id": kept["tool_calls"][0]["id"], "content": "sunny"}
         assert litellm.completion(messages=[*MESSAGES, kept, result], tools=[WEATHER], **options).choices
 

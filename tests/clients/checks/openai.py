@@ -102,8 +102,8 @@ def check_history_as_the_client_keeps_it(url: str, _: str) -> None:
     assert isinstance(parsed.parsed, City)
     assert chats.create(messages=[*MESSAGES, parsed, MESSAGES[0]], **options).choices[0].message.content
     strict: Any = {**WEATHER, "function": {**WEATHER["function"], "strict": True}}
-    asked: Any = chats.parse(messages=MESSAGES, tools=[strict], tool_choice="required", **options).choices[0].message
-    assert asked.tool_calls[0].function.parsed_arguments
+    calling: Any = chats.parse(messages=MESSAGES, tools=[strict], tool_choice="required", **options).choices[0].message
+    assert calling.tool_calls[0].function.parsed_arguments
     chunks = chats.create(messages=MESSAGES, tools=[strict], tool_choice="required", stream=True, **options)
     calls: dict[int, Any] = {}
     for piece in (piece for chunk in chunks if chunk.choices for piece in chunk.choices[0].delta.tool_calls or ()):
@@ -112,8 +112,8 @@ def check_history_as_the_client_keeps_it(url: str, _: str) -> None:
         else:
             calls[piece.index] = piece
     streamed = {"role": "assistant", "content": None, "tool_calls": [call.model_dump() for call in calls.values()]}
-    other = {**asked.model_dump(), "reasoning": "Which city?", "annotations": [], "audio": None, "id": "msg_1"}
-    for kept in (asked, streamed, other):
+    other = {**calling.model_dump(), "reasoning": "Which city?", "annotations": [], "audio": None, "id": "msg_1"}
+    for kept in (calling, streamed, other):
         called: Any = kept if isinstance(kept, dict) else kept.model_dump()
         result = {"role": "tool", "tool_call_id": called["tool_calls"][0]["id"], "content": "sunny"}
         again: Any = [*MESSAGES, kept, result]

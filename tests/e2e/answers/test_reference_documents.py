@@ -81,15 +81,15 @@ def test_effort_of_databricks_paths_is_medium(thinking: Stack) -> None:
 
     On other paths the chat template decides.
     """
-    asked = {"messages": MESSAGES, "max_tokens": 60, "temperature": 0}
-    answer = post(thinking, f"/serving-endpoints/{MODEL}/invocations", asked, **JSON).json()
+    body = {"messages": MESSAGES, "max_tokens": 60, "temperature": 0}
+    answer = post(thinking, f"/serving-endpoints/{MODEL}/invocations", body, **JSON).json()
     assert answer["reasoning_effort"] == "medium"
     assert answer["usage"]["reasoning_tokens"] > 0
-    chunks = events(post(thinking, f"/serving-endpoints/{MODEL}/invocations", asked))
+    chunks = events(post(thinking, f"/serving-endpoints/{MODEL}/invocations", body))
     assert {chunk["reasoning_effort"] for chunk in chunks} == {"medium"}
-    off = post(thinking, f"/serving-endpoints/{MODEL}/invocations", {**asked, "reasoning_effort": "none"}, **JSON)
+    off = post(thinking, f"/serving-endpoints/{MODEL}/invocations", {**body, "reasoning_effort": "none"}, **JSON)
     assert (off.json()["reasoning_effort"], off.json()["usage"]["reasoning_tokens"]) == ("none", 0)
-    plain = post(thinking, "/v1/chat/completions", {**asked, "model": MODEL}).json()
+    plain = post(thinking, "/v1/chat/completions", {**body, "model": MODEL}).json()
     assert plain["usage"]["reasoning_tokens"] == 0
     for path, effort in (("/serving-endpoints/responses", "medium"), ("/v1/responses", None)):
         response = post(thinking, path, {"model": MODEL, "input": "Hi", "max_output_tokens": 60}).json()

@@ -68,10 +68,10 @@ def test_streamed_and_unstreamed_responses_are_equal(client: Any) -> None:
 
 def test_parse_returns_the_clients_type(client: Any) -> None:
     """`parse` and the stream helper return the answer as an object of the client's own type."""
-    asked = {**GREEDY, "input": "Tell me about Oslo.", "text_format": Place}
-    parsed = client.responses.parse(**asked)
+    fields = {**GREEDY, "input": "Tell me about Oslo.", "text_format": Place}
+    parsed = client.responses.parse(**fields)
     assert isinstance(parsed.output_parsed, Place)
-    with client.responses.stream(**asked) as stream:
+    with client.responses.stream(**fields) as stream:
         assert stream.get_final_response().output_parsed == parsed.output_parsed
 
 

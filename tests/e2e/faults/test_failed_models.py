@@ -37,9 +37,9 @@ def test_failed_model_is_not_served_and_others_are(settings: dict[str, str]) -> 
     stack = Stack(environment=settings | {"SLUICE_SERVICE_LEAVE_OUT_FAILED_MODELS": "true"})
     try:
         stack.wait_for("sluice is ready.")
-        asked = {"model": "good", "prompt": "The", "max_tokens": 2}
-        assert httpx.post(f"{stack.door}/v1/completions", json=asked, timeout=GUARD_S).status_code == 200
-        refused = httpx.post(f"{stack.door}/v1/completions", json=asked | {"model": "bad"}, timeout=GUARD_S)
+        body = {"model": "good", "prompt": "The", "max_tokens": 2}
+        assert httpx.post(f"{stack.door}/v1/completions", json=body, timeout=GUARD_S).status_code == 200
+        refused = httpx.post(f"{stack.door}/v1/completions", json=body | {"model": "bad"}, timeout=GUARD_S)
         assert (refused.status_code, "'bad' could not be loaded" in refused.json()["error"]["message"]) == (503, True)
         assert [each["id"] for each in httpx.get(f"{stack.door}/v1/models", timeout=GUARD_S).json()["data"]] == ["good"]
         with grpc.insecure_channel(stack.door.removeprefix("http://")) as channel:

@@ -260,14 +260,14 @@ def test_grpc_calls_have_rate_limit_metadata_and_details(guarded: Guarded) -> No
     """Through Envoy the answer has its metadata and the rejection its details."""
     key_id = DOORS[0].key_id
     message = content_pb2.Message(role=content_pb2.ROLE_USER, content=[content_pb2.ContentPart(text="Hello")])
-    asked = chat_pb2.ChatRequest(model=MODEL, messages=[message])
+    request = chat_pb2.ChatRequest(model=MODEL, messages=[message])
     with grpc.insecure_channel(f"127.0.0.1:{guarded.stack.ports['envoy']}") as channel:
         stub = chat_pb2_grpc.ChatServiceStub(channel)
-        _, call = stub.Chat.with_call(asked, metadata=tuple(guarded.bearing("sizes").items()), timeout=GUARD_S)
+        _, call = stub.Chat.with_call(request, metadata=tuple(guarded.bearing("sizes").items()), timeout=GUARD_S)
         assert not [key for key, _ in call.initial_metadata() or () if key.startswith("x-ratelimit-")]
         with pytest.raises(grpc.RpcError) as refused:  # noqa: PT012 accepted once if a minute has passed since
             while True:
-                stub.Chat(asked, metadata=tuple(guarded.bearing(key_id).items()), timeout=GUARD_S)
+                stub.Chat(request, metadata=tuple(guarded.bearing(key_id).items()), timeout=GUARD_S)
     error: Any = refused.value
     assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert dict(error.trailing_metadata())["x-ratelimit-remaining-requests"] == "0"

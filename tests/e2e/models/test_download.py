@@ -26,8 +26,8 @@ def test_downloaded_model_is_served_and_its_progress_is_printed(tmp_path: Path) 
             lines = re.findall(r"downloading org/slow: ([0-9.]+) of ([0-9.]+) MB, [0-9.]+ MB/s", stack.output)
             assert lines
             assert 0 < float(lines[0][0]) < float(lines[0][1]) <= 51
-            asked = {"model": "slow", "messages": [{"role": "user", "content": "Hello!"}]}
-            assert httpx.post(f"{stack.door}/v1/chat/completions", json=asked, timeout=GUARD_S).status_code == 200
+            body = {"model": "slow", "messages": [{"role": "user", "content": "Hello!"}]}
+            assert httpx.post(f"{stack.door}/v1/chat/completions", json=body, timeout=GUARD_S).status_code == 200
         finally:
             assert stack.stop() == 0
 

@@ -211,5 +211,5 @@ def test_sluice_chat_attaches_images(vision: Stack, tmp_path: Path) -> None:
         enter("What is it?", "4 tokens")
         enter("/retry", "4 tokens")
         enter(f"/save {tmp_path / 'said.json'}", "written to")
-    (asked, _) = json.loads((tmp_path / "said.json").read_text())["messages"]
-    assert [part["type"] for part in asked["content"]] == ["image_url"] * 4 + ["text"]
+    (question, _) = json.loads((tmp_path / "said.json").read_text())["messages"]
+    assert [part["type"] for part in question["content"]] == ["image_url"] * 4 + ["text"]

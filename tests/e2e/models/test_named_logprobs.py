@@ -22,8 +22,8 @@ def test_requested_tokens_follow_the_most_likely_ones(stack: Stack) -> None:
     (likely, *_) = plain["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
     tokens = httpx.post(f"{stack.door}/tokenize", json={"prompt": likely["token"], "add_special_tokens": False}).json()
     ids = [tokens["tokens"][-1], 300, 301]
-    asked = BODY | {"top_logprobs": 1, "logprob_token_ids": ids}
-    answer = httpx.post(f"{stack.door}/v1/chat/completions", json=asked, timeout=GUARD_S).json()
+    body = BODY | {"top_logprobs": 1, "logprob_token_ids": ids}
+    answer = httpx.post(f"{stack.door}/v1/chat/completions", json=body, timeout=GUARD_S).json()
     entries = answer["choices"][0]["logprobs"]["content"]
     assert [len(each["top_logprobs"]) for each in entries[:1]] == [3]
     first = entries[0]["top_logprobs"]

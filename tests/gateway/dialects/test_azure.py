@@ -14,7 +14,7 @@ from gateway.dialects.azure.embedding import AzureEmbeddingTranslator
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.translator import ParsedRequest
-from tests.gateway.dialects.azure_requests import VERSION, http_request, error_of
+from tests.gateway.dialects.azure_requests import VERSION, error_of, http_request
 from tests.gateway.fakes_raw import VECTORS
 
 

@@ -10,7 +10,7 @@ import pytest
 from gateway.dialects.azure.chat import AzureTranslator
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.http_request import HttpRequest
-from tests.gateway.dialects.azure_requests import VERSION, http_request, error_of
+from tests.gateway.dialects.azure_requests import VERSION, error_of, http_request
 
 DEEP = b'{"temperature": 9, "tools": ' + b"[" * 5000 + b"]" * 5000 + b"}"
 

@@ -78,9 +78,9 @@ def test_parameter_with_the_contracts_name_is_copied(
 ) -> None:
     """Every parameter that a dialect documents under the contract's name is copied to the contract."""
     given = {field.name: value_of(field)}
-    sent = base | ({"parameters": given} if body is GenerateParameters else given)
+    body_fields = base | ({"parameters": given} if body is GenerateParameters else given)
     headers, query = {"extra-parameters": "pass-through"}, {"api-version": "2024-05-01-preview"}
-    request = translator().parse(HttpRequest(json.dumps(sent).encode(), headers, {"model": "m"}, query)).request
+    request = translator().parse(HttpRequest(json.dumps(body_fields).encode(), headers, {"model": "m"}, query)).request
     copied = getattr(getattr(request, group), field.name)
     expected = {5: 0.5} if field.message_type is not None else value_of(field)
     assert (dict(copied) if field.message_type is not None else copied) == expected

@@ -148,10 +148,10 @@ def test_bad_body(fields: dict[str, Any], name: str, reason: Reason) -> None:
     assert (caught.value.field, caught.value.reason) == (name, reason)
 
 
-@pytest.mark.parametrize(("priority", "asked"), [(1, -4), (5, 0)])
-def test_priority_5_is_the_contracts_0(priority: int, asked: int) -> None:
+@pytest.mark.parametrize(("priority", "expected"), [(1, -4), (5, 0)])
+def test_priority_5_is_the_contracts_0(priority: int, expected: int) -> None:
     """MindIE's default priority is 5, the last one; the contract's is 0."""
-    assert parse(priority=priority).request.serving.priority == asked
+    assert parse(priority=priority).request.serving.priority == expected
     assert not parse().request.serving.HasField("priority")
 
 

@@ -47,12 +47,12 @@ def score(**fields: Any) -> ParsedRequest[rank_pb2.ScoreRequest]:
 def test_rerank_request_becomes_the_contracts(fields: dict[str, Any], wanted: dict[str, Any]) -> None:
     """Long documents are truncated by default, as Cohere and Jina document it."""
     expected = ParseDict({"model": "m", "query": "q", "documents": ["a", "b"], **wanted}, rank_pb2.RankRequest())
-    asked = rerank(**fields).request
-    asked.options.SetInParent()
-    asked.serving.SetInParent()
+    request = rerank(**fields).request
+    request.options.SetInParent()
+    request.serving.SetInParent()
     expected.options.SetInParent()
     expected.serving.SetInParent()
-    assert asked == expected
+    assert request == expected
 
 
 @pytest.mark.parametrize(
@@ -69,8 +69,8 @@ def test_score_request_becomes_the_contracts(
     fields: dict[str, Any], queries: list[str], documents: list[str], *, truncates: bool
 ) -> None:
     """A score request has one text for all pairs, or one for each."""
-    asked = score(**fields).request
-    assert (list(asked.queries), list(asked.documents), bool(asked.serving.error_behavior)) == (
+    request = score(**fields).request
+    assert (list(request.queries), list(request.documents), bool(request.serving.error_behavior)) == (
         queries,
         documents,
         truncates,

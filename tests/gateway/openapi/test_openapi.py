@@ -112,15 +112,15 @@ def test_limits_of_parts_do_not_apply_to_the_whole_input(document: dict[str, Any
 
 def test_path_parameter_example_matches_the_bodys_example(document: dict[str, Any]) -> None:
     """If a body needs another endpoint, the parameter has an example with the body's name."""
-    asked = document["paths"]["/serving-endpoints/{name}/invocations"]["post"]
-    assert {name: each["value"] for name, each in asked["parameters"][0]["examples"].items()} == {
+    operation = document["paths"]["/serving-endpoints/{name}/invocations"]["post"]
+    assert {name: each["value"] for name, each in operation["parameters"][0]["examples"].items()} == {
         "DatabricksChatBody": "sluice-demo",
         "DatabricksCompletionBody": "sluice-demo",
         "DatabricksEmbeddingBody": "all-minilm-l6-v2",
         "ResponseBody": "sluice-demo",
     }
-    assert set(asked["requestBody"]["content"]["application/json"]["examples"]) == set(
-        asked["parameters"][0]["examples"]
+    assert set(operation["requestBody"]["content"]["application/json"]["examples"]) == set(
+        operation["parameters"][0]["examples"]
     )
 
 

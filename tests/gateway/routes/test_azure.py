@@ -54,7 +54,7 @@ async def test_embeddings(gateway: Gateway, service: fakes_raw.FakeRawService, b
 
 
 @pytest.mark.parametrize(
-    ("endpoints", "name", "deployment", "asked"),
+    ("endpoints", "name", "deployment", "endpoint"),
     [
         ([], None, None, "talker"),
         ([], "gpt-9", None, "talker"),  # ignored: only one model chats
@@ -74,7 +74,7 @@ async def test_embeddings(gateway: Gateway, service: fakes_raw.FakeRawService, b
 )
 async def test_model_is_selected_by_name_deployment_or_task(
     gateway: Gateway, service: fakes_raw.FakeRawService, endpoints: list[str], name: str | None, *,
-    deployment: str | None, asked: str,
+    deployment: str | None, endpoint: str,
 ) -> None:  # fmt: skip
     """A known name is kept, a deployment selects its endpoint, and otherwise the only model of the task is used."""
     for each in endpoints:
@@ -87,9 +87,9 @@ async def test_model_is_selected_by_name_deployment_or_task(
     headers = {} if deployment is None else {"azureml-model-deployment": deployment}
     answer = await chat(gateway, headers=headers, **({} if name is None else {"model": name}))
     assert answer.status_code == 200
-    assert service.requests[0].model == asked
+    assert service.requests[0].model == endpoint
     assert service.requests[0].serving.deployment == (deployment or "")
-    assert service.metadata[-1]["x-sluice-model"] == asked
+    assert service.metadata[-1]["x-sluice-model"] == endpoint
 
 
 @pytest.mark.parametrize("stream", [False, True])

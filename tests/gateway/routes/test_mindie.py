@@ -84,9 +84,9 @@ async def test_stream(gateway: Gateway, service: FakeTextService, path: str, ver
         {"id": "a", "model_name": "org/b", "model_version": "2", "text_output": text, **end}
         for text, end in (("Hel", {}), ("lo", {}), ("", {"finish_reason": "eos_token"}))
     ]
-    (asked,) = service.texts
-    asked.ClearField("sampling")
-    assert asked == GenerateTextRequest(model="org/b", model_version=version, text_input="My name is")
+    (request,) = service.texts
+    request.ClearField("sampling")
+    assert request == GenerateTextRequest(model="org/b", model_version=version, text_input="My name is")
 
 
 @pytest.mark.parametrize("path", PATHS)

@@ -59,8 +59,8 @@ BY_PATH: Final = pytest.mark.parametrize("call", CALLS, ids=[f"{call.path}-{min(
 
 def models_of(service: GoldenService) -> list[str]:
     """Return the models in the requests of the service, except in those that list what it serves."""
-    asked = [note for note in service.notes if note.startswith(">>> ") and "/List" not in note]
-    return [line.strip() for note in asked for line in note.splitlines() if line.strip().startswith("model: ")]
+    notes = [note for note in service.notes if note.startswith(">>> ") and "/List" not in note]
+    return [line.strip() for note in notes for line in note.splitlines() if line.strip().startswith("model: ")]
 
 
 @BY_PATH

@@ -116,8 +116,8 @@ def test_every_field_is_converted() -> None:
 def test_omitted_fields_have_their_defaults() -> None:
     """Omitted fields are left to the model."""
     request = chat_request()
-    asked = to_answer_request(request)
-    assert asked == AnswerRequest("tiny", asked.prompts, "messages")
+    converted = to_answer_request(request)
+    assert converted == AnswerRequest("tiny", converted.prompts, "messages")
     assert conversation_of(request) == Conversation(conversation_of(request).messages)
 
 
@@ -158,17 +158,17 @@ def test_every_role_of_the_contract_is_converted(role: content_pb2.Role) -> None
 @pytest.mark.parametrize("effort", chat_pb2.ReasoningEffort.values())
 def test_every_effort_of_the_contract_is_converted(effort: chat_pb2.ReasoningEffort) -> None:
     """An unspecified effort leaves it to the template."""
-    asked = conversation_of(chat_request(reasoning_effort=effort)).reasoning_effort
+    converted = conversation_of(chat_request(reasoning_effort=effort)).reasoning_effort
     name = chat_pb2.ReasoningEffort.Name(effort).removeprefix("REASONING_EFFORT_").lower()
-    assert (asked.value if asked else "unspecified") == name
+    assert (converted.value if converted else "unspecified") == name
 
 
 @pytest.mark.parametrize("mode", tool_pb2.ToolChoiceMode.values())
 def test_every_tool_mode_of_the_contract_is_converted(mode: tool_pb2.ToolChoiceMode) -> None:
     """An unspecified mode is automatic."""
-    asked = conversation_of(chat_request(tools=[function("f")], tool_choice=tool_pb2.ToolChoice(mode=mode)))
+    converted = conversation_of(chat_request(tools=[function("f")], tool_choice=tool_pb2.ToolChoice(mode=mode)))
     name = tool_pb2.ToolChoiceMode.Name(mode).removeprefix("TOOL_CHOICE_MODE_").lower()
-    assert asked.tool_choice == ToolChoice(ToolMode("auto" if name == "unspecified" else name))
+    assert converted.tool_choice == ToolChoice(ToolMode("auto" if name == "unspecified" else name))
 
 
 @pytest.mark.parametrize(

@@ -65,16 +65,16 @@ def test_every_field_is_converted() -> None:
 
 def test_omitted_fields_have_their_defaults() -> None:
     """A prompt is raw by default, and nothing about it is returned."""
-    asked = to_answer_request(completion_request("hi"))
-    assert asked == AnswerRequest("tiny", (RawText("hi", "prompts[0]"),), "prompts")
+    converted = to_answer_request(completion_request("hi"))
+    assert converted == AnswerRequest("tiny", (RawText("hi", "prompts[0]"),), "prompts")
 
 
 def test_prompt_only_request_generates_one_token() -> None:
     """A request for the prompt alone generates one token, whatever other limits it has."""
-    asked = to_answer_request(
+    converted = to_answer_request(
         completion_request(prompt_only=True, echo=True, stopping={"min_tokens": 5, "stop": ["a"]})
     )
-    assert asked.stopping == StopParams(max_tokens=1)
+    assert converted.stopping == StopParams(max_tokens=1)
 
 
 def test_prompt_logprobs_need_an_echo_or_an_explicit_request() -> None:

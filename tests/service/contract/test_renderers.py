@@ -199,7 +199,7 @@ COUNTED, WITH_IDS = ({"tokens": new_tokens_pb2.TokensOptions(ids=ids)} for ids i
 TWICE = replace(STARTED, prompt_token_ids=([3, 4], [5]), num_prompts=2)
 
 
-def asked(name: str, fields: Any) -> Any:
+def renderer_for(name: str, fields: Any) -> Any:
     """Return a renderer for a request with these fields."""
     if name == "chat":
         return ChatRenderer(chat_pb2.ChatRequest(**fields))
@@ -210,7 +210,7 @@ def asked(name: str, fields: Any) -> Any:
 @pytest.mark.parametrize("name", ["chat", "completion"])
 def test_tokens_are_in_the_first_message_of_their_output(name: str, fields: Any, ids: list[int]) -> None:
     """Tokens are in the first message of their output; without text the delta is empty, without tokens it has none."""
-    renderer = asked(name, fields)
+    renderer = renderer_for(name, fields)
     rendered(renderer, STARTED)
     first, *others = renderer.render([TOKENS, Text(0, "a"), Text(0, "b"), ChoiceFinished(0, FinishReason.LENGTH)])
     assert (first.tokens.num_tokens, list(first.tokens.ids)) == (1, ids)
@@ -225,7 +225,7 @@ def test_tokens_are_in_the_first_message_of_their_output(name: str, fields: Any,
 @pytest.mark.parametrize("name", ["chat", "completion"])
 def test_no_tokens_are_returned_unless_requested(name: str) -> None:
     """Neither the answer's nor the prompt's tokens are returned."""
-    renderer = asked(name, {})
+    renderer = renderer_for(name, {})
     (started,) = rendered(renderer, TWICE)
     assert not started.started.prompt_token_ids
     assert not any(message.HasField("tokens") for message in renderer.render([TOKENS, Text(0, "a")]))
@@ -233,17 +233,17 @@ def test_no_tokens_are_returned_unless_requested(name: str) -> None:
 
 def test_prompts_tokens_are_returned_at_the_start() -> None:
     """A chat returns the tokens of its prompt, a completion those of each prompt; their number is always returned."""
-    (chat,) = rendered(asked("chat", WITH_IDS), replace(STARTED, prompt_token_ids=([3, 4],)))
+    (chat,) = rendered(renderer_for("chat", WITH_IDS), replace(STARTED, prompt_token_ids=([3, 4],)))
     assert (list(chat.started.prompt_token_ids), chat.started.prompt_tokens) == ([3, 4], 2)
-    (completion,) = rendered(asked("completion", WITH_IDS), TWICE)
+    (completion,) = rendered(renderer_for("completion", WITH_IDS), TWICE)
     assert [list(prompt.ids) for prompt in completion.started.prompt_token_ids] == [[3, 4], [5]]
-    (counted,) = rendered(asked("completion", {}), TWICE)
+    (counted,) = rendered(renderer_for("completion", {}), TWICE)
     assert list(counted.started.prompt_tokens) == [2, 1]
 
 
 def test_prompt_logprobs_of_a_chat_precede_the_answers_tokens() -> None:
     """The prompt's logprobs come first, and the answer's tokens with the answer."""
-    prompt, text = asked("chat", WITH_IDS).render([TOKENS, PromptLogprobs(0, (LOGPROB,)), Text(0, "a")])
+    prompt, text = renderer_for("chat", WITH_IDS).render([TOKENS, PromptLogprobs(0, (LOGPROB,)), Text(0, "a")])
     assert list(prompt.prompt_logprobs.logprobs) == logprob_messages([LOGPROB])
     assert not prompt.HasField("tokens")
     assert list(text.tokens.ids) == [5]

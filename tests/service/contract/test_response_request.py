@@ -124,10 +124,10 @@ def test_every_other_field_is_converted() -> None:
     set_fields = {each.name for each, _ in request.ListFields()}
     assert set_fields == {each.name for each in request.DESCRIPTOR.fields} - {"resume"}
     request.resume.CopyFrom(resume_options(RESUMED))
-    asked = to_answer_request(request)
-    (conversation,) = asked.prompts
+    converted = to_answer_request(request)
+    (conversation,) = converted.prompts
     assert isinstance(conversation, Conversation)
-    assert asked == AnswerRequest(
+    assert converted == AnswerRequest(
         model="m",
         prompts=(conversation,),
         prompts_field="input",
@@ -159,10 +159,10 @@ def test_every_other_field_is_converted() -> None:
 
 def test_omitted_fields_have_their_defaults() -> None:
     """Omitted fields are left to the model."""
-    asked = to_answer_request(request_of(text("user", "hi")))
-    (conversation,) = asked.prompts
+    converted = to_answer_request(request_of(text("user", "hi")))
+    (conversation,) = converted.prompts
     assert isinstance(conversation, Conversation)
-    assert asked == AnswerRequest("m", (conversation,), "input", max_tokens_field="max_output_tokens")
+    assert converted == AnswerRequest("m", (conversation,), "input", max_tokens_field="max_output_tokens")
     assert conversation == Conversation(conversation.messages, field="input")
 
 

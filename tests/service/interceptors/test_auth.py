@@ -123,8 +123,8 @@ async def test_health_and_reflection_need_no_key(path: Path) -> None:
         assert await run.status() == "SERVING"
         channel: Any = run.channel
         stub: Any = reflection_pb2_grpc.ServerReflectionStub(channel)
-        asked = iter([reflection_pb2.ServerReflectionRequest(list_services="")])
-        assert [answer async for answer in stub.ServerReflectionInfo(asked)]
+        requests = iter([reflection_pb2.ServerReflectionRequest(list_services="")])
+        assert [answer async for answer in stub.ServerReflectionInfo(requests)]
 
 
 async def test_log_names_the_key_and_never_shows_it(path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -158,10 +158,10 @@ async def test_metrics_distinguish_entities_of_one_endpoint() -> None:
 @pytest.mark.slow
 async def test_finish_reasons_and_phases_are_counted() -> None:
     """Finish reasons are counted per choice; there is one wait, one prefill, and a gap between chunks of tokens."""
-    asked = request("tulip", n=2, stopping=sampling_pb2.StopParams(max_tokens=4))
+    message = request("tulip", n=2, stopping=sampling_pb2.StopParams(max_tokens=4))
     async with running(ScriptedRunner("hello", "you")) as run:
         with run.runner.paused(after=1):  # the first tokens are sent in a chunk of their own
-            call = run.chat.StreamChat(asked)
+            call = run.chat.StreamChat(message)
             while not (await call.read()).HasField("content_delta"):
                 pass
         assert [event async for event in rest_of(call)]

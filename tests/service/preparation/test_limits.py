@@ -145,11 +145,11 @@ async def test_encoding_has_a_time_limit() -> None:
     preparation.close()
 
 
-@pytest.mark.parametrize("asked", [chat(), raw("hello")], ids=["chat", "raw"])
-async def test_deadline_ends_the_preparation(preparation: Preparation, asked: AnswerRequest) -> None:
+@pytest.mark.parametrize("request", [chat(), raw("hello")], ids=["chat", "raw"])
+async def test_deadline_ends_the_preparation(preparation: Preparation, request: AnswerRequest) -> None:
     """A request whose deadline has passed isn't prepared."""
     with pytest.raises(DeadlineExceeded):
-        await preparation.prepare(asked, "r", -1.0)
+        await preparation.prepare(request, "r", -1.0)
 
 
 async def test_event_loop_runs_while_a_template_is_rendered() -> None:
@@ -217,9 +217,9 @@ async def test_long_string_anywhere_is_rejected_before_it_is_tokenized(place: st
     template = StuckTemplate(threading.Event())
     preparation = preparation_of(template, tokenizer, max_model_len=64)
     tokenizer.num_characters = 0
-    asked = AnswerRequest("tiny", (conversation_with(place, "a" * 10_000),), "messages")
+    request = AnswerRequest("tiny", (conversation_with(place, "a" * 10_000),), "messages")
     with pytest.raises(PromptTooLong, match="at least") as caught:
-        await preparation.prepare(asked, "r")
+        await preparation.prepare(request, "r")
     assert caught.value.field == "messages"
     assert tokenizer.num_characters == 0
     preparation.close()

@@ -55,11 +55,11 @@ def test_whole_is_golden() -> None:
 def test_stream_order_for_each_choice() -> None:
     """A choice starts with its role and ends with its finish reason in a separate chunk."""
     for index in range(4):
-        own = [c for chunk in chunks(encode()) for c in chunk["choices"] if c["index"] == index]
-        assert own[0]["delta"]["role"] == "assistant"
-        assert ["role" in choice["delta"] for choice in own[1:]] == [False] * (len(own) - 1)
-        assert own[-1]["delta"] == {}
-        assert [choice["finish_reason"] is None for choice in own] == [True] * (len(own) - 1) + [False]
+        choices = [c for chunk in chunks(encode()) for c in chunk["choices"] if c["index"] == index]
+        assert choices[0]["delta"]["role"] == "assistant"
+        assert ["role" in choice["delta"] for choice in choices[1:]] == [False] * (len(choices) - 1)
+        assert choices[-1]["delta"] == {}
+        assert [choice["finish_reason"] is None for choice in choices] == [True] * (len(choices) - 1) + [False]
 
 
 def test_usage_is_in_the_last_chunk_only_with_include_usage() -> None:

@@ -37,7 +37,7 @@ def test_request_with_every_field() -> None:
         max_tokens=100, min_tokens=2, stop="END", stop_token_ids=[3], ignore_eos=False, priority=-5, cache_salt="t",
         response_format={"type": "json_object"},
     )  # fmt: skip
-    wanted = {
+    expected = {
         "model": "m",
         "prompts": [{"text": "a"}, {"text": "b"}],
         "sampling": {
@@ -49,12 +49,12 @@ def test_request_with_every_field() -> None:
         "n": 2, "logprobs": {"topLogprobs": 3}, "outputConstraint": {"jsonObject": {}}, "suffix": "!", "echo": True,
         "serving": {"priority": -5, "cacheSalt": "t"},
     }  # fmt: skip
-    assert call.request == ParseDict(wanted, completion_pb2.CompleteRequest())
+    assert call.request == ParseDict(expected, completion_pb2.CompleteRequest())
     assert (call.stream, call.affinity) == (True, "k")
 
 
 @pytest.mark.parametrize(
-    ("prompt", "wanted"),
+    ("prompt", "expected"),
     [
         ("", [{"text": ""}]),
         ("a", [{"text": "a"}]),
@@ -64,10 +64,10 @@ def test_request_with_every_field() -> None:
         ([], []),
     ],
 )
-def test_each_of_four_prompt_types_is_accepted(prompt: Any, wanted: list[dict[str, Any]]) -> None:
+def test_each_of_four_prompt_types_is_accepted(prompt: Any, expected: list[dict[str, Any]]) -> None:
     """A prompt is a text, several texts, a list of token ids, or several lists."""
     assert parse(prompt=prompt).request == ParseDict(
-        {"model": "m", "prompts": wanted}, completion_pb2.CompleteRequest()
+        {"model": "m", "prompts": expected}, completion_pb2.CompleteRequest()
     )
 
 
@@ -217,11 +217,11 @@ def test_stream_chunks_add_up_to_the_unstreamed_answer() -> None:
     head = {"id": "cmpl-7", "object": "text_completion", "created": 5, "model": "m", "system_fingerprint": ""}
     assert all({name: chunk[name] for name in head} == head for chunk in streamed_chunks)
     assert all("usage" not in chunk for chunk in streamed_chunks)
-    own = [choice for chunk in streamed_chunks for choice in chunk["choices"] if choice["index"] == 0]
-    assert "".join(choice["text"] for choice in own) == "A€c"
-    pieces = [choice["logprobs"] for choice in own if choice["logprobs"] is not None]
+    choices = [choice for chunk in streamed_chunks for choice in chunk["choices"] if choice["index"] == 0]
+    assert "".join(choice["text"] for choice in choices) == "A€c"
+    pieces = [choice["logprobs"] for choice in choices if choice["logprobs"] is not None]
     assert {name: [value for piece in pieces for value in piece[name]] for name in LOGPROBS} == LOGPROBS
-    assert [choice["finish_reason"] for choice in own] == [None, None, None, "stop"]
+    assert [choice["finish_reason"] for choice in choices] == [None, None, None, "stop"]
 
 
 def test_usage_is_in_the_last_chunk_with_include_usage() -> None:

@@ -24,7 +24,7 @@ def parse(**fields: Any) -> ParsedRequest[embedding_pb2.EmbedRequest]:
 
 
 @pytest.mark.parametrize(
-    ("fields", "wanted"),
+    ("fields", "expected"),
     [
         ({}, {"inputs": [{"text": "hi"}]}),
         (
@@ -36,10 +36,10 @@ def parse(**fields: Any) -> ParsedRequest[embedding_pb2.EmbedRequest]:
         ({"input": [[5], [6]], "user": "u"}, {"inputs": [{"tokenIds": {"ids": [5]}}, {"tokenIds": {"ids": [6]}}]}),
     ],
 )
-def test_request(fields: dict[str, Any], wanted: dict[str, Any]) -> None:
+def test_request(fields: dict[str, Any], expected: dict[str, Any]) -> None:
     """Texts and token ids become inputs."""
     call = parse(**fields)
-    assert call.request == ParseDict({"model": "m", **wanted}, embedding_pb2.EmbedRequest())
+    assert call.request == ParseDict({"model": "m", **expected}, embedding_pb2.EmbedRequest())
     assert not call.stream
 
 

@@ -110,14 +110,14 @@ def test_answer_echoes_the_request() -> None:
 def test_answer_echoes_openais_defaults_of_absent_fields() -> None:
     """Absent fields are echoed as OpenAI's defaults; numbers are the effective values of the service."""
     whole = whole_of("text")
-    wanted = {
+    expected = {
         "temperature": 0.5, "top_p": 1.0, "tools": [], "tool_choice": "auto", "parallel_tool_calls": True,
         "truncation": "disabled", "text": {"format": {"type": "text"}, "verbosity": None}, "instructions": None,
         "max_output_tokens": None, "top_logprobs": 0, "error": None, "incomplete_details": None,
         "reasoning": {"effort": None, "summary": None}, "frequency_penalty": 0.0, "presence_penalty": 0.0,
         "service_tier": "default", "conversation": None, "prompt": None, "completed_at": 1_700_000_003,
     }  # fmt: skip
-    assert {name: whole[name] for name in wanted} == wanted
+    assert {name: whole[name] for name in expected} == expected
 
 
 def test_answer_rounds_float32_numbers_to_seven_digits() -> None:
@@ -148,12 +148,12 @@ def test_answer_has_the_effective_effort(given: dict[str, str], sent_data: str) 
 def test_schemas_are_echoed_in_the_requests_form_on_one_line(*, is_nested: bool) -> None:
     """Tools and formats are echoed in the form of the request, without line ends that would break an event."""
     named = f'"name": "f", "strict": null, "description": null, "%s": {SCHEMA}'
-    tool, wanted = named % "parameters", named % "schema"
+    tool, expected = named % "parameters", named % "schema"
     if is_nested:
-        tool, wanted = f'"function": {{{tool}}}', f'"json_schema": {{{wanted}}}'
+        tool, expected = f'"function": {{{tool}}}', f'"json_schema": {{{expected}}}'
     body = (
         f'{{"model": "m", "input": "hi", "tools": [{{"type": "function", {tool}}}], '
-        f'"text": {{"format": {{"type": "json_schema", {wanted}}}, "verbosity": null}}}}'
+        f'"text": {{"format": {{"type": "json_schema", {expected}}}, "verbosity": null}}}}'
     )
     encoder = OpenAIResponseTranslator().parse(HttpRequest(body.encode())).encoder
     stream = b"".join(encoder.chunk(event) for event in events_of("text"))

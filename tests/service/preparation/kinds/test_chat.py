@@ -38,7 +38,7 @@ async def test_prompt_is_rendered_by_the_template(preparation: Preparation) -> N
 async def test_engine_request_has_every_field_of_the_chat(preparation: Preparation) -> None:
     """Every field reaches the engine's request; the echo has every default."""
     deadline = time.monotonic() + 60
-    asked = chat(
+    request = chat(
         user("hi"),
         n=3,
         sampling=SamplingParams(temperature=0.5),
@@ -47,7 +47,7 @@ async def test_engine_request_has_every_field_of_the_chat(preparation: Preparati
         priority=3,
         cache_salt="tenant",
     )
-    prepared = await preparation.prepare(asked, "r", deadline)
+    prepared = await preparation.prepare(request, "r", deadline)
     generation = request_of(prepared)
     assert (generation.request_id, generation.n, generation.logprobs) == ("r", 3, LogprobsOptions(4))
     assert (generation.prompt_field, generation.deadline) == ("messages", deadline)
@@ -86,8 +86,8 @@ async def test_template_variables_of_the_request_reach_the_template() -> None:
     """Own variables override an effort's; unknown ones have no effect."""
     preparation = preparation_of(SWITCHES)
     own = json.dumps({"mood": "calm", "enable_thinking": True, "rest": {"a": [1, None]}, "unknown": 1})
-    asked = chat(user("x"), template_variables=own, reasoning_effort=ReasoningEffort.NONE)
-    assert prompt_of(await preparation.prepare(asked, "r")) == 'calmT{"a": [1, null]}A'
+    request = chat(user("x"), template_variables=own, reasoning_effort=ReasoningEffort.NONE)
+    assert prompt_of(await preparation.prepare(request, "r")) == 'calmT{"a": [1, null]}A'
     closed = chat(user("x"), template_variables='{"rest": 1}', opens_turn=False)
     assert prompt_of(await preparation.prepare(closed, "r")) == "F1"
     preparation.close()
@@ -115,9 +115,9 @@ async def test_invalid_template_variables_are_rejected_by_field(preparation: Pre
 
 async def test_control_tokens_are_omitted_unless_requested(preparation: Preparation) -> None:
     """By default control tokens are omitted."""
-    asked = chat(user("x"))
-    assert request_of(await preparation.prepare(asked, "r")).skip_special_tokens
-    shown = replace(asked, skip_special_tokens=False)
+    request = chat(user("x"))
+    assert request_of(await preparation.prepare(request, "r")).skip_special_tokens
+    shown = replace(request, skip_special_tokens=False)
     assert not request_of(await preparation.prepare(shown, "r")).skip_special_tokens
 
 
@@ -184,10 +184,10 @@ async def test_usage_counts_all_choices_and_the_prompt_once(preparation: Prepara
 async def test_conversation_with_calls_and_results_is_rendered(preparation: Preparation) -> None:
     """Earlier calls and their results reach the template."""
     call = FunctionCall("1", "weather", '{"city": "Oslo"}')
-    asked = chat(
+    request = chat(
         user("weather?"),
         message(Role.ASSISTANT, tool_calls=(call,)),
         message(Role.TOOL, "cold", tool_call_id="1"),
     )
-    prompt = prompt_of(await preparation.prepare(asked, "r"))
+    prompt = prompt_of(await preparation.prepare(request, "r"))
     assert '<tool_call>{"name": "weather", "arguments": {"city": "Oslo"}}</tool_call>' in prompt

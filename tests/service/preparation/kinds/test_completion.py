@@ -133,8 +133,8 @@ async def test_error_about_a_long_prompt_names_its_field(preparation: Preparatio
 async def test_echo_has_the_prompts_logprobs(preparation: Preparation) -> None:
     """Each choice begins with the prompt's text and the logprobs of its tokens; the first token's is 0, alone."""
     completion = await completion_of(preparation, "hello", [7], n=2, echo=True, logprobs=LOGPROBS)
-    asked = [generation.prompt_logprobs for generation in completion.prepared.requests]
-    assert asked == [LogprobsOptions(1)] * 2
+    options = [generation.prompt_logprobs for generation in completion.prepared.requests]
+    assert options == [LogprobsOptions(1)] * 2
     prompt = TOKENIZER.encode("hello")
     found = [TokenLogprob(token_id, -0.5, ((9, -0.25),)) for token_id in prompt[1:]]
     first, *rest = said(0, "yes")
