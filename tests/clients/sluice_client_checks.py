@@ -36,7 +36,7 @@ def failure(call: Any) -> sluice_client.SluiceError:
 
 
 def check_stream_is_the_answer(url: str, _: str) -> None:
-    """A stream's pieces join to the whole answer's text; events are the contract's, numbered from 0."""
+    """A stream's pieces add up to the unstreamed answer; events are the contract's, numbered from 0."""
     with client(url) as c:
         whole = c.chat(QUESTION, temperature=0)
         events = list(c.stream_chat(QUESTION, temperature=0))
@@ -141,7 +141,7 @@ def check_output_follows_a_schema(url: str, _: str) -> None:
 
 
 def check_tool_call_and_result(url: str, _: str) -> None:
-    """A required call has arguments of its schema, and its result goes back."""
+    """A required call has arguments that match its schema, and its result can be sent back."""
     with client(url) as c:
         request = sluice_client.message("user", "What is the weather in Paris?")
         answer = c.chat([request], tools=[WEATHER], tool_choice="required", temperature=0)
@@ -187,7 +187,7 @@ def check_deadline(url: str, _: str) -> None:
 
 
 def check_cancelled_stream(url: str, _: str) -> None:
-    """Leaving the block stops the generation, and so does another thread's cancel."""
+    """Leaving the block stops the generation, and so does `cancel` from another thread."""
     with client(url) as c:
         with c.stream_chat(QUESTION, **LONG) as stream:
             assert len([next(stream) for _ in range(4)]) == 4

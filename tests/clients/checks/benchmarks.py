@@ -88,7 +88,7 @@ def check_guidellm(url: str, _: str) -> None:
 
 
 def check_aiperf(url: str, _: str) -> None:
-    """Streamed chats and completions: every request is valid."""
+    """Streamed chats and completions: every request succeeds."""
     for kind in ("chat", "completions"):
         with tempfile.TemporaryDirectory() as folder:
             arguments = [
@@ -111,7 +111,7 @@ def check_aiperf(url: str, _: str) -> None:
 
 
 def check_genai_perf(url: str, _: str) -> None:
-    """The requests that it writes for its load generator, which PyPI doesn't have, are answered."""
+    """The requests that it generates for its load generator, which is not on PyPI, are answered."""
     for kind, path in (("chat", "/v1/chat/completions"), ("completions", "/v1/completions")):
         with tempfile.TemporaryDirectory() as folder:
             fake = Path(folder, "perf_analyzer")
@@ -138,7 +138,7 @@ def check_genai_perf(url: str, _: str) -> None:
 
 
 def check_vllm_bench_serve(url: str, _: str) -> None:
-    """The benchmark of vLLM over chats and completions: all are completed, to the token."""
+    """VLLM's benchmark with chats and completions: all requests are completed, with the exact number of tokens."""
     for kind, path in (("openai", "/v1/completions"), ("openai-chat", "/v1/chat/completions")):
         with tempfile.TemporaryDirectory() as folder:
             arguments = [
@@ -162,7 +162,7 @@ def check_vllm_bench_serve(url: str, _: str) -> None:
 
 
 def check_sglang_bench_serving(url: str, _: str) -> None:
-    """The benchmark of SGLang over chats and completions: all are answered, to the token."""
+    """SGLang's benchmark with chats and completions: all requests are completed, with the exact number of tokens."""
     for kind in ("sglang-oai", "sglang-oai-chat"):
         with tempfile.TemporaryDirectory() as folder:
             arguments = [f"--backend={kind}", f"--base-url={url}", f"--model={MODEL}", f"--tokenizer={TOKENIZER}"]
