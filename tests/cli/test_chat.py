@@ -114,17 +114,17 @@ def test_terminal_conversation_streams_and_supports_commands(stack: Stack, tmp_p
         terminal.type("Ada.\n")
         terminal.until("first after")
         enter('"""\nTwo lines,\nand a "quoted" one.\n"""', "first after")
-        enter(f"/save {tmp_path / 'said.json'}", "written to")
-        said = json.loads((tmp_path / "said.json").read_text())
-        assert [message["role"] for message in said["messages"]] == ["user", "assistant"] * 3
-        assert said["messages"][1]["content"] == ANSWER
-        assert said["messages"][2]["content"] == "My name is\nAda."
-        assert said["messages"][4]["content"] == 'Two lines,\nand a "quoted" one.'
+        enter(f"/save {tmp_path / 'saved.json'}", "written to")
+        saved = json.loads((tmp_path / "said.json").read_text())
+        assert [message["role"] for message in saved["messages"]] == ["user", "assistant"] * 3
+        assert saved["messages"][1]["content"] == ANSWER
+        assert saved["messages"][2]["content"] == "My name is\nAda."
+        assert saved["messages"][4]["content"] == 'Two lines,\nand a "quoted" one.'
         enter("/undo", "removed: Two lines,")
         terminal.until("> ")
         terminal.type("/clear\n")
         enter("/retry", "there is no question to retry")
-        enter(f"/load {tmp_path / 'said.json'}", "6 messages")
+        enter(f"/load {tmp_path / 'saved.json'}", "6 messages")
         terminal.until("> ")
         terminal.type("/set max_tokens=3\n")
         terminal.until("> ")

@@ -56,7 +56,7 @@ async def test_replacing_replicas_loses_no_request() -> None:
             there = fleet.hosts()
             assert fleet.end("keeper") == 0
             fleet.start_keeper()
-            await asyncio.to_thread(fleet.until, lambda: fleet.said().count("serves at") == 6)
+            await asyncio.to_thread(fleet.until, lambda: fleet.output().count("serves at") == 6)
             await until_num(load, 4 * load.num_callers)
             assert fleet.hosts() == there
         check_all_done(load)

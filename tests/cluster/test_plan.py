@@ -63,15 +63,15 @@ def test_without_capacity_one_old_replica_is_removed_first(replicas: Sequence[Re
 
 
 @pytest.mark.parametrize("surge", [True, False])
-@pytest.mark.parametrize("wanted", [0, 1, 2, 5])
-def test_replacement_terminates_from_any_start(wanted: int, surge: bool) -> None:  # noqa: FBT001
+@pytest.mark.parametrize("expected", [0, 1, 2, 5])
+def test_replacement_terminates_from_any_start(expected: int, surge: bool) -> None:  # noqa: FBT001
     """From any start, the wanted number of the new revision serves in the end, and never fewer than allowed."""
     replicas = [standing(f"old-{number}", OLD) for number in range(3)]
-    least = min(wanted, 3) - (not surge)
+    least = min(expected, 3) - (not surge)
     for step in range(40):
-        done = plan(replicas, wanted, NEW, surge=surge)
+        done = plan(replicas, expected, NEW, surge=surge)
         replicas = [each for each in replicas if each.name not in done.drains]
         assert len([each for each in replicas if each.is_settled]) >= least
         replicas = [standing(each.name, each.revision) for each in replicas]
         replicas += [standing(f"new-{step}-{number}", NEW, ReplicaPhase.STARTING) for number in range(done.num_starts)]
-    assert [each.revision for each in replicas] == [NEW] * wanted
+    assert [each.revision for each in replicas] == [NEW] * expected

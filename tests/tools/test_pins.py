@@ -42,11 +42,11 @@ def test_every_package_has_hashes() -> None:
 def test_every_requirement_is_pinned() -> None:
     """The requirements of each extra in pyproject.toml are pinned; if not, run `make pins`."""
     known = {name for name, _ in pins(LOCK.read_text())}
-    asked = {
+    requested = {
         re.split(r"[\[><=;]", each)[0].lower().replace("_", "-")
         for each in needed("bench", "build", "zig", "pins", "audit")
     }
-    assert asked - known == set()
+    assert requested - known == set()
 
 
 def test_hashes_belong_to_the_pinned_version() -> None:

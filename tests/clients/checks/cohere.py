@@ -107,8 +107,8 @@ def check_chat_formats_and_logprobs(url: str, _: str) -> None:
     """JSON matches its schema; log probabilities belong to the tokens of the text; documents become prompt tokens."""
     client = cohere.ClientV2(base_url=url, api_key="unused")
     schema = {"type": "object", "properties": {"city": {"enum": ["Oslo"]}}, "required": ["city"]}
-    wanted: Any = {"type": "json_object", "json_schema": schema}
-    answer = client.chat(messages=QUESTION, response_format=wanted, **GREEDY)
+    expected: Any = {"type": "json_object", "json_schema": schema}
+    answer = client.chat(messages=QUESTION, response_format=expected, **GREEDY)
     assert json.loads(answer.message.content[0].text) == {"city": "Oslo"}
     answer = client.chat(messages=QUESTION, logprobs=True, **GREEDY)
     assert "".join(each.text for each in answer.logprobs) == answer.message.content[0].text

@@ -106,8 +106,8 @@ def test_bundled_model_keeps_its_templates_effort(stack: Stack) -> None:
 
 def prompt_tokens(stack: Stack, **json_schema: Any) -> int:
     """Return the number of prompt tokens of a chat that requires JSON of a schema."""
-    wanted = {"type": "json_schema", "json_schema": {"name": "place", "schema": SCHEMA, **json_schema}}
-    body = {"model": MODEL, "messages": MESSAGES, "max_tokens": 40, "response_format": wanted}
+    expected = {"type": "json_schema", "json_schema": {"name": "place", "schema": SCHEMA, **json_schema}}
+    body = {"model": MODEL, "messages": MESSAGES, "max_tokens": 40, "response_format": expected}
     answer = post(stack, "/v1/chat/completions", body).json()
     return int(answer["usage"]["prompt_tokens"])
 
@@ -171,8 +171,8 @@ def test_response_has_completion_time_and_service_tier(stack: Stack, path: str) 
 
 def test_a_formats_invalid_name_is_rejected_by_field(stack: Stack) -> None:
     """The error names the client's field and the allowed characters."""
-    wanted = {"type": "json_schema", "name": "a b", "schema": SCHEMA}
-    answer = post(stack, "/v1/responses", {"model": MODEL, "input": "Hi", "text": {"format": wanted}})
+    expected = {"type": "json_schema", "name": "a b", "schema": SCHEMA}
+    answer = post(stack, "/v1/responses", {"model": MODEL, "input": "Hi", "text": {"format": expected}})
     assert answer.status_code == 400
     assert (
         answer.json()["error"]["message"] == "text.format.name: must be 1 to 64 letters, digits, underscores and dashes"

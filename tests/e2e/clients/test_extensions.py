@@ -64,16 +64,16 @@ def test_text_matches_the_requested_constraint(generate: Any, fields: dict[str, 
 
 def test_control_tokens_are_omitted_unless_requested(generate: Any) -> None:
     """A special token appears in the text only with `skip_special_tokens` false."""
-    said: dict[str, Any] = bias(end=100) | {"max_tokens": 3}
-    assert text_of(generate(**said)) == ""
-    assert text_of(generate(**said, skip_special_tokens=False)) == END * 3
+    fields: dict[str, Any] = bias(end=100) | {"max_tokens": 3}
+    assert text_of(generate(**fields)) == ""
+    assert text_of(generate(**fields, skip_special_tokens=False)) == END * 3
 
 
 def test_stop_strings_and_tokens_are_included_on_request(generate: Any) -> None:
     """A stop string or stop token appears in the text only on request; the finish reason is the same."""
-    said: dict[str, Any] = bias(Q=100)
+    fields: dict[str, Any] = bias(Q=100)
     for end, text in (({"stop": "QQ"}, "QQ"), ({"stop_token_ids": [token_id("Q")]}, "Q")):
-        without, with_it = generate(**said, **end), generate(**said, **end, include_stop_str_in_output=True)
+        without, with_it = generate(**fields, **end), generate(**fields, **end, include_stop_str_in_output=True)
         assert (text_of(without), text_of(with_it)) == ("", text)
         assert without.choices[0].finish_reason == with_it.choices[0].finish_reason == "stop"
 

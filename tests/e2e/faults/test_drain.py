@@ -41,8 +41,8 @@ async def under(load: Load) -> AsyncIterator[None]:
 
 async def until_num(load: Load, count: int) -> None:
     """Return when `count` more requests have ended."""
-    wanted = load.outcomes.total() + count
-    while load.outcomes.total() < wanted:  # noqa: ASYNC110 a counter has no event
+    expected = load.outcomes.total() + count
+    while load.outcomes.total() < expected:  # noqa: ASYNC110 a counter has no event
         await asyncio.sleep(0.02)
 
 

@@ -46,10 +46,10 @@ def bodies(schema: str) -> dict[str, tuple[str, str]]:
     history = [*MESSAGES, {"role": "assistant", "tool_calls": [called]}]
     history.append({"role": "tool", "tool_call_id": "a", "content": "x"})
     openai, anthropic = "/v1/chat/completions", "/v1/messages"
-    wanted = f'"output_config": {{"format": {{"type": "json_schema", "schema": {schema}}}}}'
+    expected = f'"output_config": {{"format": {{"type": "json_schema", "schema": {schema}}}}}'
     offered = f'"tools": [{{"name": "f", "input_schema": {parameters}}}]'
     used = f'{{"type": "tool_use", "id": "a", "name": "f", "input": {{"a": {schema}}}}}'
-    said = f'{json.dumps(MESSAGES[0])}, {{"role": "assistant", "content": [{used}]}}'
+    turns = f'{json.dumps(MESSAGES[0])}, {{"role": "assistant", "content": [{used}]}}'
     return {
         "format": (openai, f"{{{chat}, {form}}}"),
         "tools": (openai, f'{{{chat}, {tools}, "tool_choice": "auto"}}'),
@@ -61,9 +61,9 @@ def bodies(schema: str) -> dict[str, tuple[str, str]]:
         ),
         "metadata": ("/v1/responses", f'{{{response}, "metadata": {schema}}}'),
         "databricks": ("/serving-endpoints/sluice-demo/invocations", f"{{{chat}, {form}}}"),
-        "anthropic": (anthropic, f"{{{chat}, {wanted}}}"),
+        "anthropic": (anthropic, f"{{{chat}, {expected}}}"),
         "anthropic tools": (anthropic, f"{{{chat}, {offered}}}"),
-        "anthropic history": (anthropic, f'{{"model": "sluice-demo", "max_tokens": 2, "messages": [{said}]}}'),
+        "anthropic history": (anthropic, f'{{"model": "sluice-demo", "max_tokens": 2, "messages": [{turns}]}}'),
         "azure": ("/chat/completions?api-version=2024-05-01-preview", f"{{{chat}, {form}}}"),
     }
 

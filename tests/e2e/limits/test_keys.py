@@ -29,10 +29,10 @@ from tests.waiting import GUARD_S
 )
 def test_tokenization_requires_the_scope_tokenize(guarded: Guarded, path: str, body: dict[str, Any]) -> None:
     """The scope generate does not include the scope tokenize."""
-    asked = {"model": MODEL, **body}
-    answer = guarded.post(path, asked, authorization=f"Bearer {guarded.keys['operator']}")
+    fields = {"model": MODEL, **body}
+    answer = guarded.post(path, fields, authorization=f"Bearer {guarded.keys['operator']}")
     assert (answer.status_code, error_body(answer)["error"]["message"]) == (403, "the key lacks the scope tokenize")
-    assert guarded.post(path, asked, authorization=f"Bearer {guarded.keys['team']}").status_code == 200
+    assert guarded.post(path, fields, authorization=f"Bearer {guarded.keys['team']}").status_code == 200
 
 
 def test_hidden_model_looks_unknown_in_every_dialect(guarded: Guarded) -> None:
@@ -70,8 +70,8 @@ def test_hidden_model_looks_unknown_in_every_dialect(guarded: Guarded) -> None:
             if body is None:
                 answer = guarded.get(named, key)
             else:
-                asked = json.loads(json.dumps(body).replace("NAME", name))
-                answer = guarded.post(named, asked, authorization=f"Bearer {key}")
+                fields = json.loads(json.dumps(body).replace("NAME", name))
+                answer = guarded.post(named, fields, authorization=f"Bearer {key}")
             same = answer.text.replace(name, "NAME").replace(answer.headers["x-request-id"], "ID")
             responses.append((answer.status_code, same))
         assert responses[0] == responses[1], path
@@ -127,8 +127,8 @@ def test_keys_are_created_rotated_and_revoked_without_a_restart(guarded: Guarded
     def status(key: str) -> int:
         return guarded.post(CHAT_PATH, CHAT, authorization=f"Bearer {key}").status_code
 
-    def until(key: str, wanted: int) -> None:
-        while status(key) != wanted:
+    def until(key: str, expected: int) -> None:
+        while status(key) != expected:
             pass  # the test's own time limit ends it
 
     until(key, 200)

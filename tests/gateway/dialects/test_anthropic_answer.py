@@ -154,9 +154,8 @@ def test_stop_reasons(end: str, max_tokens: int, reason: str, sequence: str | No
 def test_tool_input_that_is_not_an_object_is_wrapped(arguments: str) -> None:
     """Tool input that is not a JSON object is returned as the value of a single key."""
     call = f'tool_call_delta {{ tool_call_index: 0 id: "call_1" name: "look" arguments: "{arguments}" }}'
-    whole = json.loads(
-        AnthropicEncoder(9).whole(golden_answers.chat(call, golden_answers.finished("LENGTH"))["Chat"][0])
-    )  # type: ignore[arg-type]
+    (answer,) = golden_answers.chat(call, golden_answers.finished("LENGTH"))["Chat"]
+    whole = json.loads(AnthropicEncoder(9).whole(answer))  # type: ignore[arg-type]
     assert whole["content"][0]["input"] == {"INVALID_JSON": arguments.replace("\\", "")}
 
 

@@ -91,11 +91,11 @@ def test_answer_is_a_valid_turn_of_the_next_request() -> None:
 )  # fmt: skip
 def test_blocks(block: dict[str, Any], part: str) -> None:
     """Images and files become parts, and documents become texts, also in tool results."""
-    wanted = text_format.Parse(part, content_pb2.ContentPart())
+    expected = text_format.Parse(part, content_pb2.ContentPart())
     (turns,) = parse(messages=[{"role": "user", "content": [block]}]).request.messages
-    assert list(turns.content) == [wanted]
+    assert list(turns.content) == [expected]
     turn = {"role": "user", "content": [{**RESULT, "content": [block]}]}
-    assert list(parse(messages=[HI, CALLED, turn]).request.messages[2].content) == [wanted]
+    assert list(parse(messages=[HI, CALLED, turn]).request.messages[2].content) == [expected]
 
 
 @pytest.mark.parametrize(

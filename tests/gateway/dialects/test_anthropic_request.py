@@ -72,7 +72,7 @@ def test_request_with_required_fields_only() -> None:
 
 
 @pytest.mark.parametrize(
-    ("thinking", "effort", "asked"),
+    ("thinking", "effort", "converted"),
     [
         ({"type": "disabled"}, "max", (chat_pb2.REASONING_EFFORT_NONE, 0)),
         ({"type": "adaptive"}, None, (chat_pb2.REASONING_EFFORT_HIGH, 0)),
@@ -82,10 +82,10 @@ def test_request_with_required_fields_only() -> None:
         ({"type": "enabled", "budget_tokens": 1024}, "low", (chat_pb2.REASONING_EFFORT_HIGH, 1024)),
     ],
 )
-def test_thinking(thinking: dict[str, Any], effort: str | None, asked: tuple[int, int]) -> None:
+def test_thinking(thinking: dict[str, Any], effort: str | None, converted: tuple[int, int]) -> None:
     """A budget stays a budget; `adaptive` uses the effort, which is high by default."""
     request = parse(thinking=thinking, output_config={"effort": effort}, max_tokens=2000).request
-    assert (request.reasoning_effort, request.reasoning_budget) == asked
+    assert (request.reasoning_effort, request.reasoning_budget) == converted
 
 
 @pytest.mark.parametrize(
@@ -101,11 +101,11 @@ def test_thinking(thinking: dict[str, Any], effort: str | None, asked: tuple[int
 )  # fmt: skip
 def test_tool_choice(choice: dict[str, Any], wanted: str) -> None:
     """The four tool choices are mapped, and whether several calls are allowed."""
-    asked = parse(tools=[TOOL], tool_choice=choice).request
+    converted = parse(tools=[TOOL], tool_choice=choice).request
     for name in ("tool_choice", "parallel_tool_calls"):
         expected = text_format.Parse(wanted, chat_pb2.ChatRequest())
-        assert getattr(asked, name) == getattr(expected, name)
-        assert asked.HasField(name) == expected.HasField(name)
+        assert getattr(converted, name) == getattr(expected, name)
+        assert converted.HasField(name) == expected.HasField(name)
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ def test_token_count_is_of_the_message_requests_prompt() -> None:
     """The counted prompt is that of the message request, without the fields of the answer."""
     body = {"model": "m", "messages": [HI], "system": "s", "tools": [TOOL], "thinking": {"type": "adaptive"}}
     counted = parse_count(HttpRequest(json.dumps(body).encode())).request.chat
-    asked = parse(**body).request
+    converted = parse(**body).request
     for name in ("stopping", "sampling", "serving"):
-        asked.ClearField(name)
-    assert counted == asked
+        converted.ClearField(name)
+    assert counted == converted

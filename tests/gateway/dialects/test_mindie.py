@@ -234,14 +234,14 @@ def test_events_without_details() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "stop_sequence", "said"),
+    ("reason", "stop_sequence", "finish_reason"),
     [
         (chat_pb2.FINISH_REASON_STOP, None, "eos_token"),
         (chat_pb2.FINISH_REASON_STOP, "END", "stop_sequence"),
         (chat_pb2.FINISH_REASON_LENGTH, None, "length"),
     ],
 )
-def test_whole_answer(reason: chat_pb2.FinishReason, stop_sequence: str | None, said: str) -> None:
+def test_whole_answer(reason: chat_pb2.FinishReason, stop_sequence: str | None, finish_reason: str) -> None:
     """An unstreamed answer has all the text, and the details of the last event."""
     response = GenerateTextResponse(
         id="7", model="m", text="abc", finish_reason=reason, stop_sequence=stop_sequence, num_generated_tokens=3,
@@ -249,14 +249,14 @@ def test_whole_answer(reason: chat_pb2.FinishReason, stop_sequence: str | None, 
     )  # fmt: skip
     body = json.loads(MindieEncoder("x", details=True).whole(response))
     assert body["text_output"] == "abc"
-    assert body["details"]["finish_reason"] == said
+    assert body["details"]["finish_reason"] == finish_reason
     assert "perf_stat" not in body
     assert json.loads(MindieEncoder("x").whole(response)) == {
         "id": "x",
         "model_name": "m",
         "model_version": None,
         "text_output": "abc",
-        "finish_reason": said,
+        "finish_reason": finish_reason,
     }
 
 

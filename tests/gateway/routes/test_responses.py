@@ -75,7 +75,7 @@ async def test_request_reaches_service(gateway: Gateway, service: FakeResponseSe
     """The service receives the request and its routing metadata."""
     answer = await ask(gateway, model="org/a", prompt_cache_key="user 1", max_output_tokens=5)
     assert answer.status_code == 200
-    (request,) = service.requests
+    (request,) = service.response_requests
     assert (request.model, request.max_output_tokens) == ("org/a", 5)
     assert service.metadata[0]["x-sluice-model"] == "org%2Fa"
     assert service.metadata[0]["x-sluice-affinity"] == affinity_key(request, None, "user 1")

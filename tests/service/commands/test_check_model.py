@@ -121,6 +121,6 @@ def test_the_share_of_each_rank_is_reported() -> None:
     assert report["weight_bytes_by_rank"] == (alone["weight_bytes"] - norms) // 2 + norms
     assert report["cache_bytes_per_token_by_rank"] == alone["cache_bytes_per_token"] // 2
     command = [sys.executable, "-m", "service.commands.check_model", str(DEMO_FOLDER), "--tensor-parallel", "0"]
-    refused = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert refused.returncode == 1
-    assert refused.stderr == "sluice: tensor_parallel must be a whole number of at least 1, not 0\n"
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 1
+    assert result.stderr == "sluice: tensor_parallel must be a whole number of at least 1, not 0\n"

@@ -109,20 +109,20 @@ def test_opened_calls_match_their_schemas(syntax: ToolSyntax, tokenizer: FastTok
     rng = random.Random(seed)
     openings = BARE.get(syntax.name, [syntax.begin, TEXT + syntax.begin])
     state = state_of(syntax, tokenizer)
-    said = say(state, tokenizer, rng.choice(openings))
+    tokens = say(state, tokenizer, rng.choice(openings))
     assert not state.is_free
     while not (state.is_free or state.is_finished()):
         allowed = allowed_ids(state, tokenizer)
         if token_id(tokenizer, END) in allowed and rng.random() < 0.5:
             break
         closing = [each for each in allowed if tokenizer.token_bytes(each) in (b'"', b"}", b"]", b"0")]
-        prefers_end = len(said) > 150 and rng.random() < 0.9  # not always: a number of zeros would never end
+        prefers_end = len(tokens) > 150 and rng.random() < 0.9  # not always: a number of zeros would never end
         chosen = rng.choice(closing if closing and prefers_end else allowed)
         if chosen == token_id(tokenizer, END):
             break
         state.accept(chosen)
-        said.append(chosen)
-    content, calls = parsed(syntax, text_of(tokenizer, said))
+        tokens.append(chosen)
+    content, calls = parsed(syntax, text_of(tokenizer, tokens))
     assert calls
     assert content.strip() in ("", TEXT.strip())
     check(calls)
@@ -133,10 +133,10 @@ def test_opened_calls_match_their_schemas(syntax: ToolSyntax, tokenizer: FastTok
 def test_alternative_markers_of_a_family_open_calls(syntax: ToolSyntax, tokenizer: FastTokenizer, marker: str) -> None:
     """A call after a marker that the family's models write in place of its own matches its schema."""
     state = state_of(syntax, tokenizer, PING, single=True)
-    said = say(state, tokenizer, TEXT + marker + ("[" if marker.isalpha() else ""))
+    tokens = say(state, tokenizer, TEXT + marker + ("[" if marker.isalpha() else ""))
     assert not state.is_free
-    said += babble(state, tokenizer, token_id(tokenizer, END), random.Random(2))
-    content, calls = parsed(syntax, text_of(tokenizer, said[:-1]))
+    tokens += babble(state, tokenizer, token_id(tokenizer, END), random.Random(2))
+    content, calls = parsed(syntax, text_of(tokenizer, tokens[:-1]))
     assert (content.strip(), [name for name, _ in calls]) == (TEXT.strip(), ["ping"])
 
 
@@ -172,9 +172,9 @@ def test_single_call_ends_the_answer(syntax: ToolSyntax) -> None:
     """Without parallel calls, nothing may follow the first call."""
     state = state_of(syntax, single=True)
     say(state, WITH_TOKENS, BARE[syntax.name][0] if syntax.bare else syntax.begin)
-    said = babble(state, WITH_TOKENS, token_id(WITH_TOKENS, END), random.Random(1))
+    tokens = babble(state, WITH_TOKENS, token_id(WITH_TOKENS, END), random.Random(1))
     assert state.is_finished()
-    assert said[-1] == token_id(WITH_TOKENS, END)
+    assert tokens[-1] == token_id(WITH_TOKENS, END)
 
 
 @pytest.mark.parametrize(

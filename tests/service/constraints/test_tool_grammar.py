@@ -155,9 +155,9 @@ def test_unenforceable_value_schema_is_unconstrained_in_optional_calls(
 @every_syntax
 def test_invalid_pattern_is_rejected_if_it_is_required(syntax: ToolSyntax) -> None:
     """The text around a pattern doesn't make an invalid pattern valid."""
-    wanted = {"type": "object", "properties": {"a": {"type": "string", "pattern": "a)b(c"}}, "required": ["a"]}
+    expected = {"type": "object", "properties": {"a": {"type": "string", "pattern": "a)b(c"}}, "required": ["a"]}
     rules = ToolRules(
-        [function("ping", json.dumps(wanted), strict=True)], syntax, required=True, single=True, field="tools"
+        [function("ping", json.dumps(expected), strict=True)], syntax, required=True, single=True, field="tools"
     )
     with pytest.raises(UnsupportedConstraint):
         said_under(grammar_of(rules, WITH_TOKENS, None), WITH_TOKENS, 0)

@@ -78,9 +78,11 @@ def test_every_field_is_converted() -> None:
     request = json_format.ParseDict(fields, chat_pb2.ChatRequest())
     request.resume.CopyFrom(resume_options(RESUMED))
     assert {each.name for each, _ in request.ListFields()} == {each.name for each in request.DESCRIPTOR.fields}
-    said = Message(Role.USER, (TextPart("hi"),), field="messages[0]", tool_call_field="messages[0].tool_call_id")
+    message_value = Message(
+        Role.USER, (TextPart("hi"),), field="messages[0]", tool_call_field="messages[0].tool_call_id"
+    )
     conversation = Conversation(
-        messages=(said,),
+        messages=(message_value,),
         tools=(Function("f", "d", "{}", strict=True, field="tools[0].function"),),
         tool_choice=ToolChoice(ToolMode.REQUIRED),
         parallel_tool_calls=False,
@@ -151,8 +153,8 @@ def test_message_keeps_all_sent_fields() -> None:
 @pytest.mark.parametrize("role", [role for role in content_pb2.Role.values() if role])
 def test_every_role_of_the_contract_is_converted(role: content_pb2.Role) -> None:
     """Each role has the name that templates use."""
-    (said,) = conversation_of(chat_request(message(role, "x"))).messages
-    assert said.role.value == content_pb2.Role.Name(role).removeprefix("ROLE_").lower()
+    (message_value,) = conversation_of(chat_request(message(role, "x"))).messages
+    assert message_value.role.value == content_pb2.Role.Name(role).removeprefix("ROLE_").lower()
 
 
 @pytest.mark.parametrize("effort", chat_pb2.ReasoningEffort.values())
@@ -172,7 +174,7 @@ def test_every_tool_mode_of_the_contract_is_converted(mode: tool_pb2.ToolChoiceM
 
 
 @pytest.mark.parametrize(
-    ("constraint", "wanted"),
+    ("constraint", "expected"),
     [
         (sampling_pb2.OutputConstraint(json_object={}), JsonObject("output_constraint.json_object")),
         (
@@ -187,9 +189,9 @@ def test_every_tool_mode_of_the_contract_is_converted(mode: tool_pb2.ToolChoiceM
         (sampling_pb2.OutputConstraint(grammar="root ::= x"), TextGrammar("root ::= x", "output_constraint.grammar")),
     ],
 )
-def test_output_formats_have_their_paths(constraint: sampling_pb2.OutputConstraint, wanted: OutputFormat) -> None:
+def test_output_formats_have_their_paths(constraint: sampling_pb2.OutputConstraint, expected: OutputFormat) -> None:
     """Each kind of format is a value with its field's path."""
-    assert to_output_format(constraint) == wanted
+    assert to_output_format(constraint) == expected
 
 
 def test_every_output_format_of_the_contract_is_tested() -> None:

@@ -90,5 +90,5 @@ def test_templated_prompt_is_a_user_message() -> None:
     """A text becomes a user's message that may be truncated, with the prompt's field for errors. Tokens stay raw."""
     first, second = to_answer_request(completion_request([1], "hi", use_raw_prompt=False)).prompts
     assert first == RawTokens([1], "prompts[0]")
-    said = Message(Role.USER, (TextPart("hi"),), field="prompts[1]")
-    assert second == Conversation((said,), field="prompts[1]", template_field="use_raw_prompt", cuts_text=True)
+    message_value = Message(Role.USER, (TextPart("hi"),), field="prompts[1]")
+    assert second == Conversation((message_value,), field="prompts[1]", template_field="use_raw_prompt", cuts_text=True)

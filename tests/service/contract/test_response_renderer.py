@@ -41,10 +41,10 @@ def test_messages_are_golden(name: str) -> None:
     """Each answer becomes exactly the recorded messages; parameters that a recording omits have their defaults."""
     events, fields = CHATS[name]
     blocks = (GOLDEN / f"{name}.textproto").read_text().split("\n---\n")
-    wanted = [text_format.Parse(block, Message()) for block in blocks]
-    for message in wanted:
+    expected = [text_format.Parse(block, Message()) for block in blocks]
+    for message in expected:
         complete(message)
-    assert respond(events, **fields) == wanted
+    assert respond(events, **fields) == expected
 
 
 def complete(message: Any) -> None:

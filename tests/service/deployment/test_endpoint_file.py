@@ -81,8 +81,8 @@ async def test_file_is_consistent_if_the_writer_dies_between_steps(
 ) -> None:
     """A writer killed between two steps leaves the old state or the new one; its temporary file is removed."""
     path = tmp_path / "endpoints.json"
-    async with writing(path, *point) as said:
-        assert await said.readline() == b"paused\n"
+    async with writing(path, *point) as output:
+        assert await output.readline() == b"paused\n"
     assert len(names_in(tmp_path)) == 1 + left
     assert file_at(path).read() == state(size)
     assert names_in(tmp_path) == ["endpoints.json"]
@@ -93,10 +93,10 @@ async def test_file_is_consistent_if_the_writer_is_killed_at_any_time(tmp_path: 
     """After SIGKILL at a random moment, the file has one complete state: the last confirmed one or a newer one."""
     path, draw = tmp_path / "endpoints.json", Random(5)
     for _ in range(5):
-        async with writing(path, "loop") as said:
-            lines = [await said.readline() for _ in range(draw.randrange(1, 40))]
+        async with writing(path, "loop") as output:
+            lines = [await output.readline() for _ in range(draw.randrange(1, 40))]
             await asyncio.sleep(draw.random() / 100)
-        lines += [line for line in (await said.read()).splitlines(keepends=True) if line.endswith(b"\n")]
+        lines += [line for line in (await output.read()).splitlines(keepends=True) if line.endswith(b"\n")]
         kept = file_at(path).read()
         size = len(kept.endpoints)
         assert kept == state(size)

@@ -15,7 +15,7 @@ from service.server.listener import StartError
 from service.storage.shared_file import SharedFile
 from tests.engine.fakes import until
 from tests.service.endpoint_fakes import both, entities_of, serving
-from tests.service.fakes import refused, request
+from tests.service.fakes import rejection_of, request
 from tests.waiting import GUARD_S
 
 Code = grpc.StatusCode
@@ -54,11 +54,11 @@ async def test_stored_endpoint_of_an_unserved_model_is_kept(tmp_path: Path) -> N
         kept = await run.create("x", *both(100, 0))
     async with serving("b", endpoints_file=path) as run:
         assert await run.get("x") == kept
-        refusal = await refused(run.chat.Chat(request(model="x")))
-        described = await refused(run.models.GetModel(model_pb2.GetModelRequest(model="x")))
+        rejection = await rejection_of(run.chat.Chat(request(model="x")))
+        described = await rejection_of(run.models.GetModel(model_pb2.GetModelRequest(model="x")))
         options = {"deployment": "b"}
         assert (await run.chat.Chat(request(model="x", serving=options))).model == "b"
-    for each in (refusal, described):
+    for each in (rejection, described):
         assert (each.code, each.info.reason, each.info.metadata["model"]) == (Code.NOT_FOUND, "MODEL_NOT_FOUND", "a")
         assert "'x'" in each.text
     async with serving("a", "b", endpoints_file=path) as run:
@@ -92,9 +92,9 @@ async def test_change_that_cannot_be_stored_is_not_applied(tmp_path: Path, monke
         before = await run.create("x", *both())
         with monkeypatch.context() as patch:
             patch.setattr(SharedFile, "write", refuse)
-            refusal = await refused(run.update("x", *both(1, 99)))
-        assert (refusal.code, refusal.info.reason) == (Code.UNAVAILABLE, "ENDPOINTS_UNAVAILABLE")
-        assert "their store can't be read or written; nothing was changed" in refusal.text
+            rejection = await rejection_of(run.update("x", *both(1, 99)))
+        assert (rejection.code, rejection.info.reason) == (Code.UNAVAILABLE, "ENDPOINTS_UNAVAILABLE")
+        assert "their store can't be read or written; nothing was changed" in rejection.text
         assert await run.get("x") == before
         assert (await run.update("x", *both(2, 98))).config_version == 2
 

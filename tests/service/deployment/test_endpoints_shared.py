@@ -15,7 +15,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from service.server.listener import StartError
 from tests.redis_server import RedisServer
 from tests.service.endpoint_fakes import Serving, both, serving
-from tests.service.fakes import refused, request
+from tests.service.fakes import rejection_of, request
 from tests.waiting import GUARD_S
 
 Code = grpc.StatusCode
@@ -81,9 +81,9 @@ async def test_lost_store_keeps_known_endpoints_and_rejects_changes(redis: Redis
         redis.kill()
         await until_equal(lambda: store_of(other), "NOT_SERVING")
         assert (await other.chat.Chat(request(model="x"))).model in {"a", "b"}
-        refusal = await refused(one.create("y", *both()))
-        assert (refusal.code, refusal.info.reason) == (Code.UNAVAILABLE, "ENDPOINTS_UNAVAILABLE")
-        assert refusal.retry_after_s
+        rejection = await rejection_of(one.create("y", *both()))
+        assert (rejection.code, rejection.info.reason) == (Code.UNAVAILABLE, "ENDPOINTS_UNAVAILABLE")
+        assert rejection.retry_after_s
         assert await one.names() == ["a", "b", "encoder", "x"]
         redis.start()
         await until_equal(lambda: store_of(other), "SERVING")

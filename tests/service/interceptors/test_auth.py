@@ -23,7 +23,7 @@ from service.server.server import Server
 from tests.engine.fakes import until
 from tests.service.auth.issuers import AUTH, Signer, key_set
 from tests.service.auth.key_files import write
-from tests.service.fakes import Running, refused, request, running, settings_of
+from tests.service.fakes import Running, rejection_of, request, running, settings_of
 from tests.service.observability.test_observation import samples
 
 Code = grpc.StatusCode
@@ -65,8 +65,10 @@ async def test_call_without_a_valid_key_is_unauthenticated(
 ) -> None:
     """The call ends with UNAUTHENTICATED, its reason and the request id; the engine runs no step."""
     async with guarded(path, team={}) as (run, _):
-        refusal = await refused(getattr(run.chat, method)(request(), metadata=(*metadata, ("x-request-id", "r-1"))))
-        assert (refusal.code, refusal.info.reason, refusal.request_id) == (Code.UNAUTHENTICATED, reason, "r-1")
+        rejection = await rejection_of(
+            getattr(run.chat, method)(request(), metadata=(*metadata, ("x-request-id", "r-1")))
+        )
+        assert (rejection.code, rejection.info.reason, rejection.request_id) == (Code.UNAUTHENTICATED, reason, "r-1")
         assert run.runner.num_steps == 0
 
 
@@ -100,10 +102,10 @@ def test_bearer_token_takes_precedence_over_other_headers(
 async def test_key_without_the_scope_is_rejected(path: Path) -> None:
     """PERMISSION_DENIED names the scope; an authenticated caller may list models with any scopes."""
     async with guarded(path, embedder={"scopes": ["embed"]}, mute={"scopes": []}) as (run, keys):
-        refusal = await refused(run.chat.Chat(request(), metadata=bearing(keys["embedder"])))
-        assert (refusal.code, refusal.info.reason) == (Code.PERMISSION_DENIED, "SCOPE_MISSING")
-        assert dict(refusal.info.metadata) == {"scopes": "generate"}
-        assert refusal.text == "the key lacks the scope generate"
+        rejection = await rejection_of(run.chat.Chat(request(), metadata=bearing(keys["embedder"])))
+        assert (rejection.code, rejection.info.reason) == (Code.PERMISSION_DENIED, "SCOPE_MISSING")
+        assert dict(rejection.info.metadata) == {"scopes": "generate"}
+        assert rejection.text == "the key lacks the scope generate"
         await run.models.ListModels(model_pb2.ListModelsRequest(), metadata=bearing(keys["mute"]))
 
 
@@ -111,9 +113,9 @@ async def test_rejected_message_is_not_read(path: Path) -> None:
     """A message that can't be decoded is rejected because of its key, which is checked first."""
     async with guarded(path, team={}) as (run, keys):
         chat: Any = run.channel.unary_unary("/sluice.v1.ChatService/Chat", request_serializer=None)
-        refusal = await refused(chat(b"\xff" * (1 << 20), metadata=bearing(new_key("team"))))
-        assert refusal.info.reason == "INVALID_KEY"
-        undecodable = await refused(chat(b"\xff" * (1 << 20), metadata=bearing(keys["team"])))
+        rejection = await rejection_of(chat(b"\xff" * (1 << 20), metadata=bearing(new_key("team"))))
+        assert rejection.info.reason == "INVALID_KEY"
+        undecodable = await rejection_of(chat(b"\xff" * (1 << 20), metadata=bearing(keys["team"])))
         assert undecodable.code is not Code.UNAUTHENTICATED
 
 
@@ -132,7 +134,7 @@ async def test_log_names_the_key_and_never_shows_it(path: Path, caplog: pytest.L
     caplog.set_level("DEBUG")
     async with guarded(path, team={}) as (run, keys):
         await run.chat.Chat(request(), metadata=bearing(keys["team"]))
-        await refused(run.chat.Chat(request(), metadata=bearing(keys["team"] + "x")))
+        await rejection_of(run.chat.Chat(request(), metadata=bearing(keys["team"] + "x")))
     lines = json.dumps([vars(record) for record in caplog.records], default=str)
     assert '"key": "team"' in lines
     assert keys["team"] not in lines
@@ -151,8 +153,8 @@ async def test_changed_keys_file_is_reloaded_while_serving(path: Path, caplog: p
         await until(lambda: any("can't be used" in record.message for record in caplog.records))
         assert (await run.chat.Chat(request(), metadata=first)).choices
         second = bearing(write(path, second={})["second"])
-        while (refusal := await outcome(run.chat.Chat(request(), metadata=second))) is not None:
-            assert refusal == "INVALID_KEY"
+        while (rejection := await outcome(run.chat.Chat(request(), metadata=second))) is not None:
+            assert rejection == "INVALID_KEY"
         assert await outcome(run.chat.Chat(request(), metadata=first)) == "INVALID_KEY"
     assert sum("can't be used" in record.message for record in caplog.records) == 1
 
@@ -190,9 +192,9 @@ async def test_request_from_elsewhere_needs_keys(path: Path) -> None:
     """A call that the gateway marks for its Host or Origin is rejected without keys, with what to do."""
     mark = ("x-sluice-auth", "foreign")
     async with running() as run:
-        refusal = await refused(run.chat.Chat(request(), metadata=(mark,)))
-        assert refusal.info.reason == "AUTH_OFF"
-        assert "auth.allow_anonymous" in refusal.text
+        rejection = await rejection_of(run.chat.Chat(request(), metadata=(mark,)))
+        assert rejection.info.reason == "AUTH_OFF"
+        assert "auth.allow_anonymous" in rejection.text
     async with guarded(path, team={}) as (run, keys):
         assert await outcome(run.chat.Chat(request(), metadata=(mark, *bearing(keys["team"])))) is None
 
@@ -280,7 +282,7 @@ def spoil(path: Path) -> None:
 async def outcome(call: Any) -> str | None:
     """Return the reason for which a call was rejected; None if it succeeded."""
     try:
-        reason: str = (await refused(call)).info.reason
+        reason: str = (await rejection_of(call)).info.reason
     except AssertionError:
         return None
     return reason

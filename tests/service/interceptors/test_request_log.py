@@ -12,7 +12,7 @@ from sluice.v1 import load_pb2, model_pb2
 from process.logs.logs import JsonFormatter
 from service.interceptors.request_log import waited_s
 from service.observability.logs import call_context
-from tests.service.fakes import MODEL, refused, request, running
+from tests.service.fakes import MODEL, rejection_of, request, running
 
 STREAM = "sluice.v1.ChatService/StreamChat"
 
@@ -95,10 +95,10 @@ async def test_unexpected_exception_is_logged_with_its_traceback(lines: list[dic
     """An unexpected exception is logged with its traceback and the request id that the client got."""
     async with running() as run:
         run.preparation.fail_with = ValueError("inner")
-        refusal = await refused(run.chat.Chat(request()))
+        rejection = await rejection_of(run.chat.Chat(request()))
     (line,) = [line for line in lines if line["level"] == "error"]
     assert "ValueError: inner" in str(line["exception"])
-    assert line["request_id"] == refusal.request_id
+    assert line["request_id"] == rejection.request_id
     (access,) = [line for line in lines if line["logger"] == "sluice.access"]
     assert access["status"] == "INTERNAL"
 
@@ -131,6 +131,6 @@ async def test_rejected_call_has_trailers_only() -> None:
     """Proxies read its status from the headers, to decide on retries; the request id is there, too."""
     async with running() as run:
         call = run.chat.StreamChat(request(model="nobody"))
-        refusal = await refused(call)
+        rejection = await rejection_of(call)
         assert not dict(await call.initial_metadata())
-    assert refusal.request_id
+    assert rejection.request_id

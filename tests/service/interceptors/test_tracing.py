@@ -11,8 +11,8 @@ from opentelemetry.trace import SpanKind, StatusCode, format_span_id, format_tra
 
 from service.generation.errors import EngineClosed
 from tests.engine.fakes import until
-from tests.service.deadlines import refused_at_deadline
-from tests.service.fakes import ENDLESS, MODEL, ScriptedRunner, refused, request, running
+from tests.service.deadlines import rejection_at_deadline
+from tests.service.fakes import ENDLESS, MODEL, ScriptedRunner, rejection_of, request, running
 
 TRACE_ID, CALLER_ID = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 TRACEPARENT = (("traceparent", f"00-{TRACE_ID}-{CALLER_ID}-01"),)
@@ -79,7 +79,7 @@ async def test_server_span_of_a_failed_call(error: Exception, code: str) -> None
     """The span has the status that the client receives, also for an exception, but not the exception's text."""
     async with running() as run:
         run.preparation.fail_with = error
-        await refused(run.chat.StreamChat(request()))
+        await rejection_of(run.chat.StreamChat(request()))
         spans = await run.ended_spans(2)
     assert attributes(spans[STREAM])["rpc.response.status_code"] == code
     assert spans[STREAM].status.status_code is StatusCode.ERROR
@@ -91,7 +91,7 @@ async def test_server_span_of_a_failed_call(error: Exception, code: str) -> None
 async def test_server_span_of_a_rejected_call_is_not_an_error() -> None:
     """A client's mistake is not an error of the server."""
     async with running() as run:
-        await refused(run.chat.Chat(request(model="nobody")))
+        await rejection_of(run.chat.Chat(request(model="nobody")))
         span = (await run.ended_spans(1))[WHOLE]
     assert attributes(span)["rpc.response.status_code"] == "NOT_FOUND"
     assert span.status.status_code is StatusCode.UNSET
@@ -149,7 +149,7 @@ async def test_spans_of_an_expired_call_have_deadline_exceeded() -> None:
             run.spans.clear()
             return run.chat.StreamChat(request(), timeout=left_s)
 
-        await refused_at_deadline(call, run.runner.entered.is_set)
+        await rejection_at_deadline(call, run.runner.entered.is_set)
         spans = await run.ended_spans(2)
     assert attributes(spans[STREAM])["rpc.response.status_code"] == "DEADLINE_EXCEEDED"
     assert attributes(spans[CHAT])["error.type"] == "DeadlineExceeded"

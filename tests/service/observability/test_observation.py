@@ -11,7 +11,7 @@ from sluice.v1 import sampling_pb2, serving_pb2
 from service.observability.telemetry import BoundedLabels, MetricsPage
 from tests.engine.fakes import until
 from tests.service.endpoint_fakes import Serving
-from tests.service.fakes import MODEL, Running, ScriptedRunner, refused, request, rest_of, running
+from tests.service.fakes import MODEL, Running, ScriptedRunner, rejection_of, request, rest_of, running
 from tests.waiting import GUARD_S
 
 CHAT = f"chat {MODEL}"
@@ -93,7 +93,7 @@ async def test_metrics_distinguish_errors() -> None:
     """A failed call is counted by status, a failed generation by error type, without a time to first token."""
     async with running() as run:
         run.preparation.fail_with = ValueError()
-        await refused(run.chat.Chat(request()))
+        await rejection_of(run.chat.Chat(request()))
         await until(lambda: bool(samples(run, "rpc_server_call_duration_seconds_count")))  # after the status
         (labels,) = samples(run, "rpc_server_call_duration_seconds_count")
         assert {("rpc_response_status_code", "INTERNAL"), ("rpc_method", "sluice.v1.ChatService/Chat")} < labels

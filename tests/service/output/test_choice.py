@@ -107,10 +107,10 @@ def test_continuation_of_a_raw_prompt_has_logprobs_of_every_token(cuts: list[int
 
 def test_reasoning_tokens_are_counted_exactly() -> None:
     """Markers and the white space around them count as reasoning; content and the end of the text don't."""
-    reasoned, said = TOKENIZER.encode("<think>\nthe name\n</think>\n\n"), TOKENIZER.encode("It is.")
+    reasoned, content = TOKENIZER.encode("<think>\nthe name\n</think>\n\n"), TOKENIZER.encode("It is.")
     choice = choice_of()
-    answer_of(choice, [*reasoned, *said, END_ID])
-    assert (choice.num_tokens, choice.num_reasoning_tokens) == (len(reasoned) + len(said) + 1, len(reasoned))
+    answer_of(choice, [*reasoned, *content, END_ID])
+    assert (choice.num_tokens, choice.num_reasoning_tokens) == (len(reasoned) + len(content) + 1, len(reasoned))
 
 
 @pytest.mark.parametrize(

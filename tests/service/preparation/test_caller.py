@@ -59,9 +59,9 @@ async def test_priority_below_the_keys_minimum_is_rejected(
     """The lowest allowed value is served; a lower one is rejected with name and limit, for embeddings too."""
     generation = request_of(await preparation.prepare(chat(priority=lowest), "r", None, caller))
     assert generation.priority == lowest
-    with pytest.raises(InvalidRequest, match=f"priority must be at least {lowest} ") as refused:
+    with pytest.raises(InvalidRequest, match=f"priority must be at least {lowest} ") as caught:
         await preparation.prepare(chat(priority=lowest - 1), "r", None, caller)
-    assert refused.value.field == "serving.priority"
+    assert caught.value.field == "serving.priority"
     texts = TextsToEmbed("tiny", [RawTokens([1], "inputs[0]")], priority=lowest - 1)
     with pytest.raises(InvalidRequest, match=f"priority must be at least {lowest} "):
         await EmbeddingPrompts(TOKENIZER, 16, 4).prepare(texts, "r", None, caller)

@@ -58,8 +58,8 @@ async def test_reasoning_of_each_family_is_separated(family: ReasoningFamily) ->
     """The markers of reasoning and answer belong to neither."""
     markers = family.markers
     preparation = preparation_of("{# " + " ".join(family.marks) + " #}{{ messages[0].content }}")
-    said = f"{markers.open}\nhm {markers.close}\n{markers.answer_open}It is.{markers.answer_close}"
-    answer = answer_to(await preparation.prepare(chat(), "r"), said)
+    text = f"{markers.open}\nhm {markers.close}\n{markers.answer_open}It is.{markers.answer_close}"
+    answer = answer_to(await preparation.prepare(chat(), "r"), text)
     assert (answer.reasoning, answer.text) == ("hm", "It is.")
     preparation.close()
 

@@ -32,11 +32,11 @@ async def test_effort_sets_template_switch_and_token_budget(
     """The effort sets the template's switch, opens the reasoning and bounds its tokens."""
     prepared = await preparation.prepare(chat(reasoning_effort=effort), "r")
     assert prompt_of(prepared).endswith(ends_with)
-    wanted = None
+    expected = None
     if limit is not None:
         budget = limit if isinstance(limit, int) else None
-        wanted = Constraint(reasoning=ReasoningLimit(MARKERS, ReasoningStart.MAY_OPEN, budget, must_open=True))
-    assert request_of(prepared).constraint == wanted
+        expected = Constraint(reasoning=ReasoningLimit(MARKERS, ReasoningStart.MAY_OPEN, budget, must_open=True))
+    assert request_of(prepared).constraint == expected
 
 
 @pytest.mark.parametrize("effort", [None, ReasoningEffort.LOW, ReasoningEffort.HIGH])
@@ -82,9 +82,9 @@ async def test_effort_is_ignored_by_a_model_that_does_not_reason() -> None:
 
 async def test_grammar_applies_after_the_reasoning(preparation: Preparation) -> None:
     """If the model may reason first, the grammar applies after the reasoning; otherwise from the start."""
-    wanted = Regex("yes", "output_constraint.regex")
-    free = request_of(await preparation.prepare(chat(output_format=wanted), "r")).constraint
-    closed = chat(output_format=wanted, reasoning_effort=ReasoningEffort.NONE)
+    expected = Regex("yes", "output_constraint.regex")
+    free = request_of(await preparation.prepare(chat(output_format=expected), "r")).constraint
+    closed = chat(output_format=expected, reasoning_effort=ReasoningEffort.NONE)
     at_once = request_of(await preparation.prepare(closed, "r")).constraint
     assert free is not None
     assert at_once is not None
@@ -96,7 +96,7 @@ async def test_grammar_applies_after_the_reasoning(preparation: Preparation) -> 
 
 
 @pytest.mark.parametrize(
-    ("default", "given", "promised", "wanted"),
+    ("default", "given", "promised", "expected"),
     [
         (None, None, None, None),
         (None, None, ReasoningEffort.MEDIUM, ReasoningEffort.MEDIUM),
@@ -111,13 +111,13 @@ async def test_effort_precedence_is_request_model_platform(
     default: DefaultEffort,
     given: ReasoningEffort | None,
     promised: ReasoningEffort | None,
-    wanted: ReasoningEffort | None,
+    expected: ReasoningEffort | None,
 ) -> None:
     """The first of these efforts applies; the answer returns it, and is the same as if the request named it."""
     preparation = preparation_of(default_effort=default)
     prepared = await preparation.prepare(chat(reasoning_effort=given, default_effort=promised), "r")
-    assert prepared.reasoning_effort is wanted
-    named = await preparation_of().prepare(chat(reasoning_effort=wanted), "r")
+    assert prepared.reasoning_effort is expected
+    named = await preparation_of().prepare(chat(reasoning_effort=expected), "r")
     assert request_of(prepared).constraint == request_of(named).constraint
     assert prompt_of(prepared) == prompt_of(named)
     preparation.close()

@@ -22,17 +22,17 @@ SYSTEMLESS = CHATML.replace(
 
 
 @pytest.mark.parametrize(
-    ("source", "said", "shown"),
+    ("source", "messages", "shown"),
     [
         (CHATML, [user("hi")], f"<|im_start|>system\n{SHOWN}<|im_end|>\n<|im_start|>user\nhi<|im_end|>"),
         (CHATML, [message(Role.SYSTEM, "Be brief."), user("hi")], f"system\nBe brief.\n\n{SHOWN}<|im_end|>"),
         (SYSTEMLESS, [user("hi")], f"<|im_start|>user\n{SHOWN}\n\nhi<|im_end|>"),
     ],
 )
-async def test_schema_is_in_the_system_message(source: str, said: list[object], shown: str) -> None:
+async def test_schema_is_in_the_system_message(source: str, messages: list[object], shown: str) -> None:
     """The schema follows the client's system message; without system messages it precedes the first user message."""
     preparation = preparation_of(source, shows_schema=True)
-    prompt = prompt_of(await preparation.prepare(chat(*said, schema=SCHEMA), "r"))  # type: ignore[arg-type]
+    prompt = prompt_of(await preparation.prepare(chat(*messages, schema=SCHEMA), "r"))  # type: ignore[arg-type]
     assert shown in prompt
     assert prompt.count(SHOWN) == 1
     preparation.close()

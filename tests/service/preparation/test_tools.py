@@ -106,8 +106,8 @@ async def test_markers_that_are_special_tokens_are_shown_to_the_parser() -> None
         prepared = await preparation.prepare(chat(tools=[WEATHER], **given), "r")
         assert not request_of(prepared).skip_special_tokens
         reader = reader_of(prepared, tokenizer)
-        said = [*tokenizer.encode(text), token_id(tokenizer, END)]
-        outputs = outputs_of(tokenizer, said, hides_special=False)
+        tokens = [*tokenizer.encode(text), token_id(tokenizer, END)]
+        outputs = outputs_of(tokenizer, tokens, hides_special=False)
         return results_by_choice(event for output in outputs for event in reader.read(output))[0]
 
     called = await answer('<|python_tag|>{"name": "weather", "parameters": {}}')

@@ -95,9 +95,9 @@ async def test_request_with_a_too_long_expected_wait_is_rejected_immediately(rel
     stuck = asyncio.create_task(workers.run(release.wait, None, TOO_LONG))
     waiting = [asyncio.create_task(workers.run(lambda: None, None, TOO_LONG)) for _ in range(int(GUARD_S / 0.1))]
     await asyncio.sleep(0)  # each one has begun to wait, or was rejected
-    refused = [each for each in waiting if each.done()]
-    assert 0 < len(refused) < len(waiting)
-    for each in refused:
+    rejected = [each for each in waiting if each.done()]
+    assert 0 < len(rejected) < len(waiting)
+    for each in rejected:
         assert isinstance(each.exception(), EngineOverloaded)
     release.set()
     await asyncio.gather(stuck, *waiting, return_exceptions=True)

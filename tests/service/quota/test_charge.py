@@ -21,9 +21,9 @@ async def test_requests_per_minute_are_limited() -> None:
     desk, caller = Desk(), caller_with(requests_per_minute=2)
     await desk.spend(caller, 1, 1)
     await desk.spend(caller, 1, 1)
-    with pytest.raises(RateLimited, match="the limit of this key is 2 requests a minute; try again in 30 s") as refused:
+    with pytest.raises(RateLimited, match="the limit of this key is 2 requests a minute; try again in 30 s") as caught:
         await desk.spend(caller, 1, 1)
-    assert refused.value.retry_after_s == pytest.approx(30)
+    assert caught.value.retry_after_s == pytest.approx(30)
     desk.clock.now += 30
     await desk.spend(caller, 1, 1)
 
@@ -35,9 +35,9 @@ async def test_unused_tokens_are_returned_at_the_end() -> None:
         charge.count(lambda: Usage(40, 5))
         assert desk.headers["x-ratelimit-remaining-input-tokens"] == "60"
         assert desk.headers["x-ratelimit-remaining-output-tokens"] == "10"
-        with pytest.raises(RateLimited, match="of which 10 are left now, and this request needs 20") as refused:
+        with pytest.raises(RateLimited, match="of which 10 are left now, and this request needs 20") as caught:
             await desk.spend(caller, 1, 1, max_tokens=20)
-        assert refused.value.retry_after_s == pytest.approx(6)
+        assert caught.value.retry_after_s == pytest.approx(6)
     assert desk.headers["x-ratelimit-remaining-output-tokens"] == "95"
     assert desk.headers["x-ratelimit-remaining-input-tokens"] == "60"
 
@@ -48,9 +48,9 @@ async def test_answer_without_max_tokens_reserves_the_expected_tokens() -> None:
     async with desk.request(caller, 1, None, n=2) as charge:
         assert desk.headers["x-ratelimit-remaining-output-tokens"] == "40"
         charge.count(lambda: Usage(1, 120))
-    with pytest.raises(RateLimited) as refused:
+    with pytest.raises(RateLimited) as caught:
         await desk.spend(caller, 1, 1)
-    assert refused.value.retry_after_s == pytest.approx(61)
+    assert caught.value.retry_after_s == pytest.approx(61)
 
 
 async def test_expectation_never_exceeds_the_limit() -> None:
@@ -73,9 +73,9 @@ async def test_request_larger_than_a_bucket_has_no_retry_delay(
     desk, caller = Desk(), caller_with(**limits)
     with pytest.raises(
         LimitExceeded, match=r"needs 11, but the limit of this key is 10 .* it can't be served at any time"
-    ) as refused:
+    ) as caught:
         await desk.spend(caller, *spent)
-    assert refused.value.field == field
+    assert caught.value.field == field
     await desk.spend(caller, 10, 10, 10)
 
 
@@ -89,13 +89,13 @@ async def test_limit_of_zero_rejects_everything() -> None:
 async def test_max_tokens_and_n_have_limits() -> None:
     """max_tokens and n above the limits are rejected by name, and default to the limits."""
     desk, caller = Desk(), caller_with(max_tokens=50, max_n=2)
-    with pytest.raises(LimitExceeded, match="must be at most 50, the limit of this key, not 51") as refused:
+    with pytest.raises(LimitExceeded, match="must be at most 50, the limit of this key, not 51") as caught:
         await desk.spend(caller, 1, 1, max_tokens=51)
-    assert refused.value.field == "stopping.max_tokens"
-    with pytest.raises(LimitExceeded, match="must be at most 2, the limit of this key, not 3") as refused:
+    assert caught.value.field == "stopping.max_tokens"
+    with pytest.raises(LimitExceeded, match="must be at most 2, the limit of this key, not 3") as caught:
         async with desk.request(caller, n=3):
             pass
-    assert refused.value.field == "n"
+    assert caught.value.field == "n"
     async with desk.quota.admit(caller, MODEL, lambda statuses: None) as charge:
         assert charge.bound(ask()).stopping.max_tokens == 50
         assert charge.bound(ask(7)).stopping.max_tokens == 7
@@ -203,7 +203,7 @@ async def test_use_and_rejections_are_reported() -> None:
         async with desk.request(caller, n=2):
             pass
     assert desk.counts.used == [("k1", MODEL, 12, 3)]
-    assert desk.counts.refused == [("k1", MODEL, Measure.REQUESTS), ("k1", MODEL, Measure.MAX_N)]
+    assert desk.counts.rejections == [("k1", MODEL, Measure.REQUESTS), ("k1", MODEL, Measure.MAX_N)]
 
 
 async def test_rate_limit_headers_follow_openais() -> None:

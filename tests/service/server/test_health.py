@@ -13,7 +13,7 @@ from service.observability.health import ServingPhase
 from service.server.server import EngineDied
 from service.server.services import SERVICES
 from tests.engine.fakes import until
-from tests.service.fakes import ScriptedRunner, refused, request, running
+from tests.service.fakes import ScriptedRunner, rejection_of, request, running
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
@@ -64,12 +64,12 @@ async def test_health_of_an_unknown_service() -> None:
 async def test_health_checks_succeed_while_calls_are_rejected() -> None:
     """A starting and a draining service reject calls with their reasons, and health checks still succeed."""
     async with running(is_loaded=False) as run:
-        assert (await refused(run.chat.Chat(request()))).info.reason == "STARTING"
+        assert (await rejection_of(run.chat.Chat(request()))).info.reason == "STARTING"
         assert await run.status() == "NOT_SERVING"
     async with running() as run:
         assert await run.status() == "SERVING"
         await run.server.health.enter(ServingPhase.DRAINING)
-        assert (await refused(run.chat.Chat(request()))).info.reason == "DRAINING"
+        assert (await rejection_of(run.chat.Chat(request()))).info.reason == "DRAINING"
         assert await run.status() == "NOT_SERVING"
 
 
@@ -93,14 +93,14 @@ async def test_dead_engine_makes_the_service_not_serving() -> None:
     async with running(runner) as run:
         watching = asyncio.create_task(run.server.watch())
         runner.fail_with = RuntimeError("no memory")
-        refusal = await refused(run.chat.StreamChat(request()))
-        assert (refusal.code, refusal.info.reason) == (grpc.StatusCode.INTERNAL, "ENGINE_FAILED")
+        rejection = await rejection_of(run.chat.StreamChat(request()))
+        assert (rejection.code, rejection.info.reason) == (grpc.StatusCode.INTERNAL, "ENGINE_FAILED")
         await until(watching.done)
         with pytest.raises(EngineDied, match="the engine of scripted died: RuntimeError: no memory"):
             await watching
         assert await run.status() == "NOT_SERVING"
-        refusal = await refused(run.chat.Chat(request()))
-        assert refusal.info.reason == "ENGINE_FAILED"
+        rejection = await rejection_of(run.chat.Chat(request()))
+        assert rejection.info.reason == "ENGINE_FAILED"
 
 
 async def _wait(call: Any) -> object:

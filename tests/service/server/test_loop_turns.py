@@ -66,12 +66,12 @@ async def test_large_answers_yield_to_other_calls() -> None:
                     turns.append(tokenizer.num_on_loop - before)
 
             ticking = asyncio.create_task(tick())
-            asked = request(
+            message = request(
                 n=NUM_CHOICES,
                 logprobs=logprobs_pb2.LogprobsOptions(top_logprobs=NUM_TOP),
                 stopping={"max_tokens": NUM_TOKENS},
             )
-            answering = asyncio.create_task(_num_logprobs(run.chat, asked, stream=stream))
+            answering = asyncio.create_task(_num_logprobs(run.chat, message, stream=stream))
             await asyncio.to_thread(runner.entered.wait)
             time.sleep(0.5)  # noqa: ASYNC251  holds the loop, so that outputs pile up
             assert await answering == NUM_CHOICES * NUM_TOKENS
@@ -80,9 +80,9 @@ async def test_large_answers_yield_to_other_calls() -> None:
         assert max(turns) < NUM_LOOKUPS / 6, stream
 
 
-async def _num_logprobs(stub: Any, asked: chat_pb2.ChatRequest, *, stream: bool) -> int:
+async def _num_logprobs(stub: Any, message: chat_pb2.ChatRequest, *, stream: bool) -> int:
     if stream:
-        events = [event async for event in stub.StreamChat(asked)]
+        events = [event async for event in stub.StreamChat(message)]
         return sum(len(event.content_delta.logprobs) for event in events)
-    chat = await stub.Chat(asked)
+    chat = await stub.Chat(message)
     return sum(len(choice.logprobs) for choice in chat.choices)

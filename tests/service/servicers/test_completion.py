@@ -20,8 +20,8 @@ from sluice.v1 import (
 
 from service.contract.generations.completion_fold import CompletionFold
 from tests.engine.fakes import END, until
-from tests.service.deadlines import answered_before_deadline, refused_at_deadline
-from tests.service.fakes import ENDLESS, MODEL, Running, ScriptedRunner, kinds_of, refused, running
+from tests.service.deadlines import answered_before_deadline, rejection_at_deadline
+from tests.service.fakes import ENDLESS, MODEL, Running, ScriptedRunner, kinds_of, rejection_of, running
 
 TRUNCATE = serving_pb2.ServingOptions(error_behavior=serving_pb2.ERROR_BEHAVIOR_TRUNCATE)
 
@@ -132,18 +132,18 @@ async def test_invalid_prompt_fails_the_call_before_any_prompt_runs(
 ) -> None:
     """All prompts are checked before one is admitted; the error names the invalid one, and no prompt is run."""
     async with running() as run:
-        refusal = await refused(stub(run).StreamComplete(request_))
+        rejection = await rejection_of(stub(run).StreamComplete(request_))
         assert run.engine.stats().num_steps == 0
-    assert refusal.code is grpc.StatusCode.INVALID_ARGUMENT
-    assert [name for name, _ in refusal.fields] == [field]
-    assert refusal.events == []
+    assert rejection.code is grpc.StatusCode.INVALID_ARGUMENT
+    assert [name for name, _ in rejection.fields] == [field]
+    assert rejection.events == []
 
 
 async def test_complete_of_an_unknown_model_is_not_found() -> None:
     """The call ends with NOT_FOUND."""
     async with running() as run:
-        refusal = await refused(stub(run).Complete(complete(model="other")))
-    assert refusal.code is grpc.StatusCode.NOT_FOUND
+        rejection = await rejection_of(stub(run).Complete(complete(model="other")))
+    assert rejection.code is grpc.StatusCode.NOT_FOUND
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
@@ -178,10 +178,10 @@ async def test_completion_ends_at_the_callers_deadline(method: str) -> None:
     """The call ends with DEADLINE_EXCEEDED, and its generation stops."""
     async with running(ScriptedRunner("endless ", end=False), engine=ENDLESS) as run:
         call = getattr(stub(run), method)
-        refusal = await refused_at_deadline(
+        rejection = await rejection_at_deadline(
             lambda left_s: call(complete("a", "b"), timeout=left_s), run.runner.entered.is_set
         )
-        assert refusal.code is grpc.StatusCode.DEADLINE_EXCEEDED
+        assert rejection.code is grpc.StatusCode.DEADLINE_EXCEEDED
         await run.until_idle()
 
 
@@ -191,8 +191,8 @@ async def test_truncating_completion_completes_before_its_deadline() -> None:
     runner = ScriptedRunner("endless ", end=False)
     runner.delay_s = 0.02  # leaves the event loop enough time
     async with running(runner, engine=ENDLESS) as run:
-        asked = complete("a", "b", serving=TRUNCATE)
-        response = await answered_before_deadline(lambda left_s: stub(run).Complete(asked, timeout=left_s))
+        message = complete("a", "b", serving=TRUNCATE)
+        response = await answered_before_deadline(lambda left_s: stub(run).Complete(message, timeout=left_s))
         await run.until_idle()
     assert [choice.finish_reason for choice in response.choices] == [chat_pb2.FINISH_REASON_LENGTH] * 2
     assert all(choice.text.startswith("endless ") for choice in response.choices)
@@ -213,8 +213,8 @@ async def test_draining_server_rejects_completions() -> None:
     """A server that is shutting down rejects calls with UNAVAILABLE and a retry delay."""
     async with running() as run:
         await run.server.drain()
-        refusal = await refused(stub(run).Complete(complete()))
-    assert (refusal.code, refusal.info.reason) == (grpc.StatusCode.UNAVAILABLE, "DRAINING")
+        rejection = await rejection_of(stub(run).Complete(complete()))
+    assert (rejection.code, rejection.info.reason) == (grpc.StatusCode.UNAVAILABLE, "DRAINING")
 
 
 async def test_stream_complete_sends_usage_before_an_error() -> None:
@@ -225,9 +225,9 @@ async def test_stream_complete_sends_usage_before_an_error() -> None:
         while not (await call.read()).HasField("delta"):
             pass
         runner.fail_with = RuntimeError("secret words of the engine")
-        refusal = await refused(call)
-    assert refusal.code is grpc.StatusCode.INTERNAL
-    last: Any = refusal.events[-1]
+        rejection = await rejection_of(call)
+    assert rejection.code is grpc.StatusCode.INTERNAL
+    last: Any = rejection.events[-1]
     assert last.usage.prompt_tokens == 2
     assert last.usage.completion_tokens > 0
 

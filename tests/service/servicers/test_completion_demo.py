@@ -149,11 +149,11 @@ async def test_prompt_in_the_template_is_answered_as_a_chat() -> None:
     async with serving() as channel:
         stub: Any = completion_pb2_grpc.CompletionServiceStub(channel)
         chats: Any = chat_pb2_grpc.ChatServiceStub(channel)
-        said = await stub.Complete(
+        completion = await stub.Complete(
             complete("Hello, who are you?", sampling=GREEDY, stopping=stopping, use_raw_prompt=False)
         )
         answer: chat_pb2.ChatResponse = await chats.Chat(
             request("Hello, who are you?", sampling=GREEDY, stopping=stopping)
         )
-    assert said.choices[0].text == answer.choices[0].message.content[0].text != ""
-    assert said.usage.prompt_tokens == answer.usage.prompt_tokens
+    assert completion.choices[0].text == answer.choices[0].message.content[0].text != ""
+    assert completion.usage.prompt_tokens == answer.usage.prompt_tokens

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.engine.fakes import until
-from tests.service.fakes import MODEL, refused, request, rest_of, running
+from tests.service.fakes import MODEL, rejection_of, request, rest_of, running
 from tests.service.observability.test_observation import samples
 
 ASKING = (("x-sluice-cost", "true"),)
@@ -55,7 +55,7 @@ async def test_failed_generation_reports_its_cost() -> None:
             await call.read()
             await until(lambda: run.runner.num_steps == 2)
             run.runner.fail_with = ValueError()
-        failure = await refused(call)
+        failure = await rejection_of(call)
     cost = dict(failure.error.trailing_metadata() or ())["x-sluice-cost"]
     assert FORM.fullmatch(str(cost))
 

@@ -22,7 +22,7 @@ from tests.engine.encoder_fakes import BEGIN, FINISH
 from tests.engine.fakes import until
 from tests.engine.vectors import vector_of
 from tests.service.encoder_fakes import ENCODER, RunningEncoder, embed, running_encoder
-from tests.service.fakes import MODEL, refused, request
+from tests.service.fakes import MODEL, rejection_of, request
 from tests.service.observability.test_observation import samples
 
 LONG = "x" * 15  # one above the limit with the tokens around it
@@ -100,25 +100,25 @@ async def test_embed_truncates_on_request() -> None:
 async def test_embed_rejects_bad_input(fields: dict[str, Any], reason: str, field: str) -> None:
     """A request is rejected with INVALID_ARGUMENT and the field; nothing is computed, and the next request succeeds."""
     async with running_encoder() as run:
-        refusal = await refused(run.embeddings.Embed(embed(**{"inputs": [{"text": "a"}], **fields})))
+        rejection = await rejection_of(run.embeddings.Embed(embed(**{"inputs": [{"text": "a"}], **fields})))
         assert not run.runner.batches
         assert await run.embeddings.Embed(embed("a"))
-    assert (refusal.code, refusal.info.reason) == (grpc.StatusCode.INVALID_ARGUMENT, reason)
-    assert refusal.fields[0][0] == field
+    assert (rejection.code, rejection.info.reason) == (grpc.StatusCode.INVALID_ARGUMENT, reason)
+    assert rejection.fields[0][0] == field
 
 
 async def test_embed_reports_the_lengths_of_a_long_text() -> None:
     """The error has the lengths as numbers, for clients that format their own texts."""
     async with running_encoder() as run:
-        refusal = await refused(run.embeddings.Embed(embed(LONG)))
-    assert {**refusal.info.metadata} == {"field": "inputs[0]", "num_prompt_tokens": "17", "limit": "16"}
+        rejection = await rejection_of(run.embeddings.Embed(embed(LONG)))
+    assert {**rejection.info.metadata} == {"field": "inputs[0]", "num_prompt_tokens": "17", "limit": "16"}
 
 
 async def test_embed_with_an_unknown_model_is_not_found() -> None:
     """The call ends with NOT_FOUND."""
     async with running_encoder() as run:
-        refusal = await refused(run.embeddings.Embed(embed("a", model="nobody")))
-    assert (refusal.code, refusal.info.metadata["model"]) == (grpc.StatusCode.NOT_FOUND, "nobody")
+        rejection = await rejection_of(run.embeddings.Embed(embed("a", model="nobody")))
+    assert (rejection.code, rejection.info.metadata["model"]) == (grpc.StatusCode.NOT_FOUND, "nobody")
 
 
 async def test_models_are_listed_in_the_order_of_the_settings() -> None:
@@ -132,10 +132,10 @@ async def test_models_are_listed_in_the_order_of_the_settings() -> None:
 async def test_chat_with_an_encoder_is_rejected() -> None:
     """The error is INVALID_ARGUMENT on `model`, and the list describes the encoder with its tasks."""
     async with running_encoder() as run:
-        refusal = await refused(run.chat.Chat(request(model=ENCODER)))
+        rejection = await rejection_of(run.chat.Chat(request(model=ENCODER)))
         got = await run.models.GetModel(model_pb2.GetModelRequest(model=ENCODER))
-    assert (refusal.code, refusal.info.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "UNSUPPORTED_TASK")
-    assert refusal.fields[0][0] == "model"
+    assert (rejection.code, rejection.info.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "UNSUPPORTED_TASK")
+    assert rejection.fields[0][0] == "model"
     assert (list(got.model.tasks), got.model.embedding_dimensions) == (
         [model_pb2.TASK_EMBEDDING, model_pb2.TASK_RANK],
         4,
@@ -195,7 +195,7 @@ async def test_embedding_is_recorded_in_telemetry(caplog: pytest.LogCaptureFixtu
 async def test_failed_embedding_is_recorded_with_its_error() -> None:
     """The span and the histogram have the error type."""
     async with running_encoder() as run:
-        await refused(run.embeddings.Embed(embed(LONG)))
+        await rejection_of(run.embeddings.Embed(embed(LONG)))
         spans = await spans_of(run, 2)
         (labels,) = samples(run, "gen_ai_server_request_duration_seconds_count")  # type: ignore[arg-type]
     assert spans[f"embeddings {ENCODER}"].attributes["error.type"] == "PromptTooLong"

@@ -9,9 +9,9 @@ import pytest
 
 from service.observability.health import ServingPhase
 from tests.engine.fakes import until
-from tests.service.deadlines import refused_at_deadline
+from tests.service.deadlines import rejection_at_deadline
 from tests.service.encoder_fakes import ENCODER, embed, running_encoder
-from tests.service.fakes import refused
+from tests.service.fakes import rejection_of
 
 
 @pytest.mark.parametrize("moment", ["waiting", "begun"])
@@ -39,14 +39,14 @@ async def test_embed_ends_at_the_callers_deadline() -> None:
     """The call ends with DEADLINE_EXCEEDED, and its computation stops."""
     async with running_encoder({"max_batch_tokens": 64}) as run:
         with run.runner.paused():
-            asked = embed(*["late"] * 100)
-            refusal = await refused_at_deadline(
-                lambda left_s: run.embeddings.Embed(asked, timeout=left_s), run.runner.entered.is_set
+            message = embed(*["late"] * 100)
+            rejection = await rejection_at_deadline(
+                lambda left_s: run.embeddings.Embed(message, timeout=left_s), run.runner.entered.is_set
             )
             await until(lambda: not run.engine.num_open)
         await run.until_idle()
         assert len(run.runner.batches) == 1
-    assert refusal.code is grpc.StatusCode.DEADLINE_EXCEEDED
+    assert rejection.code is grpc.StatusCode.DEADLINE_EXCEEDED
 
 
 async def test_embed_is_rejected_when_the_queue_is_full() -> None:
@@ -55,10 +55,10 @@ async def test_embed_is_rejected_when_the_queue_is_full() -> None:
         with run.runner.paused():
             first = run.embeddings.Embed(embed("a"))
             await until(lambda: run.engine.num_open == 1)
-            refusal = await refused(run.embeddings.Embed(embed("b")))
+            rejection = await rejection_of(run.embeddings.Embed(embed("b")))
         assert await first
-    assert (refusal.code, refusal.info.reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "QUEUE_FULL")
-    assert refusal.retry_after_s
+    assert (rejection.code, rejection.info.reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "QUEUE_FULL")
+    assert rejection.retry_after_s
 
 
 async def test_large_embedding_request_does_not_delay_a_small_one() -> None:
@@ -85,8 +85,8 @@ async def test_server_drains_a_running_embedding() -> None:
             call = run.embeddings.Embed(embed("a"))
             await until(run.runner.entered.is_set)
             await run.server.drain()
-            refusal = await refused(call)
-    assert (refusal.code, refusal.info.reason) == (grpc.StatusCode.UNAVAILABLE, "DRAINING")
+            rejection = await rejection_of(call)
+    assert (rejection.code, rejection.info.reason) == (grpc.StatusCode.UNAVAILABLE, "DRAINING")
     async with running_encoder() as run:
         with run.runner.paused():
             call = run.embeddings.Embed(embed("a"))
@@ -102,8 +102,8 @@ async def test_dead_encoder_engine_fails_its_calls() -> None:
     async with running_encoder() as run:
         watching = asyncio.create_task(run.server.watch())
         run.runner.fail_with = RuntimeError("secret words of the encoder")
-        refusal = await refused(run.embeddings.Embed(embed("a")))
+        rejection = await rejection_of(run.embeddings.Embed(embed("a")))
         with pytest.raises(Exception, match=f"the engine of {ENCODER} died"):
             await watching
-    assert (refusal.code, refusal.info.reason) == (grpc.StatusCode.INTERNAL, "ENGINE_FAILED")
-    assert "secret" not in refusal.text
+    assert (rejection.code, rejection.info.reason) == (grpc.StatusCode.INTERNAL, "ENGINE_FAILED")
+    assert "secret" not in rejection.text

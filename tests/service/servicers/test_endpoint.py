@@ -22,7 +22,7 @@ from service.registry.description import Endpoint, Task
 from service.registry.endpoint_table import EndpointTable
 from tests.engine.fakes import until
 from tests.service.endpoint_fakes import Serving, both, entities_of, serving
-from tests.service.fakes import kinds_of, refused, request, rest_of
+from tests.service.fakes import kinds_of, rejection_of, request, rest_of
 
 Code = grpc.StatusCode
 
@@ -75,7 +75,7 @@ async def test_changes_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "service.servicers.endpoint")
     async with serving("a", "b") as run:
         await run.create("x", *both())
-        await refused(run.create("x", *both()))
+        await rejection_of(run.create("x", *both()))
         await run.update("x", ("only", "b", 100))
         await run.endpoints.DeleteEndpoint(endpoint_pb2.DeleteEndpointRequest(name="x"))
     logged = [record for record in caplog.records if record.name == "service.servicers.endpoint"]
@@ -105,9 +105,9 @@ async def test_deployment_selects_an_entity_by_name() -> None:
         assert await answers(run, "x", "main") == "a"
         assert await answers(run, "a", "a") == "a"
         for endpoint, deployment in (("x", "third"), ("x", "b"), ("a", "main")):
-            refusal = await refused(answers(run, endpoint, deployment))
-            assert (refusal.code, refusal.info.reason) == (Code.NOT_FOUND, "DEPLOYMENT_NOT_FOUND")
-            assert dict(refusal.info.metadata) == {"endpoint": endpoint, "deployment": deployment}
+            rejection = await rejection_of(answers(run, endpoint, deployment))
+            assert (rejection.code, rejection.info.reason) == (Code.NOT_FOUND, "DEPLOYMENT_NOT_FOUND")
+            assert dict(rejection.info.metadata) == {"endpoint": endpoint, "deployment": deployment}
 
 
 async def test_running_stream_keeps_its_model_during_changes() -> None:
@@ -121,11 +121,11 @@ async def test_running_stream_keeps_its_model_during_changes() -> None:
             assert await answers(run, "x") == "b"
             await run.endpoints.DeleteEndpoint(endpoint_pb2.DeleteEndpointRequest(name="x"))
         events = [event async for event in rest_of(stream)]
-        refusal = await refused(answers(run, "x"))
+        rejection = await rejection_of(answers(run, "x"))
     assert first.started.model == "a"
     assert kinds_of(events)[-1] == "completed"
     assert "".join(event.content_delta.text for event in events) == "a"
-    assert (refusal.code, refusal.info.metadata["model"]) == (Code.NOT_FOUND, "x")
+    assert (rejection.code, rejection.info.metadata["model"]) == (Code.NOT_FOUND, "x")
 
 
 async def test_blocked_model_does_not_block_another() -> None:
@@ -154,9 +154,9 @@ async def test_unsupported_task_of_a_model_is_rejected() -> None:
     async with serving("a") as run:
         await run.create("x", ("only", "encoder", 100))
         for name in ("encoder", "x"):
-            refusal = await refused(answers(run, name))
-            assert (refusal.code, refusal.fields) == (Code.INVALID_ARGUMENT, [("model", "UNSUPPORTED_TASK")])
-            assert "'encoder'" in refusal.text
+            rejection = await rejection_of(answers(run, name))
+            assert (rejection.code, rejection.fields) == (Code.INVALID_ARGUMENT, [("model", "UNSUPPORTED_TASK")])
+            assert "'encoder'" in rejection.text
 
 
 async def test_chat_without_a_chat_template_is_rejected() -> None:
@@ -166,9 +166,9 @@ async def test_chat_without_a_chat_template_is_rejected() -> None:
         preparation = Preparation("b", served.tokenizer, 128, None, Workers(WorkerLimits()))
         run.server.registry.add(replace(served, preparation=preparation))
         assert (await run.create("x", *both(0, 100))).task == model_pb2.TASK_COMPLETION
-        refusal = await refused(answers(run, "x"))
-    assert (refusal.code, refusal.fields) == (Code.INVALID_ARGUMENT, [("model", "UNSUPPORTED_TASK")])
-    assert "no chat template" in refusal.text
+        rejection = await rejection_of(answers(run, "x"))
+    assert (rejection.code, rejection.fields) == (Code.INVALID_ARGUMENT, [("model", "UNSUPPORTED_TASK")])
+    assert "no chat template" in rejection.text
 
 
 Bad = tuple[str, list[tuple[str, str, int]], Code, str, str]
@@ -195,11 +195,11 @@ async def test_bad_entities_are_rejected(case: Bad, method: str) -> None:
     async with serving("a", "b") as run:
         before = await run.create("there", *both())
         target = name if method == "create" else "there"
-        refusal = await refused(getattr(run, method)(target, *shares))
+        rejection = await rejection_of(getattr(run, method)(target, *shares))
         assert await run.get("there") == before
         assert await run.names() == ["a", "b", "encoder", "there"]
-    assert (refusal.code, refusal.info.reason) == (code, reason)
-    assert [violated for violated, _ in refusal.fields] == ([field] if field else [])
+    assert (rejection.code, rejection.info.reason) == (code, reason)
+    assert [violated for violated, _ in rejection.fields] == ([field] if field else [])
 
 
 Act = Callable[[Serving, str], Awaitable[Any]]
@@ -247,11 +247,11 @@ async def test_wrong_name_is_rejected(act: Act, name: str, code: Code, reason: s
     async with serving("a", "b", endpoints=[fixed]) as run:
         await run.create("made", *both())
         before = await run.endpoints.ListEndpoints(endpoint_pb2.ListEndpointsRequest())
-        refusal = await refused(act(run, name))
+        rejection = await rejection_of(act(run, name))
         assert await run.endpoints.ListEndpoints(endpoint_pb2.ListEndpointsRequest()) == before
-    assert (refusal.code, refusal.info.reason) == (code, reason)
+    assert (rejection.code, rejection.info.reason) == (code, reason)
     if code is not Code.INVALID_ARGUMENT:
-        assert refusal.info.metadata["endpoint"] == name
+        assert rejection.info.metadata["endpoint"] == name
 
 
 async def test_number_of_endpoints_is_limited(tmp_path: Path) -> None:
@@ -263,10 +263,10 @@ async def test_number_of_endpoints_is_limited(tmp_path: Path) -> None:
     path = tmp_path / "endpoints.json"
     path.write_text(EndpointJson(is_strict=True).dump(EndpointDocument(created)))
     async with serving("a", "b", endpoints_file=path) as run:
-        refusal = await refused(run.create("y", *both()))
+        rejection = await rejection_of(run.create("y", *both()))
         assert (await run.update("x7", ("only", "b", 100))).config_version == 2
-    assert (refusal.code, refusal.info.reason) == (Code.FAILED_PRECONDITION, "TOO_MANY_ENDPOINTS")
-    assert refusal.info.metadata["limit"] == str(MAX_ENDPOINTS)
+    assert (rejection.code, rejection.info.reason) == (Code.FAILED_PRECONDITION, "TOO_MANY_ENDPOINTS")
+    assert rejection.info.metadata["limit"] == str(MAX_ENDPOINTS)
 
 
 async def test_concurrent_endpoint_changes_are_serialized() -> None:

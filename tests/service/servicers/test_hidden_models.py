@@ -21,7 +21,7 @@ from grpc import aio
 from service.interceptors.rpcs import RPCS
 from tests.service.auth.key_files import write
 from tests.service.endpoint_fakes import serving
-from tests.service.fakes import Refusal, refused
+from tests.service.fakes import Rejection, rejection_of
 
 ALL = ["generate", "embed", "tokenize", "endpoints:read", "endpoints:write", "metrics", "admin"]
 KEYS = {
@@ -144,11 +144,11 @@ def test_every_rpc_has_a_case() -> None:
     assert tried == set(RPCS) - {f"sluice.v1.{method}" for method in lists}
 
 
-def error_content(refusal: Refusal, name: str) -> tuple[grpc.StatusCode, str, bytes]:
+def error_content(rejection: Rejection, name: str) -> tuple[grpc.StatusCode, str, bytes]:
     """Return everything in an error, with the requested name replaced."""
-    details = dict(refusal.error.trailing_metadata() or ())["grpc-status-details-bin"]
+    details = dict(rejection.error.trailing_metadata() or ())["grpc-status-details-bin"]
     assert isinstance(details, bytes)
-    return refusal.code, refusal.text.replace(name, "NAME"), details.replace(name.encode(), b"NAME")
+    return rejection.code, rejection.text.replace(name, "NAME"), details.replace(name.encode(), b"NAME")
 
 
 async def test_hidden_name_is_rejected_like_an_unknown_one(path: Path) -> None:
@@ -156,8 +156,8 @@ async def test_hidden_name_is_rejected_like_an_unknown_one(path: Path) -> None:
     async with guarded(path) as service:
         for method, fields in BY_NAME:
             for hidden, nobodys in PAIRS:
-                hidden_error = error_content(await refused(service.call("team", method, fields(hidden))), hidden)
-                unused_error = error_content(await refused(service.call("team", method, fields(nobodys))), nobodys)
+                hidden_error = error_content(await rejection_of(service.call("team", method, fields(hidden))), hidden)
+                unused_error = error_content(await rejection_of(service.call("team", method, fields(nobodys))), nobodys)
                 assert hidden_error == unused_error, (method, hidden)
                 assert hidden_error[0] is grpc.StatusCode.NOT_FOUND, (method, hidden)
 
@@ -171,9 +171,11 @@ async def test_only_visible_names_are_suggested(path: Path) -> None:
             ("operator", "hidnn2", "no model named 'hidnn2' is served; did you mean hidn2?"),
             ("operator", "nobody", "no model named 'nobody' is served"),
         ):
-            assert (await refused(service.call(key, "ChatService/Chat", message(name)))).text == text
-            assert (await refused(service.call(key, "ModelService/GetModel", {"model": name}))).text == text
-        assert "did you mean" not in (await refused(service.call("team", "ChatService/Chat", message("hidnn1")))).text
+            assert (await rejection_of(service.call(key, "ChatService/Chat", message(name)))).text == text
+            assert (await rejection_of(service.call(key, "ModelService/GetModel", {"model": name}))).text == text
+        assert (
+            "did you mean" not in (await rejection_of(service.call("team", "ChatService/Chat", message("hidnn1")))).text
+        )
 
 
 async def test_lists_have_only_names_that_the_key_may_use(path: Path) -> None:
@@ -209,11 +211,11 @@ async def test_key_creates_endpoints_only_under_permitted_names(path: Path) -> N
     async with guarded(path) as service:
         for name in ("hidn1", "hidn2", "nobd1"):
             made = service.call("team", "EndpointService/CreateEndpoint", {"name": name, "entities": entities("seen1")})
-            refusal = await refused(made)
-            assert refusal.code is grpc.StatusCode.PERMISSION_DENIED
-            assert refusal.text == f"the key may not make an endpoint named {name!r}"
+            rejection = await rejection_of(made)
+            assert rejection.code is grpc.StatusCode.PERMISSION_DENIED
+            assert rejection.text == f"the key may not make an endpoint named {name!r}"
         mine = {"name": "hidn3", "entities": entities("seen1")}
-        taken = await refused(service.call("team", "EndpointService/CreateEndpoint", mine))
+        taken = await rejection_of(service.call("team", "EndpointService/CreateEndpoint", mine))
         assert taken.code is grpc.StatusCode.ALREADY_EXISTS
         entity = (await service.call("operator", "EndpointService/GetEndpoint", {"name": "hidn3"})).endpoint.entities[0]
         assert entity.model == "hidn1"

@@ -10,7 +10,7 @@ from sluice.v1 import endpoint_pb2, load_pb2, model_pb2
 
 from service.observability.telemetry import Telemetry
 from tests.service.endpoint_fakes import both, serving
-from tests.service.fakes import MODEL, refused, request, running
+from tests.service.fakes import MODEL, rejection_of, request, running
 from tests.waiting import GUARD_S
 
 
@@ -40,7 +40,7 @@ async def test_failed_calls_are_counted_by_error_reason() -> None:
     """Successful calls have no reason."""
     async with running() as run:
         await run.chat.Chat(request())
-        await refused(run.models.GetModel(model_pb2.GetModelRequest(model="nobody")))
+        await rejection_of(run.models.GetModel(model_pb2.GetModelRequest(model="nobody")))
         async with asyncio.timeout(GUARD_S):
             while True:  # calls are counted after their status has been sent
                 calls = {(each.method, each.code, each.reason): each.calls for each in (await load_of(run)).calls}

@@ -13,8 +13,8 @@ from sluice.v1 import chat_pb2, sampling_pb2, serving_pb2, text_generation_pb2, 
 
 from service.generation.caller import ANONYMOUS
 from tests.engine.fakes import until
-from tests.service.deadlines import answered_before_deadline, refused_at_deadline
-from tests.service.fakes import ENDLESS, MODEL, Running, ScriptedRunner, kinds_of, refused, running
+from tests.service.deadlines import answered_before_deadline, rejection_at_deadline
+from tests.service.fakes import ENDLESS, MODEL, Running, ScriptedRunner, kinds_of, rejection_of, running
 
 METHODS = ["GenerateText", "StreamGenerateText"]
 TRUNCATE = serving_pb2.ServingOptions(error_behavior=serving_pb2.ERROR_BEHAVIOR_TRUNCATE)
@@ -154,9 +154,9 @@ async def test_unknown_model_version_is_not_found(method: str) -> None:
         for version in ("3", ""):
             response = await stub_of(run).GenerateText(text_request(model_version=version))
             assert response.model_version == "3"
-        refusal = await refused(getattr(stub_of(run), method)(text_request(model_version="2")))
-    assert (refusal.code, refusal.info.reason) == (grpc.StatusCode.NOT_FOUND, "VERSION_NOT_FOUND")
-    assert dict(refusal.info.metadata) == {"model": MODEL, "version": "2"}
+        rejection = await rejection_of(getattr(stub_of(run), method)(text_request(model_version="2")))
+    assert (rejection.code, rejection.info.reason) == (grpc.StatusCode.NOT_FOUND, "VERSION_NOT_FOUND")
+    assert dict(rejection.info.metadata) == {"model": MODEL, "version": "2"}
 
 
 BAD: list[tuple[dict[str, Any], tuple[str, str]]] = [
@@ -181,9 +181,9 @@ async def test_invalid_input_is_rejected_by_field(
 ) -> None:
     """The error is INVALID_ARGUMENT with the field and the rule, before anything is generated."""
     async with running() as run:
-        refusal = await refused(getattr(stub_of(run), method)(text_request(**fields)))
-        assert (refusal.code, refusal.fields) == (grpc.StatusCode.INVALID_ARGUMENT, [violation])
-        assert refusal.events == []
+        rejection = await rejection_of(getattr(stub_of(run), method)(text_request(**fields)))
+        assert (rejection.code, rejection.fields) == (grpc.StatusCode.INVALID_ARGUMENT, [violation])
+        assert rejection.events == []
         assert run.engine.stats().num_generated_tokens == 0
 
 
@@ -226,13 +226,13 @@ async def test_text_generation_ends_at_the_callers_deadline(method: str) -> None
     """The call ends with DEADLINE_EXCEEDED and its generation stops; with TRUNCATE, the text so far ends by LENGTH."""
     stopping = sampling_pb2.StopParams(max_tokens=900_000)
     async with running(ScriptedRunner("endless ", end=False), engine=ENDLESS) as run:
-        call, asked = getattr(stub_of(run), method), text_request(stopping=stopping)
-        refusal = await refused_at_deadline(lambda left_s: call(asked, timeout=left_s), run.runner.entered.is_set)
-        assert refusal.code is grpc.StatusCode.DEADLINE_EXCEEDED
+        call, message = getattr(stub_of(run), method), text_request(stopping=stopping)
+        rejection = await rejection_at_deadline(lambda left_s: call(message, timeout=left_s), run.runner.entered.is_set)
+        assert rejection.code is grpc.StatusCode.DEADLINE_EXCEEDED
         await run.until_idle()
         run.runner.delay_s = 0.02  # leaves the event loop enough time
-        asked = text_request(stopping=stopping, serving=TRUNCATE)
-        whole = await answered_before_deadline(lambda left_s: stub_of(run).GenerateText(asked, timeout=left_s))
+        message = text_request(stopping=stopping, serving=TRUNCATE)
+        whole = await answered_before_deadline(lambda left_s: stub_of(run).GenerateText(message, timeout=left_s))
         assert whole.finish_reason == chat_pb2.FINISH_REASON_LENGTH
         assert whole.text.startswith("endless ")
         await run.until_idle()
@@ -246,10 +246,10 @@ async def test_text_generation_above_the_drain_timeout_sends_usage_and_unavailab
         await endless.read()
         await until(lambda: run.engine.stats().num_generated_tokens > 0)
         await run.server.drain()
-        refusal = await refused(endless)
+        rejection = await rejection_of(endless)
         await run.until_idle()
-    assert (refusal.code, refusal.info.reason) == (grpc.StatusCode.UNAVAILABLE, "DRAINING")
-    assert kinds_of(refusal.events)[-1] == "usage"
+    assert (rejection.code, rejection.info.reason) == (grpc.StatusCode.UNAVAILABLE, "DRAINING")
+    assert kinds_of(rejection.events)[-1] == "usage"
 
 
 @pytest.mark.parametrize(("salts", "num_cached"), [(("", ""), 8), (("a", "a"), 8), (("a", "b"), 0), (("", "a"), 0)])

@@ -68,9 +68,9 @@ async def test_answer_continues_the_last_message(
     preparation: Preparation, text: str, effort: ReasoningEffort | None
 ) -> None:
     """There is no end of turn, no new turn and no reasoning; the text is whole and has no control token."""
-    said = (user("hello"), message(Role.ASSISTANT, text))
-    prepared = await preparation.prepare(chat(*said, continues=True, reasoning_effort=effort), "r")
-    closed = prompt_of(await preparation.prepare(chat(*said), "r"))
+    turns = (user("hello"), message(Role.ASSISTANT, text))
+    prepared = await preparation.prepare(chat(*turns, continues=True, reasoning_effort=effort), "r")
+    closed = prompt_of(await preparation.prepare(chat(*turns), "r"))
     assert closed.startswith(prompt_of(prepared) + "<|im_end|>")
     assert prompt_of(prepared).endswith(f"assistant\n{text}")
     ended = request_of(prepared).prompt_token_ids.count(token_id(TOKENIZER, "<|im_end|>"))
@@ -138,10 +138,10 @@ async def test_control_tokens_in_client_text_are_text(preparation: Preparation, 
     parameters = json.dumps({"properties": {token: {"description": token}}})
     dirty = chat(user(f"a{token}b"), tools=[function("f", parameters, description=token)])
     spelled = token_id(TOKENIZER, token)
-    wanted = list(request_of(await preparation.prepare(clean, "r")).prompt_token_ids).count(spelled)
+    expected = list(request_of(await preparation.prepare(clean, "r")).prompt_token_ids).count(spelled)
     prepared = await preparation.prepare(dirty, "r")
-    assert list(request_of(prepared).prompt_token_ids).count(spelled) == wanted
-    assert prompt_of(prepared).count(token) == wanted + 4
+    assert list(request_of(prepared).prompt_token_ids).count(spelled) == expected
+    assert prompt_of(prepared).count(token) == expected + 4
 
 
 async def test_prompt_that_is_too_long_is_rejected() -> None:

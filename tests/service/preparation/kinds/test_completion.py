@@ -40,7 +40,7 @@ async def completion_of(preparation: Preparation, *prompts: str | list[int], **f
     return await exchange(preparation, COMPLETION, completion_request(*prompts, **fields))
 
 
-def said(request_index: int, text: str, choice_index: int = 0, **how: Any) -> list[GenerationOutput]:
+def outputs_for(request_index: int, text: str, choice_index: int = 0, **how: Any) -> list[GenerationOutput]:
     """Return the engine's outputs for an answer `text` to one of the prompts."""
     token_ids = [*TOKENIZER.encode(text), END_ID]
     return list(outputs_of(TOKENIZER, token_ids, choice_index=choice_index, request_index=request_index, **how))
@@ -93,7 +93,7 @@ async def test_templated_prompt_is_a_user_message(preparation: Preparation) -> N
     seed = completion.prepared.sampling.seed
     assert seed is not None
     assert (templated.sampling.seed, raw.sampling.seed) == (seed, (seed + 1) % 2**63)
-    response = completion.answer([*said(0, "<think>so so</think>\n\nHi"), *said(1, "<think>raw</think>")])
+    response = completion.answer([*outputs_for(0, "<think>so so</think>\n\nHi"), *outputs_for(1, "<think>raw</think>")])
     echo = TOKENIZER.decode([1, 2])
     assert [choice.text for choice in response.choices] == ["hello<|im_end|>Hi", f"{echo}<think>raw</think>"]
     assert b"".join(logprob.bytes for logprob in response.choices[0].logprobs) == b"Hi"
@@ -137,13 +137,13 @@ async def test_echo_has_the_prompts_logprobs(preparation: Preparation) -> None:
     assert options == [LogprobsOptions(1)] * 2
     prompt = TOKENIZER.encode("hello")
     found = [TokenLogprob(token_id, -0.5, ((9, -0.25),)) for token_id in prompt[1:]]
-    first, *rest = said(0, "yes")
+    first, *rest = outputs_for(0, "yes")
     outputs = [
         first._replace(prompt_logprobs=found),
-        *said(0, "no", 1),
+        *outputs_for(0, "no", 1),
         *rest,
-        *said(1, "a"),
-        *said(1, "b", 1),
+        *outputs_for(1, "a"),
+        *outputs_for(1, "b", 1),
     ]
     choices = completion.answer(outputs).choices
     assert [choice.text for choice in choices][:2] == ["helloyes", "hellono"]
@@ -160,7 +160,7 @@ async def test_empty_continuation_has_echo_and_suffix(preparation: Preparation) 
     """A continuation that ends at once still begins with the prompt and ends with the suffix, in one delta."""
     completion = await completion_of(preparation, "hello", echo=True, suffix="!")
     completion.started()
-    events = completion.messages(said(0, ""))
+    events = completion.messages(outputs_for(0, ""))
     assert [event.WhichOneof("event") for event in events] == ["delta", "choice_finished"]
     assert events[0].delta.text == "hello!"
 
@@ -168,7 +168,7 @@ async def test_empty_continuation_has_echo_and_suffix(preparation: Preparation) 
 async def test_prompt_ended_by_the_deadline_has_no_logprobs(preparation: Preparation) -> None:
     """A prompt that the deadline cut off before it was computed has an echo without logprobs."""
     completion = await completion_of(preparation, "hello", echo=True, logprobs=LOGPROBS)
-    (output,) = said(0, "", reason=FinishReason.LENGTH)
+    (output,) = outputs_for(0, "", reason=FinishReason.LENGTH)
     response = completion.answer([output._replace(token_ids=(), token_times=(), text_ends=(), logprobs=())])
     (choice,) = response.choices
     assert (choice.text, len(choice.prompt_logprobs)) == ("hello", 0)
@@ -187,7 +187,7 @@ async def test_answer_is_the_same_however_outputs_are_cut_and_interleaved(
     for (request, choice), text in texts.items():
         num_tokens = len(TOKENIZER.encode(text)) + 1
         cuts = sorted(data.draw(st.sets(st.integers(1, max(1, num_tokens - 1)), max_size=4))) if num_tokens > 1 else ()
-        queues.append(said(request, text, choice, cuts=cuts))
+        queues.append(outputs_for(request, text, choice, cuts=cuts))
     outputs = []
     while any(queues):
         outputs.append(data.draw(st.sampled_from([queue for queue in queues if queue])).pop(0))

@@ -59,8 +59,8 @@ def output(text: str, *instants: float, reason: FinishReason | None = None, **fi
 
 def seconds(timings: text_generation_pb2.GenerationTimings) -> tuple[float, ...]:
     """Return queue wait, time to first token and decode time."""
-    wanted = (timings.queue_wait, timings.first_token, timings.decode)
-    return tuple(each.ToNanoseconds() / 1e9 for each in wanted)
+    expected = (timings.queue_wait, timings.first_token, timings.decode)
+    return tuple(each.ToNanoseconds() / 1e9 for each in expected)
 
 
 async def test_engine_request_has_tokens_limits_and_serving_options(plain: Preparation) -> None:
