@@ -113,11 +113,11 @@ def test_cross_encoder_is_served(others: tuple[Stack, Path, Any]) -> None:
     assert [each.index for each in answer.results] == [each["index"] for each in usual[:2]]
     endpoints = httpx.get(f"{stack.door}/api/2.0/serving-endpoints", timeout=GUARD_S).json()["endpoints"]
     assert {each["name"]: each["task"] for each in endpoints}["cross"] == "llm/v1/rerank"
-    for path, asked in (
+    for path, ranked in (
         ("/v1/embeddings", {"model": "cross", "input": "a"}),
         ("/v1/completions", {"model": "cross", "prompt": "a"}),
     ):
-        response = post(stack, path, asked)
+        response = post(stack, path, ranked)
         assert (response.status_code, response.json()["error"]["param"]) == (400, "model")
         assert "ranks texts" in response.json()["error"]["message"]
 
