@@ -1,8 +1,8 @@
 """The grammar of one function call, in the syntax of a model family.
 
-Arguments that form one JSON object are held to their schema as a whole. Parameters that are written one by one are each
-held to their own schema, in the schema's order. Text between tags matches `enum`, `const`, `pattern` and the length
-limits of a string; it is free where a value may be a string or something else.
+Arguments that form one JSON object must match their schema as a whole. Parameters that are written one by one must each
+match their own schema, in the schema's order. Text between tags matches `enum`, `const`, `pattern` and the length
+limits of a string; it is unconstrained where a value may be a string or another type.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _ANY_KEY = r"/[A-Za-z_][A-Za-z0-9_]{0,63}/"
 _MAX_UNLISTED = 16  # parameters that the schema doesn't name
 _STRING = frozenset({"string"})
 _COMMA = '"," " "?'
-# The value of a family with bare keys if it is not held to its schema.
+# The value of a family with bare keys if its schema is not enforced.
 _BRACED_VALUES = (
     (
         'braced: /-?[0-9]{1,16}(\\.[0-9]{1,16})?/ | "true" | "false" | "null" | "None" | braced_text | '
@@ -160,7 +160,7 @@ class CallPayload:
         return f"({' | '.join(self._literal(each + call.around_value) for each in opens)})"
 
     def _layout(self, text: str, call: TaggedCall) -> str:
-        """Return white space between tags, which may be missing if the family is compact, too."""
+        """Return white space between tags, which is optional if the family also writes calls without it."""
         return spaced(text) if call.is_compact_too else self._literal(text)
 
     def _terminal(self, schema: Any) -> str:

@@ -1,6 +1,6 @@
 """The resume position of a stream as bytes, which clients keep and send back.
 
-They are opaque and not secret: a client that changes them gets an error, or another answer to its own request.
+They are opaque and not secret: a client that changes them gets an error, or a different answer to its own request.
 """
 
 from __future__ import annotations

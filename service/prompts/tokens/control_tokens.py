@@ -1,11 +1,11 @@
-"""Keep clients' text from becoming control tokens.
+"""Prevent clients' text from becoming control tokens.
 
 Each control token that a client's string spells is put between two marks before the chat template gets it, and the text
 between two marks of the rendered prompt is encoded as plain text.
 
 The marks are characters of a private-use plane, drawn for each render among those that the input doesn't contain, so
-that no client can forge one and no character of the input is lost. A template that splits a string leaves single
-marks, which still keep the text on their two sides from joining into a token.
+that no client can forge one and no character of the input is lost. A template that splits a string leaves single marks,
+which still prevent the text on both sides from forming a token.
 """
 
 from __future__ import annotations
