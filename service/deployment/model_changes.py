@@ -148,7 +148,7 @@ class ModelChanges:
 def _check_name(name: str, caller: Caller) -> None:
     """Raise InvalidRequest for a model's name that the caller may not use."""
     if not caller.may_use(name):
-        raise InvalidRequest("name", f"the key may not use a model of the name {name!r}")
+        raise InvalidRequest("name", f"the key may not use a model named {name!r}")
 
 
 def _nothing() -> None:

@@ -58,7 +58,7 @@ def _to_identity(data: bytes) -> StreamIdentity:
     except (struct.error, ValueError):
         version = 0
     if version != _VERSION:
-        raise InvalidRequest("resume.stream", "is not what a stream began with")
+        raise InvalidRequest("resume.stream", "is not the stream value of a first event")
     return StreamIdentity(answer_id.hex(), created_ns, model, fingerprint, seed, digest)
 
 

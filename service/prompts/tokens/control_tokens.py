@@ -71,7 +71,7 @@ class ControlTokens:
         marks = map(chr, _PRIVATE_USE[:_MAX_TRIALS])
         unused = [*islice((mark for mark in marks if spelled.isdisjoint((mark, *_escaped(mark)))), 3)]
         if len(unused) < 3:
-            raise InvalidRequest(field, f"must not have all characters from U+{_PRIVATE_USE[0]:X} on")
+            raise InvalidRequest(field, f"must not contain all characters from U+{_PRIVATE_USE[0]:X} on")
         return Marks(*unused)
 
     def mark(self, value: Any, marks: Marks) -> Any:
