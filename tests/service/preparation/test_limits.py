@@ -145,11 +145,11 @@ async def test_encoding_has_a_time_limit() -> None:
     preparation.close()
 
 
-@pytest.mark.parametrize("request", [chat(), raw("hello")], ids=["chat", "raw"])
-async def test_deadline_ends_the_preparation(preparation: Preparation, request: AnswerRequest) -> None:
+@pytest.mark.parametrize("answer_request", [chat(), raw("hello")], ids=["chat", "raw"])
+async def test_deadline_ends_the_preparation(preparation: Preparation, answer_request: AnswerRequest) -> None:
     """A request whose deadline has passed isn't prepared."""
     with pytest.raises(DeadlineExceeded):
-        await preparation.prepare(request, "r", -1.0)
+        await preparation.prepare(answer_request, "r", -1.0)
 
 
 async def test_event_loop_runs_while_a_template_is_rendered() -> None:
