@@ -114,7 +114,7 @@ async def test_200_streams_survive_the_death_of_their_service(killable: Stack, h
     killable.until_idle()
 
 
-async def test_streams_survive_the_death_of_their_gateway(killable: Stack, http: httpx.AsyncClient) -> None:
+async def test_streams_resume_after_the_death_of_their_gateway(killable: Stack, http: httpx.AsyncClient) -> None:
     """Clients that send the last received event id continue at the restarted gateway."""
     await until_served(http)
     draw = random.Random(13)
@@ -183,7 +183,7 @@ def documented(num: int, door: str) -> str:
 
 
 @pytest.mark.parametrize(("num", "victim"), [(0, "gateway"), (1, "service")])
-def test_documented_clients_survive_a_dead_process(killable: Stack, num: int, victim: str) -> None:
+def test_documented_clients_resume_after_the_death_of_a_process(killable: Stack, num: int, victim: str) -> None:
     """The examples of docs/streams.md print the same although the gateway or the service is killed."""
     command = [sys.executable, "-c", documented(num, killable.door)]
     whole = subprocess.run(command, capture_output=True, text=True, timeout=GUARD_S, check=True).stdout
