@@ -100,7 +100,6 @@ class PagedRunner:
     """
 
     num_replays = 0
-    state_bytes = 0
 
     def __init__(self, rule: Rule = sum_rule, block_size: int = BLOCK_SIZE) -> None:
         self.rule = rule

@@ -34,10 +34,6 @@ class Runner(Protocol):
     def num_replays(self) -> int:
         """The number of steps that the device replayed from a recording, such as a CUDA graph."""
 
-    @property
-    def state_bytes(self) -> int:
-        """The bytes of a sequence's recurrent state; 0 for a model without states."""
-
     def run(self, step: Step) -> abc.Sequence[SampledToken | SequenceError | None]:
         """Compute the step. Return one result for each of `step.items`, in order, None if an item does not sample.
 
@@ -224,7 +220,7 @@ class EngineCore:
             num_cached_blocks=scheduler.pool.num_cached_blocks,
             num_states=scheduler.num_states,
             num_cached_states=scheduler.num_cached_states,
-            state_bytes=self._runner.state_bytes,
+            state_bytes=scheduler.state_bytes,
             step_time_s=self._step_time_s,
             busy_s=self._busy_s,
             step_tokens=self._step_tokens,

@@ -55,6 +55,7 @@ class GeneratorCore:
         speculation: Speculation | None = None,
         adapters: AdapterTable | None = None,
         num_states: int = 0,
+        state_bytes: int = 0,
         shares_blocks: bool = True,
         cache_groups: abc.Sequence[CacheGroup] = ONE_GROUP,
         clock: abc.Callable[[], float] = time.monotonic,
@@ -63,17 +64,19 @@ class GeneratorCore:
 
         `compile_constraint` is called on other threads, and may take `max_compile_s` of processor time for each
         constraint. It is None if no constraint can be compiled for the model. `speculation` requires a runner whose
-        tokens do not depend on the rest of the batch. `num_states` is the number of slots for recurrent states; a model
-        that has them needs at least `max_batch_sequences`. `shares_blocks` requires a runner whose whole state of a
-        prefix is in its blocks and in a state that a step can keep. `adapters` is None for a runner without adapters.
-        `cache_groups` are those of the runner's batches.
+        tokens do not depend on the rest of the batch. `num_states` is the number of slots for recurrent states, of
+        `state_bytes` each; a model that has them needs at least `max_batch_sequences`. `shares_blocks` requires a
+        runner whose whole state of a prefix is in its blocks and in a state that a step can keep. `adapters` is None
+        for a runner without adapters. `cache_groups` are those of the runner's batches.
         """
         self._max_model_len = max_sequence_len(config, cache_groups)
         assert config.num_blocks is not None  # noqa: S101  max_sequence_len has checked it
         pool = BlockPool(config.num_blocks, config.tokens_per_block, groups=cache_groups, shares=shares_blocks)
         states: PrefixStates | None = None
         if num_states:
-            states = PrefixStates(StatePool(num_states), pool, caches=config.prefix_caching)
+            states = PrefixStates(
+                StatePool(num_states, state_bytes), pool, caches=config.prefix_caching, splits=shares_blocks
+            )
         self._core = EngineCore(Scheduler(config, pool, speculation, states), runner, clock)
         self._tokenizer = tokenizer
         self._prefix_caching = config.prefix_caching

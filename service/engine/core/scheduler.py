@@ -70,6 +70,11 @@ class Scheduler:
         return 0 if self._states is None else self._states.num_slots
 
     @property
+    def state_bytes(self) -> int:
+        """The bytes of a slot for a recurrent state."""
+        return 0 if self._states is None else self._states.slot_bytes
+
+    @property
     def num_cached_states(self) -> int:
         """The number of slots that hold the state after a cached prefix."""
         return 0 if self._states is None else self._states.num_checkpoints

@@ -98,6 +98,7 @@ def load_generator(
         speculation=Speculation(loaded.drafter) if loaded.drafter else None,
         adapters=loaded.adapters,
         num_states=loaded.num_states,
+        state_bytes=backend.bytes_per_sequence if isinstance(backend, KeepsSequenceState) else 0,
         shares_blocks=not isinstance(backend, KeepsSequenceState) or backend.splits_states,
     )
     description = GeneratorDescription(loaded.config, loaded.info, loaded.tokenizer.vocab_size, eos_token_ids)

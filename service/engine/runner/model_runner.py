@@ -58,11 +58,6 @@ class ModelRunner(Generic[Logits]):
         """The number of steps that were replayed from a recorded device graph."""
         return 0 if self._recording is None else self._recording.num_replays
 
-    @property
-    def state_bytes(self) -> int:
-        """The bytes of a sequence's recurrent state; 0 for a model without states."""
-        return 0 if self._stateful is None else self._stateful.bytes_per_sequence
-
     def run(self, step: Step) -> abc.Sequence[SampledToken | SequenceError | None]:
         """Compute the step. Return one result for each of `step.items`, in order, None if an item does not sample."""
         if not self._thread_is_ready:

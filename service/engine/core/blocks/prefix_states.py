@@ -21,9 +21,13 @@ class PrefixStates:
     most one per sequence.
     """
 
-    def __init__(self, states: StatePool, blocks: BlockPool, *, caches: bool) -> None:
-        """Without `caches` only the states of prompts with several choices become checkpoints."""
+    def __init__(self, states: StatePool, blocks: BlockPool, *, caches: bool, splits: bool = True) -> None:
+        """Without `caches` only the states of prompts with several choices become checkpoints.
+
+        Without `splits` no state is kept, since the runner can't keep the state before a step's last tokens.
+        """
         self._caches = caches
+        self._splits = splits
         self._states = states
         self._blocks = blocks
         blocks.on_evict = states.evict  # a state can only be used with the keys and values before it
@@ -32,6 +36,11 @@ class PrefixStates:
     def num_slots(self) -> int:
         """The number of all slots."""
         return self._states.num_slots
+
+    @property
+    def slot_bytes(self) -> int:
+        """The bytes of a slot."""
+        return self._states.slot_bytes
 
     @property
     def num_checkpoints(self) -> int:
@@ -61,7 +70,7 @@ class PrefixStates:
 
     def plan(self, plan: StepPlan) -> None:
         """Choose the states that a step keeps. Drafts are dropped if no slot is left for the state after them."""
-        for sequence, num_new in plan.shares.items():
+        for sequence, num_new in plan.shares.items() if self._splits else ():
             state = _state_of(sequence)
             if draft := plan.drafts.get(sequence):
                 if not self._states.split(state, len(draft)):

@@ -20,8 +20,9 @@ class StatePool:
     the end of the prefix continues in another slot.
     """
 
-    def __init__(self, num_slots: int) -> None:
+    def __init__(self, num_slots: int, slot_bytes: int = 0) -> None:
         self.num_slots = num_slots
+        self.slot_bytes = slot_bytes
         self._empty = list(range(num_slots - 1, -1, -1))
         self._checkpoints: OrderedDict[bytes, int] = OrderedDict()  # evicted from the start
         self._readers: Counter[int] = Counter()  # sequences that start from a checkpoint in the next step, by its slot
