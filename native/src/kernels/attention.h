@@ -268,7 +268,10 @@ void attend(const Step& step, int layer, int unit, int after, uint8_t* scratch, 
     int d = 0;
     if (plan.has_gate) {
       const float* gates = step.wide + static_cast<size_t>(token) * step.wide_stride + plan.gate_column() + h * dim;
-      for (; d < dim; ++d) store_input(to + d, sums[d] * factor / (1.0f + __builtin_expf(-gates[d])));
+      for (; d < dim; d += 16) {
+        const Lanes gate = map(load_some(gates + d, dim - d), [](V x) __attribute__((always_inline)) { return sigmoid(x); });
+        store_some(to + d, load16(sums + d) * all16(factor) * gate, dim - d);
+      }
     }
     for (; d + 16 <= dim; d += 16) store_input(to + d, load16(sums + d) * all16(factor));
     for (; d < dim; ++d) store_input(to + d, sums[d] * factor);

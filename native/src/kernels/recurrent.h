@@ -13,13 +13,6 @@ namespace SLUICE_SET {
 
 constexpr int kTileColumns = 64;  // of a unit of work
 
-SLUICE_INLINE void store_some(float* p, const Lanes& x, int count) {
-  if (count >= 16) return store16(p, x);
-  alignas(64) float some[16];
-  store16(some, x);
-  for (int i = 0; i < count; ++i) p[i] = some[i];
-}
-
 inline float softplus(float x) { return x > 20 ? x : __builtin_log1pf(__builtin_expf(x)); }
 
 // The new tokens of a sequence, and the slots of its state.
@@ -130,14 +123,7 @@ struct RecurrentPhases {
         continue;
       }
       sum = sum * load_some(wide + width + channel, count);
-      auto* to = thread.attended_row(passage.first + token) + channel;
-      if (count == 16) {
-        store_input(to, sum);
-      } else {
-        alignas(64) float some[16];
-        store16(some, sum);
-        for (int i = 0; i < count; ++i) store_input(to + i, some[i]);
-      }
+      store_some(thread.attended_row(passage.first + token) + channel, sum, count);
     }
   }
 
@@ -256,29 +242,29 @@ struct RecurrentPhases {
   // lie that are not needed any more.
   template <class Out>
   void gate(float* wide, Out* to) const {
-    const int width = plan.inner_width(), size = plan.norm_size;
-    float* results = wide + plan.value_column();
-    const float* gates = wide + plan.gate_column();
-    const auto gate_of = [&](int i) {
-      const float gate = gates[i] * plan.gate_multiplier;
-      return gate / (1.0f + __builtin_expf(-gate));
-    };
-    if (plan.gate_norm == GateNorm::None) {
-      for (int i = 0; i < width; ++i) store_input(to + i, results[i] * gate_of(i));
-      return;
-    }
-    const bool is_shared = size == plan.value_dim;
+    const int width = plan.inner_width(), size = plan.gate_norm == GateNorm::None ? width : plan.norm_size;
+    const bool is_shared = size == plan.value_dim, gates_first = plan.gate_norm == GateNorm::GateFirst;
+    const Lanes multiplier = all16(plan.gate_multiplier);
     for (int first = 0; first < width; first += size) {
-      float* part = results + first;
-      if (plan.gate_norm == GateNorm::GateFirst)
-        for (int i = 0; i < size; ++i) part[i] *= gate_of(first + i);
-      const float mean = sum_each(part, size, [](float v) { return v * v; }) / static_cast<float>(size);
-      const float factor = 1.0f / __builtin_sqrtf(mean + thread.plan.norm_epsilon);
-      const float* norm = weights.norm + (is_shared ? 0 : first);
-      if (plan.gate_norm == GateNorm::GateFirst)
-        for (int i = 0; i < size; ++i) store_input(to + first + i, part[i] * factor * norm[i]);
-      else
-        for (int i = 0; i < size; ++i) store_input(to + first + i, part[i] * factor * norm[i] * gate_of(first + i));
+      float* part = wide + plan.value_column() + first;
+      const float* gates = wide + plan.gate_column() + first;
+      const auto gate_of = [&](int i) __attribute__((always_inline)) {
+        return silu(load_some(gates + i, size - i) * multiplier);
+      };
+      if (gates_first)
+        for (int i = 0; i < size; i += 16) store_some(part + i, load_some(part + i, size - i) * gate_of(i), size - i);
+      Lanes factor = all16(1);
+      if (plan.gate_norm != GateNorm::None) {
+        const float mean = sum_each(part, size, [](float v) { return v * v; }) / static_cast<float>(size);
+        factor = all16(1.0f / __builtin_sqrtf(mean + thread.plan.norm_epsilon));
+      }
+      const float* norm = weights.norm == nullptr ? nullptr : weights.norm + (is_shared ? 0 : first);
+      for (int i = 0; i < size; i += 16) {
+        Lanes result = load_some(part + i, size - i) * factor;
+        if (norm != nullptr) result = result * load_some(norm + i, size - i);
+        if (!gates_first) result = result * gate_of(i);
+        store_some(to + first + i, result, size - i);
+      }
     }
   }
 };
