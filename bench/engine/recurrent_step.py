@@ -104,8 +104,8 @@ class Steps:
             "output_rows": np.arange(num_new - 1, num_tokens, num_new),
             "states": np.stack([slots, slots, 0 * slots, 0 * slots - 1], axis=1),
         }
-        given = {name: np.ascontiguousarray(array, np.int32) for name, array in arguments.items()}
-        taken = []
+        given: Any = {name: np.ascontiguousarray(array, np.int32) for name, array in arguments.items()}
+        taken: list[float] = []
         ends = time.perf_counter() + 3
         while len(taken) < 5 or time.perf_counter() < ends:
             began = time.perf_counter()
