@@ -307,6 +307,7 @@ int main(int argc, char** argv) {
       most = std::max(most, groups.back() + 1);
     }
     if (groups.size() < model.options().layers.size()) groups.clear();
+    std::shuffle(groups.begin(), groups.end(), random_bits);
     model.allocate(between(3, 14), 16 * between(1, 3), groups);
     for (int slot = 0; slot < kSlots; ++slot) put_random_adapter(model, slot);
     for (int i = 0; i < 12; ++i) {

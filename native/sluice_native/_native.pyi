@@ -50,9 +50,9 @@ class Model:
     def allocate(self, num_blocks: int, block_size: int, groups: Sequence[int] = ()) -> None:
         """Create the cache; physical memory is allocated on first write. `block_size` is a multiple of 16.
 
-        `groups` has the group of each layer, numbered in the order of their first layers; by default all layers are in
-        one group. A block holds the keys and values of one group's layers, and each group has its own block tables. In
-        a group whose layers all have a window, entries before the blocks that a step's tokens attend to are not read.
+        `groups` has the group of each layer, from 0 on; by default all layers are in one group. A block holds the keys
+        and values of one group's layers, and each group has its own block tables. In a group whose layers all have a
+        window, entries before the blocks that a step's tokens attend to are not read.
         """
 
     def put_adapter(self, slot: int, modules: Sequence[tuple[str, NDArray[np.float32], NDArray[np.float32]]]) -> None:

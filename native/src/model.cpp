@@ -16,17 +16,20 @@ std::vector<int> windows_of(const Options& options, const std::vector<int>& grou
   const size_t num_layers = options.layers.size();
   if (!groups.empty() && groups.size() != num_layers)
     throw BadArgument("groups must have " + std::to_string(num_layers) + " elements, one for each layer");
-  std::vector<int> windows;
+  std::vector<int> windows(groups.empty() ? 1 : 0), counts(windows.size());
   for (size_t i = 0; i < num_layers; ++i) {
     const int group = groups.empty() ? 0 : groups[i], window = options.layers[i].attention.window;
-    if (group < 0 || group > static_cast<int>(windows.size()))
-      throw BadArgument("groups[" + std::to_string(i) + "] must be at least 0, and at most one more than before");
-    if (group == static_cast<int>(windows.size())) {
-      windows.push_back(window);
-    } else if (windows[group] > 0) {
-      windows[group] = window == 0 ? 0 : std::max(windows[group], window);
-    }
+    if (group < 0 || group >= static_cast<int>(num_layers))
+      throw BadArgument("groups[" + std::to_string(i) + "] must be 0 to " + std::to_string(num_layers - 1));
+    const size_t needed = static_cast<size_t>(group) + 1;
+    windows.resize(std::max(windows.size(), needed));
+    counts.resize(windows.size());
+    int& of_group = windows[group];
+    of_group = window == 0 || (counts[group] > 0 && of_group == 0) ? 0 : std::max(of_group, window);
+    ++counts[group];
   }
+  for (const int count : counts)
+    if (count == 0) throw BadArgument("groups must number all groups from 0 on; one has no layer");
   return windows;
 }
 

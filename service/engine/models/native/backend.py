@@ -20,7 +20,7 @@ from service.engine.interface.cache_group import CacheGroup
 from service.engine.models.checkpoint.adapter_files import Adapter
 from service.engine.models.checkpoint.checkpoint import Checkpoint
 from service.engine.models.native.adapter import to_native_modules
-from service.engine.models.native.cache_groups import group_layers, one_group
+from service.engine.models.native.cache_groups import group_plan, one_group
 from service.engine.models.native.expert_sources import is_expert_tensor
 from service.engine.models.native.families.table import FAMILIES, plan_of
 from service.engine.models.native.plan import DecoderPlan, ExpertsPlan, PlanUnsupportedError
@@ -53,12 +53,9 @@ class NativeBackend:
 
     def group_layers(self, max_positions: int, *, keeps_all: bool) -> Sequence[CacheGroup]:
         """Give layers whose windows are shorter than `max_positions` block tables of their own; return the groups."""
-        windows = [layer.attention.window for layer in self._plan.layers]
-        windows = [window if window < max_positions else 0 for window in windows]
-        if all(windows) and keeps_all:
-            self._groups = one_group(len(windows))
-        else:
-            self._groups = group_layers(windows, self._model.bytes_per_slot)
+        self._groups = group_plan(self._plan, max_positions, self._model.bytes_per_slot)
+        if keeps_all and self._groups.groups[0].window:
+            self._groups = one_group(len(self._plan.layers))
         return self._groups.groups
 
     def bytes_per_block(self, block_size: int) -> int:

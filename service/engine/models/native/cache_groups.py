@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Final, NamedTuple
 
-from service.engine.interface.cache_group import ONE_GROUP, CacheGroup
+from service.engine.interface.cache_group import ONE_GROUP, CacheGroup, max_blocks
+from service.engine.models.native.plan import DecoderPlan
 
 _MOST_GROUPS: Final = 8  # each has its own block tables, which take time in each step
 
@@ -32,6 +33,20 @@ class LayerGroups(NamedTuple):
 def one_group(num_layers: int) -> LayerGroups:
     """Return a single group, which keeps all tokens."""
     return LayerGroups(ONE_GROUP, [0] * num_layers)
+
+
+def group_plan(plan: DecoderPlan, max_positions: int, sizes: Sequence[int]) -> LayerGroups:
+    """Return the groups of a plan's layers for sequences of at most `max_positions` tokens, see `group_layers`."""
+    windows = [layer.attention.window for layer in plan.layers]
+    return group_layers([window if window < max_positions else 0 for window in windows], sizes)
+
+
+def max_cache_bytes(plan: DecoderPlan, num_tokens: int, max_chunk: int, block_size: int, number_bytes: float) -> int:
+    """Return the most bytes of a sequence's cache, with chunks of at most `max_chunk` tokens."""
+    sizes = [2 * layer.attention.num_kv_heads * -(-layer.attention.head_dim // 16) * 16 for layer in plan.layers]
+    made = group_plan(plan, num_tokens, sizes)
+    num_blocks = max_blocks(made.groups, num_tokens, max_chunk, block_size)
+    return int(num_blocks * made.block_size(sizes) * block_size * number_bytes)
 
 
 def group_layers(windows: Sequence[int], sizes: Sequence[int]) -> LayerGroups:
