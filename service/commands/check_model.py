@@ -20,7 +20,7 @@ from service.engine.models.checkpoint.encoders.pair_files import PairFiles, is_c
 from service.engine.models.checkpoint.encoders.sentence_files import SentenceFiles, is_encoder
 from service.engine.models.checkpoint.text_part import text_config
 from service.engine.models.native.cache_groups import max_cache_bytes
-from service.engine.models.native.families.table import plan_of
+from service.engine.models.plans.families.table import plan_of
 from service.engine.models.selection.backends import preferred_reasons
 from service.engine.models.torch.shard import num_rank_parameters
 from service.generation.errors import ModelLoadError

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from service.engine.interface.cache_group import max_blocks
 from service.engine.models.native.cache_groups import LayerGroups, group_layers
-from service.engine.models.native.families.table import plan_of
+from service.engine.models.plans.families.table import plan_of
 from tests.models.shapes import VOCAB_SIZE, small
 from tests.native.decoders import ints
 

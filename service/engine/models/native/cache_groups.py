@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import Final, NamedTuple
 
 from service.engine.interface.cache_group import ONE_GROUP, CacheGroup, max_blocks
-from service.engine.models.native.plan import DecoderPlan
+from service.engine.models.plans.plan import DecoderPlan
 
 _MOST_GROUPS: Final = 8  # each has its own block tables, which take time in each step
 

@@ -13,8 +13,8 @@ import transformers
 from service.engine.models.checkpoint.families.family_config import FAMILY_DEFAULTS, FamilyConfig, family_config
 from service.engine.models.checkpoint.model_config import read_model_config
 from service.engine.models.checkpoint.rope import max_stable_positions
-from service.engine.models.native.families.table import FAMILIES, plan_of
-from service.engine.models.native.plan import DecoderPlan, PlanUnsupportedError
+from service.engine.models.plans.families.table import FAMILIES, plan_of
+from service.engine.models.plans.plan import DecoderPlan, PlanUnsupportedError
 from tests.models.shapes import small
 
 SIZES = {
