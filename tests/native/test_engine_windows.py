@@ -22,6 +22,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "olmo3": {},
     "ministral": {"layer_types": [SLIDING] * 4},
 }
+NUM_BLOCKS = {"gemma3_text": 48, "gpt_oss": 24, "olmo3": 48, "ministral": 12}
 
 
 def requests() -> list[GenerationRequest]:
@@ -31,13 +32,13 @@ def requests() -> list[GenerationRequest]:
     return [
         GenerationRequest(
             "r",
-            shared[: draw.choice([0, 33, 70])] + draw.choices(range(2, VOCAB_SIZE), k=draw.randint(10, 60)),
+            shared[: draw.choice([0, 33, 70])] + draw.choices(range(2, VOCAB_SIZE), k=draw.choice([5, 12, 60])),
             SamplingParams(temperature=draw.choice([0.0, 1.0]), seed=index),
-            StopParams(40, ignore_eos=True),
+            StopParams(draw.choice([20, 110]), ignore_eos=True),
             n=draw.choice([1, 1, 2]),
             logprobs=LogprobsOptions(2),
         )
-        for index in range(8)
+        for index in range(10)
     ]
 
 
@@ -46,7 +47,8 @@ def test_windows_change_no_bit_of_an_answer(kind: str, tmp_path: Path) -> None:
     """Tokens and logprobs are those of requests alone, with preemptions, cached prefixes, drafts and short chunks."""
     made(kind, tmp_path, sliding_window=WINDOW, **MODELS[kind])
     alone = Engine("float32", tmp_path, prefix_caching=False, speculation=False, num_threads=1, num_blocks=200)
-    small = Engine("float32", tmp_path, num_threads=1, num_blocks=48, max_batch_tokens=32, max_batch_sequences=6)
+    sizes = {"num_blocks": NUM_BLOCKS[kind], "max_batch_tokens": 16, "max_batch_sequences": 6}
+    small = Engine("float32", tmp_path, num_threads=1, **sizes)
     for serial, request in enumerate(requests()):
         small.add(serial, request)
         small.step()
@@ -56,8 +58,9 @@ def test_windows_change_no_bit_of_an_answer(kind: str, tmp_path: Path) -> None:
         small.check()
     stats = small.stats
     assert stats is not None
-    assert min(stats.num_prefix_hit_tokens, stats.num_draft_tokens) > 0
-    assert stats.num_preemptions > 0 or kind == "ministral"
+    assert stats.num_prefix_hit_tokens > 0
+    assert stats.num_preemptions > 0 or kind == "ministral"  # its sequences do not grow beyond their windows
+    assert stats.num_accepted_draft_tokens > 0 or kind != "gemma3_text"  # the others' answers do not repeat
     assert stats.num_free_blocks == stats.num_blocks
     for serial, request in enumerate(requests()):
         alone.add(serial, request)
