@@ -69,6 +69,23 @@ def test_windows_change_no_bit_of_an_answer(kind: str, tmp_path: Path) -> None:
         assert small.answers(serial) == alone.answers(serial)
 
 
+@pytest.mark.parametrize("kind", ["gemma3_text", "ministral"])
+def test_a_draft_model_uses_the_blocks_of_a_group_that_keeps_all_tokens(kind: str, tmp_path: Path) -> None:
+    """With the same model as its draft, answers are those without drafts, and all drafts are accepted."""
+    made(kind, tmp_path, sliding_window=WINDOW, **MODELS[kind])
+    alone = Engine("float32", tmp_path, speculation=False, num_threads=1, num_blocks=200)
+    drafted = Engine("float32", tmp_path, draft_model=str(tmp_path), num_threads=1, num_blocks=200)
+    request = GenerationRequest("r", list(range(2, 62)), SamplingParams(0.0), StopParams(60, ignore_eos=True))
+    for engine in (alone, drafted):
+        engine.add(0, request)
+        while engine.core.has_work:
+            engine.step()
+            engine.check()
+    assert drafted.answers(0) == alone.answers(0)
+    assert drafted.stats is not None
+    assert 0 < drafted.stats.num_draft_tokens == drafted.stats.num_accepted_draft_tokens
+
+
 def test_a_sequence_is_longer_than_the_blocks_of_full_layers_would_allow(tmp_path: Path) -> None:
     """A context of 200 tokens, 13 blocks, runs in a cache of 13 blocks for the full layer and 9 for the others."""
     made("gemma3_text", tmp_path, sliding_window=WINDOW, **MODELS["gemma3_text"])
