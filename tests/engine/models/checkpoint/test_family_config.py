@@ -31,7 +31,7 @@ LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_fr
 FILES: dict[str, tuple[str, dict[str, Any]]] = {
     "apertus, rope_theta": ("apertus", {"rope_theta": 5e5}),
     "cohere2, pattern": ("cohere2", {"sliding_window_pattern": 3}),
-    "cwm, no window": ("cwm", {"sliding_window": 0, "rope_scaling": LLAMA3 | {"rope_theta": 1e5}}),
+    "cwm, rotation": ("cwm", {"sliding_window": 9, "rope_scaling": LLAMA3 | {"rope_theta": 1e5}}),
     "dots1": (
         "dots1",
         {"n_shared_experts": 1, "n_routed_experts": 8, "num_experts_per_tok": 2, "max_window_layers": 3},

@@ -7,6 +7,7 @@ from typing import Any, Final
 from service.engine.models.checkpoint.families.family_defaults import (
     FamilyDefaults,
     Fields,
+    UncommonConfigError,
     every_nth_is_full,
     first_of_four_is_full,
 )
@@ -97,7 +98,8 @@ def _glm(fields: Fields) -> None:
 
 def _cwm(fields: Fields) -> None:
     first_of_four_is_full(fields)
-    fields["sliding_window"] = fields["sliding_window"] or None
+    if not fields["sliding_window"]:
+        raise UncommonConfigError("sliding_window")
     if fields["eos_token_id"] is None:
         fields["eos_token_id"] = [128_001, 128_008, 128_009]
 
