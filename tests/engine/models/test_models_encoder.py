@@ -168,7 +168,13 @@ def test_length_above_the_folders_is_refused(tmp_path: Path) -> None:
     save_encoder("bert", tmp_path)
     with pytest.raises(ModelLoadError, match=r"max_model_len 41 exceeds the maximum length of .*, 40"):
         build_encoder(tmp_path, EngineConfig(max_model_len=41, worker="thread"), device="cpu")
-    with pytest.raises(ModelLoadError, match=r"engine\.quantization int8 is not supported for encoders"):
+
+
+def test_quantization_needs_the_native_step(tmp_path: Path) -> None:
+    """An encoder without a layer plan has no smaller weights; the error says why."""
+    save_encoder("mpnet", tmp_path)
+    problem = r"engine\.quantization int8 is not supported for this encoder: the model_type mpnet has no layer plan"
+    with pytest.raises(ModelLoadError, match=problem):
         build_encoder(tmp_path, EngineConfig(quantization="int8", worker="thread"), device="cpu")
 
 

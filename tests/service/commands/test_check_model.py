@@ -61,6 +61,13 @@ def test_an_encoder_is_checked_by_its_modules_and_headers(tmp_path: Path) -> Non
     assert report["architecture"] == loaded.info.architecture
     assert (report["parameters"], report["weights"]) == (loaded.info.num_parameters, loaded.info.dtype)
     assert (report["max_model_len"], report["fits"]) == (loaded.info.max_model_len, True)
+    assert (report["backend"], report["same_answer_in_any_batch"]) == ("native", True)
+    assert report["quantizations"] == ["int4", "int8"]
+    report = check_model(str(source), EngineConfig(quantization="int8"), "auto", "cpu")
+    assert (report["weights"], report["weight_bytes"] < 25e6) == ("int8", True)
+    report = check_model(str(source), EngineConfig(), "float16", "cpu")
+    assert (report["backend"], report["quantizations"]) == ("modules", [])
+    assert report["not_native"] == "it has no arithmetic in float16"
     folder = tmp_path / "model"
     shutil.copytree(source, folder)
     with (folder / "config.json").open() as file:
