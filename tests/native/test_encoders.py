@@ -13,10 +13,10 @@ import transformers
 from numpy.typing import NDArray
 
 from service.engine.models.native.encoder import TextVectors
-from service.engine.models.native.families.encoders.table import encoder_family
-from service.engine.models.native.families.table import family_plan, plan_of
-from service.engine.models.native.plan import PlanUnsupportedError
-from service.engine.models.native.sources import read_tensors
+from service.engine.models.plans.families.encoders.table import encoder_family
+from service.engine.models.plans.families.table import family_plan, plan_of
+from service.engine.models.plans.plan import PlanUnsupportedError
+from service.engine.models.plans.sources import read_tensors
 from tests.models.shapes import VOCAB_SIZE, small
 
 LENGTHS = (1, 30, 2, 90, 17, 64, 65, 12, 3)  # in tokens; blocks of the cache have 64

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from service.engine.models.checkpoint.checkpoint import Checkpoint, TensorSlice
 from service.engine.models.checkpoint.encoders.sentence_files import Pooling, SentenceFiles
 from service.engine.models.native.backend import native_arithmetic_unsupported_reason, threads_a_token
-from service.engine.models.native.families.encoders.table import encoder_family
-from service.engine.models.native.families.table import family_plan
-from service.engine.models.native.plan import DecoderPlan, PlanUnsupportedError
-from service.engine.models.native.sources import as_floats, read_tensors
 from service.engine.models.native.vector_layers import ACTIVATIONS, VectorLayer, load_dense_layer, load_head_layer
+from service.engine.models.plans.families.encoders.table import encoder_family
+from service.engine.models.plans.families.table import family_plan
+from service.engine.models.plans.plan import DecoderPlan, PlanUnsupportedError
+from service.engine.models.plans.sources import as_floats, read_tensors
 from service.generation.errors import ModelLoadError
 from service.generation.requests.embedding import TokenIds, Vector
 

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from service.engine.models.checkpoint.checkpoint import Checkpoint
 from service.engine.models.checkpoint.encoders.sentence_files import DenseFiles
-from service.engine.models.native.encoder_family import HeadLayer
-from service.engine.models.native.sources import as_floats
+from service.engine.models.plans.encoder_family import HeadLayer
+from service.engine.models.plans.sources import as_floats
 
 Vector: TypeAlias = NDArray[np.float32]
 
