@@ -6,7 +6,8 @@ sentence-transformers, openvino-genai and openvino-tokenizers; without it, only 
 
 N callers of sluice send one text at a time to an engine, which forms the batches. The two libraries have no queue: they
 get the texts of all callers in one call, the best batch that a server could form. All tokenize their texts. Weights of
-the base shapes are random, and the tokenizer is MiniLM's. Prints the median of the rounds, and the ratios.
+the base shapes are random, and the tokenizer is MiniLM's. Prints the medians of the rounds, and ratios to the first
+engine: texts per second, and milliseconds of CPU time per text, on which other work of the machine has less influence.
 """
 
 from __future__ import annotations
@@ -57,18 +58,24 @@ def _compare(name: str, folder: Path, options: argparse.Namespace) -> None:
     if options.others:
         subprocess.run([options.others, __file__, "--child", "convert", str(folder)], check=True, capture_output=True)
         engines += [("sentence-transformers", options.others), ("openvino", options.others)]
-    found: dict[str, dict[str, list[float]]] = {engine: {} for engine, _ in engines}
+    found: dict[str, dict[str, list[tuple[float, float]]]] = {engine: {} for engine, _ in engines}
     for _ in range(options.rounds):
         for engine, python in engines:
             command = [python, __file__, "--child", engine, str(folder), "--threads", str(options.threads)]
             done = subprocess.run(command, check=True, capture_output=True, text=True)
-            for cell, rate in json.loads(done.stdout.splitlines()[-1]).items():
-                found[engine].setdefault(cell, []).append(rate)
-    print(f"{name}, {options.threads} threads, texts per second (tokens x callers)")
+            for cell, speed in json.loads(done.stdout.splitlines()[-1]).items():
+                found[engine].setdefault(cell, []).append(speed)
+    print(f"{name}, {options.threads} threads, tokens x callers: texts/s (ratio), CPU ms/text (ratio)")
     for cell in found[engines[0][0]]:
-        rates = {engine: statistics.median(cells[cell]) for engine, cells in found.items()}
-        first = rates[engines[0][0]]
-        shown = [f"{engine} {rate:.1f} (ratio {first / rate:.2f})" for engine, rate in rates.items()]
+        speeds = {
+            engine: [statistics.median(each) for each in zip(*cells[cell], strict=True)]
+            for engine, cells in found.items()
+        }
+        first_rate, first_cpu = speeds[engines[0][0]]
+        shown = [
+            f"{engine} {rate:.1f} ({first_rate / rate:.2f}), {cpu:.2f} ({cpu / first_cpu:.2f})"
+            for engine, (rate, cpu) in speeds.items()
+        ]
         print(f"  {cell:>8}: {'; '.join(shown)}", flush=True)
 
 
@@ -89,8 +96,8 @@ def _folder_of(name: str, scratch: Path) -> Path:
     return folder
 
 
-def _measured(engine: str, folder: str, threads: int) -> dict[str, float]:
-    """Return the texts per second of each cell."""
+def _measured(engine: str, folder: str, threads: int) -> dict[str, tuple[float, float]]:
+    """Return the speed of each cell, as `_Timer` does."""
     if engine == "convert":
         _convert(Path(folder))
         return {}
@@ -99,24 +106,34 @@ def _measured(engine: str, folder: str, threads: int) -> dict[str, float]:
     encode = (
         _sentence_transformers(folder, threads) if engine == "sentence-transformers" else _openvino(folder, threads)
     )
-    rates = {}
+    cells = {}
     for length in _LENGTHS:
         for callers in _CALLERS:
             texts = [_text(length)] * callers
             encode(texts)
-            began, count = time.perf_counter(), 0
-            while time.perf_counter() - began < _SECONDS:
+            timer, count = _Timer(), 0
+            while time.perf_counter() - timer.began < _SECONDS:
                 encode(texts)
                 count += callers
-            rates[f"{length} x {callers}"] = count / (time.perf_counter() - began)
-    return rates
+            cells[f"{length} x {callers}"] = timer.speed(count)
+    return cells
+
+
+class _Timer:
+    def __init__(self) -> None:
+        self.began, self._used = time.perf_counter(), time.process_time()
+
+    def speed(self, num_texts: int) -> tuple[float, float]:
+        """Return the texts per second, and the milliseconds of CPU time per text."""
+        cpu_s = time.process_time() - self._used
+        return num_texts / (time.perf_counter() - self.began), 1e3 * cpu_s / num_texts
 
 
 def _text(length: int) -> str:
     return _WORD * (length - 2)
 
 
-async def _sluice(folder: Path, weight_type: str, threads: int) -> dict[str, float]:
+async def _sluice(folder: Path, weight_type: str, threads: int) -> dict[str, tuple[float, float]]:
     import numpy as np  # noqa: PLC0415
 
     from service.engine.building.engines import build_encoder  # noqa: PLC0415
@@ -124,9 +141,14 @@ async def _sluice(folder: Path, weight_type: str, threads: int) -> dict[str, flo
     from service.generation.requests.embedding import EmbeddingRequest  # noqa: PLC0415
 
     is_quantized = weight_type in {"int8", "int4"}
-    config = EngineConfig(worker="thread", num_threads=threads, quantization=weight_type if is_quantized else None)
+    config = EngineConfig(
+        worker="thread",
+        num_threads=threads,
+        quantization=weight_type if is_quantized else None,
+        max_queue_wait_s=600,
+    )
     built = build_encoder(folder, config, compute_dtype="auto" if is_quantized else weight_type, device="cpu")
-    rates = {}
+    cells = {}
     async with built.engine as engine:
 
         async def call(length: int, end: float) -> int:
@@ -140,10 +162,10 @@ async def _sluice(folder: Path, weight_type: str, threads: int) -> dict[str, flo
         for length in _LENGTHS:
             for callers in _CALLERS:
                 await call(length, time.perf_counter() + 0.1)
-                began = time.perf_counter()
-                counts = await asyncio.gather(*(call(length, began + _SECONDS) for _ in range(callers)))
-                rates[f"{length} x {callers}"] = sum(counts) / (time.perf_counter() - began)
-    return rates
+                timer = _Timer()
+                counts = await asyncio.gather(*(call(length, timer.began + _SECONDS) for _ in range(callers)))
+                cells[f"{length} x {callers}"] = timer.speed(sum(counts))
+    return cells
 
 
 def _sentence_transformers(folder: str, threads: int) -> Any:

@@ -38,7 +38,7 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "gemma3_text": ("gemma3_text", {"use_bidirectional_attention": True, "sliding_window": 20}),
 }
 TYPES = ("float32", "bfloat16", "int8", "int4")
-COSINES = {"float32": 1 - 1e-6, "bfloat16": 0.999, "int8": 0.995, "int4": 0.9}
+COSINES = {"float32": 1 - 1e-6, "bfloat16": 0.999, "int8": 0.995, "int4": 0.8}
 
 
 @cache
