@@ -152,13 +152,18 @@ def test_folder_decides_the_length(settings: dict[str, int], wanted: int | None,
 
 
 @pytest.mark.parametrize(
-    ("sizes", "expected"),
-    [({}, 512), ({"max_batch_tokens": 300}, 300), ({"max_batch_sequences": 700}, 700)],
-    ids=["default", "fewer are wanted", "as many as the settings allow"],
+    ("kind", "sizes", "expected"),
+    [
+        ("bert", {}, 256),
+        ("mpnet", {}, 512),
+        ("bert", {"max_batch_tokens": 200}, 200),
+        ("bert", {"max_batch_sequences": 700}, 700),
+    ],
+    ids=["native", "modules", "fewer are wanted", "as many as the settings allow"],
 )
-def test_batches_on_a_cpu_are_short(sizes: dict[str, Any], expected: int, tmp_path: Path) -> None:
+def test_batches_on_a_cpu_are_short(kind: str, sizes: dict[str, Any], expected: int, tmp_path: Path) -> None:
     """Larger batches would hardly increase throughput and delay other requests."""
-    save_encoder("bert", tmp_path)
+    save_encoder(kind, tmp_path)
     config = replace(EngineConfig(worker="thread"), **sizes)
     assert build_encoder(tmp_path, config, device="cpu").config.max_batch_tokens == expected
 

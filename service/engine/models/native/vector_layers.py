@@ -22,12 +22,13 @@ Vector: TypeAlias = NDArray[np.float32]
 
 
 def _gelu(vector: Vector) -> Vector:
-    distribution = np.array([0.5 * (1 + math.erf(x / math.sqrt(2))) for x in vector.tolist()])
-    return (vector * distribution).astype(np.float32)
+    distribution = [0.5 * (1 + math.erf(x / math.sqrt(2))) for x in vector.tolist()]
+    result: Vector = vector * np.array(distribution, np.float32)
+    return result
 
 
 def _sigmoid(vector: Vector) -> Vector:
-    result: Vector = 1 / (1 + np.exp(-vector))
+    result: Vector = np.float32(1) / (np.float32(1) + np.exp(-vector))
     return result
 
 
