@@ -26,7 +26,7 @@ from typing import Any, Final
 
 _LENGTHS: Final = (20, 200)  # in tokens, with special tokens
 _CALLERS: Final = (1, 16, 64)
-_SECONDS: Final = 3.0  # of each cell
+_SECONDS: Final = 2.0  # of each cell
 _SHAPES: Final[dict[str, dict[str, Any]]] = {
     "bert-base": {"model_type": "bert"},
     "modernbert-base": {"model_type": "modernbert", "vocab_size": 30_522, "pad_token_id": 0},
