@@ -44,7 +44,8 @@ def main() -> None:
     parser.add_argument("--child", nargs=2, metavar=("ENGINE", "FOLDER"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
-        print(json.dumps(_measured(*options.child, options.threads)))
+        engine, child_folder = options.child
+        print(json.dumps(_measured(engine, child_folder, options.threads)))
         return
     with tempfile.TemporaryDirectory() as scratch:
         for name in options.models:
@@ -133,7 +134,7 @@ def _text(length: int) -> str:
     return _WORD * (length - 2)
 
 
-async def _sluice(folder: Path, weight_type: str, threads: int) -> dict[str, tuple[float, float]]:
+async def _sluice(folder: Path, weight_type: Any, threads: int) -> dict[str, tuple[float, float]]:
     import numpy as np  # noqa: PLC0415
 
     from service.engine.building.engines import build_encoder  # noqa: PLC0415

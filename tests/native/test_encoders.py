@@ -65,7 +65,8 @@ def native(name: str, weight_type: str = "float32", **options: Any) -> sluice_na
     def take(key: str, shape: tuple[int, ...], part: Any = None) -> NDArray[np.float32]:
         found = stored[key]
         assert tuple(found.shape) == shape
-        return found.numpy() if part is None else found[part.start : part.end].numpy()
+        array: NDArray[np.float32] = (found if part is None else found[part.start : part.end]).numpy()
+        return array
 
     for key, array in read_tensors(made.tensors(), plan, tensors, take):
         made.load(key, array)
@@ -160,8 +161,9 @@ def test_only_chosen_rows_are_returned() -> None:
 def test_invalid_arguments_are_rejected(change: dict[str, Any], problem: str) -> None:
     """The error names the array and the element."""
     arguments: dict[str, Any] = {"token_ids": [1, 2, 3], "row_offsets": [0, 3], "output_rows": [0]}
+    arrays: dict[str, Any] = {name: np.array(value, np.int32) for name, value in (arguments | change).items()}
     with pytest.raises(ValueError, match=f"^{problem}"):
-        native("bert").encode(**{name: np.array(value, np.int32) for name, value in (arguments | change).items()})
+        native("bert").encode(**arrays)
 
 
 def test_plans_without_a_head_have_no_cache() -> None:

@@ -111,15 +111,20 @@ async def test_bidirectional_decoder_embeds(tmp_path: Path) -> None:
         sliding_window=12,
         use_bidirectional_attention=True,
     )
-    model: Any = transformers.Gemma3TextModel(config).eval()
+    model: Any = transformers.Gemma3TextModel(config)
+    model.eval()
     kinds = modules("Transformer", "Pooling", "Dense", "Dense", "Normalize")
     save_encoder("bert", tmp_path, modules=kinds, pooling={"pooling_mode_mean_tokens": True})
     model.save_pretrained(tmp_path)
     first, second = torch.nn.Linear(32, 48, bias=False), torch.nn.Linear(48, 20, bias=False)
     for folder, layer in (("2_Dense", first), ("3_Dense", second)):
         (tmp_path / folder).mkdir()
-        values = {"in_features": layer.in_features, "out_features": layer.out_features, "bias": False}
-        values["activation_function"] = "torch.nn.modules.linear.Identity"
+        values = {
+            "in_features": layer.in_features,
+            "out_features": layer.out_features,
+            "bias": False,
+            "activation_function": "torch.nn.modules.linear.Identity",
+        }
         (tmp_path / folder / "config.json").write_text(json.dumps(values))
         save_file({"linear.weight": layer.weight.detach()}, tmp_path / folder / "model.safetensors")
     built = build_encoder(tmp_path, THREAD, device="cpu", compute_dtype="float32")
