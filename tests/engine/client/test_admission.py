@@ -69,13 +69,13 @@ async def test_the_queue_is_kept_short_for_two_seconds_after_a_rejection(start_t
     The fifth is rejected, and so is the next one after one has left.
     """
     clock = Clock()
-    sizes = {**ENDLESS, "max_batch_sequences": 2, "max_queue_wait_s": 20.0}
+    sizes = {**ENDLESS, "max_batch_sequences": 2, "max_queue_wait_s": 24.0}
     async with start_thread.started("x", ends=False, clock=clock, **sizes) as (engine, _), AsyncExitStack() as stack:
         await fill(engine, clock, stack)
         for _ in range(3):
             await stack.enter_async_context(engine.generate(endless()))
         async with engine.generate(endless()):
-            with pytest.raises(EngineOverloaded, match=r"the limit is 20\.0 s"):
+            with pytest.raises(EngineOverloaded, match=r"the limit is 24\.0 s"):
                 engine.reject_if_overloaded("", 1.0)
         with pytest.raises(EngineOverloaded, match=r"the limit is 0\.1 s"):
             engine.reject_if_overloaded("", 1.0)
@@ -124,17 +124,17 @@ async def test_requests_that_all_arrive_late_are_rejected(start_thread: Starter)
 async def test_a_claimed_wait_starts_no_overload(start_thread: Starter) -> None:
     """A claimed wait neither starts nor prolongs an overload, because clients that bypass Envoy can claim any wait."""
     clock = Clock()
-    sizes = {**ENDLESS, "max_batch_sequences": 2, "max_queue_wait_s": 20.0}
+    sizes = {**ENDLESS, "max_batch_sequences": 2, "max_queue_wait_s": 24.0}
     async with start_thread.started("x", ends=False, clock=clock, **sizes) as (engine, _), AsyncExitStack() as stack:
         await fill(engine, clock, stack)
         engine.reject_if_overloaded("", 1.0, waited_s=1e9)
         clock.now += 1.0
-        with pytest.raises(EngineOverloaded, match=r"the limit is 20\.0 s"):
+        with pytest.raises(EngineOverloaded, match=r"the limit is 24\.0 s"):
             engine.reject_if_overloaded("", 1.0, waited_s=1e9)
         engine.reject_if_overloaded("", 1.0)
         for _ in range(4):
             await stack.enter_async_context(engine.generate(endless()))
-        with pytest.raises(EngineOverloaded, match=r"the limit is 20\.0 s"):
+        with pytest.raises(EngineOverloaded, match=r"the limit is 24\.0 s"):
             engine.reject_if_overloaded("", 1.0)  # the queue is long, so this starts an overload
         clock.now += 1.9
         with pytest.raises(EngineOverloaded, match=r"the limit is 0\.1 s"):
