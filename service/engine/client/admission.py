@@ -14,6 +14,7 @@ from collections import abc
 from service.engine.client.in_flight_limiter import InFlightLimiter
 from service.engine.client.open_generation import OpenGeneration
 from service.engine.client.promises import Promise, Rates, shortage_s
+from service.engine.client.queue_growth import QueueGrowth
 from service.engine.client.queue_share import QueuedRequest, QueueShare
 from service.engine.client.queue_wait import KeyLoad, QueueWaitEstimator, has_small_load
 from service.engine.client.queue_wait_limit import QueueWaitLimit
@@ -38,6 +39,7 @@ class Admission:
         self._config = config
         self._in_flight = InFlightLimiter(config.max_batch_sequences, config.overload_slowdown)
         self._wait_limit = QueueWaitLimit(config.max_queue_wait_s)
+        self._growth = QueueGrowth()
         self._overloaded_until = -math.inf
         self._late_since = self._late_at = -math.inf  # arrivals of the first and last of consecutive late requests
 
@@ -91,7 +93,8 @@ class Admission:
             limit_s = min(limit_s, max(_MAX_WAIT_SHARE * (deadline - now), 0.0))
         max_running = self.max_running(now, stats.max_running or self._config.max_batch_sequences)
         wait_s = self.queue_wait.wait_s(caller_id, loads, max_running, ages_s)
-        if wait_s > max_wait_s:
+        has_grown = self._growth.record_arrival(now, sum(load.num_waiting for load in loads.values()), usual_wait_s)
+        if wait_s > max_wait_s or (has_grown and wait_s > _MAX_OVERLOAD_WAIT_S):
             self._overloaded_until = now + _OVERLOAD_S
         # Clients that bypass Envoy can claim any `waited_s`: their own request may be rejected for it, but it does not
         # start an overload.
