@@ -40,21 +40,32 @@ class Admission:
         self._in_flight = InFlightLimiter(config.max_batch_sequences, config.overload_slowdown)
         self._wait_limit = QueueWaitLimit(config.max_queue_wait_s)
         self._growth = QueueGrowth()
+        self._last = EngineStats()
+        self._work = 0.0  # for all requests, in tokens
         self._overloaded_until = -math.inf
         self._late_since = self._late_at = -math.inf  # arrivals of the first and last of consecutive late requests
 
-    def record_steps(self, now: float, num_open: int, steps: abc.Iterable[EngineStats], num_tokens: int) -> None:
-        """Record the engine's state after each of some steps.
+    def record_steps(self, now: float, num_open: int, steps: abc.Iterable[EngineStats], last: EngineStats) -> None:
+        """Record the engine's state after each of some steps, the `last` with all counters since the start.
 
-        `num_open` is the number of open requests, `num_tokens` that of tokens generated since the start.
+        `num_open` is the number of open requests.
         """
         for stats in steps:
             self._wait_limit.record_step(stats)
-        self._in_flight.record_step(now, num_open, num_tokens)
+        before, self._last = self._last, last
+        num_prompt_tokens = last.num_prompt_tokens - before.num_prompt_tokens
+        self._work += self._work_of(num_prompt_tokens, last.num_generated_tokens - before.num_generated_tokens)
+        self._in_flight.record_step(now, num_open, self._work)
 
-    def record_answer(self, num_tokens: int, duration_s: float) -> None:
-        """Record the tokens of each choice of a whole answer, and the seconds since the arrival of its request."""
-        self._in_flight.record_answer(num_tokens, duration_s)
+    def record_answer(self, num_prompt_tokens: int, num_tokens: int, duration_s: float) -> None:
+        """Record a whole answer: the computed tokens of its prompt, those of each choice, and its time from arrival."""
+        self._in_flight.record_answer(self._work_of(num_prompt_tokens, num_tokens), duration_s)
+
+    def _work_of(self, num_prompt_tokens: int, num_tokens: int) -> float:
+        """Return the work in tokens of a lone answer, by the measured times of steps."""
+        last = self._last
+        weight = last.prompt_token_s / last.decode_step_s if last.decode_step_s else 0.0
+        return num_tokens + weight * num_prompt_tokens
 
     def is_overloaded(self, now: float) -> bool:
         """Return whether a request was rejected in the last two seconds."""
