@@ -11,6 +11,7 @@ from sluice.v1 import endpoint_pb2, model_pb2
 from service.contract.models.endpoint_json import EndpointJson
 from service.contract.models.model import endpoint_message, model_message
 from service.deployment.endpoint_document import EndpointDocument
+from service.generation.service_level import ServiceLevel
 from service.registry.description import Endpoint, ModelDescription, ServedEntity, Task
 
 ENTITIES = (ServedEntity("a", "small", 90), ServedEntity("b", "large", 10))
@@ -55,7 +56,14 @@ def test_tasks_are_all_of_the_contract(task: Task) -> None:
     assert len(Task) == len(model_pb2.Task.values()) - 1
 
 
-@pytest.mark.parametrize("endpoint", [ENDPOINT, dataclasses.replace(ENDPOINT, task=None)])
+@pytest.mark.parametrize(
+    "endpoint",
+    [
+        ENDPOINT,
+        dataclasses.replace(ENDPOINT, task=None),
+        dataclasses.replace(ENDPOINT, service_level=ServiceLevel(0.5, None)),
+    ],
+)
 def test_endpoints_survive_their_file(endpoint: Endpoint) -> None:
     """Endpoints read from a file equal those that were written."""
     form, document = EndpointJson(is_strict=True), EndpointDocument({endpoint.name: endpoint})
@@ -81,6 +89,7 @@ def test_model_s_own_endpoint_says_so() -> None:
             json.dumps({"endpoints": [{"name": "e", "entities": [{"name": "a", "model": "m"}]}]}),
             "the endpoint 'e': .*100",
         ),
+        ('{"endpoints": [{"name": "e", "service_level": {"token_seconds": 0}}]}', "'e': .*greater than 0"),
     ],
 )
 def test_file_with_other_content_is_rejected(text: str, message: str) -> None:
