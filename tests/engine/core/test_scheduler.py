@@ -122,9 +122,9 @@ def test_scheduler_halves_steps_for_much_shorter_prompts() -> None:
         steps.append(shares(bench))
     assert steps == [
         {0: 32, 1: 16, 2: 16},  # the last 16 are too few to be halved
-        {0: 32, 2: 24, 3: 8},
-        {0: 32, 3: 12, 1: 20},
-        {0: 64},
+        {0: 32, 2: 24, 1: 8},
+        {0: 32, 1: 16, 3: 16},
+        {0: 32, 3: 4, 1: 28},
     ]
     bench.run()
     assert bench.tokens(0) == sums(b"a" * 300, 1, 0)
