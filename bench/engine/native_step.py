@@ -21,7 +21,7 @@ import numpy as np
 import sluice_native
 from numpy.typing import NDArray
 
-from service.engine.models.native.plan import AttentionPlan, DecoderPlan, DensePlan, HeadNorm, LayerPlan, RotaryPlan
+from service.engine.models.plans.plan import AttentionPlan, DecoderPlan, DensePlan, HeadNorm, LayerPlan, RotaryPlan
 
 BATCH_SIZES = (1, 4, 16, 64)
 CONTEXTS = (32, 512)

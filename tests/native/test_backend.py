@@ -21,8 +21,8 @@ from service.engine.core import batch
 from service.engine.interface.config import EngineConfig
 from service.engine.models.interface.backend import Backend
 from service.engine.models.native.backend import NativeBackend, native_unsupported_reason
-from service.engine.models.native.families.table import plan_of
-from service.engine.models.native.family import LLAMA_TENSORS
+from service.engine.models.plans.families.table import plan_of
+from service.engine.models.plans.family import LLAMA_TENSORS
 from service.engine.models.selection.backends import choose_backend
 from service.generation.errors import ModelLoadError
 from service.generation.requests.parameters import LogprobsOptions, SamplingParams, StopParams
