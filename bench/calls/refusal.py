@@ -106,7 +106,7 @@ def _is_rejected(stub: chat_pb2_grpc.ChatServiceStub, request: chat_pb2.ChatRequ
     try:
         stub.Chat(request)
     except grpc.RpcError as error:
-        return error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED  # type: ignore[attr-defined]  # grpc.Call's
+        return error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     return False
 
 
