@@ -27,7 +27,7 @@ from service.generation.stats import EngineStats
 
 _OVERLOAD_S = 2.0  # after the last rejection
 _MAX_OVERLOAD_WAIT_S = 0.1  # expected queue wait of an admitted request during an overload,
-_MAX_OVERLOAD_SHARE = 0.05  # or this share of the maximal queue wait, if that is longer: steps of slow models are long
+_MAX_OVERLOAD_SHARE = 0.02  # or this share of the maximal queue wait, if that is longer: steps of slow models are long
 _MAX_WAIT_SHARE = 0.5  # of the time until a request's deadline that it may wait in the queue
 _LATE_S = 1.0  # during which all requests must arrive late before any is rejected for it
 
@@ -106,7 +106,7 @@ class Admission:
         max_running = self.max_running(now, stats.max_running or self._config.max_batch_sequences)
         wait_s = self.queue_wait.wait_s(caller_id, loads, max_running, ages_s)
         has_grown = self._growth.record_arrival(now, sum(load.num_waiting for load in loads.values()), usual_wait_s)
-        if wait_s > max_wait_s or (has_grown and wait_s > short_wait_s):
+        if wait_s > max_wait_s or (has_grown and wait_s > _MAX_OVERLOAD_WAIT_S):
             self._overloaded_until = now + _OVERLOAD_S
         # Clients that bypass Envoy can claim any `waited_s`: their own request may be rejected for it, but it does not
         # start an overload.
