@@ -1,4 +1,4 @@
-"""A model that is asked for a task that it doesn't serve: in every dialect, the error names the field `model`."""
+"""A request for a task that its model does not serve: in every dialect, the error names the field `model`."""
 
 from __future__ import annotations
 

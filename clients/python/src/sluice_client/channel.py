@@ -33,7 +33,7 @@ _OPTIONS: Final[tuple[tuple[str, Any], ...]] = (
     ("grpc.http2.max_pings_without_data", 0),  # a long prompt takes time without an event
     ("grpc.initial_reconnect_backoff_ms", 200),
     ("grpc.max_reconnect_backoff_ms", 2_000),
-    ("grpc.max_send_message_length", -1),  # the server has limits of its own
+    ("grpc.max_send_message_length", -1),  # the server enforces its own limits
     ("grpc.max_receive_message_length", -1),
 )
 
