@@ -35,7 +35,7 @@ def events(answer: httpx.Response) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def thinking() -> Iterator[Stack]:
-    """The bundled model, served without settings of its own, as any model that can reason."""
+    """The bundled model, served without model settings, like any model that can reason."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SLUICE_SERVICE_MODELS", json.dumps([{"name": MODEL, "path": str(DEMO_FOLDER)}]))
         stack = Stack()

@@ -51,7 +51,7 @@ def with_small_heap(config: dict[str, Any]) -> None:
 
 @contextlib.contextmanager
 def paused_uploads(door: Door, path: str, headers: str) -> Iterator[None]:
-    """Send requests on connections of their own, as far as they are read, and keep them open."""
+    """Send requests on separate connections, as far as they are read, and keep them open."""
     head = f"POST {path} HTTP/1.1\r\nhost: a\r\n{headers}\r\n".encode()
     body = b"\0" + NUM_BYTES.to_bytes(4, "big") + bytes(NUM_BYTES - 5)  # also the begin of a message of gRPC
     if CHUNKED in headers:

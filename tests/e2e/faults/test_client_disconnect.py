@@ -109,7 +109,8 @@ def until_call_ended(stack: Stack, num_before: int) -> None:
 def until_idle_after_hold(stack: Stack) -> None:
     """Return when the engine has handled all commands sent while it was held, and is idle.
 
-    Its metrics are old until then; commands are handled in order, so a request of its own comes after them.
+    Its metrics are old until then; commands are handled in order, so a request that this function sends is handled
+    after them.
     """
     short = chat_pb2.ChatRequest(model=MODEL, messages=[user("Hello!")], stopping=sampling_pb2.StopParams(max_tokens=1))
     with grpc.insecure_channel(f"127.0.0.1:{stack.ports['service']}") as channel:

@@ -161,7 +161,7 @@ def test_commands_find_the_operator_token(local: Stack) -> None:
 
 
 def test_chat_and_status_pages_require_no_token(local: Stack) -> None:
-    """The chat page, the status page and a chat with a JSON body work without any header of their own."""
+    """The chat page, the status page and a chat with a JSON body work without an additional header."""
     for path in ("/", "/status", "/status.json", "/docs", "/metrics", "/v1/models"):
         assert httpx.get(local.door + path, timeout=GUARD_S, follow_redirects=True).status_code == 200, path
     own = {"origin": local.door}
