@@ -141,10 +141,9 @@ async def test_unstreamed_answers_survive_the_death_of_their_service(killable: S
     """Unstreamed requests are generated again, and the client only waits longer."""
     await until_served(http)
     draw = random.Random(14)
-    bodies = [random_body(draw) | {"stream": False} for _ in range(12)]
+    bodies = [random_body(draw) | {"stream": False, "n": 1, "max_tokens": 1_000} for _ in range(12)]
     for body in bodies:
         del body["stream_options"]
-        body["n"] = 1
 
     async def ask(body: dict[str, Any]) -> Any:
         answer = await http.post("/v1/chat/completions", json=body)
@@ -152,17 +151,17 @@ async def test_unstreamed_answers_survive_the_death_of_their_service(killable: S
         return [(each["index"], each["message"]["content"], each["logprobs"]) for each in answer.json()["choices"]]
 
     expected = await asyncio.gather(*map(ask, bodies))
-    num_lost = 0
-    while not num_lost:  # answers that end before the service does prove nothing
+    is_killed = False
+    while not is_killed:  # a request that the service has not begun is rejected, and an answer that ends proves nothing
+        await asyncio.to_thread(killable.until_idle)
         asking = [asyncio.create_task(ask(body)) for body in bodies]
-        while not (  # noqa: ASYNC110  a metric has no event
-            killable.metric("sluice_engine_sequences_running") or all(task.done() for task in asking)
+        while (  # noqa: ASYNC110  a metric has no event
+            killable.metric("sluice_engine_sequences_running") < len(bodies) and not any(task.done() for task in asking)
         ):
             await asyncio.sleep(0.01)
         with killable.engine_held():
-            num_lost = sum(not task.done() for task in asking)
             pid = killable.children()["service"]
-            if num_lost:
+            if is_killed := not any(task.done() for task in asking):
                 os.kill(pid, signal.SIGKILL)
         assert await asyncio.gather(*asking) == expected
     await asyncio.to_thread(wait_until, lambda: killable.children().get("service", pid) != pid)
