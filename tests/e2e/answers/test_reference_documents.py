@@ -23,7 +23,7 @@ JSON = {"accept": "application/json"}
 
 def post(stack: Stack, path: str, body: dict[str, Any], **headers: str) -> httpx.Response:
     """Return the response of the public listener."""
-    return httpx.post(stack.door + path, json=body, headers=headers, timeout=GUARD_S)
+    return httpx.post(stack.url + path, json=body, headers=headers, timeout=GUARD_S)
 
 
 def events(answer: httpx.Response) -> list[dict[str, Any]]:
