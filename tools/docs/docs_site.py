@@ -111,9 +111,8 @@ def build(folder: Path = SITE) -> int:
 def pages() -> dict[Path, str]:
     """Return each file that is a page, and its path in the site."""
     paths = {path: path.relative_to(DOCS).as_posix() for path in sorted(DOCS.rglob("*.md"))}
-    paths = {
-        path: site_path.replace("README.md", "index.md") for path, site_path in paths.items()
-    }  # the first page of a folder
+    # A folder's README is its first page.
+    paths = {path: site_path.replace("README.md", "index.md") for path, site_path in paths.items()}
     return paths | {ROOT / name: site_path for name, site_path in OTHERS.items() if name != "README.md"}
 
 
