@@ -1,6 +1,6 @@
 """The contract's messages, built from its descriptors.
 
-They are registered in a descriptor pool of their own, so other modules of the same program, such as the server's, can
+They are registered in a separate descriptor pool, so other modules of the same program, such as the server's, can
 declare `sluice.v1` too without a conflict. A `Timestamp` within these messages is therefore a separate class, with the
 usual methods of a `Timestamp`.
 """
