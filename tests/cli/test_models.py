@@ -38,7 +38,7 @@ def test_complete_and_embed_accept_arguments_and_pipes(stack: Stack) -> None:
 
 
 @pytest.mark.slow
-def test_version_is_the_distributions() -> None:
+def test_version_equals_the_distributions() -> None:
     """--version prints one line with the distribution's version."""
     done = subprocess.run([sys.executable, "-m", "cli", "--version"], capture_output=True, text=True, check=True)
     assert done.stdout == f"{installed_version()}\n"
