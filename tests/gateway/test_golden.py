@@ -16,7 +16,8 @@ import httpx
 import pytest
 
 from tests.gateway.conftest import Gateway
-from tests.gateway.golden_exchanges import EXCHANGES, Exchange
+from tests.gateway.golden_exchange import Exchange
+from tests.gateway.golden_exchanges import EXCHANGES
 from tests.gateway.golden_service import GoldenService, golden_service
 
 FOLDER = Path(__file__).parent / "golden" / "exchanges"
