@@ -194,9 +194,12 @@ class Scheduler:
         if self._states is not None:
             self._states.check(self._running)
 
-    def _continue(self, sequence: Sequence, plan: StepPlan) -> None:
-        """Schedule tokens of a running sequence; preempt sequences after it in the order if blocks are lacking."""
-        num_new = self._share(sequence, plan.num_left)
+    def _continue(self, sequence: Sequence, plan: StepPlan, limit: int | None = None) -> None:
+        """Schedule tokens of a running sequence, at most `limit`.
+
+        Preempt sequences after it in the order if blocks are lacking.
+        """
+        num_new = self._share(sequence, plan.num_left if limit is None else limit)
         if num_new == 0 or sequence not in self._running:
             return
         while not self.pool.extend(sequence, num_new):
@@ -257,11 +260,11 @@ class Scheduler:
         turns = Turns(prefills, self._queue, is_wanted, may_start=not plan.preempted)
         while plan.num_left > 0 and (key := turns.next()) is not None:
             if (sequence := turns.take(key)) is not None:
-                self._continue(sequence, plan)
-            elif not key.waiting or plan.preempted or not self._admit(key, plan, now):
+                self._continue(sequence, plan, turns.limit(key, sequence, plan.num_left))
+            elif not key.waiting or plan.preempted or not self._admit(key, plan, turns, now):
                 turns.end(key)
 
-    def _admit(self, key: KeyQueue, plan: StepPlan, now: float) -> bool:
+    def _admit(self, key: KeyQueue, plan: StepPlan, turns: Turns, now: float) -> bool:
         """Start the first queued sequence of a key. Return False if no slot or block is free for it."""
         capacity = self._capacity
         if not capacity.has_slot(key) and not self._displace(capacity.displaced(key, plan.admitted), plan):
@@ -287,7 +290,7 @@ class Scheduler:
         if sequence.scheduled is None:
             sequence.scheduled = now
             self._record_start(sequence, plan)
-        num_new = self._share(sequence, plan.num_left)
+        num_new = self._share(sequence, turns.limit(key, sequence, plan.num_left))
         if not self.pool.extend(sequence, num_new):
             raise RuntimeError("blocks that were counted as free are not free")
         self._schedule_tokens(sequence, num_new, plan)
