@@ -138,7 +138,7 @@ async def test_stream_without_its_end_has_failed(gateway: Gateway, service: Fake
     ("call", "body", "status"),
     [
         ("GET responses", b"", 405),
-        ("GET responses/resp_1", b"", 404),
+        ("GET responses/resp_1/output", b"", 404),
         ("POST responses", b"{", 400),
         ("POST responses", b"[]", 400),
     ],
@@ -147,7 +147,7 @@ async def test_stream_without_its_end_has_failed(gateway: Gateway, service: Fake
 async def test_errors_of_the_path_have_its_shape(
     gateway: Gateway, base: str, call: str, body: bytes, status: int
 ) -> None:
-    """Errors that the gateway finds have the dialect of the path; stored responses are not supported."""
+    """Errors that the gateway finds have the dialect of the path."""
     method, path = call.split()
     headers = {"content-type": "application/json"}
     answer = await gateway.http.request(method, f"{base}/{path}", content=body, headers=headers)
@@ -183,5 +183,5 @@ async def test_openai_client_sees_a_failed_response(gateway: Gateway, service: F
         last: Any = kinds[-1]
         assert last == "response.failed"
         with pytest.raises(openai.BadRequestError) as caught:
-            await client.responses.create(model="m", input="hi", store=True)
-        assert caught.value.param == "store"
+            await client.responses.create(model="m", input="hi", background=True)
+        assert caught.value.param == "background"

@@ -121,6 +121,7 @@ def test_items(item: dict[str, Any], wanted: dict[str, Any]) -> None:
         ({"truncation": "auto"}, {"serving": {"error_behavior": "ERROR_BEHAVIOR_TRUNCATE"}}),
         ({"truncation": "disabled"}, {}),
         ({"store": False, "background": False, "user": "u", "safety_identifier": "s"}, {}),
+        ({"previous_response_id": "resp_0af3"}, {"previous_response_id": "0af3"}),
     ],
 )  # fmt: skip
 def test_fields(fields: dict[str, Any], wanted: dict[str, Any]) -> None:
@@ -186,11 +187,10 @@ def test_fields_without_effect(fields: dict[str, Any]) -> None:
     ("fields", "field", "reason"),
     [
         ({"background": True}, "background", Reason.UNSUPPORTED_FIELD),
-        ({"store": True}, "store", Reason.UNSUPPORTED_FIELD),
         ({"conversation": "conv_1"}, "conversation", Reason.UNSUPPORTED_FIELD),
         ({"conversation": {"id": "conv_1"}}, "conversation", Reason.UNSUPPORTED_FIELD),
         ({"service_tier": "auto"}, "service_tier", Reason.UNSUPPORTED_FIELD),
-        ({"previous_response_id": "resp_1"}, "previous_response_id", Reason.UNSUPPORTED_FIELD),
+        ({"previous_response_id": {}}, "previous_response_id", Reason.INVALID_TYPE),
         ({"prompt": {"id": "pmpt_1"}}, "prompt", Reason.UNSUPPORTED_FIELD),
         ({"moderation": {}}, "moderation", Reason.UNSUPPORTED_FIELD),
         ({"stream_options": {"include_usage": True}}, "stream_options", Reason.INVALID_FIELD),
