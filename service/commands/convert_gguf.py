@@ -202,7 +202,7 @@ def _write_tokenizer(file: Path, folder: Path) -> None:
     try:
         tokenizer: Any = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
         tokenizer.save_pretrained(folder)
-    except Exception as error:  # many types, which need no different handling
+    except Exception as error:  # many exception types, all handled in the same way
         raise ModelLoadError(f"{file}: its tokenizer can't be converted: {error}") from error
 
 

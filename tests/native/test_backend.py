@@ -229,5 +229,5 @@ def test_a_step_has_the_threads_that_it_has_work_for() -> None:
         backend = NativeBackend(model, plan_of(CONFIGS["llama"]), LLAMA_TENSORS, most)
         backend.prepare_thread(1)
         for num_tokens in (1, 3, 64):
-            backend.forward(batch.lay_out([batch.BatchEntry([0] * num_tokens, 0, array("i", range(4)), 1)], 16))
+            backend.forward(batch.lay_out([batch.BatchEntry([0] * num_tokens, 0, [array("i", range(4))], 1)], 16))
     assert model.seen == [1, 1, 1, 2, 6, 8]

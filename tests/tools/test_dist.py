@@ -59,7 +59,7 @@ def test_contract_is_packed_in_both_forms(tmp_path: Path) -> None:
     assert (tmp_path / "SHA256SUMS").read_text() == first
 
 
-def test_sbom_has_what_the_product_needs() -> None:
+def test_sbom_has_direct_and_transitive_dependencies() -> None:
     """The SBOM has direct and transitive dependencies, cyclic or not, but no tools and no paths of this machine."""
     here = {"type": "distribution", "url": "file:///home/me/torch.whl"}
     there = {"type": "website", "url": "https://example.invalid"}
