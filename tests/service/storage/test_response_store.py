@@ -144,6 +144,7 @@ def test_records_expire(opened: Opened, jump_s: int) -> None:
     assert opened.store.purge() == 0
 
 
+@pytest.mark.slow
 def test_a_purge_removes_more_than_one_batch(tmp_path: Path) -> None:
     """All expired records go, however many; the file becomes smaller."""
     clock = Clock()
@@ -172,6 +173,7 @@ def test_deletion_leaves_no_trace(opened: Opened) -> None:
     assert opened.traces(b"<a/r2>") == ["responses.sqlite3"]
 
 
+@pytest.mark.slow
 def test_deletion_under_a_reader_is_no_success(opened: Opened) -> None:
     """If another process keeps the log from being emptied, the deletion fails, and a repeated one completes it."""
     opened.put("r1")

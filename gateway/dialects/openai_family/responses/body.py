@@ -46,6 +46,7 @@ _REJECTED: Final = {
 _LOGPROBS: Final = "message.output_text.logprobs"
 _CALLER_NAMES: Final = {  # the contract's path → the caller's, for whole paths and for prefixes
     **CALLER_NAMES,
+    "client_data": "store",
     "logprobs.top_logprobs": "top_logprobs",
     "output_constraint": "text.format",
     "output_constraint.json_object": "text.format",
