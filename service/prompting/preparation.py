@@ -126,7 +126,7 @@ class Preparation:
             GenerationRequest(
                 request_id=request_id,
                 prompt_token_ids=prompt.token_ids,
-                # Prompts without an own seed have different seeds, so that the same prompt twice gets two answers.
+                # Prompts without a seed get different seeds, so that the same prompt twice gets two answers.
                 sampling=sampling if request.sampling.seed is not None else sampling.with_next_seed(index),
                 stopping=self._stopping(request.stopping, prompt.token_ids),
                 n=request.n,

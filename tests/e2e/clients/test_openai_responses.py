@@ -40,7 +40,7 @@ class Place(pydantic.BaseModel):
 @pytest.fixture(params=["v1", "serving-endpoints"])
 def client(stack: Stack, request: pytest.FixtureRequest) -> Iterator[Any]:  # its overloads know only OpenAI's models
     """An OpenAI client of each base URL that has responses."""
-    with openai.OpenAI(base_url=f"{stack.door}/{request.param}", api_key="unused", max_retries=0) as client:
+    with openai.OpenAI(base_url=f"{stack.url}/{request.param}", api_key="unused", max_retries=0) as client:
         yield client
 
 

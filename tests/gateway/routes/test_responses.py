@@ -51,7 +51,7 @@ async def test_stream_bytes(gateway: Gateway, path: str) -> None:
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("stream", [None, False])
-async def test_whole_is_the_default(gateway: Gateway, path: str, stream: bool | None) -> None:  # noqa: FBT001
+async def test_response_is_unstreamed_by_default(gateway: Gateway, path: str, stream: bool | None) -> None:  # noqa: FBT001
     """Without `stream: true` the answer is one object, whatever the caller accepts."""
     answer = await gateway.http.post(
         path, json={"model": "m", "input": "hi", "stream": stream}, headers={"accept": "*/*"}

@@ -98,7 +98,7 @@ async def test_dimensions_must_be_supported_by_the_model(
         (EncoderForm(prompts={"query": "q:"}), {}, b"a"),
     ],
 )
-async def test_models_own_prompts_stand_before_texts(form: EncoderForm, fields: dict[str, Any], text: bytes) -> None:
+async def test_models_purpose_prompts_precede_texts(form: EncoderForm, fields: dict[str, Any], text: bytes) -> None:
     """The prefix depends on the purpose of the text; a client's instruction replaces it."""
     prompts = EmbeddingPrompts(FramedTokenizer(), 8, 4, form)
     assert await tokens(prompts, "a", **fields) == [[BEGIN, *text, FINISH]]

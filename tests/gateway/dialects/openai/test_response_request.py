@@ -1,4 +1,4 @@
-"""Requests for responses become the contract's messages, field by field, and errors come back in the caller's names."""
+"""Requests for responses become the contract's messages, field by field, and errors have the caller's names."""
 
 from __future__ import annotations
 
