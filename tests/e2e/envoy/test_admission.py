@@ -254,7 +254,9 @@ def test_the_product_limits_requests_in_flight() -> None:
     """Envoy rejects what exceeds the limit that the service has measured, and the service doesn't get it."""
     settings = HOLDABLE | {
         "SLUICE_SERVICE_ENGINE__MAX_BATCH_SEQUENCES": "2",
-        "SLUICE_SERVICE_ENGINE__MAX_QUEUE_WAIT_S": "0.05",
+        "SLUICE_SERVICE_ENGINE__MAX_QUEUE_WAIT_S": "0.05",  # so short that no burst is longer than the slots
+        # The service can't see how late a call arrives, which on a busy machine would exceed that wait.
+        "SLUICE_GATEWAY_REQUEST_DEADLINE_S": f"{2 * GUARD_S + 0.5}",
     }
     body = {"model": "sluice-demo", "messages": [{"role": "user", "content": "Hello!"}], "max_tokens": 1500}
     body |= {"ignore_eos": True}

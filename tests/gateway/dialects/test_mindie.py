@@ -155,6 +155,13 @@ def test_priority_5_is_the_contracts_0(priority: int, expected: int) -> None:
     assert not parse().request.serving.HasField("priority")
 
 
+def test_service_level() -> None:
+    """The objectives are the contract's; a body without them sets none."""
+    serving = parse(slo_first_token_seconds=0.5, slo_token_seconds=1).request.serving
+    assert (serving.slo_first_token_seconds, serving.slo_token_seconds) == (0.5, 1)
+    assert not parse().request.serving.HasField("slo_first_token_seconds")
+
+
 def test_timeout_applies_to_the_whole_answer() -> None:
     """The timeout is the time that the caller waits for the whole answer, in seconds."""
     assert (parse(timeout=10).timeout_s, parse().timeout_s) == (10, None)
