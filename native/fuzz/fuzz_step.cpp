@@ -220,18 +220,22 @@ struct RandomBatch {
   std::unique_ptr<float[]> logits;
   Batch batch{};
 
-  // A block that is written belongs to one sequence, since threads write without locks. The first `num_shared` blocks
-  // are only read, by any sequence.
-  RandomBatch(const DecoderPlan& plan, int num_blocks, int block_size) {
-    const int vocab_size = plan.vocab_size;
-    const int num_shared = between(0, num_blocks - 1);
-    std::vector<int> own(num_blocks - num_shared);
+  // A block that is written belongs to one sequence's table, since threads write without locks. The first `num_shared`
+  // blocks are only read, by any sequence.
+  RandomBatch(const DecoderPlan& plan, const Cache& cache) {
+    const int vocab_size = plan.vocab_size, block_size = cache.block_size;
+    const int num_shared = between(0, cache.num_blocks - cache.num_groups);
+    std::vector<int> own(cache.num_blocks - num_shared);
     std::iota(own.begin(), own.end(), num_shared);
     std::shuffle(own.begin(), own.end(), random_bits);
+    batch.num_groups = cache.num_groups;
     batch.max_blocks = between(1, 9);
-    for (int i = between(1, 6); i > 0 && !own.empty(); --i) {
+    std::vector<std::vector<int32_t>> tables(cache.num_groups);
+    for (int i = between(1, 6); i > 0; --i) {
+      const int most_own = static_cast<int>(own.size()) / cache.num_groups;
+      if (most_own == 0) break;
       const int num_read = num_shared == 0 ? 0 : between(0, batch.max_blocks - 1);
-      const int num_own = between(1, std::min(batch.max_blocks - num_read, static_cast<int>(own.size())));
+      const int num_own = between(1, std::min(batch.max_blocks - num_read, most_own));
       const int read = num_read * block_size;
       const int length = read + between((num_own - 1) * block_size + 1, num_own * block_size);
       const int count = one_in(2) ? 1 : between(1, length - read);
@@ -243,12 +247,17 @@ struct RandomBatch {
       row_offsets.push_back(static_cast<int32_t>(token_ids.size()));
       context_lengths.push_back(length);
       adapters.push_back(between(-1, kSlots - 1));
-      for (int j = 0; j < batch.max_blocks; ++j) {
-        const bool is_own = j >= num_read && j < num_read + num_own;
-        block_tables.push_back(j < num_read ? between(0, num_shared - 1) : is_own ? own.back() : between(-5, 1 << 30));
-        if (is_own) own.pop_back();
+      for (int group = 0; group < cache.num_groups; ++group) {
+        const int window = cache.windows[group], first = length - count;
+        const int visible = window > 0 && first >= window ? (first - window + 1) / block_size : 0;
+        for (int j = 0; j < batch.max_blocks; ++j) {
+          const bool is_own = j >= num_read && j < num_read + num_own, is_unused = j < visible || !(is_own || j < num_read);
+          tables[group].push_back(is_unused ? between(-5, 1 << 30) : is_own ? own.back() : between(0, num_shared - 1));
+          if (is_own) own.pop_back();
+        }
       }
     }
+    for (const std::vector<int32_t>& each : tables) block_tables.insert(block_tables.end(), each.begin(), each.end());
     const int tokens = static_cast<int>(token_ids.size());
     for (int i = between(0, 5); i > 0; --i) output_rows.push_back(between(0, tokens - 1));
     batch.num_tokens = tokens;
@@ -308,13 +317,26 @@ int main(int argc, char** argv) {
   for (int round = 0; round < rounds; ++round) {
     Model model(valid_options(num_rejected_plans));
     load_all(model);
-    const int num_blocks = between(1, 12), block_size = 16 * between(1, 3);
+    std::vector<int> groups;
+    for (int layer = 0, most = 0; layer < model.options().plan.num_layers && !one_in(4); ++layer) {
+      groups.push_back(between(0, most));
+      most = std::max(most, groups.back() + 1);
+    }
+    if (groups.size() < model.options().layers.size()) groups.clear();
+    std::shuffle(groups.begin(), groups.end(), random_bits);
+    const int num_blocks = between(3, 14), block_size = 16 * between(1, 3);
     const DecoderPlan& plan = model.options().plan;
-    if (plan.has_head) model.allocate(num_blocks, block_size);
+    const int all_visible = 0;
+    Cache blocks;  // of a plan without a head, which has no cache
+    blocks.num_blocks = num_blocks;
+    blocks.block_size = block_size;
+    blocks.num_groups = 1;
+    blocks.windows = &all_visible;
+    if (plan.has_head) model.allocate(num_blocks, block_size, groups);
     for (int slot = 0; slot < kSlots; ++slot) put_random_adapter(model, slot);
     for (int i = 0; i < 12; ++i) {
       if (one_in(4)) put_random_adapter(model, between(0, kSlots - 1));
-      RandomBatch random(plan, num_blocks, block_size);
+      RandomBatch random(plan, plan.has_head ? model.cache() : blocks);
       const bool is_valid = !one_in(3);
       if (!is_valid) random.spoil();
       try {

@@ -49,8 +49,13 @@ class Model:
     def missing(self) -> list[str]:
         """Return the names of the tensors that are not loaded yet."""
 
-    def allocate(self, num_blocks: int, block_size: int) -> None:
-        """Create the cache; physical memory is allocated on first write. `block_size` is a multiple of 16."""
+    def allocate(self, num_blocks: int, block_size: int, groups: Sequence[int] = ()) -> None:
+        """Create the cache; physical memory is allocated on first write. `block_size` is a multiple of 16.
+
+        `groups` has the group of each layer, from 0 on; by default all layers are in one group. A block holds the keys
+        and values of one group's layers, and each group has its own block tables. In a group whose layers all have a
+        window, entries before the blocks that a step's tokens attend to are not read.
+        """
 
     def put_adapter(self, slot: int, modules: Sequence[tuple[str, NDArray[np.float32], NDArray[np.float32]]]) -> None:
         """Store a LoRA adapter in a slot, any number of at least 0, replacing the slot's adapter.
@@ -78,8 +83,9 @@ class Model:
         """Compute the new tokens of a batch of prefills and decodes with the GIL released.
 
         `token_ids`, `positions` [tokens]; `row_offsets` [sequences + 1], where each sequence's new tokens begin;
-        `context_lengths` [sequences], the number of tokens after the step; `block_tables` [sequences, blocks], of which
-        only the entries that cover the context are read; `output_rows` [rows], the tokens whose logits are returned, in
+        `context_lengths` [sequences], the number of tokens after the step; `block_tables` [sequences, blocks], or
+        [groups, sequences, blocks] if the cache has several groups, of which only the entries that cover the visible
+        context are read; `output_rows` [rows], the tokens whose logits are returned, in
         any order. A token's cache slot follows from `context_lengths`; `positions` only rotate queries and keys.
         `adapters` [sequences] are the slots of the sequences' adapters, -1 for none.
 
@@ -117,8 +123,8 @@ class Model:
         """
 
     @property
-    def bytes_per_slot(self) -> int:
-        """Bytes of cache per token, in all layers."""
+    def bytes_per_slot(self) -> list[int]:
+        """Bytes of cache per token, in each layer."""
 
     @property
     def weight_bytes(self) -> int:

@@ -9,6 +9,32 @@
 
 namespace sluice {
 
+namespace {
+
+// Return the window of each group of layers, 0 if a layer of the group has none. Throws BadArgument.
+std::vector<int> windows_of(const Options& options, const std::vector<int>& groups) {
+  const size_t num_layers = options.layers.size();
+  if (!groups.empty() && groups.size() != num_layers)
+    throw BadArgument("groups must have " + std::to_string(num_layers) + " elements, one for each layer");
+  std::vector<int> windows(groups.empty() ? 1 : 0), counts(windows.size());
+  for (size_t i = 0; i < num_layers; ++i) {
+    const int group = groups.empty() ? 0 : groups[i], window = options.layers[i].attention.window;
+    if (group < 0 || group >= static_cast<int>(num_layers))
+      throw BadArgument("groups[" + std::to_string(i) + "] must be 0 to " + std::to_string(num_layers - 1));
+    const size_t needed = static_cast<size_t>(group) + 1;
+    windows.resize(std::max(windows.size(), needed));
+    counts.resize(windows.size());
+    int& of_group = windows[group];
+    of_group = window == 0 || (counts[group] > 0 && of_group == 0) ? 0 : std::max(of_group, window);
+    ++counts[group];
+  }
+  for (const int count : counts)
+    if (count == 0) throw BadArgument("groups must number all groups from 0 on; one has no layer");
+  return windows;
+}
+
+}  // namespace
+
 Model::Model(const Options& options)
     : options_(options), extent_(extent_of(options)), layers_(options.layers.size()), rotary_(options.rotary.size()) {
   const DecoderPlan& plan = options_.plan;
@@ -94,29 +120,38 @@ std::vector<std::string> Model::missing() const {
   return names;
 }
 
-size_t Model::bytes_per_slot() const {
-  size_t bytes = 0;
+std::vector<size_t> Model::bytes_per_slot() const {
+  std::vector<size_t> bytes;
   for (const LayerPlan& layer : options_.layers)
-    bytes += bytes_of(options_.cache_type) * 2 * layer.attention.padded_head_dim() * layer.attention.num_kv_heads;
+    bytes.push_back(bytes_of(options_.cache_type) * 2 * layer.attention.padded_head_dim() *
+                    layer.attention.num_kv_heads);
   return bytes;
 }
 
-void Model::allocate(int num_blocks, int block_size) {
+void Model::allocate(int num_blocks, int block_size, const std::vector<int>& groups) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (!options_.plan.has_head) throw std::logic_error("allocate() of a plan without a head, which needs no cache");
   if (num_blocks < 1) throw BadArgument("num_blocks must be at least 1");
   if (block_size < kRows || block_size % kRows != 0) throw BadArgument("block_size must be a multiple of 16");
+  const std::vector<int> windows = windows_of(options_, groups);
   Cache cache;
   cache.type = options_.cache_type;
   cache.num_blocks = num_blocks;
   cache.block_size = block_size;
-  for (Layer& layer : layers_) {
-    const AttentionPlan& attention = layer.plan.attention;
-    layer.cache.offset = cache.block_bytes;
-    layer.cache.part_bytes = bytes_of(cache.type) * kRows * attention.padded_head_dim();
-    layer.cache.head_bytes = 2 * layer.cache.part_bytes * (block_size / kRows);
-    cache.block_bytes += layer.cache.head_bytes * attention.num_kv_heads;
+  cache.num_groups = static_cast<int>(windows.size());
+  std::vector<size_t> used(windows.size());
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    const AttentionPlan& attention = layers_[i].plan.attention;
+    CachePart& part = layers_[i].cache;
+    part.group = groups.empty() ? 0 : groups[i];
+    part.offset = used[part.group];
+    part.part_bytes = bytes_of(cache.type) * kRows * attention.padded_head_dim();
+    part.head_bytes = 2 * part.part_bytes * (block_size / kRows);
+    used[part.group] += part.head_bytes * attention.num_kv_heads;
   }
+  cache.block_bytes = *std::max_element(used.begin(), used.end());
+  windows_ = windows;
+  cache.windows = windows_.data();
   ahead_.reset();
   cache_memory_ = Arena();
   cache_memory_ = Arena(cache.block_bytes * num_blocks);
@@ -192,7 +227,7 @@ void Model::step(const Batch& batch, int num_threads) {
   if (cache_.data == nullptr) throw std::logic_error("step() before allocate()");
   check_batch(batch, options_.plan.vocab_size, cache_, adapters_);
   if (num_threads <= 0) num_threads = options_.num_threads;
-  ahead_->begin(cache_.block_bytes * static_cast<size_t>(lowest_block(batch, cache_.block_size)));
+  ahead_->begin(cache_.block_bytes * static_cast<size_t>(lowest_block(batch, cache_)));
   compute(batch, num_threads);
   ahead_->end();
 }

@@ -83,7 +83,9 @@ class Model {
   const std::vector<Tensor>& tensors() const { return tensors_; }
   static std::vector<size_t> shape_of(const Destination& destination);
 
-  void allocate(int num_blocks, int block_size);
+  // Create the cache. `groups` has a number for each layer, from 0 on; layers of different groups have different blocks.
+  // Throws BadArgument.
+  void allocate(int num_blocks, int block_size, const std::vector<int>& groups);
 
   // Store an adapter in a slot, replacing the slot's adapter. Throws BadArgument.
   void put_adapter(int slot, const std::vector<GivenLowRank>& modules);
@@ -106,7 +108,9 @@ class Model {
   double multiply_rate(int num_threads);
 
   const Options& options() const { return options_; }
-  size_t bytes_per_slot() const;
+  // The bytes of a token's keys and values in each layer.
+  std::vector<size_t> bytes_per_slot() const;
+  const Cache& cache() const { return cache_; }
   size_t weight_bytes() const { return weight_memory_.size() + row_memory_.size(); }
   size_t adapter_bytes();
 
@@ -131,6 +135,7 @@ class Model {
   std::vector<Tensor> tensors_;
   std::unordered_map<std::string, size_t> indices_;  // of tensors by name
   Cache cache_;
+  std::vector<int> windows_;  // of the cache's groups
   Adapters adapters_;
   Arena weight_memory_, row_memory_, cache_memory_, buffer_memory_;
   size_t reserved_rows_ = 0;
@@ -148,7 +153,10 @@ class Model {
 // Throws BadArgument unless every index of the batch is within the model, its cache and its adapters.
 void check_batch(const Batch& batch, int vocab_size, const Cache& cache, const Adapters& adapters);
 
+// The index in a block table of the first block that a sequence's new tokens attend to. Earlier entries are not read.
+int first_visible_block(const Batch& batch, const Cache& cache, int group, int sequence);
+
 // The lowest block that a checked batch reads or writes.
-int lowest_block(const Batch& batch, int block_size);
+int lowest_block(const Batch& batch, const Cache& cache);
 
 }  // namespace sluice

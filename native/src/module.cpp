@@ -95,11 +95,13 @@ nb::object step(Model& model, const Array& token_ids, const Array& positions, co
   batch.context_lengths = ints(context_lengths, "context_lengths", 1);
   batch.num_sequences = static_cast<int>(context_lengths.shape(0));
   batch.row_offsets = ints_of_length(row_offsets, "row_offsets", context_lengths.shape(0) + 1);
-  batch.block_tables = ints(block_tables, "block_tables", 2);
-  if (block_tables.shape(0) != context_lengths.shape(0))
+  const size_t at = block_tables.ndim() == 3 ? 1 : 0;
+  batch.block_tables = ints(block_tables, "block_tables", 2 + at);
+  batch.num_groups = at > 0 ? static_cast<int>(block_tables.shape(0)) : 1;
+  if (block_tables.shape(at) != context_lengths.shape(0))
     throw BadArgument("block_tables must have a row for each of the " + std::to_string(context_lengths.shape(0)) +
                       " sequences");
-  batch.max_blocks = static_cast<int>(block_tables.shape(1));
+  batch.max_blocks = static_cast<int>(block_tables.shape(at + 1));
   batch.output_rows = ints(output_rows, "output_rows", 1);
   batch.num_rows = static_cast<int>(output_rows.shape(0));
   if (adapters.has_value()) batch.adapters = ints_of_length(*adapters, "adapters", context_lengths.shape(0));
@@ -247,7 +249,8 @@ NB_MODULE(_native, module) {
       .def("load", &load, "name"_a, "tensor"_a)
       .def("missing", &Model::missing)
       .def("tensors", &tensors)
-      .def("allocate", &Model::allocate, "num_blocks"_a, "block_size"_a, nb::call_guard<nb::gil_scoped_release>())
+      .def("allocate", &Model::allocate, "num_blocks"_a, "block_size"_a, "groups"_a = std::vector<int>(),
+           nb::call_guard<nb::gil_scoped_release>())
       .def("step", &step, "token_ids"_a, "positions"_a, "row_offsets"_a, "context_lengths"_a, "block_tables"_a,
            "output_rows"_a, "logits"_a = nb::none(), "num_threads"_a = 0, "adapters"_a = nb::none())
       .def("encode", &encode, "token_ids"_a, "row_offsets"_a, "output_rows"_a, "types"_a = nb::none(),

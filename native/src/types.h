@@ -50,6 +50,7 @@ struct Norm {
 
 // Where the keys and values of a layer lie in a block: for each kv head, its keys and then its values.
 struct CachePart {
+  int group = 0;          // of the layers whose blocks have the same tables
   size_t offset = 0;      // of the layer in a block
   size_t head_bytes = 0;  // keys and values of one head
   size_t part_bytes = 0;  // 16 slots of keys, or of values, of one head
@@ -93,24 +94,26 @@ struct Weights {
   int num_rotary = 0;
 };
 
-// Keys and values of all layers. A block has, for each layer and kv head, its keys and then its values, both in parts
-// of 16 slots, packed like weights: the keys of 16 slots are the 16 rows of a matrix of head_dim columns; the values of
-// 16 slots are the 16 columns of a matrix of head_dim rows. Float16 has the layout of Float32.
+// Keys and values of all layers. A block has, for each layer of one group and each kv head, its keys and then its
+// values, both in parts of 16 slots, packed like weights: the keys of 16 slots are the 16 rows of a matrix of head_dim
+// columns; the values of 16 slots are the 16 columns of a matrix of head_dim rows. Float16 has the layout of Float32.
 struct Cache {
   uint8_t* data = nullptr;
   Stored type = Stored::Float32;
   int num_blocks = 0, block_size = 0;
-  size_t block_bytes = 0;  // a block's keys and values of all layers, which are contiguous
+  size_t block_bytes = 0;  // a block's keys and values of all layers of a group, which are contiguous
+  int num_groups = 0;
+  const int* windows = nullptr;  // [groups], keys that a token attends to in a group, including its own; 0: all
 };
 
 // The new tokens of all sequences in one step, concatenated. The caller owns the arrays.
 struct Batch {
-  int num_tokens, num_sequences, num_rows, max_blocks;
+  int num_tokens, num_sequences, num_rows, num_groups, max_blocks;
   const int32_t* token_ids;        // [tokens]
   const int32_t* positions;        // [tokens]
   const int32_t* row_offsets;      // [sequences + 1], where each sequence's new tokens begin
   const int32_t* context_lengths;  // [sequences], tokens after the step
-  const int32_t* block_tables;     // [sequences, max_blocks]
+  const int32_t* block_tables;     // [groups, sequences, max_blocks]
   const int32_t* output_rows;      // [rows], tokens whose logits are returned
   const int32_t* adapters;         // [sequences], the slot of each sequence's adapter, -1: none; null: none has any
   const int32_t* types;            // [tokens], of a plan with token types; null: all are 0

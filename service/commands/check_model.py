@@ -22,7 +22,9 @@ from service.engine.models.checkpoint.encoders.sentence_files import SentenceFil
 from service.engine.models.checkpoint.model_config import read_model_config
 from service.engine.models.checkpoint.text_part import text_config
 from service.engine.models.native.backend import QUANTIZATIONS
+from service.engine.models.native.cache_groups import max_cache_bytes
 from service.engine.models.native.encoder import native_encoder_unsupported_reason
+from service.engine.models.plans.families.table import plan_of
 from service.engine.models.selection.backends import preferred_reasons
 from service.engine.models.torch.shard import num_rank_parameters
 from service.generation.errors import ModelLoadError
@@ -38,7 +40,7 @@ def check_model(model: str, config: EngineConfig, dtype: Any, device: str) -> di
         return _encoder(folder, config, dtype, device)
     if (head := unsupported_head(folder)) is not None:
         raise ModelLoadError(f"{folder}: a {head} can't be served: it neither generates nor makes vectors nor ranks")
-    return _report(plan_model(model, config, dtype, device))
+    return _report(plan_model(model, config, dtype, device), config.max_batch_tokens)
 
 
 def _encoder(folder: Path, config: EngineConfig, dtype: Any, device: str) -> dict[str, Any]:
@@ -77,8 +79,11 @@ def _encoder(folder: Path, config: EngineConfig, dtype: Any, device: str) -> dic
     return report
 
 
-def _report(plan: ModelPlan) -> dict[str, Any]:
-    """Report the architecture, the backend, the memory, and the syntax of tools and reasoning."""
+def _report(plan: ModelPlan, max_chunk: int) -> dict[str, Any]:
+    """Report the architecture, the backend, the memory, and the syntax of tools and reasoning.
+
+    `max_chunk` is the number of tokens of a sequence that a step computes at most.
+    """
     spec = plan.spec
     num_parameters = spec.checkpoint.num_parameters
     weight_type = spec.quantization or spec.dtype
@@ -109,6 +114,10 @@ def _report(plan: ModelPlan) -> dict[str, Any]:
         **_promises(plan),
         **by_rank,
     }
+    if plan.backend.name == "native":  # sliding layers keep only what their windows reach
+        report["cache_bytes_per_sequence"] = max_cache_bytes(
+            plan_of(spec.config), spec.max_positions, max_chunk, spec.block_size, _BYTES[spec.cache_dtype]
+        )
     if spec.device == "cpu":
         headroom = max(0, available_host_bytes() - weights)
         num_tokens = int(headroom * CPU_CACHE_FRACTION / per_token) if per_token else None
@@ -150,7 +159,7 @@ def _text(report: dict[str, Any]) -> str:
     rows = []
     for name, value in report.items():
         text = "unknown" if value is None else str(value)
-        if name.startswith("weight_bytes"):
+        if name.startswith(("weight_bytes", "cache_bytes_per_sequence")):
             text = f"{value / 2**20:,.0f} MiB"
         elif isinstance(value, bool):
             text = "yes" if value else "no"

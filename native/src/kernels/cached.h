@@ -25,7 +25,8 @@ struct Head {
 
 inline Head head_of(const Step& step, int layer, int sequence, int kv_head) {
   const CachePart& cache = step.weights->layers[layer].cache;
-  return {step.cache, step.batch.block_tables + static_cast<size_t>(sequence) * step.batch.max_blocks,
+  const size_t table = static_cast<size_t>(cache.group) * step.batch.num_sequences + sequence;
+  return {step.cache, step.batch.block_tables + table * step.batch.max_blocks,
           cache.offset + kv_head * cache.head_bytes, cache.part_bytes, cache.head_bytes / 2};
 }
 

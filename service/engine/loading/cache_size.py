@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from service.engine.device.device_memory import DeviceMemory, cache_capacity
 from service.engine.device.memory import cache_bytes
+from service.engine.interface.cache_group import CacheGroup, max_blocks
 from service.engine.interface.config import EngineConfig
 from service.engine.loading.model_plan import ModelPlan
 from service.engine.models.checkpoint.checkpoint import Checkpoint
@@ -57,10 +59,17 @@ def limit_sequences(
 
 
 def choose_num_blocks(
-    config: EngineConfig, max_model_len: int, bytes_per_block: int, cache_bytes_left: int, folder: Path
+    config: EngineConfig,
+    max_model_len: int,
+    groups: Sequence[CacheGroup],
+    *,
+    bytes_per_block: int,
+    cache_bytes_left: int,
+    folder: Path,
 ) -> int:
     """Return the number of blocks that fit, at most those that a full batch of sequences of maximum length uses."""
-    useful = config.max_batch_sequences * -(-max_model_len // config.tokens_per_block)
+    of_sequence = max_blocks(groups, max_model_len, config.max_batch_tokens, config.tokens_per_block)
+    useful = config.max_batch_sequences * of_sequence
     affordable = cache_bytes_left // bytes_per_block if bytes_per_block else useful
     if affordable < 1:
         raise ModelLoadError(f"no memory is left for the cache of {folder}")

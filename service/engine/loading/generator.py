@@ -22,6 +22,7 @@ from service.engine.device.device_memory import (
     require_capacity,
 )
 from service.engine.device.memory import require_host_memory
+from service.engine.interface.cache_group import ONE_GROUP, CacheGroup
 from service.engine.interface.config import EngineConfig
 from service.engine.interface.description import ComputeDtype, GeneratorDescription, ModelInfo
 from service.engine.link.engine_spec import BuiltCore, HelperProcesses
@@ -33,7 +34,7 @@ from service.engine.models.checkpoint.adapter_files import read_adapter
 from service.engine.models.checkpoint.packed.packed_checkpoint import PackedCheckpoint
 from service.engine.models.checkpoint.progress import load_progress
 from service.engine.models.checkpoint.text_part import text_config
-from service.engine.models.interface.backend import Backend, KeepsSequenceState
+from service.engine.models.interface.backend import Backend, GroupsLayers, KeepsSequenceState
 from service.engine.models.interface.model_spec import ModelSpec
 from service.engine.runner.model_runner import ModelRunner
 from service.engine.tokens.tokenizer import FastTokenizer
@@ -67,6 +68,7 @@ class LoadedModel:
     eos_token_ids: frozenset[int]
     drafter: Drafter | None  # None without speculation
     adapters: AdapterTable | None  # None if adapters are disabled
+    cache_groups: abc.Sequence[CacheGroup]
 
 
 def load_generator(
@@ -97,8 +99,11 @@ def load_generator(
         speculation=Speculation(loaded.drafter) if loaded.drafter else None,
         adapters=loaded.adapters,
         shares_blocks=not isinstance(loaded.runner.backend, KeepsSequenceState),
+        cache_groups=loaded.cache_groups,
     )
-    description = GeneratorDescription(loaded.config, loaded.info, loaded.tokenizer.vocab_size, eos_token_ids)
+    description = GeneratorDescription(
+        loaded.config, loaded.info, loaded.tokenizer.vocab_size, eos_token_ids, loaded.cache_groups
+    )
     backend = loaded.runner.backend
     helpers = backend if isinstance(backend, HelperProcesses) else None
     return BuiltCore(core, description, reload_arguments={"config": loaded.config}, helpers=helpers)
@@ -142,6 +147,10 @@ def _load(
     cache_bytes_left -= adapter_bytes(checkpoint, config)
     if isinstance(backend, KeepsSequenceState):
         config, cache_bytes_left = limit_sequences(config, backend.bytes_per_sequence, cache_bytes_left, folder)
+    cache_groups: abc.Sequence[CacheGroup] = ONE_GROUP
+    if isinstance(backend, GroupsLayers):
+        # A draft model uses the blocks of the first group.
+        cache_groups = backend.group_layers(max_model_len, keeps_all=config.draft_model is not None)
     bytes_per_block = backend.bytes_per_block(spec.block_size)
     draft_model = None
     if config.draft_model is not None:
@@ -150,7 +159,12 @@ def _load(
         draft_model = load_draft_model(config.draft_model, config, spec, plan.tokenizer)
         bytes_per_block += draft_model.bytes_per_block(spec.block_size)
     num_blocks = config.num_blocks or choose_num_blocks(
-        config, max_model_len, bytes_per_block, cache_bytes_left, folder
+        config,
+        max_model_len,
+        cache_groups,
+        bytes_per_block=bytes_per_block,
+        cache_bytes_left=cache_bytes_left,
+        folder=folder,
     )
     resolved = replace(
         config,
@@ -186,6 +200,7 @@ def _load(
         eos_token_ids=eos_token_ids,
         drafter=_drafter(draft_model, sampler, resolved),
         adapters=adapters,
+        cache_groups=cache_groups,
     )
 
 

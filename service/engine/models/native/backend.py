@@ -7,6 +7,7 @@ threads. Norm weights, biases and accumulators are float32. See `native/README.m
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from importlib.metadata import version
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -15,8 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.engine.core.batch import Batch
+from service.engine.interface.cache_group import CacheGroup
 from service.engine.models.checkpoint.adapter_files import Adapter
 from service.engine.models.checkpoint.checkpoint import Checkpoint
+from service.engine.models.native.cache_groups import group_plan, one_group
 from service.engine.models.plans.adapter_modules import to_step_modules
 from service.engine.models.plans.expert_sources import is_expert_tensor
 from service.engine.models.plans.families.table import FAMILIES, plan_of
@@ -43,17 +46,25 @@ class NativeBackend:
         self._model = model
         self._plan = plan
         self._tensors = tensors
+        self._groups = one_group(len(plan.layers))
         self.num_threads = 1  # for short steps and for sampling
         self._most_threads = most_threads
         self._threads_a_token = threads_a_token(model.tensors(), plan)
 
+    def group_layers(self, max_positions: int, *, keeps_all: bool) -> Sequence[CacheGroup]:
+        """Give layers whose windows are shorter than `max_positions` block tables of their own; return the groups."""
+        self._groups = group_plan(self._plan, max_positions, self._model.bytes_per_slot)
+        if keeps_all and self._groups.groups[0].window:
+            self._groups = one_group(len(self._plan.layers))
+        return self._groups.groups
+
     def bytes_per_block(self, block_size: int) -> int:
-        """Return the cache bytes for the keys and values of `block_size` tokens."""
-        return self._model.bytes_per_slot * block_size
+        """Return the bytes of a block: the keys and values of `block_size` tokens in the layers of a group."""
+        return self._groups.block_size(self._model.bytes_per_slot) * block_size
 
     def allocate(self, num_blocks: int, block_size: int) -> None:
         """Allocate the cache; the system commits its memory when it is first written."""
-        self._model.allocate(num_blocks, block_size)
+        self._model.allocate(num_blocks, block_size, self._groups.of_layer)
 
     def put_adapter(self, slot: int, adapter: Adapter) -> None:
         """Store an adapter in a slot, for batches that refer to the slot. Raise AdapterRejected if unsupported."""
