@@ -19,7 +19,7 @@ from service.engine.models.checkpoint.compute_dtype import choose_compute_dtype
 from service.engine.models.checkpoint.encoders.pair_files import PairFiles, is_cross_encoder, unsupported_head
 from service.engine.models.checkpoint.encoders.sentence_files import SentenceFiles, is_encoder
 from service.engine.models.checkpoint.text_part import text_config
-from service.engine.models.selection.backends import preferred_reasons
+from service.engine.models.selection.backends import preferred_reasons, weight_type_of
 from service.engine.models.torch.shard import num_rank_parameters
 from service.generation.errors import ModelLoadError
 
@@ -69,8 +69,8 @@ def _report(plan: ModelPlan) -> dict[str, Any]:
     """Return what would be served: architecture, backend, memory, and the forms of tools and reasoning."""
     spec = plan.spec
     num_parameters = spec.checkpoint.num_parameters
-    weight_type = spec.quantization or spec.dtype
-    weights = int(num_parameters * _BYTES[weight_type])
+    weight_type = weight_type_of(spec, plan.backend)
+    weights = int(num_parameters * _BYTES[weight_type]) if weight_type in _BYTES else spec.checkpoint.num_bytes
     per_token = _cache_bytes_per_token(text_config(spec.config), _BYTES[spec.cache_dtype])
     by_rank: dict[str, Any] = {}
     if (num_ranks := spec.tensor_parallel) > 1:

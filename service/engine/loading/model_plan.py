@@ -9,10 +9,11 @@ from service.engine.interface.config import EngineConfig
 from service.engine.interface.description import ComputeDtype
 from service.engine.loading.model_folder import find_folder
 from service.engine.loading.model_source import choose_block_size, choose_device, choose_max_model_len, num_cores
+from service.engine.models.checkpoint.checkpoint import Checkpoint
 from service.engine.models.checkpoint.compute_dtype import choose_compute_dtype
 from service.engine.models.checkpoint.model_config import read_model_config
 from service.engine.models.checkpoint.text_part import open_checkpoint, text_config
-from service.engine.models.interface.model_spec import ModelSpec
+from service.engine.models.interface.model_spec import AUTO, ModelSpec
 from service.engine.models.selection.backends import BackendRow, choose_backend
 from service.engine.tokens.tokenizer import FastTokenizer
 from service.generation.errors import ModelLoadError
@@ -57,6 +58,12 @@ def plan_model(model: str, config: EngineConfig, compute_dtype: ComputeDtype, de
         config.max_adapters or 0,
         config.max_batch_sequences,
         config.batch_invariant,
-        kv_cache_dtype=config.kv_cache_dtype,
+        kv_cache_dtype=_cache_dtype(config, checkpoint, compute_dtype, target),
     )
     return ModelPlan(folder, spec, choose_backend(spec, config.backend), tokenizer)
+
+
+def _cache_dtype(config: EngineConfig, checkpoint: Checkpoint, compute_dtype: ComputeDtype, device: str) -> str:
+    """Return the type of keys and values. With weights in blocks, whose products are almost exact, it is float16."""
+    is_open = config.kv_cache_dtype == AUTO and compute_dtype == AUTO and device == "cpu"
+    return "float16" if is_open and checkpoint.block_type is not None else config.kv_cache_dtype
