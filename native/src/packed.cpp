@@ -143,7 +143,7 @@ constexpr PackedKind number_kind(Codes codes) {
 
 template <int kColumns>
 constexpr Entry bytes_entry(const char* name, Codes codes, Stored stored) {
-  return {name, {codes, ScaleForm::Zeros, 32, kColumns, 0, kColumns, 8 + kColumns, stored}, read_bytes<kColumns>};
+  return {name, {codes, ScaleForm::Zeros, kColumns < 32 ? 16 : 32, kColumns, 0, kColumns, 8 + kColumns, stored}, read_bytes<kColumns>};
 }
 
 #define SLUICE_BYTES(bits, columns)                                                                               \
@@ -151,7 +151,7 @@ constexpr Entry bytes_entry(const char* name, Codes codes, Stored stored) {
       bytes_entry<columns>("u" #bits ".g" #columns ".bfloat16", Codes::Bits##bits, Stored::BFloat16),             \
       bytes_entry<columns>("u" #bits ".g" #columns ".float16", Codes::Bits##bits, Stored::Float16)
 #define SLUICE_ALL_BYTES(bits) \
-  SLUICE_BYTES(bits, 32), SLUICE_BYTES(bits, 64), SLUICE_BYTES(bits, 128), SLUICE_BYTES(bits, 256)
+  SLUICE_BYTES(bits, 16), SLUICE_BYTES(bits, 32), SLUICE_BYTES(bits, 64), SLUICE_BYTES(bits, 128), SLUICE_BYTES(bits, 256)
 
 // Fields: codes, form, step, per, zero, block, block bytes.
 constexpr Entry kEntries[] = {
@@ -282,7 +282,7 @@ void pack_block_row(const PackedKind& kind, const uint8_t* from, int columns, in
     } else {
       for (int i = 0; i < width / kind.block; ++i) read(from + i * kind.block_bytes, i, row);
       store_scales(kind, row, lane, (width + kind.per - 1) / kind.per, group);
-      for (int i = 0; i < width / kCodeRun; ++i)
+      for (int i = 0; i < (width + kCodeRun - 1) / kCodeRun; ++i)
         store_codes(kind.codes, row.codes + i * kCodeRun, lane,
                     codes + static_cast<size_t>(i) * kCodeRun * kRows * code_bits(kind.codes) / 8);
     }

@@ -165,7 +165,7 @@ def codes_with_zeros(bits: int, size: int, dtype: str) -> tuple[NDArray[np.uint8
     return blocks.reshape(64, -1), numbers.reshape(64, 256)
 
 
-@pytest.mark.parametrize("size", [32, 64, 128, 256])
+@pytest.mark.parametrize("size", [16, 32, 64, 128, 256])
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 @pytest.mark.parametrize("bits", [2, 3, 4, 8])
 def test_codes_with_scales_and_zero_points(bits: int, size: int, dtype: str) -> None:

@@ -89,6 +89,7 @@ inline float scale_of_exponent(int exponent) {
 
 // Widen the scales of a span; each stored scale applies to kind.per columns, which are one or several steps.
 inline void widen_scales(const PackedKind& kind, const uint8_t* from, int columns, Widened& to) {
+  if (kind.form == ScaleForm::None) return;
   const int steps = (columns + kind.step - 1) / kind.step, repeats = kind.per / kind.step;
   const int count = (columns + kind.per - 1) / kind.per;
   const float zero = static_cast<float>(-kind.zero);

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from service.engine.interface.config import EngineConfig
 from service.engine.interface.description import ComputeDtype
 from service.engine.loading.model_folder import find_folder
 from service.engine.loading.model_source import choose_block_size, choose_device, choose_max_model_len, num_cores
-from service.engine.models.checkpoint.checkpoint import Checkpoint
 from service.engine.models.checkpoint.compute_dtype import choose_compute_dtype
 from service.engine.models.checkpoint.model_config import read_model_config
 from service.engine.models.checkpoint.text_part import open_checkpoint, text_config
@@ -58,12 +57,15 @@ def plan_model(model: str, config: EngineConfig, compute_dtype: ComputeDtype, de
         config.max_adapters or 0,
         config.max_batch_sequences,
         config.batch_invariant,
-        kv_cache_dtype=_cache_dtype(config, checkpoint, compute_dtype, target),
+        kv_cache_dtype=config.kv_cache_dtype,
     )
-    return ModelPlan(folder, spec, choose_backend(spec, config.backend), tokenizer)
+    backend = choose_backend(spec, config.backend)
+    return ModelPlan(folder, _with_cache_dtype(spec, backend, compute_dtype), backend, tokenizer)
 
 
-def _cache_dtype(config: EngineConfig, checkpoint: Checkpoint, compute_dtype: ComputeDtype, device: str) -> str:
-    """Return the type of keys and values. With weights in blocks, whose products are almost exact, it is float16."""
-    is_open = config.kv_cache_dtype == AUTO and compute_dtype == AUTO and device == "cpu"
-    return "float16" if is_open and checkpoint.block_type is not None else config.kv_cache_dtype
+def _with_cache_dtype(spec: ModelSpec, backend: BackendRow, compute_dtype: ComputeDtype) -> ModelSpec:
+    """Return the specification with float16 keys and values for weights in blocks, whose products are almost exact."""
+    is_open = spec.kv_cache_dtype == AUTO and compute_dtype == AUTO and spec.quantization is None
+    if is_open and backend.takes_blocks and spec.checkpoint.block_type is not None:
+        return replace(spec, kv_cache_dtype="float16")
+    return spec

@@ -25,6 +25,7 @@ def write_settings(header: GgufHeader, folder: Path, dtype: str) -> None:
     check_splitter(header.file, *settings.word_splitter)
     _write_tokenizer(header.file, folder)
     set_splitter(folder, *settings.word_splitter)
+    _drop_invented_tokens(folder, len(header.metadata["tokenizer.ggml.tokens"]))
     for name, text in {**settings.other_files(), "config.json": json.dumps(config, indent=2)}.items():
         (folder / name).write_text(text, encoding="utf-8")
 
@@ -41,6 +42,20 @@ def _write_tokenizer(file: Path, folder: Path) -> None:
         tokenizer.save_pretrained(folder)
     except Exception as error:  # many types, which need no different handling
         raise ModelLoadError(f"{file}: its tokenizer can't be converted: {error}") from error
+
+
+def _drop_invented_tokens(folder: Path, num_tokens: int) -> None:
+    """Remove the special tokens that transformers adds to the file's own, since the model has no weights for them."""
+    file, config_file = folder / "tokenizer.json", folder / "tokenizer_config.json"
+    tokenizer = json.loads(file.read_text(encoding="utf-8"))
+    invented = {token["content"] for token in tokenizer["added_tokens"] if token["id"] >= num_tokens}
+    if not invented:
+        return
+    tokenizer["added_tokens"] = [token for token in tokenizer["added_tokens"] if token["id"] < num_tokens]
+    file.write_text(json.dumps(tokenizer, ensure_ascii=False), encoding="utf-8")
+    config = json.loads(config_file.read_text(encoding="utf-8"))
+    kept = {name: value for name, value in config.items() if not (isinstance(value, str) and value in invented)}
+    config_file.write_text(json.dumps(kept, ensure_ascii=False), encoding="utf-8")
 
 
 def main() -> int:

@@ -19,10 +19,11 @@ from service.engine.models.checkpoint.adapter_files import Adapter
 from service.engine.models.checkpoint.checkpoint import Checkpoint
 from service.engine.models.interface.model_spec import AUTO
 from service.engine.models.native.adapter import to_native_modules
+from service.engine.models.native.block_sources import BlockSources, has_blocks
 from service.engine.models.native.expert_sources import is_expert_tensor
 from service.engine.models.native.families.table import FAMILIES, plan_of
 from service.engine.models.native.plan import DecoderPlan, ExpertsPlan, PlanUnsupportedError
-from service.engine.models.native.sources import Tensors, origin_of, read_tensors
+from service.engine.models.native.sources import Tensors, read_tensors
 from service.generation.errors import ModelLoadError
 
 if TYPE_CHECKING:
@@ -142,7 +143,8 @@ def load_native(
 
     plan = plan_of(config)
     tensors = FAMILIES[config.model_type].tensors_in(checkpoint.__contains__, plan)
-    takes_blocks = checkpoint.block_type is not None and quantization is None
+    takes_blocks = quantization is None and has_blocks(checkpoint, tensors)
+    blocks = BlockSources(checkpoint, plan, tensors)
     weight_type = _PACKED if takes_blocks else quantization or dtype
     try:
         model = sluice_native.Model(
@@ -150,12 +152,11 @@ def load_native(
             num_threads=most_threads,
             weight_type=weight_type,
             cache_type=dtype if cache_dtype == AUTO else cache_dtype,
-            kinds=lambda name: checkpoint.kind(origin_of(name, plan, tensors).name),
+            kinds=blocks.kind_of,
         )
     except ValueError as error:
         raise ModelLoadError(f"{checkpoint.folder}: {error}") from error
-    take = checkpoint.take_blocks if takes_blocks else checkpoint.take
-    for name, tensor in read_tensors(model.tensors(), plan, tensors, take):
+    for name, tensor in read_tensors(model.tensors(), plan, tensors, blocks.take):
         load = model.load_blocks if tensor.dtype == np.uint8 else model.load
         load(name, tensor)
     unused = tensors.unused_in((name for name, _, _ in checkpoint.describe()), plan)
