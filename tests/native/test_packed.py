@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import gguf
 import numpy as np
 import pytest
 import sluice_native
@@ -12,14 +11,11 @@ import torch
 from numpy.typing import NDArray
 from transformers import LlamaConfig, PreTrainedModel
 
+from bench.engine.random_blocks import SCALES, numbers_of, random_blocks
 from service.engine.models.native.families.table import FAMILIES
 from service.engine.models.native.sources import origin_of
 from tests.native.decoders import SMALL, Sequence, exact_plan, reference, rope, step
 
-KINDS = {
-    "q8_0": [0], "q4_0": [0], "q4_1": [0, 2], "q5_0": [0], "q5_1": [0, 2], "q2_k": [80, 82], "q3_k": [108],
-    "q4_k": [0, 2], "q5_k": [0, 2], "q6_k": [208], "iq4_nl": [0], "iq4_xs": [0], "mxfp4": [],
-}  # fmt: skip
 NUMBERS = {"float32": np.float32, "float16": np.float16}
 LENGTH = 40
 CONFIG = LlamaConfig(
@@ -29,28 +25,9 @@ CONFIG = LlamaConfig(
 )
 
 
-def some_blocks(kind: str, rows: int, columns: int, rng: np.random.Generator) -> NDArray[np.uint8]:
-    """Return random blocks, whose scales have the size of a model's."""
-    size, num_bytes = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[kind.upper()]]
-    blocks = rng.integers(0, 256, (rows, columns // size, num_bytes), dtype=np.uint8)
-    for at in KINDS[kind]:
-        scales = rng.uniform(0.5, 1.0, (rows, columns // size, 1)) * _typical_scale(kind)
-        blocks[:, :, at : at + 2] = scales.astype(np.float16).view(np.uint8)
-    if kind == "mxfp4":
-        blocks[:, :, 0] = rng.integers(120, 123, (rows, columns // size))
-    return blocks.reshape(rows, -1)
-
-
-def _typical_scale(kind: str) -> float:
-    return {"q8_0": 0.002, "q4_0": 0.03, "iq4_nl": 0.003}.get(kind, 0.001 if "k" in kind or "xs" in kind else 0.02)
-
-
-def numbers_of(kind: str, blocks: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """Return the numbers that blocks mean, as llama.cpp's own package computes them."""
-    if kind in NUMBERS:
-        return blocks.view(NUMBERS[kind]).astype(np.float32)
-    numbers: NDArray[np.float32] = gguf.dequantize(blocks, gguf.GGMLQuantizationType[kind.upper()])
-    return numbers
+def weights_of(kind: str, blocks: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """Return the numbers that blocks, or the bytes of numbers, mean."""
+    return blocks.view(NUMBERS[kind]).astype(np.float32) if kind in NUMBERS else numbers_of(kind, blocks)
 
 
 class Packed:
@@ -67,9 +44,9 @@ class Packed:
             if kind in NUMBERS:
                 blocks = rng.normal(0, 0.1, (rows, columns)).astype(NUMBERS[kind]).view(np.uint8)
             else:
-                blocks = some_blocks(kind, rows, columns, rng)
+                blocks = random_blocks(kind, rows, columns, rng)
             self._blocks[name] = kind, blocks
-            state[name].copy_(torch.from_numpy(numbers_of(kind, blocks)))
+            state[name].copy_(torch.from_numpy(weights_of(kind, blocks)))
 
     def native(self, **options: Any) -> sluice_native.Model:
         plan, tensors = exact_plan(CONFIG), FAMILIES["llama"].tensors
@@ -109,7 +86,7 @@ def divergence(found: NDArray[np.float32], exact: NDArray[np.float32]) -> float:
 
 
 @pytest.mark.parametrize("instruction_set", sluice_native.instruction_sets())
-@pytest.mark.parametrize("kind", [*KINDS, *NUMBERS])
+@pytest.mark.parametrize("kind", [*SCALES, *NUMBERS])
 def test_logits_are_those_of_the_numbers_that_the_blocks_mean(kind: str, instruction_set: str) -> None:
     packed, tokens = Packed([kind]), tokens_of(LENGTH)
     found = step(packed.native(instruction_set=instruction_set), [(Sequence(tokens, [3, 0, 7]), LENGTH)])[0]
@@ -120,7 +97,7 @@ def test_logits_are_those_of_the_numbers_that_the_blocks_mean(kind: str, instruc
 
 def test_tensors_of_different_formats_form_one_product() -> None:
     """Queries, keys and values are one matrix, as are gate and up."""
-    packed, tokens = Packed(list(KINDS)), tokens_of(LENGTH)
+    packed, tokens = Packed(list(SCALES)), tokens_of(LENGTH)
     found = step(packed.native(), [(Sequence(tokens, [3, 0, 7]), LENGTH)])[0]
     assert divergence(found, packed.logits(tokens)) <= 1e-6
 
@@ -128,7 +105,7 @@ def test_tensors_of_different_formats_form_one_product() -> None:
 @pytest.mark.parametrize("instruction_set", sluice_native.instruction_sets())
 def test_bits_do_not_depend_on_the_company(instruction_set: str) -> None:
     """Every number of rows that is multiplied at a time gives a row the same bits."""
-    model, tokens = Packed(list(KINDS)).native(num_threads=2, instruction_set=instruction_set), tokens_of(LENGTH)
+    model, tokens = Packed(list(SCALES)).native(num_threads=2, instruction_set=instruction_set), tokens_of(LENGTH)
     expected = step(model, [(Sequence(tokens, [3, 0, 7]), LENGTH)])[0]
     sequence, other = Sequence(tokens, [1, 2, 4]), Sequence(tokens_of(64, 1), [5, 6, 8, 9])
     parts = [step(model, [(sequence, size), (other, 5)])[0] for size in (1, 2, 3, 4, 9, 13)]
@@ -136,7 +113,7 @@ def test_bits_do_not_depend_on_the_company(instruction_set: str) -> None:
     assert np.concatenate(parts).tobytes() == expected.tobytes()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", SCALES)
 def test_blocks_take_as_much_memory_as_in_their_files(kind: str) -> None:
     packed = Packed([kind])
     assert packed.native().weight_bytes <= 1.15 * packed.num_bytes
